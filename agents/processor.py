@@ -1,25 +1,29 @@
 """The agent: one batch of a partition, from its records to acknowledged outputs, in the order that survives kill -9.
 
-The numbered steps are those of the operations page. Step 3 is the commit point: before it a crash leaves no trace,
-after it the state is complete and inputs that are delivered again are answered from the ledger.
+The numbered steps are those of the operations page. Step 3 is the commit point: before it a crash leaves no trace.
+After it the batch is in the journal: whoever takes the partition up folds the same records in the same order. Rows are
+written by checkpoints, now and then. A checkpoint has only batches whose outputs are acknowledged. What comes after it
+is folded again after a crash, with the same outputs.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from time import perf_counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 from agents.notices import Notices
-from state import formats
-from state.engine import BATCH_LIMIT, Partition
+from state import formats, journal
+from state.engine import Changes, Partition
 from state.events import Forecast, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
+from state.journal import Entry
+from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.changelog import MovedError, TooLargeError
+from streams.faust.changelog import MovedError
 from streams.faust.outputs import OutputBatch, Outputs
 from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
@@ -28,7 +32,6 @@ from streams.metrics.gauges import Gauges
 from streams.metrics.sample import Sample
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.records.decoding import SCOPED, Decoder
-from streams.records.lookalikes import Lookalikes
 from streams.records.merge import Batch, Merged
 from streams.records.refused import named
 from streams.records.skips import PoisonError
@@ -42,6 +45,9 @@ log = logging.getLogger("trueup")
 #: histogram, 5.4 with 1,000, 6.8 with 2,000 (python -m tests.bench.parts).
 PART = 500
 
+#: A checkpoint is made after so many records, or so many batches, at the latest.
+CHECKPOINT_RECORDS, CHECKPOINT_BATCHES = 20_000, 1000
+
 #: Called with the number of the step just finished; tests kill the process here.
 Probe = Callable[[int], None]
 
@@ -52,7 +58,7 @@ class Engine(Protocol):
     fence: Fence
 
     def reset(self) -> None:
-        """Forget the working copy."""
+        """Forget everything since the last checkpoint."""
 
     def begin(self) -> None:
         """Begin a batch."""
@@ -60,13 +66,123 @@ class Engine(Protocol):
     def apply(self, events: Any, /) -> list[Any]:  # noqa: ANN401 - as the decoder makes them
         """Apply events in order, and return what they are answered with."""
 
-    def end(self) -> Any:  # noqa: ANN401 - its own effects; they have `rows`
+    def end(self) -> Any:  # noqa: ANN401 - its own effects
         """Return the effects of the batch."""
+
+    def checkpoint(self) -> Any:  # noqa: ANN401 - its own changes; they have `rows`
+        """Return the rows that changed since the last checkpoint."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes these are."""
+
+    @property
+    def event_weight(self) -> int:
+        """About how many bytes one record may add to them."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under what records are folded: settings, what decodes them, and the settings' hash.
+
+    See `streams.config.in_force`.
+    """
+
+    settings: Settings
+    decoder: Any
+    config: bytes
+
+
+@dataclass(eq=False)
+class Served:
+    """A partition that was taken up.
+
+    Attributes
+    ----------
+    engine
+        Its state.
+    terms
+        Under what its records are folded; after a crash those that were in force before it, until all of them came.
+    number
+        Of the next journal entry.
+    answered
+        Number of the first entry whose outputs may not be acknowledged.
+    told
+        The same when the partition was taken up: outputs of earlier entries are not sent again.
+    written
+        Number of the first entry after the last checkpoint.
+    begins, ends
+        Next offset of each input after the last checkpoint, and now.
+    last
+        The last record of each input that was folded here.
+    order
+        The topics of the records since the last checkpoint, in their order.
+    since
+        When the first of them was folded, s of a clock that only counts.
+    whole
+        Whether all records of the last entry are folded.
+    waiting
+        The rows of a checkpoint that is to be written once the entries before ``upto`` are answered; and what the
+        journal says of it.
+    """
+
+    engine: Engine
+    terms: Terms
+    number: int = 0
+    answered: int = 0
+    told: int = 0
+    written: int = 0
+    begins: tuple[int, int] = (0, 0)
+    ends: tuple[int, int] = (0, 0)
+    last: list[journal.Last] = field(default_factory=lambda: [journal.NONE, journal.NONE])
+    order: bytearray = field(default_factory=bytearray)
+    since: float = 0.0
+    whole: bool = True
+    waiting: Any = None
+    upto: int = 0
+    noted: Any = None
+
+    def read(self, stored: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
+        """Return what reads a row, be it in the table or on its way there."""
+
+        def get(key: bytes) -> bytes | None:
+            if self.waiting is not None and key in self.waiting.rows:
+                row: bytes | None = self.waiting.rows[key]
+                return row
+            return stored(key)
+
+        return get
+
+    def took(self, records: Sequence[Merged]) -> None:
+        """Note the order of records that were folded."""
+        first, second = self.engine.fence.next
+        self.ends = first, second
+        self.order += bytes([topic for topic, _ in records])
+        seen = set[int]()
+        for topic, record in reversed(records):
+            if topic not in seen:
+                self.last[topic] = journal.last(record.timestamp, record.value)
+                seen.add(topic)
+                if len(seen) == len(self.last):
+                    break
+
+    def entry(self, begins: tuple[int, int], topics: bytes) -> Entry:
+        """Return the journal entry of the records that were folded since some offsets."""
+        forecasts, outcomes = self.last
+        applied, config = self.engine.fence.applied, self.terms.config
+        return Entry(self.number, begins, self.ends, applied, self.answered, config, (forecasts, outcomes), topics)
+
+    def freeze(self) -> None:
+        """Make the rows of a checkpoint."""
+        self.noted = self.entry(self.begins, bytes(self.order))
+        self.waiting, self.upto = self.engine.checkpoint(), self.number
+        self.begins = self.ends
+        self.order.clear()
 
 
 @dataclass(frozen=True)
 class AppliedBatch:
-    """A batch whose effects are in the state.
+    """A batch that is in the journal.
 
     Attributes
     ----------
@@ -76,11 +192,17 @@ class AppliedBatch:
         When its folding was asked for, s of a clock that only counts.
     output_batches
         What is to be produced.
+    served
+        Its partition.
+    number
+        Of the first journal entry after it.
     """
 
     batch: Batch
     started: float
     output_batches: list[OutputBatch]
+    served: Served
+    number: int
 
 
 class BatchProcessor:
@@ -117,7 +239,9 @@ class BatchProcessor:
         self.notices = notices or Notices()
         self._policies = settings.policies
         self._topics = settings.forecasts, settings.outcomes
-        self._decoder: Any = Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
+        self._settings = settings
+        self._terms = self._terms_of(settings)
+        self._decoder: Any = self._terms.decoder
         self._table = table
         self._outputs = outputs
         self._gauges = gauges
@@ -132,31 +256,57 @@ class BatchProcessor:
         #: How many forecasts intake did not write, where labels come through it: theirs have a scope.
         self._unrouted = 0
         self._routed = modes.routed(settings.modes, OUTCOME)
-        self._lookalikes = Lookalikes()
-        self._partitions: dict[int, Engine] = {}
-        #: How many records had rows that fit one batch of the changelog, of partitions where not all did.
-        self._fitting: dict[int, int] = {}
-        #: PartitionSnapshot while a batch of a partition is folded, and while one is answered.
+        self._partitions: dict[int, Served] = {}
+        #: Held while a batch of a partition is folded, and while one is answered.
         self._folding: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._answering: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def fence(self, partition: int) -> Fence:
-        """Return the fence of a partition that was taken up."""
-        return _committed(self._partitions[partition].fence)
+    def _terms_of(self, settings: Settings) -> Terms:
+        """Return what records are folded under with these settings."""
+        decoder = self._decoder_of(settings)
+        return Terms(settings, decoder, bytes.fromhex(in_force.digest(in_force.described(settings))))
 
-    async def reopen(self, partition: int) -> tuple[int, int]:
-        """Take up a partition from its table, and return the next offset of forecasts and of outcomes to apply."""
+    def _decoder_of(self, settings: Settings) -> Any:  # noqa: ANN401 - of its own events
+        return Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
+
+    async def reopen(
+        self, partition: int, recall: Callable[[str], Awaitable[Settings]] | None = None
+    ) -> tuple[Fence, list[Entry]]:
+        """Take up a partition from its table.
+
+        Parameters
+        ----------
+        partition
+            Its number.
+        recall
+            Returns the settings that were in force, by their hash.
+
+        Returns
+        -------
+        Fence, list of Entry
+            What the last checkpoint holds, and what was folded since.
+        """
         async with self._folding[partition], self._answering[partition]:
-            self._fitting.pop(partition, None)
             self._table.reopened(partition)
-            opened = self._partitions[partition] = self._open(self._table.reader(partition))
-            self._taken_up(partition, opened.fence)
-            forecasts, outcomes = opened.fence.next
-            return forecasts, outcomes
+            stored = self._table.reader(partition)
+            number, entries = journal.read(stored)
+            terms = self._terms
+            if entries and entries[0].config != terms.config and recall is not None:
+                terms = self._terms_of(await recall(entries[0].config.hex()))
+            served = Served(self._open(terms, stored), terms, number - len(entries))
+            if entries:
+                served.told = served.answered = entries[-1].answered
+            served.written = served.number
+            served.engine = self._open(terms, served.read(stored))
+            first, second = served.engine.fence.next
+            served.begins = served.ends = first, second
+            self._partitions[partition] = served
+            self._taken_up(partition, served.engine.fence)
+            return _committed(served.engine.fence), entries
 
-    def _open(self, read: Callable[[bytes], bytes | None]) -> Engine:
+    def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
         """Return the engine of a partition whose rows are read so."""
-        return Partition(self._policies, read)
+        return Partition(terms.settings.policies, read)
 
     def _taken_up(self, partition: int, fence: Fence) -> None:
         """Show a partition that was taken up; raises `CorruptFrame` if this build does not read its rows."""
@@ -180,6 +330,7 @@ class BatchProcessor:
     def registered(self, settings: Settings) -> None:
         """Take the settings with the ids of the schemas of outputs, before the first batch."""
         self._outputs.settings = settings
+        self._terms = replace(self._terms, settings=settings)
 
     @property
     def registry_seconds(self) -> float:
@@ -217,7 +368,7 @@ class BatchProcessor:
         self._gauges.revoked(partition)
 
     async def fold(self, batch: Batch) -> AppliedBatch:
-        """Put the effects of a batch into the state; what it returns is to be answered at once.
+        """Fold a batch and note it in the journal; what it returns is to be answered at once.
 
         Raises
         ------
@@ -227,14 +378,25 @@ class BatchProcessor:
             Whatever is raised, nothing of the batch may be acknowledged, and the process must end.
         """
         started = perf_counter()
+        number = batch.partition
         if self._decoder.asks_registry:
             await self._decoder.load(batch.records)
-        async with self._folding[batch.partition]:
+        async with self._folding[number]:
+            served = self._partitions.get(number)
+            if served is None:
+                raise MovedError(
+                    f"partition {number} has moved; a batch of it that was waiting is left to its new owner"
+                )
             if not self._current(batch):
                 # Its records are read again, from a fence that does not know of them: folded now, they would be
                 # merged with what comes after them, and their neighbours learnt in another order than was recorded.
-                raise MovedError(f"partition {batch.partition} was taken up again; a batch that was waiting is void")
-            return AppliedBatch(batch, started, await self._commit(batch.partition, batch.records))
+                raise MovedError(f"partition {number} was taken up again; a batch that was waiting is void")
+            if batch.again is None:
+                await self._settled(number, served)
+            output_batches = await self._fold(batch, served)
+            if served.waiting is None and served.whole and self._due(served):
+                served.freeze()
+            return AppliedBatch(batch, started, output_batches, served, served.number)
 
     async def answer(self, folded: AppliedBatch) -> None:
         """Produce the outputs of a batch, after those of the batches before it; returns when all are acknowledged.
@@ -246,139 +408,200 @@ class BatchProcessor:
         """
         batch = folded.batch
         async with self._answering[batch.partition]:
-            began = perf_counter()
-            await self._send(folded)  # step 5
-            self._done(5, perf_counter() - began)
-        self._gauges.batch(len(batch.records), perf_counter() - folded.started)
-        self._gauges.waited([record.timestamp for topic, record in batch.records if topic == FORECASTS])
+            if batch.again is None or batch.again.number >= folded.served.told:
+                began = perf_counter()
+                await self._send(folded)  # step 5
+                self._done(5, perf_counter() - began)
+            await self._answered(batch.partition, folded.served, folded.number)
+        if batch.again is None:
+            self._gauges.batch(len(batch.records), perf_counter() - folded.started)
+            self._gauges.waited([record.timestamp for topic, record in batch.records if topic == FORECASTS])
+
+    async def _answered(self, number: int, served: Served, entry: int) -> None:
+        """Note that all before a journal entry is answered, and write the checkpoint that waited for it."""
+        served.answered = max(served.answered, entry)
+        if served.waiting is not None and served.answered >= served.upto and self._partitions.get(number) is served:
+            await self._write(number, served)
 
     async def _send(self, folded: AppliedBatch) -> None:
         """Produce the outputs of a batch."""
         for output_batch in folded.output_batches:
             await output_batch.send()
 
-    async def _commit(self, number: int, records: Sequence[Merged]) -> list[OutputBatch]:
-        """Put records into the state, all at once if their rows fit one batch of the changelog."""
-        output_batches = []
-        fitted = True
+    async def _settled(self, number: int, served: Served) -> None:
+        """Go on under the settings of now, and not faster than checkpoints are written."""
+        if served.waiting is not None and served.engine.weight > self._settings.batch_bytes:
+            async with self._answering[number]:  # until the batches before are answered
+                pass
+        if served.terms is not self._terms:
+            if served.order:
+                served.freeze()
+                await self._write(number, served)
+            served.terms = self._terms
+            served.engine = self._open(self._terms, served.read(self._table.reader(number)))
+
+    async def _fold(self, batch: Batch, served: Served) -> list[OutputBatch]:
+        """Fold the records of a batch, as one journal entry if their rows fit one checkpoint."""
+        number, records = batch.partition, batch.records
+        output_batches: list[OutputBatch] = []
         while records:
-            now = records[: self._fitting.get(number)]
-            try:
-                output_batches.append(await self._commit_at_once(number, now))
-            except TooLargeError:
-                if len(now) == 1:
-                    raise
-                self._partitions[number].reset()
-                self._fitting[number] = len(now) // 2  # those that come will be as large
-                fitted = False
-            else:
-                records = records[len(now) :]
-        if fitted and number in self._fitting:
-            self._fitting[number] += self._fitting[number] // 4 + 1  # until they are not
-            if self._fitting[number] >= BATCH_LIMIT:
-                del self._fitting[number]
+            now = records
+            output_batch = self._outputs.batch(number, served.terms.settings)
+            taken, effects, rejected = await self._applied(batch, served, now, output_batch)
+            now, records = now[:taken], now[taken:]
+            if not served.order:
+                served.since = monotonic()
+            output_batches.append(output_batch)
+            if batch.again is not None:
+                served.took(now)
+                served.number, served.whole = batch.again.number + batch.ended, batch.ended
+                self._gauges.again(number, [topic for topic, _ in now], _committed(served.engine.fence))
+                continue
+            await self._note(number, served, now)
+            self._count(number, effects, _committed(served.engine.fence))
+            for each in rejected:
+                self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
+            if records:
+                await self._write_at_once(number, served, output_batches)
+                output_batches = []
         return output_batches
 
-    async def _commit_at_once(self, number: int, records: Sequence[Merged]) -> OutputBatch:
-        partition = self._partitions.get(number)
-        if partition is None:
-            raise MovedError(f"partition {number} has moved; a batch of it that was waiting is left to its new owner")
-        output_batch = self._outputs.batch(number)
-        effects, rejected = await self._applied(partition, records, output_batch)
-        if effects.rows:
-            began = perf_counter()
+    async def _note(self, number: int, served: Served, records: Sequence[Merged]) -> None:
+        """Write the journal entry of records that were folded."""
+        began = perf_counter()
 
-            def done(step: int) -> None:
-                nonlocal began
-                now = perf_counter()
-                self._done(step, now - began)
-                began = now
+        def done(step: int) -> None:
+            nonlocal began
+            now = perf_counter()
+            self._done(step, now - began)
+            began = now
 
-            # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
-            await self._table.commit(number, effects.rows, done)
-        self._count(number, effects, _committed(partition.fence))
-        for each in rejected:
-            self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
-        return output_batch
+        begins = served.ends
+        served.took(records)
+        entry = served.entry(begins, bytes([topic for topic, _ in records]))
+        # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
+        await self._table.commit(number, {entry.key: entry.encode()}, done)
+        served.number += 1
+
+    def _due(self, served: Served) -> bool:
+        """Whether it is time for a checkpoint."""
+        return bool(served.order) and (
+            len(served.order) >= CHECKPOINT_RECORDS
+            or served.number - served.written >= CHECKPOINT_BATCHES
+            or monotonic() - served.since >= self._settings.checkpoint_seconds
+            or served.engine.weight > 2 * self._settings.batch_bytes
+        )
+
+    async def _write(self, number: int, served: Served) -> None:
+        """Write the checkpoint that waits."""
+        changes = served.waiting
+        await self._outputs.note(number, served.noted.encode())
+        key, row = journal.begun(served.upto)
+        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 3))
+        served.waiting, served.written = None, served.upto
+        self._written(number, changes)
+
+    async def _write_at_once(self, number: int, served: Served, output_batches: list[OutputBatch]) -> None:
+        """Answer what was folded, and make a checkpoint: what follows would not fit the same one."""
+        async with self._answering[number]:
+            for output_batch in output_batches:
+                await output_batch.send()
+            await self._answered(number, served, served.number)
+            served.freeze()
+            await self._write(number, served)
+
+    async def checkpoint(self, *, due: bool = True) -> None:
+        """Make checkpoints of the partitions where nothing is on its way: of those that are due, or of all.
+
+        Raises as `fold`.
+        """
+        for number, served in list(self._partitions.items()):
+            if due and not self._due(served):
+                continue
+            async with self._folding[number]:
+                free = self._partitions.get(number) is served and served.waiting is None and served.order
+                if free and served.whole and served.answered >= served.number:
+                    served.freeze()
+                    await self._write(number, served)
+
+    def _written(self, number: int, changes: Changes) -> None:
+        """Show what a checkpoint wrote."""
+        self._gauges.written(number, changes)
+        if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
+            for each, opened in self._partitions.items():
+                self._gauges.restored(each, self._held(each, gained, opened.engine.fence))
 
     def _count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
-        """Count the effects of a batch that is in the state now."""
-        for said in self._lookalikes.among(effects.rows):
-            log.warning("%s", said)
+        """Count the effects of a batch that is in the journal now."""
         for stream, n in effects.overdue.items():
             self.notices.overdue(stream, n)
         self._gauges.applied(number, effects, fence)
-        if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
-            for each, opened in self._partitions.items():
-                self._gauges.restored(each, self._held(each, gained, opened.fence))
 
     async def _applied(
-        self, partition: Engine, records: Sequence[Merged], output_batch: OutputBatch
-    ) -> tuple[Any, list[Rejected]]:
+        self, batch: Batch, served: Served, records: Sequence[Merged], output_batch: OutputBatch
+    ) -> tuple[int, Any, list[Rejected]]:
         """Decode, apply and encode, a part at a time, and let others go on in between.
 
-        Returns the effects, as the engine makes them, and the dead letters.
+        Returns how many records were applied, their effects, as the engine makes them, and the dead letters. These are
+        all records, unless what they changed is too much for one checkpoint.
         """
+        engine, decoder, most = served.engine, served.terms.decoder, self._settings.checkpoint_bytes
         outputs: list[list[Any]] = []
         decoding = folding = 0.0
-        partition.begin()
-        for at in range(0, len(records), PART):
+        engine.begin()
+        at = 0
+        while at < len(records) and not (at and batch.again is None and engine.weight > most // 4):
             if at:
                 await asyncio.sleep(0)
             began = perf_counter()
+            part = records[at : at + max(1, min(PART, most // 4 // engine.event_weight))]
             try:
-                events = named(self._decoder.events(records[at : at + PART]))  # step 1
+                events = named(decoder.events(part))  # step 1
                 if self._routed:
                     self._unrouted += sum(type(each) is Forecast and SCOPED not in each.event_id for each in events)
                 decoded = perf_counter()
                 if not at:
                     self._probe(1)
-                outputs.append(partition.apply(events))  # step 2
+                outputs.append(engine.apply(events))  # step 2
                 output_batch.add(outputs[-1])
             except (CorruptFrame, DamagedStoreError):
                 raise  # the state is damaged, not a record
             except Exception as exc:
-                raise (self._poison(partition, output_batch.partition, records) or exc) from exc
+                raise (self._poison(served, output_batch.partition, records) or exc) from exc
+            at += len(part)
             decoding += decoded - began
             folding += perf_counter() - decoded
-        began = perf_counter()
-        try:
-            effects = partition.end()
-        except (CorruptFrame, DamagedStoreError):
-            raise
-        except Exception as exc:
-            raise (self._poison(partition, output_batch.partition, records) or exc) from exc
+        effects = engine.end()
         self._gauges.stage(1, decoding)
-        self._done(2, folding + perf_counter() - began)
+        self._done(2, folding)
         if not effects.rejected:
-            return effects, []
-        return effects, [each for made in outputs for each in made if isinstance(each, Rejected)]
+            return at, effects, []
+        return at, effects, [each for made in outputs for each in made if isinstance(each, Rejected)]
 
-    def _poison(self, partition: Engine, number: int, records: Sequence[Merged]) -> PoisonError | None:
-        """Find the record that a batch fails of, by halves; nothing of it is kept.
+    def _poison(self, served: Served, number: int, records: Sequence[Merged]) -> PoisonError | None:
+        """Find the record that a batch fails of, by halves; nothing since the last checkpoint is kept.
 
         It is the one with which the records from the first on fail, and without which those before it do not. None if
         the batch does not fail again.
         """
-        if not self._fails(partition, number, records):
+        if not self._fails(served, number, records):
             return None
         well, fails = 0, len(records)
         while fails - well > 1:
             middle = (well + fails) // 2
-            if self._fails(partition, number, records[:middle]):
+            if self._fails(served, number, records[:middle]):
                 fails = middle
             else:
                 well = middle
         topic, record = records[well]
         return PoisonError(self._topics[topic], number, record.offset)
 
-    def _fails(self, partition: Engine, number: int, records: Sequence[Merged]) -> bool:
-        partition.reset()
-        partition.begin()
-        output_batch = self._outputs.batch(number)
+    def _fails(self, served: Served, number: int, records: Sequence[Merged]) -> bool:
+        served.engine.reset()
+        served.engine.begin()
+        output_batch = self._outputs.batch(number, served.terms.settings)
         try:
-            output_batch.add(partition.apply(named(self._decoder.events(records))))
-            partition.end()
+            output_batch.add(served.engine.apply(named(served.terms.decoder.events(records))))
         except Exception:  # noqa: BLE001 - whatever it is, it ended the batch
             return True
         return False

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from agents import __version__
 from agents.notices import Notices
 from agents.notices import path as noticed
-from agents.processor import AppliedBatch, BatchProcessor, Engine, Probe
+from agents.processor import AppliedBatch, BatchProcessor, Engine, Probe, Terms
 from agents.topology import Topology, samples
 from agents.worker import Stage
 from state.fence import Fence
@@ -42,7 +42,6 @@ class RouteProcessor(BatchProcessor):
         notices: Notices,
     ) -> None:
         super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current, notices)
-        self._decoder = RouteDecoder()
         self._reads, self._routed = {}, False
         self._shown = gauges
         self._together = outputs.send
@@ -78,14 +77,20 @@ class RouteProcessor(BatchProcessor):
         else:
             await folded.batch.turn.sent(self._together)
 
-    def _open(self, read: Callable[[bytes], bytes | None]) -> Engine:
-        return Router(self._policies, read)
+    def _decoder_of(self, settings: Settings) -> RouteDecoder:  # noqa: ARG002 - its records are its own
+        return RouteDecoder()
+
+    def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
+        return Router(terms.settings.policies, read)
 
     def _taken_up(self, partition: int, fence: Fence) -> None:
         self._shown.assigned(partition, Fence.decode(fence.encode()))
 
     def _count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
         self._shown.applied(number, effects, fence)
+
+    def _written(self, number: int, changes: Any) -> None:  # noqa: ANN401 - as the engine makes them
+        """Do nothing: its gauges show no rows."""
 
 
 def build(

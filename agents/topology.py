@@ -5,7 +5,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aiokafka import TopicPartition
@@ -17,10 +17,11 @@ from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor, Probe
 from state.frames import REMEDY, OtherFormat
+from state.journal import Entry
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
-from streams.faust.in_force import Announcer
+from streams.faust.in_force import Announcer, recalled
 from streams.faust.outputs import Outputs
 from streams.faust.progress import Progress
 from streams.faust.state_table import StateTable
@@ -106,19 +107,28 @@ class Topology:
         if claims := self.table.changelog.claims():
             await self.table.recognise(claims, self.sources)
 
-    async def applied(self, partition: int) -> tuple[int, int]:
-        """Take up a partition, say what is in force in it from now on, and return the offsets of its fence.
+    async def applied(self, partition: int) -> tuple[tuple[int, int], list[Entry]]:
+        """Take up a partition and say what is in force in it from now on.
+
+        Returns
+        -------
+        tuple of int and list of Entry
+            The next offset of each input after the last checkpoint, and the journal since.
 
         Raises
         ------
         DataLossError
             If an input topic was made anew since records of it were applied.
         """
-        offsets = await self.processor.reopen(partition)
-        fence = self.processor.fence(partition)
+        fence, entries = await self.processor.reopen(
+            partition, lambda config: recalled(self.settings, partition, config)
+        )
         await self.table.recognise([partition], self.sources)
         if self.announcer is not None:
-            await self.announcer.announce(partition, self.table.claimed(partition), fence)
+            folded = fence
+            if entries:
+                folded = replace(fence, next=list(entries[-1].ends), applied=entries[-1].applied)
+            await self.announcer.announce(partition, self.table.claimed(partition), folded)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
         for skip in skips.read(self.table.range(partition, skips.LETTER)):
@@ -126,7 +136,15 @@ class Topology:
             left_out = self._skips.setdefault((self.sources[skip.topic], partition), {})
             left_out[skip.offset] = skips.why(skip.offset, skip.reason)
         self.claims[partition] = self.table.claimed(partition)
-        return offsets
+        forecasts, outcomes = fence.next
+        return (forecasts, outcomes), entries
+
+    async def checkpoint(self) -> None:
+        """Write what changed in every partition, before it is let go of; what fails is folded again elsewhere."""
+        try:
+            await self.processor.checkpoint(due=False)
+        except Exception as exc:  # noqa: BLE001 - the journal has it
+            log.info("no checkpoint was made: %s", exc)
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
         """Return the skipped records of a topic-partition: the reason by offset."""

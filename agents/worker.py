@@ -21,6 +21,8 @@ from agents.topology import Topology, build
 from state.policy import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
+from streams.faust.changelog import MovedError
+from streams.faust.stores import DamagedStoreError
 from streams.kafka import backlog, owners, topics
 from streams.metrics.mirror import Mirror, Source
 
@@ -221,6 +223,14 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
         topology.processor.tell()
+        try:
+            await topology.processor.checkpoint()
+        except MovedError:
+            pass  # its new owner folds what this one did
+        except DamagedStoreError as exc:
+            topology.app.repair(exc)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, rows are not written
+            topology.failed(exc)
         if line := topology.progress.look(topology.app.unrestored(), monotonic()):
             log.info(line)
         said = f"not ready: {why}" if (why := topology.unready) else "ready"

@@ -46,10 +46,7 @@ from state.fence import (
 )
 from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
 from state.policy import DEFAULT_TTL_MS, Policies, Policy, scored_of
-from state.quotas import REFUSED, REFUSED_ID, Quotas
-from state.refusals import REFUSED as MARK_REFUSED
-from state.refusals import REFUSED_ID as MARK_REFUSED_ID
-from state.refusals import UNFIT, WITHHELD, Refusals
+from state.quotas import Quotas
 from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.distribution import Distribution
@@ -73,8 +70,7 @@ from state.witnesses import SLACK, Entry, Witnesses
 #: are acknowledged while the next is folded.
 BATCH_LIMIT: Final = 4000
 OUTSTANDING: Final = 2
-#: A row that changed within so many applied events is not expired yet: after a crash, outputs that were on their way
-#: are made again from rows. Part of the state's meaning, so not a setting.
+#: A row that changed within so many applied events is not expired yet. Part of the state's meaning, so not a setting.
 HELD: Final = OUTSTANDING * BATCH_LIMIT
 #: Most rows the sweep removes before an event. An event adds at most one queue entry, so two catch up.
 SWEEP: Final = 2
@@ -86,6 +82,11 @@ CACHED = 4096
 #: The same of scores of segments.
 CACHED_SEGMENTS = 8 * CACHED
 
+#: What a row of the ledger and one of a stream are taken to have before the first checkpoint, bytes.
+LEDGER_BYTES, STREAM_BYTES = 200, 4000
+#: How many rows of its stream one event may change.
+STREAM_ROWS: Final = 8
+
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
 #: Reads a stored row by key; None where there is none.
@@ -93,39 +94,16 @@ Get = Callable[[bytes], bytes | None]
 
 
 @dataclass(slots=True)
-class Effects:
-    """What a batch does, all of it or none.
+class Changes:
+    """Rows that changed since the last checkpoint.
 
     Attributes
     ----------
     rows
-        Rows to write, by key; None deletes. Empty when every event had been applied before.
-    outputs
-        Records to produce, in order; those of redelivered events included. Of a whole batch: parts return their own.
-    fates
-        How many records and rows met each of `state.fence.FATES` in this batch.
-    delays
-        Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
-    rejected
-        Topic and reason of every dead letter that is new.
-    withheld
-        How many of these say only where their record stands.
-    refused
-        How many records of each stream its quota refused; without a stream those of unknown events.
-    overdue
-        How many events of each stream got their first outcome after silence had labelled them.
-    redelivered
-        How many redelivered events of each topic were answered from the ledger.
-    passed
-        How many new records of each topic were passed over.
-    answered, resolved
-        How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
+        Rows to write, by key; None deletes. They are written all at once, or not at all.
     scores, windows, vectors, calibrators
         Rows among ``rows`` that changed, by stream. They are its scores and its closed windows; its scores under the
         present configuration, if its forecasts are more than one probability; and the calibrator that serves it now.
-    lapsed
-        When the forecasts and outcomes that expired in this batch without a partner were due, and the forecasts that
-        silence labelled: stream time, ms.
     ages
         The rows among ``rows`` that changed of the ages of each stream's outcomes.
     coverages
@@ -140,18 +118,6 @@ class Effects:
     """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
-    outputs: list[Output] = field(default_factory=list)
-    fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
-    delays: list[int] = field(default_factory=list)
-    lapsed: list[int] = field(default_factory=list)
-    rejected: list[tuple[int, str]] = field(default_factory=list)
-    withheld: int = 0
-    refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    redelivered: list[int] = field(default_factory=lambda: [0, 0])
-    passed: list[int] = field(default_factory=lambda: [0, 0])
-    answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     scores: dict[str, bytes] = field(default_factory=dict)
     windows: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[str, bytes] = field(default_factory=dict)
@@ -161,6 +127,48 @@ class Effects:
     distributions: dict[str, bytes] = field(default_factory=dict)
     segments: dict[str, dict[bytes, bytes]] = field(default_factory=lambda: defaultdict(dict))
     comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Effects(Changes):
+    """What a batch did; the rows it changed are here only if `Partition.fold` made a checkpoint of it.
+
+    Attributes
+    ----------
+    outputs
+        Records to produce, in order. Of a whole batch: parts return their own.
+    fates
+        How many records and rows met each of `state.fence.FATES` in this batch.
+    delays
+        Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
+    rejected
+        Topic and reason of every dead letter.
+    withheld
+        How many of these say only where their record stands.
+    refused
+        How many records of each stream its quota refused; without a stream those of unknown events.
+    overdue
+        How many events of each stream got their first outcome after silence had labelled them.
+    passed
+        How many records of each topic were passed over.
+    answered, resolved
+        How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
+    lapsed
+        When the forecasts and outcomes that expired in this batch without a partner were due, and the forecasts that
+        silence labelled: stream time, ms.
+    """
+
+    outputs: list[Output] = field(default_factory=list)
+    fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
+    delays: list[int] = field(default_factory=list)
+    lapsed: list[int] = field(default_factory=list)
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+    withheld: int = 0
+    refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    passed: list[int] = field(default_factory=lambda: [0, 0])
+    answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
 @dataclass(slots=True, eq=False)
@@ -233,34 +241,33 @@ class Partition:
     policies
         What each stream is configured to do.
     get
-        Reads a stored row by key. It must see every row of the effects of earlier batches.
+        Reads a stored row by key. It must see every row of earlier checkpoints.
     held
         Applied events for which a changed row is kept in any case; only tests make it small.
 
     Notes
     -----
-    After a batch whose effects were not stored, call `reset`: the working copy is ahead of the table.
+    What changed is kept in the working copy until `checkpoint` makes rows of it. Events that were folded since the last
+    checkpoint are to be folded again after a crash, in the same order.
     """
 
     def __init__(self, policies: Policies, get: Get, held: int = HELD) -> None:
         self._policies = policies
         self._get = get
         self._held = held
+        #: What a row of the ledger and one of a stream had on average at the last checkpoint, bytes.
+        self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, STREAM_BYTES
         self.reset()
 
     def reset(self) -> None:
-        """Forget the working copy and read the fence again."""
+        """Forget everything since the last checkpoint."""
         row = self._get(keys.FENCE)
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(keys.WITNESSES))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
-        self._refusals = Refusals(self._held, self._get(keys.REFUSALS))
-        #: Whether what matured last was told again: outputs of the sweep belong to no record that is redelivered.
-        self._retold = False
-        #: Stream time at which events matured whose labels were told again for that, ms.
-        self._matured: dict[str, int] = {}
         self._forget()
+        self._clean()
         self.begin()
 
     def _forget(self) -> None:
@@ -277,13 +284,9 @@ class Partition:
         self._segments: dict[tuple[str, bytes], _Segments] = {}
         self._held_segments = 0
 
-    def begin(self) -> None:
-        """Begin a batch, whose events `apply` takes in one part or in several, and whose rows `end` makes."""
-        self._effects = Effects()
-        self._outputs: list[Output] = []
-        self._fates, self._applied = self.fence.fates.copy(), self.fence.applied
-        #: Payloads of the ledger rows that were read and of those that changed, by key.
-        self._read: dict[bytes, bytes] = {}
+    def _clean(self) -> None:
+        """Note that everything is in rows."""
+        #: Payloads of the ledger rows that changed, by key.
         self._changed: dict[bytes, bytes | None] = {}
         self._learnt: dict[bytes, _Learner] = {}
         self._compared: dict[bytes, _Challenger] = {}
@@ -297,12 +300,23 @@ class Partition:
         self._named: dict[tuple[str, bytes], Dictionary] = {}
         self._segmented: dict[tuple[str, bytes], _Segments] = {}
 
+    def begin(self) -> None:
+        """Begin a batch, whose events `apply` takes in one part or in several."""
+        self._effects = Effects()
+        self._outputs: list[Output] = []
+        self._fates = self.fence.fates.copy()
+        #: Payloads of the ledger rows that were read, by key.
+        self._read: dict[bytes, bytes] = {}
+
     def fold(self, events: Iterable[Event]) -> Effects:
-        """Apply a whole batch: at most `BATCH_LIMIT` events; raises as `apply`."""
+        """Apply a whole batch, at most `BATCH_LIMIT` events, and make a checkpoint of it; raises as `apply`."""
+        before = self.fence.next.copy()
         self.begin()
         outputs = self.apply(events)
         effects = self.end()
         effects.outputs = outputs
+        if self.fence.next != before:
+            self.checkpoint(effects)
         return effects
 
     def apply(self, events: Iterable[Event]) -> list[Output]:
@@ -322,40 +336,54 @@ class Partition:
         fence, effects, offsets = self.fence, self._effects, self.fence.next
         for event in events:
             if isinstance(event, Forecast):
-                topic = FORECASTS
-            elif isinstance(event, Outcome):
-                topic = OUTCOMES
-            else:
-                topic = event.topic
-            if event.offset < offsets[topic]:
-                effects.redelivered[topic] += 1
-                self._redelivered(event)
-                continue
-            offsets[topic] = event.offset + 1
-            if isinstance(event, Forecast):
+                offsets[FORECASTS] = event.offset + 1
                 fence.applied += 1
                 self._forecast(event)
             elif isinstance(event, Outcome):
+                offsets[OUTCOMES] = event.offset + 1
                 fence.applied += 1
                 self._outcome(event)
             elif isinstance(event, Passed):
-                effects.passed[topic] += 1
+                offsets[event.topic] = event.offset + 1
+                effects.passed[event.topic] += 1
             else:
+                offsets[event.topic] = event.offset + 1
                 fence.applied += 1
-                fence.fates[FORECAST_DEAD if topic == FORECASTS else OUTCOME_DEAD] += 1
+                fence.fates[FORECAST_DEAD if event.topic == FORECASTS else OUTCOME_DEAD] += 1
                 self._reject(event, event.stream, event.ts)
         return self._outputs
 
     def end(self) -> Effects:
-        """Return the effects of the batch, but for the outputs."""
-        effects, fence = self._effects, self.fence
-        effects.fates = [after - was for after, was in zip(fence.fates, self._fates, strict=True)]
-        if fence.applied > self._applied or any(effects.passed):  # else nothing is new, the fence included
-            self._collect()
-            held = max(len(self._learners), len(self._ages), len(self._coverages), len(self._distributions))
-            if held > CACHED or self._held_segments > CACHED_SEGMENTS:
-                self._forget()
+        """Return the effects of the batch, but for the outputs and the rows."""
+        effects = self._effects
+        effects.fates = [after - was for after, was in zip(self.fence.fates, self._fates, strict=True)]
         return effects
+
+    def checkpoint(self, changes: Changes | None = None) -> Changes:
+        """Return the rows that changed since the last checkpoint, in ``changes`` if that is given."""
+        made = Changes() if changes is None else changes
+        self._collect(made)
+        self._clean()
+        held = max(len(self._learners), len(self._ages), len(self._coverages), len(self._distributions))
+        if held > CACHED or self._held_segments > CACHED_SEGMENTS:
+            self._forget()
+        return made
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of rows have changed since the last checkpoint."""
+        return len(self._changed) * self._ledger_bytes + self._stream_rows() * self._stream_bytes
+
+    @property
+    def event_weight(self) -> int:
+        """About how many bytes of rows one event may change."""
+        return self._ledger_bytes + STREAM_ROWS * self._stream_bytes
+
+    def _stream_rows(self) -> int:
+        """Return how many rows of streams have changed."""
+        rows_of = len(self._learnt) + len(self._compared) + len(self._scored) + len(self._closed)
+        counted = len(self._scored_vectors) + len(self._aged) + len(self._covered) + len(self._distributed)
+        return rows_of + counted + len(self._named) + sum([len(each.changed) for each in self._segmented.values()])
 
     def _forecast(self, forecast: Forecast) -> None:
         _, record_key, event_id, stream, raw, x, ts, _, values, carried = forecast
@@ -434,7 +462,7 @@ class Partition:
         if not ledger.repeats(found, forecast.stream, forecast.raw):
             fates[FORECAST_DEAD] += 1
             letter = self._with_forecast(_conflicting(forecast), forecast)
-            self._reject(letter, forecast.stream, forecast.ts, UNFIT)
+            self._reject(letter, forecast.stream, forecast.ts)
             return
         fates[FORECAST_DUPLICATE] += 1
         answer = _calibrated(forecast.key, forecast.event_id, found, forecast.carried)
@@ -535,16 +563,13 @@ class Partition:
         self._learnt[service.key] = service.learner
         self._reject(_parked(forecast, y), forecast.stream, forecast.ts)
 
-    def _reject(self, rejected: Rejected, stream: str, ts: int, mark: int = 0) -> None:
-        """Write a dead letter, and keep its record's mark; its stream is empty where none is known."""
+    def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
+        """Write a dead letter; its stream is empty where none is known."""
         topic, reason = rejected.topic, rejected.reason
         self._effects.rejected.append((topic, reason))
         if self._quotas is not None and self._quotas.withheld(topic, stream, ts, reason):
-            mark |= WITHHELD
             rejected = rejected._replace(withheld=True)
             self._effects.withheld += 1
-        if mark:
-            self._refusals.add(topic, rejected.offset, mark, self.fence.applied)
         self._outputs.append(rejected)
 
     def _with_forecast(self, letter: Rejected, event: Forecast | Outcome) -> Rejected:
@@ -557,7 +582,7 @@ class Partition:
         """Leave out a record that is beyond its stream's quota."""
         self.fence.fates[FORECAST_DEAD if refused.topic == FORECASTS else OUTCOME_DEAD] += 1
         self._effects.refused[stream] += 1
-        self._reject(refused, stream, ts, MARK_REFUSED if refused.reason == REFUSED else MARK_REFUSED_ID)
+        self._reject(refused, stream, ts)
 
     def _outcome(self, outcome: Outcome) -> None:
         _, record_key, event_id, y, ts, _, number = outcome
@@ -575,7 +600,7 @@ class Partition:
         status = found[0]
         if status != ledger.EARLY and not _admits(found, y):
             fence.fates[OUTCOME_DEAD] += 1
-            self._reject(_unusable(outcome), ledger.parse(found).stream, ts, UNFIT)
+            self._reject(_unusable(outcome), ledger.parse(found).stream, ts)
         elif status == ledger.ISSUED:
             fence.fates[RESOLVED] += 1
             self._resolve(key, record_key, event_id, found, y, ts, ts, number, new_outcome=True)
@@ -842,41 +867,6 @@ class Partition:
         self._scored_vectors[place] = history
         return history
 
-    def _redelivered(self, event: Event) -> None:
-        """Answer a redelivered event from the ledger; its state changes were applied."""
-        outputs = self._outputs
-        if not self._retold:
-            self._retell()
-        if isinstance(event, Rejected):
-            outputs.append(_told(event, self._refusals.mark(event.topic, event.offset)))
-            return
-        if isinstance(event, Passed):
-            return
-        topic = FORECASTS if isinstance(event, Forecast) else OUTCOMES
-        mark = self._refusals.mark(topic, event.offset)
-        if mark & ~WITHHELD:
-            outputs.append(_told(self._with_forecast(_marked(event, topic, mark), event), mark))
-            return
-        found = self._payload(keys.LEDGER + event.event_id.encode())
-        if found is None or found[0] == ledger.EARLY:
-            return
-        # What is delivered again from further back than marks are kept must not be answered by another event's row.
-        if isinstance(event, Forecast):
-            if not ledger.repeats(found, event.stream, event.raw):
-                outputs.append(self._with_forecast(_conflicting(event), event))
-                return
-            outputs.append(_calibrated(event.key, event.event_id, found, event.carried))
-            parked = ledger.parse(found).invalid_outcome
-            if parked is not None:
-                outputs.append(_told(_parked(event, parked[0]), mark))
-        elif not _admits(found, event.y):
-            parked = ledger.parse(found).invalid_outcome
-            if parked is None or parked[1] != event.offset:  # else it was parked, and its forecast brings the letter
-                outputs.append(_unusable(event))
-            return
-        if found[0] == ledger.RESOLVED:
-            outputs.extend(_brought_about(event, found, self._matured.get(event.event_id, 0)))
-
     def told(self, event_id: str) -> list[Output]:
         """Return everything that was said of an event, by its stored row and without a key; nothing if it has none."""
         row = self._get(keys.ledger(event_id))
@@ -885,17 +875,6 @@ class Partition:
             return []
         resolved = _resolved(None, event_id, found) if found[0] == ledger.RESOLVED else []
         return [_calibrated(None, event_id, found), *resolved]
-
-    def _retell(self) -> None:
-        """Tell again of what matured lately: no record brought it about, so none that is redelivered asks for it."""
-        self._retold = True
-        for now, matured, event_id in self._expiry.latest(MATURED_EXPIRY, self.fence.applied - self._held):
-            name = event_id.encode()
-            found = self._payload(keys.LEDGER + name)
-            if found is not None and found[0] == ledger.RESOLVED and _resolved_at(found, matured):
-                # Outcomes that revised the label since are redelivered themselves.
-                self._outputs.append(_resolved(ledger.key_of(found, name), event_id, found)[0])
-                self._matured[event_id] = now
 
     def _advance(self, ts: int) -> None:
         """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
@@ -1085,17 +1064,19 @@ class Partition:
         return history
 
     def _guards(self) -> dict[bytes, bytes | None]:
-        """Return the rows that changed of what holds records back: witnesses, quotas and refusals."""
-        changed = self._witnesses.changes() | self._refusals.changes(self.fence.applied)
+        """Return the rows that changed of what holds records back: witnesses and quotas."""
+        changed = self._witnesses.changes()
         return changed if self._quotas is None else changed | self._quotas.changes()
 
-    def _collect(self) -> None:
+    def _collect(self, effects: Changes) -> None:
         """Turn what changed into rows."""
-        effects = self._effects
         changes = effects.rows = self._changed
+        events, streams, size = len(changes), self._stream_rows(), 0
         for key, payload in changes.items():
             if payload is not None:
-                changes[key] = ledger.sealed(payload)
+                row = changes[key] = ledger.sealed(payload)
+                size += len(row)
+        self._ledger_bytes = max(size // events, LEDGER_BYTES) if events else self._ledger_bytes
         changes.update(self._expiry.changes())
         for key, learner in self._learnt.items():
             row = changes[key] = rows.encode_calibrator(learner.served)
@@ -1115,14 +1096,17 @@ class Partition:
             row = changes[keys.vectors(stream, config)] = rows.encode_vectors(vectors)
             if self._present(stream, config):
                 effects.vectors[stream] = row
-        self._collect_counts()
-        self._collect_segments()
+        self._collect_counts(effects)
+        self._collect_segments(effects)
+        if streams:
+            size = sum([len(row) for key, row in changes.items() if row is not None and key[0] != keys.LEDGER[0]])
+            self._stream_bytes = max(size // streams, 1)
         changes.update(self._guards())
         changes[keys.FENCE] = self.fence.encode()
 
-    def _collect_counts(self) -> None:
+    def _collect_counts(self, effects: Changes) -> None:
         """Turn what changed of ages, coverage and distributions into rows."""
-        effects, changes = self._effects, self._changed
+        changes = effects.rows
         for stream, ages in self._aged.items():
             effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
         for stream, labelled in self._covered.items():
@@ -1134,9 +1118,9 @@ class Partition:
         for stream, found in self._distributed.items():
             effects.distributions[stream] = changes[keys.distribution(stream)] = rows.encode_distribution(found)
 
-    def _collect_segments(self) -> None:
+    def _collect_segments(self, effects: Changes) -> None:
         """Turn what changed of segments into rows."""
-        effects, changes = self._effects, self._changed
+        changes = effects.rows
         for (stream, layout), dictionary in self._named.items():
             row = changes[keys.names(stream, layout)] = rows.encode_names(dictionary)
             effects.segments[stream][keys.names(stream, layout)] = row
@@ -1160,18 +1144,6 @@ def _admits(payload: bytes, y: float) -> bool:
 def _refused(event: Forecast | Outcome, topic: int, reason: str) -> Rejected:
     """Return the dead letter of a record that is beyond its stream's quota."""
     return Rejected(event.offset, event.key, event.value, topic, reason)
-
-
-def _marked(event: Forecast | Outcome, topic: int, mark: int) -> Rejected:
-    """Return the dead letter of a record by what it is marked with."""
-    if not mark & UNFIT:
-        return _refused(event, topic, REFUSED if mark & MARK_REFUSED else REFUSED_ID)
-    return _conflicting(event) if isinstance(event, Forecast) else _unusable(event)
-
-
-def _told(letter: Rejected, mark: int) -> Rejected:
-    """Return a dead letter as it was told the first time, by the mark of its record."""
-    return letter._replace(withheld=True) if mark & WITHHELD else letter
 
 
 def _unusable(outcome: Outcome) -> Rejected:
@@ -1205,30 +1177,6 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes, carried: Carri
         entry.born,
         carried,
     )
-
-
-def _resolved_at(payload: bytes, applied: int) -> bool:
-    """Whether an event may have got its first label when so many records were applied.
-
-    It may have if the label has changed since: a row says only when it was last changed.
-    """
-    entry = ledger.parse(payload)
-    return bool(entry.labels) or entry.touched == applied
-
-
-def _brought_about(event: Forecast | Outcome, payload: bytes, matured: int) -> list[Resolved]:
-    """Return the labels of a resolved event that a record brought about, under the record's key.
-
-    A forecast brings about the label of an outcome that came before it. All other labels are an outcome's, or were told
-    at maturity (see `Partition._retell`): that was at ``matured``, ms, 0 if it was not or nobody knows. An outcome that
-    is earlier had waited for it.
-    """
-    entry = ledger.parse(payload)
-    made = _resolved(event.key, event.event_id, payload)
-    if isinstance(event, Forecast):
-        return made[:1] if not matured and _resolved_at(payload, entry.born) else []
-    joined = entry.implied or event.ts < matured or (not entry.labels and entry.touched == entry.born)
-    return [each for each in made[joined:] if (each.y, each.resolved_ts) == (event.y, event.ts)]
 
 
 def _resolved(key: bytes | None, event_id: str, payload: bytes) -> list[Resolved]:

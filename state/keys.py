@@ -29,8 +29,8 @@ SEGMENT: Final = b"G"
 COMPARISON: Final = b"H"
 #: What a stream may still send, and by itself how late it is in each topic (`state.quotas`).
 QUOTA: Final = b"B"
-#: What was refused lately (`state.refusals`).
-REFUSALS: Final = b"R"
+#: What was folded since the last checkpoint (`state.journal`): written by the worker, never read by the engine.
+JOURNAL: Final = b"Z"
 #: The worker that writes the partition (`state.claim`): written by the table, not by the engine, which never reads it.
 CLAIM: Final = b"O"
 #: The topics that the partition's records came from (`state.inputs`): written by the table, never read by the engine.

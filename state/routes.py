@@ -33,6 +33,8 @@ ROUTES, LABELS = FORECASTS, OUTCOMES
 #: Most streams of an event, and most labels.
 MOST_ROUTES: Final = 64
 MOST_LABELS: Final = 100
+#: What the row of an event is taken to have, bytes.
+EVENT_BYTES: Final = 400
 
 #: What became of records and rows, in the order in which the fence counts them. Every record that comes in is in
 #: exactly one of the first eleven.
@@ -269,12 +271,17 @@ class Row:
 
 @dataclass(slots=True)
 class Effects:
-    """What a batch does, all of it or none; see `state.engine.Effects`."""
+    """What a batch did; see `state.engine.Effects`."""
 
-    rows: dict[bytes, bytes | None] = field(default_factory=dict)
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     rejected: list[tuple[int, str]] = field(default_factory=list)
-    redelivered: list[int] = field(default_factory=lambda: [0, 0])
+
+
+@dataclass(slots=True)
+class Changes:
+    """Rows that changed since the last checkpoint; see `state.engine.Changes`."""
+
+    rows: dict[bytes, bytes | None] = field(default_factory=dict)
 
 
 class Router:
@@ -285,13 +292,9 @@ class Router:
     policies
         Say how long the labels of a stream are waited for.
     get
-        Reads a stored row by key. It must see every row of the effects of earlier batches.
+        Reads a stored row by key. It must see every row of earlier checkpoints.
     held
         Applied records for which a changed row is kept in any case; only tests make it small.
-
-    Notes
-    -----
-    After a batch whose effects were not stored, call `reset`: the working copy is ahead of the table.
     """
 
     def __init__(self, policies: Policies, get: Callable[[bytes], bytes | None], held: int = HELD) -> None:
@@ -301,24 +304,28 @@ class Router:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the working copy and read the fence again."""
+        """Forget everything since the last checkpoint."""
         row = self._get(keys.FENCE)
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(keys.WITNESSES))
         #: Next offset of each source partition, as far as they were asked for.
         self._origins: dict[str, int] = {}
+        self._clean()
         self.begin()
 
-    def begin(self) -> None:
-        """Begin a batch, whose records `apply` takes in one part or in several, and whose rows `end` makes."""
-        self._effects = Effects()
-        self._fates, self._applied = self.fence.fates.copy(), self.fence.applied
-        self._outputs: list[Routed | Rejected] = []
+    def _clean(self) -> None:
+        """Note that everything is in rows."""
         #: Rows that were read or changed, by event id; None where there is none.
         self._rows: dict[str, Row | None] = {}
         self._changed: dict[str, None] = {}
         self._moved: dict[str, None] = {}
+
+    def begin(self) -> None:
+        """Begin a batch, whose records `apply` takes in one part or in several."""
+        self._effects = Effects()
+        self._fates = self.fence.fates.copy()
+        self._outputs: list[Routed | Rejected] = []
 
     def apply(self, records: Iterable[Route | Label | Rejected]) -> list[Routed | Rejected]:
         """Apply records in order, each topic's by its offsets, and return what is to be sent.
@@ -329,15 +336,10 @@ class Router:
             If a stored row is damaged.
         """
         self._outputs = []
-        fence, effects, offsets = self.fence, self._effects, self.fence.next
+        fence, offsets = self.fence, self.fence.next
         for record in records:
             topic = record.topic if isinstance(record, Rejected) else ROUTES if isinstance(record, Route) else LABELS
-            offset = record.offset
-            if offset < offsets[topic]:
-                effects.redelivered[topic] += 1
-                self._redelivered(record)
-                continue
-            offsets[topic] = offset + 1
+            offsets[topic] = record.offset + 1
             fence.applied += 1
             if isinstance(record, Rejected):
                 fence.fates[ROUTE_DEAD if topic == ROUTES else LABEL_DEAD] += 1
@@ -354,21 +356,36 @@ class Router:
 
     def end(self) -> Effects:
         """Return the effects of the batch."""
-        effects, fence = self._effects, self.fence
-        made = zip(fence.fates[: len(FATES)], self._fates, strict=False)
+        effects = self._effects
+        made = zip(self.fence.fates[: len(FATES)], self._fates, strict=False)
         effects.fates = [after - was for after, was in made]
-        if fence.applied > self._applied:
-            changes = effects.rows
-            for event_id in self._changed:
-                row = self._rows[event_id]
-                changes[EVENT + event_id.encode()] = None if row is None else row.encode()
-            for place in self._moved:
-                frame = seal(ORIGIN[0], VERSION, _OFFSET.pack(self._origins[place]))
-                changes[ORIGIN + place.encode()] = frame
-            changes.update(self._expiry.changes())
-            changes.update(self._witnesses.changes())
-            changes[keys.FENCE] = fence.encode()
         return effects
+
+    def checkpoint(self) -> Changes:
+        """Return the rows that changed since the last checkpoint."""
+        made = Changes()
+        changes = made.rows
+        for event_id in self._changed:
+            row = self._rows[event_id]
+            changes[EVENT + event_id.encode()] = None if row is None else row.encode()
+        for place in self._moved:
+            frame = seal(ORIGIN[0], VERSION, _OFFSET.pack(self._origins[place]))
+            changes[ORIGIN + place.encode()] = frame
+        changes.update(self._expiry.changes())
+        changes.update(self._witnesses.changes())
+        changes[keys.FENCE] = self.fence.encode()
+        self._clean()
+        return made
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of rows have changed since the last checkpoint."""
+        return (len(self._changed) + len(self._moved)) * EVENT_BYTES
+
+    @property
+    def event_weight(self) -> int:
+        """About how many bytes of rows one record may change."""
+        return EVENT_BYTES
 
     def _came(self, origin: tuple[str, int] | None) -> bool:
         """Whether a source record was applied before; if not, note that it is now.
@@ -433,24 +450,6 @@ class Router:
         else:
             fates[EARLY] += 1
         self._outputs += sent
-
-    def _redelivered(self, record: Route | Label | Rejected) -> None:
-        """Send again what a record was answered with; its state changes were applied."""
-        if isinstance(record, Rejected):
-            self._outputs.append(record)
-            return
-        row = self._row(record.event_id)
-        if isinstance(record, Route):
-            for known in row.routes if row else ():
-                if row and known.offset == record.offset:
-                    self._outputs += row.joined(record.event_id, known)
-                    return
-            if row and len(row.routes) == MOST_ROUTES and all(each.stream != record.stream for each in row.routes):
-                self._outputs.append(Rejected(record.offset, record.key, record.value, ROUTES, "routes"))
-            return
-        for j, said in enumerate(row.labels if row else ()):
-            if row and said.offset == record.offset:
-                self._outputs += row.sent(record.event_id, j)
 
     def _reject(self, rejected: Rejected) -> None:
         self._effects.rejected.append((rejected.topic, rejected.reason))

@@ -10,9 +10,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from state.engine import BATCH_LIMIT, HELD
+from state.engine import BATCH_LIMIT
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
-from state.refusals import RECORD_BYTES
 from streams.config import stream_config
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
@@ -205,6 +204,11 @@ class Settings:
         64 << 20,
     )
     commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
+    checkpoint_seconds: float = _setting(
+        "How often the rows that changed are written, s; what was folded since is folded again after a crash",
+        _seconds(0, 60),
+        2.0,
+    )
     standbys: int = _setting(
         "How many other workers keep a copy of a partition's state; each takes as much disk again", _number(0, 3), 0
     )
@@ -265,8 +269,7 @@ class Settings:
 
     def _check_rows(self) -> None:
         """Refuse options under which a row outgrows a batch of the changelog: a worker would stop there for ever."""
-        refusals = HELD * RECORD_BYTES
-        most = self.batch_bytes - ROW_ROOM - refusals
+        most = self.batch_bytes - ROW_ROOM
         named = [(f'streams."{pattern}"', policy) for pattern, policy in self.policies.patterns]
         if self.policies.default is not None:
             named.append(("streams that no pattern matches", self.policies.default))
@@ -278,9 +281,13 @@ class Settings:
                         f"{where}: a row of {each.calibrator} grows to {each.row_bytes} bytes with its options, and "
                         f"TRUEUP_BATCH_BYTES={self.batch_bytes} has room for {max(most, 0)}; "
                         + (f"{sizes} would do, or " if sizes else "")
-                        + f"TRUEUP_BATCH_BYTES must be at least {self.batch_bytes - most + each.row_bytes}, "
-                        f"{refusals} of them for what was refused lately"
+                        + f"TRUEUP_BATCH_BYTES must be at least {self.batch_bytes - most + each.row_bytes}"
                     )
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Most bytes of the rows of a checkpoint, which is one record batch of the changelog, before compression."""
+        return 16 * self.batch_bytes
 
     @property
     def owner(self) -> str:
@@ -374,6 +381,11 @@ class Settings:
     def changelog(self) -> str:
         """Topic of the state table's changelog; transactional ids are named after it."""
         return prefixed(self.topic_prefix, f"{self.app_id}-state-changelog")
+
+    @property
+    def journal(self) -> str:
+        """Topic of the order in which records were folded; see `state.journal`."""
+        return prefixed(self.topic_prefix, f"{self.app_id}-journal")
 
     @property
     def configurations(self) -> str:

@@ -121,6 +121,7 @@ class Application:
             memory=memory,
             owner=settings.owner,
             changelog=settings.changelog,
+            batch_bytes=settings.checkpoint_bytes,
             write_buffer_size=settings.write_buffer_bytes,
             block_cache_size=settings.block_cache_bytes,
         )
@@ -267,6 +268,7 @@ class Application:
             app.flow_control.suspend()
             app.flow_control.clear()
             await self.consumer.wait_empty()
+            await self._transport.inputs.checkpoint()
         await app.stop()
         if self.standbys:
             await self.standbys.stop()

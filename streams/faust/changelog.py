@@ -32,7 +32,7 @@ RowWrites = Mapping[bytes, bytes | None]
 
 
 class TooLargeError(Exception):
-    """The rows do not fit one record batch; fold fewer events at once."""
+    """The rows do not fit one record batch."""
 
 
 class FencedError(RuntimeError):
@@ -79,6 +79,8 @@ class Changelog:
         Returns the producer; the application makes it when it starts.
     owner
         Name of this worker, for people.
+    size
+        Most bytes of a record batch before it is compressed.
     clock
         Seconds that pass while the process is stopped, too.
     """
@@ -88,11 +90,13 @@ class Changelog:
         topic: Callable[[], str],
         producer: Callable[[], BatchProducer],
         owner: str,
+        size: int | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._topic = topic
         self._producer = producer
         self._owner = owner
+        self._size = size
         self._clock = clock
         #: Claims whose rows are being recovered, and those under which the recovered state is written.
         self._claimed: dict[int, Writer] = {}
@@ -194,9 +198,11 @@ class Changelog:
 
     async def _send(self, partition: int, writer: Writer, rows: RowWrites) -> int:
         producer = self._producer()
-        batch = producer.batch()
+        batch = producer.batch(self._size)
         if batch.extend([(key, value, None, NO_HEADERS) for key, value in rows.items()]) < len(rows):
-            raise TooLargeError(f"{len(rows)} rows do not fit one record batch")
+            raise TooLargeError(
+                f"{len(rows)} rows of partition {partition} do not fit one record batch: raise TRUEUP_BATCH_BYTES"
+            )
         batch.stamp = writer.stamp(len(rows))
         try:
             (offset,) = await producer.append([(batch, self._topic(), partition)])

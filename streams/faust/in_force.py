@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from aiokafka.structs import TopicPartition
+
 from state.fence import Fence
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.transport import BatchProducer
+from streams.kafka import whole_topics
 
 
 class Announcer:
@@ -61,3 +64,26 @@ class Announcer:
             batch.extend([(key, value, None, [])])
             await producer.append([(batch, self._settings.configurations, partition)])
         self._announced[partition] = claim
+
+
+async def recalled(settings: Settings, partition: int, config: str) -> Settings:
+    """Return the settings that were in force in a partition, by their hash.
+
+    Raises
+    ------
+    InForceError
+        If they are not there, or this build cannot read them.
+    KafkaError
+        If the topic cannot be read.
+    """
+    kept: dict[bytes | None, bytes | None] = {}
+    place = TopicPartition(settings.configurations, partition)
+    async for _, records in whole_topics.batches(settings, [settings.configurations], starts={place: 0}):
+        kept.update((record.key, record.value) for record in records)
+    kind = in_force.ROUTER if settings.routed else in_force.WORKER
+    for each in in_force.read(kept.items(), kind):
+        if each.digest == config:
+            return in_force.restored(each.configuration, settings)
+    raise in_force.InForceError(
+        f"partition {partition} was folded under configuration {config}, which {settings.configurations} does not have"
+    )

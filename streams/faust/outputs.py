@@ -6,7 +6,7 @@ from itertools import zip_longest
 from state.events import Output
 from streams.config.settings import Settings
 from streams.faust.transport import BatchProducer, Produced, RecordBatch
-from streams.records.encoding import answered_raw, encoded
+from streams.records.encoding import NO_HEADERS, answered_raw, encoded
 
 
 class Outputs:
@@ -39,9 +39,20 @@ class Outputs:
             "dead-letters": settings.dead_letters,
         }
 
-    def batch(self, partition: int) -> "OutputBatch":
-        """Return an empty batch for a partition of every topic."""
-        return OutputBatch(self, partition)
+    def batch(self, partition: int, settings: Settings) -> "OutputBatch":
+        """Return an empty batch for a partition of every topic, of what was folded under some settings."""
+        return OutputBatch(self, partition, settings)
+
+    async def note(self, partition: int, entry: bytes) -> None:
+        """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
+        await noted(self.producer(), self.settings.journal, partition, entry)
+
+
+async def noted(producer: BatchProducer, topic: str, partition: int, entry: bytes) -> None:
+    """Append an entry to the topic of the journal, and wait until it is acknowledged."""
+    batch = producer.batch()
+    batch.extend([(None, entry, None, NO_HEADERS)])
+    await producer.append([(batch, topic, partition)])
 
 
 #: Appends record batches, each to another topic and partition; returns when all are acknowledged.
@@ -118,7 +129,7 @@ class OutputBatch(PackedBatch):
     Each goes to the partition its input came from, so one event's records keep their order.
     """
 
-    def __init__(self, outputs: Outputs, partition: int) -> None:
+    def __init__(self, outputs: Outputs, partition: int, settings: Settings) -> None:
         super().__init__(
             outputs.topics,
             lambda: outputs.producer().batch(),
@@ -127,7 +138,7 @@ class OutputBatch(PackedBatch):
         )
         self.partition = partition
         self._outputs = outputs
-        self._settings = outputs.settings
+        self._settings = settings
         self._raw_answers = 0
 
     def add(self, outputs: Sequence[Output]) -> None:

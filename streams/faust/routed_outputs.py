@@ -11,7 +11,7 @@ from state.events import Rejected
 from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
-from streams.faust.outputs import PackedBatch
+from streams.faust.outputs import PackedBatch, noted
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import partitioner
 from streams.records.encoding import NO_HEADERS, EncodedRecord, encode, key_of
@@ -53,9 +53,13 @@ class RoutedOutputs:
         #: Every partition's batches may go to every partition of the outcomes, and only one may be on its way to each.
         self._sending = asyncio.Lock()
 
-    def batch(self, partition: int) -> "RoutedBatch":
+    def batch(self, partition: int, _: Settings) -> "RoutedBatch":
         """Return an empty batch of what a partition's records bring about."""
         return RoutedBatch(self, partition)
+
+    async def note(self, partition: int, entry: bytes) -> None:
+        """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
+        await noted(self.producer(), self.settings.journal, partition, entry)
 
     async def send(self, batches: Sequence["RoutedBatch"]) -> None:
         """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`."""

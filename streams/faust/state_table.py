@@ -43,16 +43,25 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         Name of this worker in its claims.
     changelog
         Topic of the changelog; empty: as Faust names it.
+    batch_bytes
+        Most bytes of rows that are written at once; None: ``TRUEUP_BATCH_BYTES``.
     """
 
     def __init__(
-        self, app: faust.App, *, memory: bool = False, owner: str = "", changelog: str = "", **options: int
+        self,
+        app: faust.App,
+        *,
+        memory: bool = False,
+        owner: str = "",
+        changelog: str = "",
+        batch_bytes: int | None = None,
+        **options: int,
     ) -> None:
         self._memory = memory
         self._changelog_name = changelog
         self.owner = owner
         self.changelog = Changelog(
-            lambda: str(self.changelog_topic_name), lambda: cast("BatchProducer", app.producer), owner
+            lambda: str(self.changelog_topic_name), lambda: cast("BatchProducer", app.producer), owner, batch_bytes
         )
         self._locks: dict[int, asyncio.Lock] = {}
         #: Changelog offset the next batch of each partition must be appended at.

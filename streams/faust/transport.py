@@ -28,7 +28,7 @@ from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 from mode.threads import QueueServiceThread
 
-from state.engine import HELD
+from state.journal import Entry
 from streams.config.settings import Settings
 from streams.faust import appends, unpacking
 from streams.faust.assignor import Assignor
@@ -41,7 +41,7 @@ from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described, Identity
 from streams.kafka.transactions import HeldBack
-from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer
+from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer, RewrittenError
 
 #: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
 #: for partitions that are resumed while a fetch of others is on its way.
@@ -54,8 +54,6 @@ RENEW_INTERVAL = 60.0
 MEMBERSHIP_INTERVAL = 1.0
 #: Longest wait for replicas that do not follow, s: brokers go on without one after ``replica.lag.time.max.ms``, 30 s.
 REPLICA_SECONDS = 60.0
-#: Offsets that batches on their way may span, with room for the control records of transactional producers.
-REDELIVERED = 4 * HELD
 
 
 class DataLossError(RuntimeError):
@@ -86,8 +84,11 @@ class Inputs(Protocol):
     async def renew(self) -> None:
         """Confirm the claims that have not been for long."""
 
-    async def applied(self, partition: int) -> tuple[int, int]:
-        """Take up a partition and return its fence: the next offset to apply of each source."""
+    async def applied(self, partition: int) -> tuple[tuple[int, int], list[Entry]]:
+        """Take up a partition; return the next offset of each source after the last checkpoint, and what followed."""
+
+    async def checkpoint(self) -> None:
+        """Write what changed in all partitions; raises nothing."""
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
         """Return what is left out of a partition of a topic, by its offset, and why."""
@@ -415,10 +416,6 @@ class BatchConsumer(driver.Consumer):
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
         return handed is not None and end is not None and handed >= end
 
-    def has_read(self, tp: TP, offset: int) -> bool:
-        """Whether all before an offset is buffered here, or was."""
-        return self._handed.get(tp, 0) >= offset
-
     def paused(self, tp: TP) -> bool:
         """Whether fetching of a source partition is stopped because enough of it is buffered."""
         return tp in self._throttled
@@ -484,8 +481,12 @@ class BatchConsumer(driver.Consumer):
                 if self._throttled and self.flow_active:
                     await self._throttle()
             self._wanted.clear()
-            for batch in self._taken():
-                await self._deliver(self._message(batch))
+            try:
+                for batch in self._taken():
+                    await self._deliver(self._message(batch))
+            except RewrittenError as exc:
+                self.inputs.failed(exc)
+                return
             if self._throttled and self.flow_active:
                 await self._throttle()
 
@@ -733,6 +734,7 @@ class BatchConsumer(driver.Consumer):
         self._copying = True
         self._revocations += 1
         await super().on_partitions_revoked(revoked)
+        await self.inputs.checkpoint()
         await asyncio.gather(*self._claims, return_exceptions=True)
         for tp in revoked:
             self._committable.pop(tp, None)
@@ -744,11 +746,9 @@ class BatchConsumer(driver.Consumer):
         self._revocations += 1  # who began to take them up meanwhile has lost them, too
 
     async def perform_seek(self) -> None:
-        """Start every source partition where its state stands.
+        """Start every source partition behind the last checkpoint of its state, whatever offset is committed.
 
-        That is the committed offset, or the fence where it is behind (state restored from an older copy). Between
-        the two lie records whose effects were stored but whose outputs may not have been acknowledged: those of
-        batches on their way. Where the committed offset was lost, as many records before the fence are read again.
+        What was folded since goes along the journal, see `state.journal`.
 
         Stock Faust lets the fetcher run meanwhile and clears the queues afterwards, which loses what was queued; so
         the flow is stopped first, and every buffer starts over.
@@ -760,17 +760,14 @@ class BatchConsumer(driver.Consumer):
             self._thread.committed(sources), self.earliest_offsets(*sources), self.highwaters(*sources)
         )
         try:
-            fences = await self._taken_up(sorted({tp.partition for tp in sources}))
-            positions = {
-                tp: self._start(
-                    tp,
-                    committed[tp],
-                    fences[tp.partition][self.inputs.sources.index(tp.topic)],
-                    earliest[tp],
-                    ends[tp],
-                )
-                for tp in sources
-            }
+            taken_up = await self._taken_up(sorted({tp.partition for tp in sources}))
+            positions = {}
+            for tp in sources:
+                fences, journal = taken_up[tp.partition]
+                fence = fences[self.inputs.sources.index(tp.topic)]
+                if self._lost(tp, committed[tp], fence, earliest[tp], ends[tp]):
+                    journal.clear()
+                positions[tp] = max(fence, earliest[tp])
         except RebalanceAgain:
             raise
         except DamagedStoreError as exc:
@@ -779,8 +776,8 @@ class BatchConsumer(driver.Consumer):
         except Exception as exc:
             self.inputs.failed(exc)
             raise
-        for partition, fence in fences.items():
-            self._buffer_of(partition).fence = fence
+        for partition, (_, journal) in taken_up.items():
+            self._buffer_of(partition).journal.extend(journal)
         self._handed.update(positions)
         await self.seek_wait(positions)
         # From here on a partition without a committed offset is one whose offsets were lost, not one that is new.
@@ -792,18 +789,18 @@ class BatchConsumer(driver.Consumer):
             await self._thread.throttle([], resume)
         self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
 
-    async def _taken_up(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Take partitions up and return their fences; let go of them again if they are revoked meanwhile.
+    async def _taken_up(self, partitions: Sequence[int]) -> dict[int, tuple[tuple[int, int], list[Entry]]]:
+        """Take partitions up and return what `Inputs.applied` does; let go of them if they are revoked meanwhile.
 
         Raises
         ------
         RebalanceAgain
             If they are.
         """
-        revocations, fences = self._revocations, {}
+        revocations, taken_up = self._revocations, {}
         try:
             for partition in partitions:
-                fences[partition] = await self.inputs.applied(partition)
+                taken_up[partition] = await self.inputs.applied(partition)
                 if revocations != self._revocations:
                     raise RebalanceAgain
         except Exception:
@@ -814,18 +811,15 @@ class BatchConsumer(driver.Consumer):
             if revocations != self._revocations:
                 for partition in partitions:
                     self.inputs.revoked(partition)
-        return fences
+        return taken_up
 
-    def _start(self, tp: TP, committed: int | None, fence: int, earliest: int, end: int) -> int:
-        """Return where to read a source partition from.
+    def _lost(self, tp: TP, committed: int | None, fence: int, earliest: int, end: int) -> bool:
+        """Return whether records were deleted that are to be read; raises as `_lose`.
 
-        Raises
-        ------
-        DataLossError
-            If that lies before the first record kept, or after the last, and the worker is to stop on it.
+        What was folded since the last checkpoint cannot be folded again then: its answers stand, and are not learnt
+        from.
         """
         if fence > end:
-            # Going on would take every new record below the fence for one that was applied.
             raise DataLossError(
                 f"the state of {tp.topic}/{tp.partition} has applied offset {fence - 1}, but the topic ends at {end}: "
                 "was the topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
@@ -833,8 +827,8 @@ class BatchConsumer(driver.Consumer):
         applied = fence or committed or 0
         if applied < earliest and (fence or committed is not None):
             self._lose(tp, applied, earliest)
-        start = fence - REDELIVERED if committed is None else min(committed, fence)
-        return max(start, earliest)
+            return True
+        return False
 
 
 #: Key, value, timestamp (ms) and headers of a record to produce.
@@ -893,10 +887,13 @@ class BatchProducer(driver.Producer):
     def _contact(self) -> Contact:
         return cast("BatchTransport", self.transport).contact
 
-    def batch(self) -> RecordBatch:
-        """Return an empty record batch; its ``append`` returns None when it is full, before it is compressed."""
+    def batch(self, size: int | None = None) -> RecordBatch:
+        """Return an empty record batch of at most so many bytes before it is compressed; None: ``TRUEUP_BATCH_BYTES``.
+
+        Its ``append`` returns None when it is full.
+        """
         settings = cast("BatchTransport", self.transport).inputs.settings
-        return RecordBatch(self.max_batch_size, codecs.NUMBERS[settings.compression])
+        return RecordBatch(size or self.max_batch_size, codecs.NUMBERS[settings.compression])
 
     async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
         """Return the producer id of a transactional id with a new epoch; see `streams.kafka.producer_ids.take`.

@@ -58,15 +58,18 @@ class Grant(NamedTuple):
 
 def needed(settings: Settings) -> list[Grant]:
     """Return all grants that a worker or a router needs, and no others."""
-    outputs: tuple[str, ...] = (settings.calibrated, settings.resolved, settings.dead_letters, settings.configurations)
+    outputs: tuple[str, ...] = (settings.calibrated, settings.resolved, settings.dead_letters)
     if settings.maps:
         outputs = (*outputs, settings.maps)
     if settings.routed:
-        outputs = (settings.routed, settings.dead_letters, settings.configurations)
+        outputs = (settings.routed, settings.dead_letters)
     handed = dict.fromkeys(name for names in settings.before.values() for name in names)
     return [
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
         *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in outputs),
+        Grant("topic", settings.journal, ("Write", "DescribeConfigs")),
+        # What was in force before a crash is read again.
+        Grant("topic", settings.configurations, ("Read", "Write", "DescribeConfigs")),
         Grant("topic", settings.changelog, ("Read", "Write", "DescribeConfigs")),
         Grant("topic", settings.owners, ("Read", "Write", "DescribeConfigs")),
         Grant("group", settings.app_id, ("Read",)),

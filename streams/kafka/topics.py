@@ -58,13 +58,16 @@ class Topic:
 def wanted(settings: Settings) -> list[Topic]:
     """Return the topics of a worker or of a router, inputs first."""
     batch, ahead = settings.batch_bytes + BATCH_OVERHEAD, settings.limits.ahead_ms
+    changelog = Topic(settings.changelog, compacted=True, batch_bytes=settings.checkpoint_bytes + BATCH_OVERHEAD)
+    journal = Topic(settings.journal, compacted=False, batch_bytes=batch)
     if settings.routed:
         return [
             Topic(settings.forecasts, compacted=False, batch_bytes=batch, ahead_ms=ahead),
             Topic(settings.outcomes, compacted=False, batch_bytes=batch, ahead_ms=ahead),
             Topic(settings.routed, compacted=False, batch_bytes=batch, ahead_ms=ahead),
             Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
-            Topic(settings.changelog, compacted=True, batch_bytes=batch),
+            changelog,
+            journal,
             Topic(settings.configurations, compacted=True, batch_bytes=batch),
         ]
     maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps else []
@@ -74,7 +77,8 @@ def wanted(settings: Settings) -> list[Topic]:
         Topic(settings.calibrated, compacted=False, batch_bytes=batch),
         Topic(settings.resolved, compacted=False, batch_bytes=batch),
         Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
-        Topic(settings.changelog, compacted=True, batch_bytes=batch),
+        changelog,
+        journal,
         Topic(settings.configurations, compacted=True, batch_bytes=batch),
         *maps,
     ]

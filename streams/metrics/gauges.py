@@ -1,6 +1,6 @@
 """What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic, time
 from typing import Final
 
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from state.engine import Effects
+from state.engine import Changes, Effects
 from state.fence import FATES, Fence
 from state.policy import Policies
 from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, PREFIX, RECORD_FATES, SIZES, STAGES, WAITS
@@ -184,15 +184,14 @@ class Gauges(Collector):
         return self._updated
 
     def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
-        """Count a batch whose rows were acknowledged; redelivered events count only as such."""
+        """Count a batch that is in the journal."""
         self._updated = time()
         self._fared(dict(zip(FATES, effects.fates, strict=True)))
         for source, reason in effects.rejected:
             self._counters["dead_letters"].labels(INPUTS[source], reason).inc()
-        for name, counts in (("redelivered_records", effects.redelivered), ("passed_records", effects.passed)):
-            for topic, n in zip(INPUTS, counts, strict=True):
-                if n:
-                    self._counters[name].labels(topic).inc(n)
+        for topic, n in zip(INPUTS, effects.passed, strict=True):
+            if n:
+                self._counters["passed_records"].labels(topic).inc(n)
         self._delayed.observe(effects.delays)
         if effects.lapsed:
             soon = (self._updated + EARLY) * 1000
@@ -206,7 +205,6 @@ class Gauges(Collector):
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)
         held.fence = fence
-        held.applied(effects, self.shows)
         for loses, gains in self._slots.active(_events(effects)):
             self._gained.append(gains)
             for each in self._held.values():
@@ -214,6 +212,18 @@ class Gauges(Collector):
             for counted in (self._answered, self._scored, self._refused):
                 counted.pop(loses, None)
                 counted.setdefault(gains, 0)
+
+    def again(self, partition: int, topics: Sequence[int], fence: Fence) -> None:
+        """Count records that were folded again after a crash, by their topics; they count only as such."""
+        if (held := self._held.get(partition)) is not None:
+            held.fence = fence
+        for number, name in enumerate(INPUTS):
+            self._counters["redelivered_records"].labels(name).inc(topics.count(number))
+
+    def written(self, partition: int, changes: Changes) -> None:
+        """Take the rows of a checkpoint."""
+        if (held := self._held.get(partition)) is not None:
+            held.applied(changes, self.shows)
 
     def _fared(self, fates: Mapping[str, int]) -> None:
         """Count what became of records and rows."""

@@ -197,7 +197,7 @@ class RouteGauges(Stage):
         return list(self._held)
 
     def applied(self, partition: int, effects: routes.Effects, fence: Fence) -> None:
-        """Count a batch whose rows were acknowledged."""
+        """Count a batch that is in the journal."""
         self._updated = time()
         self._held[partition] = fence
         for i, (fate, n) in enumerate(zip(routes.FATES, effects.fates, strict=True)):
@@ -207,8 +207,12 @@ class RouteGauges(Stage):
                 self._counters["expired_routes"].labels(fate.removeprefix("expired_")).inc(n)
         for topic, reason in effects.rejected:
             self._counters["dead_letters"].labels(TOPICS[topic], reason).inc()
-        for topic_name, n in zip(TOPICS, effects.redelivered, strict=True):
-            self._counters["redelivered_records"].labels(topic_name).inc(n)
+
+    def again(self, partition: int, topics: Sequence[int], fence: Fence) -> None:
+        """Count records that were folded again after a crash, by their topics."""
+        self._held[partition] = fence
+        for number, name in enumerate(TOPICS):
+            self._counters["redelivered_records"].labels(name).inc(topics.count(number))
 
     def stage(self, step: int, seconds: float) -> None:
         """Note how long a numbered step of a batch took."""

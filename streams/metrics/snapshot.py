@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Final
 
 from state import keys
-from state.engine import Effects
+from state.engine import Changes
 from state.fence import Fence
 from state.policy import Policies
 from state.rows import decode_names
@@ -55,23 +55,23 @@ class PartitionSnapshot:
         for place in [place for place in self.comparisons if place[0] == stream]:
             del self.comparisons[place]
 
-    def applied(self, effects: Effects, shows: Callable[[str], bool]) -> None:
-        """Take what a batch changed of the streams that are shown."""
-        self.calibrators.update((s, row) for s, row in effects.calibrators.items() if shows(s))
-        self.vectors.update((s, row) for s, row in effects.vectors.items() if shows(s))
-        self.comparisons.update((place, row) for place, row in effects.comparisons.items() if shows(place[0]))
-        self.ages.update((s, row) for s, row in effects.ages.items() if shows(s))
-        self.coverages.update((s, row) for s, row in effects.coverages.items() if shows(s))
-        self.distributions.update((s, row) for s, row in effects.distributions.items() if shows(s))
-        for stream, changed in effects.segments.items():
+    def applied(self, changes: Changes, shows: Callable[[str], bool]) -> None:
+        """Take what a checkpoint wrote of the streams that are shown."""
+        self.calibrators.update((s, row) for s, row in changes.calibrators.items() if shows(s))
+        self.vectors.update((s, row) for s, row in changes.vectors.items() if shows(s))
+        self.comparisons.update((place, row) for place, row in changes.comparisons.items() if shows(place[0]))
+        self.ages.update((s, row) for s, row in changes.ages.items() if shows(s))
+        self.coverages.update((s, row) for s, row in changes.coverages.items() if shows(s))
+        self.distributions.update((s, row) for s, row in changes.distributions.items() if shows(s))
+        for stream, changed in changes.segments.items():
             if shows(stream):
                 self.segments[stream] = {**self.segments.get(stream, {}), **changed}
         # A revision may change a closed window and leave the present one.
-        for stream in {**effects.scores, **effects.windows}:
+        for stream in {**changes.scores, **changes.windows}:
             row, closed = self.scores.get(stream, (None, None))
-            row = effects.scores.get(stream, row)
+            row = changes.scores.get(stream, row)
             if row is not None and shows(stream):
-                self.scores[stream] = row, effects.windows.get(stream, closed)
+                self.scores[stream] = row, changes.windows.get(stream, closed)
 
     def streams(self) -> list[str]:
         """Return the streams of which there is a row; safe beside a thread that replaces rows."""

@@ -12,9 +12,8 @@ night the records behind the first one confirm it. Nothing is remembered: a rest
 Where the records behind a head are not there yet, it waits for its time, and a batch ends before it: what comes behind
 it later does not change the order of a batch that was made.
 
-Records that were applied before and come again, behind the fence, go first and by themselves. Among new records a late
-one would hold them up, and so change their order: what is learnt would depend on where a crash cut. New ones wait until
-all of these are answered: they are answered from rows that only new records make old (`state.engine.HELD`).
+Records that were folded since the last checkpoint come again after a crash. They go along the journal, in the order in
+which they went (`state.journal`). New ones wait until all of these are answered.
 """
 
 from collections import deque
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from faust.types import TP
 
 from state.engine import OUTSTANDING
+from state.journal import Entry, last
 from state.witnesses import SEVERAL, SLACK
 from streams.sources.references import Headers
 
@@ -39,9 +39,6 @@ class ReadPositions(Protocol):
 
     def caught_up(self, tp: TP) -> bool:
         """Whether a topic-partition has nothing more to fetch, as far as is known."""
-
-    def has_read(self, tp: TP, offset: int) -> bool:
-        """Whether all before an offset is buffered, or was."""
 
 
 class KafkaRecord(Protocol):
@@ -121,7 +118,9 @@ class Batch:
     epoch
         Which run of the buffer the batch belongs to; a batch of an earlier one changes nothing any more.
     again
-        Whether the records were applied before.
+        The last journal entry it has records of, where they were folded before a crash; None: they are new.
+    ended
+        Whether it has the last of that entry's records.
     turn
         With which others its outputs are sent; None: with none.
     """
@@ -130,8 +129,13 @@ class Batch:
     records: list[Merged]
     ends: dict[TP, int]
     epoch: int
-    again: bool = False
+    again: Entry | None = None
+    ended: bool = True
     turn: "Turn | None" = None
+
+
+class RewrittenError(RuntimeError):
+    """An input does not hold the records any more that the journal says were folded."""
 
 
 @dataclass(slots=True)
@@ -144,8 +148,9 @@ class PartitionBuffer:
     #: Whether a batch is being folded, and those that were taken and are not acknowledged.
     busy: bool = False
     out: deque[Batch] = field(default_factory=deque)
-    #: Next offset of each topic that was not applied before the buffer started.
-    fence: tuple[int, int] = (0, 0)
+    #: Entries whose records are folded again before any other, and how many of the first one's records were taken.
+    journal: deque[Entry] = field(default_factory=deque)
+    taken: int = 0
     buffers: tuple[deque[KafkaRecord], deque[KafkaRecord]] = field(default_factory=lambda: (deque(), deque()))
     #: Bytes of the keys and values in each buffer.
     sizes: list[int] = field(default_factory=lambda: [0, 0])
@@ -187,8 +192,12 @@ class PartitionBuffer:
         """
         if self.busy or len(self.out) == OUTSTANDING:
             return None
-        again = records = self._again(limit, size)
-        if not again and self._all_again(reading):
+        entry = self.journal[0] if self.journal else None
+        if entry is not None:
+            records = self._again(entry, limit, size)
+        elif any(batch.again for batch in self.out):
+            return None
+        else:
             records = self._new(limit, size, reading, patience, clock, until)
         if not records:
             return None
@@ -200,7 +209,7 @@ class PartitionBuffer:
                 ends[self.sources[topic]] = record.offset + 1
                 if len(ends) == len(self.sources):
                     break
-        batch = Batch(self.partition, records, ends, self.epoch, bool(again))
+        batch = Batch(self.partition, records, ends, self.epoch, entry, not self.taken)
         self.out.append(batch)
         return batch
 
@@ -215,22 +224,37 @@ class PartitionBuffer:
         if self.out.popleft() is not batch:
             raise RuntimeError(f"a batch of partition {self.partition} was acknowledged before the one that it follows")
 
-    def _all_again(self, reading: ReadPositions) -> bool:
-        """Whether everything behind the fence is answered."""
-        return not any(batch.again for batch in self.out) and all(
-            reading.has_read(tp, fence) for tp, fence in zip(self.sources, self.fence, strict=True)
-        )
+    def _again(self, entry: Entry, limit: int, size: int) -> list[Merged]:
+        """Take records of a journal entry, in its order.
 
-    def _again(self, limit: int, size: int) -> list[Merged]:
-        """Take records behind the fence."""
+        Raises
+        ------
+        RewrittenError
+            If they are not the records that were folded.
+        """
         records: list[Merged] = []
-        for topic, (buffer, fence) in enumerate(zip(self.buffers, self.fence, strict=True)):
-            while buffer and buffer[0].offset < fence and len(records) < limit and size > 0:
-                record = buffer.popleft()
-                taken = _size(record)
-                self.sizes[topic] -= taken
-                size -= taken
-                records.append((topic, record))
+        while len(records) < limit and size > 0 and self.taken < len(entry.topics):
+            topic = entry.topics[self.taken]
+            buffer = self.buffers[topic]
+            if not buffer:
+                break
+            record = buffer.popleft()
+            taken = _size(record)
+            self.sizes[topic] -= taken
+            size -= taken
+            self.taken += 1
+            is_last = entry.topics.find(topic, self.taken) < 0
+            if is_last != (record.offset == entry.ends[topic] - 1) or (is_last and not _same(entry, topic, record)):
+                tp = self.sources[topic]
+                raise RewrittenError(
+                    f"{tp.topic}/{tp.partition} offset {record.offset} is not the record that was folded before: the "
+                    "topic was cut, or made anew, and the offset given to another record. Restore the topic, or give "
+                    "the worker another TRUEUP_APP_ID"
+                )
+            records.append((topic, record))
+        if self.taken == len(entry.topics):
+            self.taken = 0
+            self.journal.popleft()
         return records
 
     def _new(
@@ -300,10 +324,17 @@ class PartitionBuffer:
         self.epoch = next(_EPOCHS)
         self.busy = False
         self.out.clear()
+        self.journal.clear()
+        self.taken = 0
         self.held_since = self.awaited = None
         self.sizes = [0, 0]
         for buffer in self.buffers:
             buffer.clear()
+
+
+def _same(entry: Entry, topic: int, record: KafkaRecord) -> bool:
+    """Whether a record is the last of its topic in an entry."""
+    return entry.last[topic] == last(record.timestamp, record.value)
 
 
 def _time(buffer: deque[KafkaRecord]) -> int:

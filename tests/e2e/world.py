@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 import uuid
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -24,14 +24,14 @@ from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
-from state.witnesses import SLACK
+from state.journal import Entry
+from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.kafka import topics
 from streams.records import skips
 from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode
-from streams.records.merge import BEHIND, NEVER, believed
 from streams.records.refused import named
 from tests.events import Sent
 
@@ -41,6 +41,8 @@ DOOMED = ROOT / "tests/e2e/doomed.py"
 PATIENCE = 90.0
 
 State = dict[int, dict[bytes, bytes]]
+#: How the keys of rows begin that are no state of the engine's: people and workers write them.
+BESIDE = (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED, keys.JOURNAL, skips.LETTER)
 
 
 class Read(NamedTuple):
@@ -160,6 +162,7 @@ class World:
             "TRUEUP_SESSION_SECONDS": "10",
             "TRUEUP_REQUEST_SECONDS": "10",
             "TRUEUP_COMMIT_SECONDS": "0.2",
+            "TRUEUP_CHECKPOINT_SECONDS": "0.2",
             "TRUEUP_DATA_DIR": str(directory / "data"),
             **{
                 f"TRUEUP_{topic.upper().replace('-', '_')}": f"{self.name}-{topic}"
@@ -168,7 +171,7 @@ class World:
             **settings,
         }
         self.settings = Settings.from_env(self.environment)
-        self._past: list[tuple[dict[int, int], Settings]] = []
+        self._past = {self._config: self.settings}
         for stage in self.settings.stages:
             asyncio.run(topics.create(stage, partitions=partitions, replication=replication))
         self._workers: list[Worker] = []
@@ -247,8 +250,18 @@ class World:
         return {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
 
     def wait_until_applied(self, records: int) -> None:
-        """Return when as many input records have been applied, and all offsets are committed."""
+        """Return when as many input records have been applied, all offsets are committed, and all rows are written."""
         wait_for(f"{records} records to be applied", lambda: self._progress() >= records or self._ended())
+        wait_for("a checkpoint", lambda: self._written() or self._ended())
+
+    def _written(self) -> bool:
+        """Whether the rows are those after the last entries of the journal."""
+        written: dict[int, int] = {}
+        changelog = self.read("changelog")
+        for record in changelog:
+            if record.key == keys.FENCE and record.value and record.value != UNFINISHED:
+                written[record.partition] = Fence.decode(record.value).applied
+        return all(written.get(n) == entries[-1].applied for n, entries in journaled(changelog).items())
 
     def _ended(self) -> bool:
         """Fail, and say what the last worker printed, if all have ended: nothing comes of waiting then."""
@@ -274,7 +287,7 @@ class World:
         state: State = defaultdict(dict)
         for record in self.read("changelog"):
             assert record.key is not None
-            if record.key in (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED) or record.key.startswith(skips.LETTER):
+            if record.key[:1] in BESIDE:
                 continue
             if record.value is None:
                 state[record.partition].pop(record.key, None)
@@ -284,20 +297,16 @@ class World:
 
     def reconfigure(self) -> None:
         """Take up the settings anew, while no worker runs; what was applied so far is judged under those of before."""
-        newest = {record.partition: record.value for record in self.read("changelog") if record.key == keys.FENCE}
-        applied = {partition: Fence.decode(value).applied for partition, value in newest.items() if value}
-        self._past.append((applied, self.settings))
         self.settings = Settings.from_env(self.environment)
+        self._past[self._config] = self.settings
 
-    def _in_force(self, partition: int, applied: int) -> Settings:
-        """Return the settings under which a partition was served when so many records had been applied."""
-        for until, settings in self._past:
-            if applied < until.get(partition, 0):
-                return settings
-        return self.settings
+    @property
+    def _config(self) -> bytes:
+        """The hash by which the journal names the settings of now."""
+        return bytes.fromhex(in_force.digest(in_force.described(self.settings)))
 
     def oracle(self) -> tuple[State, dict[str, dict[str, bytes]]]:
-        """Fold the inputs with the pure engine, in the order the fences recorded.
+        """Fold the inputs with the pure engine, in the order of the journal.
 
         Returns
         -------
@@ -312,14 +321,9 @@ class World:
                 inputs[topic][record.partition].append(record)
         state: State = {}
         outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
-        fences: dict[int, list[Fence]] = defaultdict(list)
-        for record in self.read("changelog"):
-            if record.key == keys.FENCE and record.value not in (None, UNFINISHED):
-                fences[record.partition].append(Fence.decode(record.value))
-        for n, recorded in fences.items():
-            in_force = partial(self._in_force, n)
+        for n, entries in journaled(self.read("changelog")).items():
             begun = dict(self.begun.get(n, {}))
-            state[n], made = folded(in_force, n, (inputs[0][n], inputs[1][n]), recorded, begun)
+            state[n], made = folded(self._past.__getitem__, n, (inputs[0][n], inputs[1][n]), entries, begun)
             for label, values in made.items():
                 outputs[label] |= values
         return state, dict(outputs)
@@ -340,28 +344,44 @@ class World:
             assert not wrong, [(label, name, wanted.get(name), found.get(name)) for name in sorted(wrong)[:3]]
 
 
+def journaled(changelog: Iterable[Read]) -> dict[int, list[Entry]]:
+    """Return the journal entries that a changelog holds, in order, by partition."""
+    found: dict[int, list[Entry]] = defaultdict(list)
+    for record in changelog:
+        if record.value and record.key and record.key[:1] == keys.JOURNAL and record.key != keys.JOURNAL:
+            found[record.partition].append(Entry.decode(record.value))
+    return found
+
+
+def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> Iterator[tuple[int, Read]]:
+    """Yield the records of a journal entry in its order, from whole topics; it begins with some offsets."""
+    at = [bisect_left(records, offset, key=lambda r: r.offset) for records, offset in zip(inputs, first, strict=True)]
+    for topic in entry.topics:
+        yield topic, inputs[topic][at[topic]]
+        at[topic] += 1
+
+
 def folded(
-    in_force: Callable[[int], Settings],
+    in_force: Callable[[bytes], Settings],
     partition: int,
     inputs: tuple[list[Read], list[Read]],
-    fences: Sequence[Fence],
+    entries: Sequence[Entry],
     begun: dict[bytes, bytes] | None = None,
 ) -> tuple[dict[bytes, bytes], dict[str, dict[str, bytes]]]:
-    """Fold a partition's inputs with the pure engine, in the order its fences recorded; see `World.oracle`.
+    """Fold a partition's inputs with the pure engine, in the order of its journal; see `World.oracle`.
 
-    ``in_force`` returns the settings under which it was served when so many records had been applied; ``begun`` are the
-    rows that it began with.
+    ``in_force`` returns the settings that have a hash; ``begun`` are the rows that it began with.
     """
     rows = begun if begun is not None else {}
     outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
-    settings = in_force(0)
+    settings = in_force(entries[0].config)
     engine = Partition(settings.policies, rows.get)
-    for fence in fences:
-        now = in_force(engine.fence.applied)
+    for entry in entries:
+        now = in_force(entry.config)
         if now is not settings:
             settings, engine = now, Partition(now.policies, rows.get)
         decoder = Decoder(settings.policies, settings.limits)
-        effects = engine.fold([_decoded(decoder, *each) for each in merged(inputs, engine.fence.next, fence.next)])
+        effects = engine.fold([_decoded(decoder, *each) for each in along(entry, inputs, engine.fence.next)])
         for key, value in effects.rows.items():
             if value is None:
                 rows.pop(key, None)
@@ -379,20 +399,6 @@ def identity(label: str, value: bytes) -> str:
     if label == "dead-letters":
         return f"{record['topic']}/{record['partition']}/{record['offset']}"
     return f"{event_name(record)} {record['revision']}" if label == "resolved" else str(event_name(record))
-
-
-def merged(inputs: Sequence[list[Read]], first: Sequence[int], end: Sequence[int]) -> Iterator[tuple[int, Read]]:
-    """Merge two whole topics from some offsets to others, as a worker does and a router."""
-    at, end = list(first), [min(upto, len(records)) for upto, records in zip(end, inputs, strict=True)]
-    while at[0] < end[0] or at[1] < end[1]:
-        heads = [inputs[topic][at[topic]].ts if at[topic] < end[topic] else NEVER for topic in (0, 1)]
-        later = 0 if heads[0] > heads[1] else 1
-        if NEVER not in heads and heads[later] - heads[1 - later] > SLACK:
-            behind = inputs[later][at[later] + 1 : at[later] + 1 + BEHIND]
-            heads[later] = believed(heads[later], [each.ts for each in behind])
-        topic = 0 if heads[0] <= heads[1] else 1
-        yield topic, inputs[topic][at[topic]]
-        at[topic] += 1
 
 
 def _decoded(decoder: Decoder, topic: int, record: Read) -> Event:

@@ -1,0 +1,156 @@
+"""The journal: what was folded since the last checkpoint, and in which order.
+
+A worker does not write the rows that a batch changed. It writes an entry that says which records the batch had and how
+those of the two topics alternated. The acknowledgement of the entry is the commit point: whoever takes the partition up
+next folds the same records in the same order, from the rows of the last checkpoint, and so has the same state and the
+same answers. A checkpoint writes all rows that changed, and the entries before it are not needed any more.
+
+Entries are rows of the changelog: they have the same single writer, and are restored with the other rows. Their keys
+are those of a ring, so that new entries take the place of old ones and compaction removes these.
+
+Before a checkpoint is written, the order of all that it has goes to a topic of its own, which is not compacted: an
+audit folds a partition's history along it. After a crash a checkpoint may end elsewhere than the one that was begun
+before. So what that topic says may overlap, and always agrees.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from state import keys
+from state.frames import DAMAGE, damaged, seal, unseal
+
+VERSION: Final = 1
+#: Keys of the ring. A checkpoint is made long before so many entries were written since the one before it.
+SLOTS: Final = 1 << 12
+_KIND: Final = keys.JOURNAL[0]
+_ENTRY: Final = Struct("<QQQQQQQ16sqIqII")
+_NUMBER: Final = Struct("<Q")
+_SLOT: Final = Struct(">H")
+
+
+class Last(NamedTuple):
+    """The last record of a topic in an entry: its Kafka timestamp, ms, and the CRC-32 of its value.
+
+    Offsets are given to other records where a topic is cut and goes on. By this the reader notices.
+    """
+
+    timestamp: int
+    crc: int
+
+
+#: What stands in the place of `Last` where an entry has no record of a topic.
+NONE: Final = Last(-1, 0)
+
+
+class Entry(NamedTuple):
+    """A batch; in the topic of the journal all batches from one checkpoint to the next.
+
+    Attributes
+    ----------
+    number
+        Of the entry: one more than of the entry before, over all of a partition's life. Of a checkpoint that of the
+        first entry after it.
+    begins, ends
+        Next offset of forecasts and of outcomes before it, and after it.
+    applied
+        Records of both topics that are applied after it.
+    answered
+        Number of the first entry whose outputs had perhaps not been acknowledged when this one was written.
+    config
+        Hash of the configuration in force, 16 bytes; see `streams.config.in_force`.
+    last
+        The last record of each topic.
+    topics
+        The topic of each record in the order in which they were folded: bytes 0 and 1.
+    """
+
+    number: int
+    begins: tuple[int, int]
+    ends: tuple[int, int]
+    applied: int
+    answered: int
+    config: bytes
+    last: tuple[Last, Last]
+    topics: bytes
+
+    @property
+    def key(self) -> bytes:
+        """Key of the row."""
+        return _key(self.number)
+
+    def encode(self) -> bytes:
+        """Return the row."""
+        head = _ENTRY.pack(
+            self.number,
+            *self.begins,
+            *self.ends,
+            self.applied,
+            self.answered,
+            self.config,
+            *self.last[0],
+            *self.last[1],
+            len(self.topics),
+        )
+        bits = np.packbits(np.frombuffer(self.topics, np.uint8)).tobytes()
+        return seal(_KIND, VERSION, head + bits)
+
+    @classmethod
+    def decode(cls, frame: bytes) -> "Entry":
+        """Read a row.
+
+        Raises
+        ------
+        CorruptFrame
+            If the frame is not an intact entry of this version.
+        """
+        payload = unseal(_KIND, VERSION, frame)
+        try:
+            number, f0, o0, f1, o1, applied, answered, config, t0, c0, t1, c1, n = _ENTRY.unpack_from(payload)
+            bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
+            topics = np.unpackbits(bits, count=n).tobytes()
+            if len(topics) != n:
+                raise ValueError(f"{len(bits)} bytes for {n} records")
+        except DAMAGE as exc:
+            raise damaged(_KIND, exc) from exc
+        last = Last(t0, c0), Last(t1, c1)
+        return cls(number, (f0, o0), (f1, o1), applied, answered, config, last, topics)
+
+
+def last(timestamp: int, value: bytes | None) -> Last:
+    """Return what an entry says of the last record of a topic."""
+    return Last(timestamp, crc32(value or b""))
+
+
+def begun(number: int) -> tuple[bytes, bytes]:
+    """Return key and row, written with a checkpoint, that say which entry is the first after it."""
+    return keys.JOURNAL, seal(_KIND, VERSION, _NUMBER.pack(number))
+
+
+def read(get: Callable[[bytes], bytes | None]) -> tuple[int, list[Entry]]:
+    """Return the number of the next entry, and the entries since the last checkpoint.
+
+    Parameters
+    ----------
+    get
+        Reads a stored row by key; None where there is none.
+
+    Raises
+    ------
+    CorruptFrame
+        If a row is damaged.
+    """
+    row = get(keys.JOURNAL)
+    number = 0 if row is None else int(_NUMBER.unpack(unseal(_KIND, VERSION, row))[0])
+    entries: list[Entry] = []
+    while (row := get(_key(number))) is not None and (entry := Entry.decode(row)).number == number:
+        entries.append(entry)
+        number += 1
+    return number, entries
+
+
+def _key(number: int) -> bytes:
+    return keys.JOURNAL + _SLOT.pack(number % SLOTS)
