@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError
 from state import keys
 from state.fence import Fence
 from streams.config.settings import Settings, SettingsError
-from streams.faust import appends
+from streams.faust.appends import Appender
 from streams.faust.changelog import Changelog, FencedError
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import codecs, producer_ids, provenance
@@ -57,7 +57,7 @@ class _Producer:
         """Append record batches; return the offsets of their first records."""
         sealed = {TopicPartition(topic, partition): batch.sealed(-1, -1, -1) for batch, topic, partition in batches}
         async with asyncio.timeout(self._settings.request_seconds):
-            offsets = await appends.append(self._client, sealed)
+            offsets = await Appender(lambda: self._client).append(sealed)
         return [offsets[place] for place in sealed]
 
 

@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, cast
 
 from state import calibrators, keys, ledger, rows
@@ -77,10 +78,10 @@ SWEEP: Final = 2
 #: Most forecasts that mature before an event. More fall due at once only where stream time jumps. The bound keeps what
 #: one event changes within one batch of the changelog.
 RIPE: Final = 64
-#: Working copies kept between batches; beyond this they are read again from the table.
-CACHED = 4096
+#: Streams whose working copies are kept; beyond this those that were used least recently are read again from the table.
+CACHED = 8192
 #: The same of scores of segments.
-CACHED_SEGMENTS = 8 * CACHED
+CACHED_SEGMENTS = 4 * CACHED
 
 #: What a row of the ledger and one of a stream are taken to have before the first checkpoint, bytes.
 LEDGER_BYTES, STREAM_BYTES = 200, 4000
@@ -266,11 +267,6 @@ class Partition:
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(keys.WITNESSES))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
-        self._forget()
-        self._clean()
-        self.begin()
-
-    def _forget(self) -> None:
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._active: dict[str, _Service] = {}
         self._by_ticket: dict[bytes, _Service] = {}
@@ -283,6 +279,10 @@ class Partition:
         self._distributions: dict[str, Distribution] = {}
         self._segments: dict[tuple[str, bytes], _Segments] = {}
         self._held_segments = 0
+        #: Streams with working copies, those that were used least recently first.
+        self._used: dict[str, None] = {}
+        self._clean()
+        self.begin()
 
     def _clean(self) -> None:
         """Note that everything is in rows."""
@@ -363,11 +363,39 @@ class Partition:
         """Return the rows that changed since the last checkpoint, in ``changes`` if that is given."""
         made = Changes() if changes is None else changes
         self._collect(made)
+        for stream in self._touched():
+            self._used.pop(stream, None)
+            self._used[stream] = None
         self._clean()
-        held = max(len(self._learners), len(self._ages), len(self._coverages), len(self._distributions))
-        if held > CACHED or self._held_segments > CACHED_SEGMENTS:
-            self._forget()
+        while len(self._used) > CACHED or (self._used and self._held_segments > CACHED_SEGMENTS):
+            self._forget_some()
         return made
+
+    def _touched(self) -> set[str]:
+        """Return the streams that were used since the last checkpoint."""
+        touched = {learner.stream for learner in self._learnt.values()}
+        touched.update(self._scored, self._aged, self._covered, self._distributed)
+        touched.update([stream for stream, _ in (*self._segmented, *self._scored_vectors)])
+        return touched
+
+    def _forget_some(self) -> None:
+        """Forget the working copies of an eighth of the streams, those that were used least recently."""
+        gone = set(islice(self._used, len(self._used) // 8 + 1))
+        for stream in gone:
+            del self._used[stream]
+            self._active.pop(stream, None)
+            self._histories.pop(stream, None)
+            self._ages.pop(stream, None)
+            self._coverages.pop(stream, None)
+            self._distributions.pop(stream, None)
+        for names in [names for names, each in self._by_ticket.items() if each.stream in gone]:
+            del self._by_ticket[names]
+        for key in [key for key, each in self._learners.items() if each.stream in gone]:
+            del self._learners[key]
+        for place in [place for place in self._vectors if place[0] in gone]:
+            del self._vectors[place]
+        for named in [named for named in self._segments if named[0] in gone]:
+            self._held_segments -= len(self._segments.pop(named).scores)
 
     @property
     def weight(self) -> int:

@@ -195,6 +195,9 @@ class Settings:
     patience_seconds: float = _setting(
         "How long one input waits for the other, where that is behind, s", _seconds(0, 3600), 10.0
     )
+    latency_ms: float = _setting(
+        "How long a record may wait for others that are answered with it, ms; 0: not at all", _seconds(0, 1000), 5.0
+    )
     buffer_records: int = _setting(
         "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
     )

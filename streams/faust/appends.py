@@ -4,8 +4,8 @@ aiokafka's producer queues what it is given, for records that come one by one: a
 one request at a time. Here everything is a batch already, and a partition has one on its way at most, so a batch is one
 request, sent at once. That takes a third of the time from batch to acknowledgement, and half of the work.
 
-A broker answers the requests of a connection one after another, so one that waits for replicas holds up those behind
-it. Partitions have `CONNECTIONS` of them to share, those of the changelog apart from those of the outputs.
+What is to be appended at the same moment goes to a broker in one request: the partitions of a worker that fold together
+share its cost. One that waits for replicas holds up the others of its request, and those behind it on its connection.
 """
 
 import asyncio
@@ -13,7 +13,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from itertools import count
+from typing import Final, NamedTuple
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
@@ -31,93 +32,157 @@ ACKS: Final = -1
 #: How much of an attempt a leader may wait for its replicas; then it says so, and is not taken for silent.
 REPLICAS: Final = 0.75
 _FENCED: Final = frozenset({PRODUCER_FENCED, errors.InvalidProducerEpoch.errno})
-#: To each broker, for all partitions of the changelog, and as many for those of the outputs.
+#: To each broker. A request goes to the next one, so that it does not wait for the answers to those before it.
 CONNECTIONS: Final = 8
 
 Batches = Mapping[TopicPartition, bytes]
+Offsets = dict[TopicPartition, int]
 
 
-async def append(
-    client: AIOKafkaClient, batches: Batches, waits: Callable[[], None] = lambda: None
-) -> dict[TopicPartition, int]:
-    """Append a record batch to each partition, trying until all are acknowledged, and return their first offsets.
+class _Asked(NamedTuple):
+    """Batches that go to a broker, whom to tell that it waits for replicas, and who waits for their offsets."""
 
-    A batch that is sent again is appended once, by its producer id and its numbers: be it to a leader that was slow, or
-    to the one that has taken its place. Nothing else may be on its way to these partitions meanwhile.
+    batches: Batches
+    waits: Callable[[], None]
+    answered: "asyncio.Future[Offsets]"
+
+
+class Appender:
+    """Appends for all partitions of a worker.
 
     Parameters
     ----------
     client
-        Connected to the brokers.
-    batches
-        Whole, with producer id, epoch and number.
-    waits
-        Called whenever a leader says that it has appended a batch and still waits for its replicas.
-
-    Raises
-    ------
-    ProducerFenced
-        If a higher epoch of the producer id has appended.
-    KafkaError
-        If the brokers refuse for another reason that will not pass.
+        Returns the client, connected to the brokers.
     """
-    left = dict(batches)
-    offsets: dict[TopicPartition, int] = {}
-    while True:
-        led: defaultdict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
-        for place, data in left.items():
-            with suppress(errors.UnknownTopicOrPartitionError):  # while no broker answers: it gives up after an attempt
-                await client._wait_on_metadata(place.topic)  # noqa: SLF001 - as aiokafka's own producer does
-            leader = client.cluster.leader_for_partition(place)
-            if leader is not None and leader >= 0:
-                led[leader][place] = data
-        asked = [_ask(client, leader, part, waits) for leader, part in led.items()]
-        for found in [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked):
-            offsets |= found
-        left = {place: data for place, data in left.items() if place not in offsets}
-        if not left:
-            return offsets
-        await client.force_metadata_update()
-        await asyncio.sleep(BACKOFF)
 
+    def __init__(self, client: Callable[[], AIOKafkaClient]) -> None:
+        self._client = client
+        #: What goes out when everybody had a turn who has something now, by broker.
+        self._gathered: dict[int, list[_Asked]] = {}
+        self._number = count()
+        self._sending: set[asyncio.Task[None]] = set()
 
-async def _ask(
-    client: AIOKafkaClient, leader: int, batches: Batches, waits: Callable[[], None]
-) -> dict[TopicPartition, int]:
-    """Send one request, and return where what it appended begins; what is worth another attempt is left out."""
-    topics = defaultdict(list)
-    for (topic, partition), data in batches.items():
-        topics[topic].append((partition, data))
-    first, *_ = batches
-    wait_ms = int(client._request_timeout_ms * REPLICAS)  # noqa: SLF001 - no public way to ask
-    request = ProduceRequest(None, ACKS, wait_ms, list(topics.items()))
-    try:
-        response = await client.send(leader, request, group=(first.topic, first.partition % CONNECTIONS))
-    except errors.KafkaError as exc:
-        if not exc.retriable:
+    async def append(self, batches: Batches, waits: Callable[[], None] = lambda: None) -> Offsets:
+        """Append a record batch to each partition, trying until all are acknowledged, and return their first offsets.
+
+        A batch that is sent again is appended once, by its producer id and its numbers: be it to a leader that was
+        slow, or to the one that has taken its place. Nothing else may be on its way to these partitions meanwhile.
+
+        Parameters
+        ----------
+        batches
+            Whole, with producer id, epoch and number.
+        waits
+            Called whenever a leader says that it has appended a batch and still waits for its replicas.
+
+        Raises
+        ------
+        ProducerFenced
+            If a higher epoch of the producer id has appended.
+        KafkaError
+            If the brokers refuse for another reason that will not pass.
+        """
+        client = self._client()
+        left = dict(batches)
+        offsets: Offsets = {}
+        while True:
+            led: defaultdict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
+            for place, data in left.items():
+                with suppress(errors.UnknownTopicOrPartitionError):  # while no broker answers: it gives up after a try
+                    await client._wait_on_metadata(place.topic)  # noqa: SLF001 - as aiokafka's own producer does
+                leader = client.cluster.leader_for_partition(place)
+                if leader is not None and leader >= 0:
+                    led[leader][place] = data
+            asked = [self._ask(leader, part, waits) for leader, part in led.items()]
+            for found in [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked):
+                offsets |= found
+            left = {place: data for place, data in left.items() if place not in offsets}
+            if not left:
+                return offsets
+            await client.force_metadata_update()
+            await asyncio.sleep(BACKOFF)
+
+    def _ask(self, leader: int, batches: Batches, waits: Callable[[], None]) -> "asyncio.Future[Offsets]":
+        """Return where what a broker appends begins; what is worth another attempt is left out."""
+        loop = asyncio.get_running_loop()
+        asked = _Asked(batches, waits, loop.create_future())
+        if leader not in self._gathered:
+            self._gathered[leader] = []
+            loop.call_soon(self._send, leader)
+        self._gathered[leader].append(asked)
+        return asked.answered
+
+    def _send(self, leader: int) -> None:
+        task = asyncio.ensure_future(self._request(leader, self._gathered.pop(leader)))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _request(self, leader: int, asked: list[_Asked]) -> None:
+        """Send one request, and tell everybody what became of theirs."""
+        client = self._client()
+        topics = defaultdict(list)
+        for each in asked:
+            for (topic, partition), data in each.batches.items():
+                topics[topic].append((partition, data))
+        wait_ms = int(client._request_timeout_ms * REPLICAS)  # noqa: SLF001 - no public way to ask
+        request = ProduceRequest(None, ACKS, wait_ms, list(topics.items()))
+        try:
+            response = await client.send(leader, request, group=("appends", next(self._number) % CONNECTIONS))
+        except errors.KafkaError as exc:
+            if exc.retriable:  # the client says which broker is away
+                log.debug("appending to %s, trying again: %r", ", ".join(topics), exc)
+            for each in asked:
+                _tell(each, {} if exc.retriable else exc)
+            return
+        except BaseException as exc:
+            for each in asked:
+                _tell(each, exc)
             raise
-        log.debug("appending to %s, trying again: %r", ", ".join(topics), exc)  # the client says which broker is away
-        return {}
+        codes = {
+            TopicPartition(topic, partition): (code, offset)
+            for topic, partitions in response.topics
+            for partition, code, offset, *_ in partitions
+        }
+        for each in asked:
+            try:
+                _tell(each, _read(leader, each, codes))
+            except errors.KafkaError as exc:
+                _tell(each, exc)
+
+
+def _read(leader: int, asked: _Asked, codes: Mapping[TopicPartition, tuple[int, int]]) -> Offsets:
+    """Return the first offsets of what was appended; raises as `Appender.append`."""
     found = {}
-    for topic, partitions in response.topics:
-        for partition, code, offset, *_ in partitions:
-            if code == errors.NoError.errno:
-                found[TopicPartition(topic, partition)] = offset
-            elif code in _FENCED:
-                raise errors.ProducerFenced
-            else:
-                error = errors.for_code(code)(f"{topic}/{partition}")
-                if not error.retriable:
-                    raise error
-                if code == errors.RequestTimedOutError.errno:
-                    waits()
-                    log.warning(
-                        "broker %d waits for a replica of %s/%d that does not follow; it goes on without the replica "
-                        "after replica.lag.time.max.ms",
-                        leader,
-                        topic,
-                        partition,
-                    )
-                    continue
-                log.warning("appending to %s/%d, trying again: %r", topic, partition, error)
+    for place in asked.batches:
+        code, offset = codes[place]
+        if code == errors.NoError.errno:
+            found[place] = offset
+            continue
+        if code in _FENCED:
+            raise errors.ProducerFenced
+        error = errors.for_code(code)(f"{place.topic}/{place.partition}")
+        if not error.retriable:
+            raise error
+        if code == errors.RequestTimedOutError.errno:
+            asked.waits()
+            log.warning(
+                "broker %d waits for a replica of %s/%d that does not follow; it goes on without the replica "
+                "after replica.lag.time.max.ms",
+                leader,
+                place.topic,
+                place.partition,
+            )
+        else:
+            log.warning("appending to %s/%d, trying again: %r", place.topic, place.partition, error)
     return found
+
+
+def _tell(asked: _Asked, found: Offsets | BaseException) -> None:
+    """Answer who waits, unless nobody does any more."""
+    if asked.answered.done():
+        return
+    if isinstance(found, BaseException):
+        asked.answered.set_exception(found)
+    else:
+        asked.answered.set_result(found)

@@ -30,7 +30,8 @@ from mode.threads import QueueServiceThread
 
 from state.journal import Entry
 from streams.config.settings import Settings
-from streams.faust import appends, unpacking
+from streams.faust import unpacking
+from streams.faust.appends import Appender
 from streams.faust.assignor import Assignor
 from streams.faust.client import hasten, stop
 from streams.faust.contact import Contact
@@ -48,6 +49,8 @@ from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer, R
 FETCH_WAIT_MS = 100
 #: How long to wait for fetched records before looking at positions again, s: control records move them silently.
 FETCH_TIMEOUT = 0.2
+#: A fetch that brings fewer records is followed by a pause: those that come meanwhile share the cost of the next turn.
+COMPANY = 500
 #: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
 RENEW_INTERVAL = 60.0
 #: How often to look whether the worker is a member of its group, s.
@@ -293,20 +296,8 @@ class BatchConsumer(driver.Consumer):
         try:
             while not (self.should_stop or cast("Service", fetcher).should_stop):
                 await self._seek_back()
-                seeks = self._seeks
-                for tp, fetched in (await self._fetched()).items():
-                    if seeks != self._seeks or not self.flow_active:
-                        self._dropped.add(tp)
-                    elif self._is_changelog_tp(tp):
-                        await self._restore(tp, fetched)
-                    else:
-                        self._buffer(tp, fetched)
-                if seeks == self._seeks and not self._dropped:
-                    # Only now is everything that left the fetcher in the buffers.
-                    self._note_positions()
-                if self.flow_active:
-                    await self._throttle()
-                    self._wanted.set()
+                if 0 < await self._take_next() < COMPANY:
+                    await asyncio.sleep(self.inputs.settings.latency_ms / 1000)
         except self.consumer_stopped_errors:
             if not self.app.should_stop:
                 raise
@@ -315,6 +306,24 @@ class BatchConsumer(driver.Consumer):
                 raise
         except Exception as exc:  # noqa: BLE001 - whatever it is, records are missing now
             self.inputs.failed(exc)
+
+    async def _take_next(self) -> int:
+        """Take what was fetched next, and return how many records that were."""
+        seeks, taken = self._seeks, await self._fetched()
+        for tp, fetched in taken.items():
+            if seeks != self._seeks or not self.flow_active:
+                self._dropped.add(tp)
+            elif self._is_changelog_tp(tp):
+                await self._restore(tp, fetched)
+            else:
+                self._buffer(tp, fetched)
+        if seeks == self._seeks and not self._dropped:
+            # Only now is everything that left the fetcher in the buffers.
+            self._note_positions()
+        if self.flow_active:
+            await self._throttle()
+            self._wanted.set()
+        return sum(map(len, taken.values()))
 
     async def _fetched(self) -> Mapping[TP, list[KafkaRecord]]:
         """Return the next records of each partition."""
@@ -870,6 +879,7 @@ class BatchProducer(driver.Producer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
+        self._appender = Appender(lambda: self._ensure_producer().client)
         #: Number of the next record of each partition, modulo 2^31.
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
 
@@ -968,7 +978,7 @@ class BatchProducer(driver.Producer):
                 def waits() -> None:
                     limit.reschedule(max(limit.when() or 0.0, min(now() + self.request_timeout, end)))
 
-                offsets = await appends.append(producer.client, sealed, waits)
+                offsets = await self._appender.append(sealed, waits)
         except TimeoutError:
             places = ", ".join(f"{topic}/{partition}" for topic, partition in sealed)
             raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None

@@ -95,10 +95,11 @@ async def create(
 ) -> None:
     """Make topics; records of those in ``stamped`` (None: what contenders write) carry the time of their append.
 
-    Beside a changelog of trueup's comes the topic of its configurations.
+    Beside a changelog of trueup's come the topics of its configurations and of its journal.
     """
     beside = [f"{name.removesuffix(CHANGELOG)}-configurations" for name in compacted if name.endswith(CHANGELOG)]
-    made, compacted = [*names, *beside], [*compacted, *beside]
+    journals = [f"{name.removesuffix(CHANGELOG)}-journal" for name in compacted if name.endswith(CHANGELOG)]
+    made, compacted = [*names, *beside, *journals], [*compacted, *beside]
     stamps = [name for name in made if name.endswith(("-calibrated", "-resolved"))] if stamped is None else stamped
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
@@ -110,7 +111,7 @@ async def create(
                     partitions,
                     1,
                     topic_configs={
-                        "max.message.bytes": str(BATCH_BYTES + 4096),
+                        "max.message.bytes": str((16 if name.endswith(CHANGELOG) else 1) * BATCH_BYTES + 4096),
                         **({"cleanup.policy": "compact"} if name in compacted else {}),
                         **({"message.timestamp.after.max.ms": AHEAD_MS} if name.endswith(INPUTS) else {}),
                         **({"message.timestamp.type": "LogAppendTime"} if name in stamps else {}),
