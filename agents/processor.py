@@ -20,7 +20,7 @@ from state.engine import Changes, Partition
 from state.events import Forecast, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
-from state.journal import Entry
+from state.journal import Entry, Journal
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
@@ -271,7 +271,7 @@ class BatchProcessor:
 
     async def reopen(
         self, partition: int, recall: Callable[[str], Awaitable[Settings]] | None = None
-    ) -> tuple[Fence, list[Entry]]:
+    ) -> tuple[Fence, Journal]:
         """Take up a partition from its table.
 
         Parameters
@@ -283,17 +283,18 @@ class BatchProcessor:
 
         Returns
         -------
-        Fence, list of Entry
+        Fence, Journal
             What the last checkpoint holds, and what was folded since.
         """
         async with self._folding[partition], self._answering[partition]:
             self._table.reopened(partition)
             stored = self._table.reader(partition)
-            number, entries = journal.read(stored)
+            found = journal.read(stored)
+            entries = found.entries
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
                 terms = self._terms_of(await recall(entries[0].config.hex()))
-            served = Served(self._open(terms, stored), terms, number - len(entries))
+            served = Served(self._open(terms, stored), terms, found.number - len(entries), last=list(found.last))
             if entries:
                 served.told = served.answered = entries[-1].answered
             served.written = served.number
@@ -302,7 +303,17 @@ class BatchProcessor:
             served.begins = served.ends = first, second
             self._partitions[partition] = served
             self._taken_up(partition, served.engine.fence)
-            return _committed(served.engine.fence), entries
+            return _committed(served.engine.fence), found
+
+    async def forgo(self, partition: int, found: Journal) -> None:
+        """Leave out what was folded since the last checkpoint: its records were deleted, and its answers stand."""
+        async with self._folding[partition], self._answering[partition]:
+            served = self._partitions[partition]
+            served.ends, served.last = found.entries[-1].ends, [journal.NONE, journal.NONE]
+            served.engine.fence.next[:] = served.ends
+            served.number = served.answered = found.number
+            served.freeze()
+            await self._write(partition, served)
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
         """Return the engine of a partition whose rows are read so."""
@@ -496,7 +507,7 @@ class BatchProcessor:
         """Write the checkpoint that waits."""
         changes = served.waiting
         await self._outputs.note(number, served.noted.encode())
-        key, row = journal.begun(served.upto)
+        key, row = journal.begun(served.upto, served.noted.last)
         await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 3))
         served.waiting, served.written = None, served.upto
         self._written(number, changes)

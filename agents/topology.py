@@ -17,7 +17,7 @@ from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor, Probe
 from state.frames import REMEDY, OtherFormat
-from state.journal import Entry
+from state.journal import Journal
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
@@ -107,12 +107,12 @@ class Topology:
         if claims := self.table.changelog.claims():
             await self.table.recognise(claims, self.sources)
 
-    async def applied(self, partition: int) -> tuple[tuple[int, int], list[Entry]]:
+    async def applied(self, partition: int) -> tuple[tuple[int, int], Journal]:
         """Take up a partition and say what is in force in it from now on.
 
         Returns
         -------
-        tuple of int and list of Entry
+        tuple of int and Journal
             The next offset of each input after the last checkpoint, and the journal since.
 
         Raises
@@ -120,14 +120,15 @@ class Topology:
         DataLossError
             If an input topic was made anew since records of it were applied.
         """
-        fence, entries = await self.processor.reopen(
+        fence, journal = await self.processor.reopen(
             partition, lambda config: recalled(self.settings, partition, config)
         )
         await self.table.recognise([partition], self.sources)
         if self.announcer is not None:
             folded = fence
-            if entries:
-                folded = replace(fence, next=list(entries[-1].ends), applied=entries[-1].applied)
+            if journal.entries:
+                end = journal.entries[-1]
+                folded = replace(fence, next=list(end.ends), applied=end.applied)
             await self.announcer.announce(partition, self.table.claimed(partition), folded)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
@@ -137,7 +138,11 @@ class Topology:
             left_out[skip.offset] = skips.why(skip.offset, skip.reason)
         self.claims[partition] = self.table.claimed(partition)
         forecasts, outcomes = fence.next
-        return (forecasts, outcomes), entries
+        return (forecasts, outcomes), journal
+
+    async def forgo(self, partition: int, journal: Journal) -> None:
+        """Leave out what was folded since the last checkpoint."""
+        await self.processor.forgo(partition, journal)
 
     async def checkpoint(self) -> None:
         """Write what changed in every partition, before it is let go of; what fails is folded again elsewhere."""

@@ -13,7 +13,7 @@ audit folds a partition's history along it. After a crash a checkpoint may end e
 before. So what that topic says may overlap, and always agrees.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -28,7 +28,7 @@ VERSION: Final = 1
 SLOTS: Final = 1 << 12
 _KIND: Final = keys.JOURNAL[0]
 _ENTRY: Final = Struct("<QQQQQQQ16sqIqII")
-_NUMBER: Final = Struct("<Q")
+_HEAD: Final = Struct("<QqIqI")
 _SLOT: Final = Struct(">H")
 
 
@@ -120,18 +120,36 @@ class Entry(NamedTuple):
         return cls(number, (f0, o0), (f1, o1), applied, answered, config, last, topics)
 
 
+class Journal(NamedTuple):
+    """What a partition's rows say of the journal.
+
+    Attributes
+    ----------
+    number
+        Of the next entry.
+    last
+        The last record of each topic in the rows of the last checkpoint.
+    entries
+        What was folded since.
+    """
+
+    number: int
+    last: tuple[Last, Last]
+    entries: list[Entry]
+
+
 def last(timestamp: int, value: bytes | None) -> Last:
     """Return what an entry says of the last record of a topic."""
     return Last(timestamp, crc32(value or b""))
 
 
-def begun(number: int) -> tuple[bytes, bytes]:
-    """Return key and row, written with a checkpoint, that say which entry is the first after it."""
-    return keys.JOURNAL, seal(_KIND, VERSION, _NUMBER.pack(number))
+def begun(number: int, last: Sequence[Last]) -> tuple[bytes, bytes]:
+    """Return key and row, written with a checkpoint: the first entry after it, and the last records before."""
+    return keys.JOURNAL, seal(_KIND, VERSION, _HEAD.pack(number, *last[0], *last[1]))
 
 
-def read(get: Callable[[bytes], bytes | None]) -> tuple[int, list[Entry]]:
-    """Return the number of the next entry, and the entries since the last checkpoint.
+def read(get: Callable[[bytes], bytes | None]) -> Journal:
+    """Read what stands in the rows of a partition.
 
     Parameters
     ----------
@@ -143,13 +161,20 @@ def read(get: Callable[[bytes], bytes | None]) -> tuple[int, list[Entry]]:
     CorruptFrame
         If a row is damaged.
     """
+    number, before = 0, (NONE, NONE)
     row = get(keys.JOURNAL)
-    number = 0 if row is None else int(_NUMBER.unpack(unseal(_KIND, VERSION, row))[0])
+    if row is not None:
+        payload = unseal(_KIND, VERSION, row)
+        try:
+            number, t0, c0, t1, c1 = _HEAD.unpack(payload)
+        except DAMAGE as exc:
+            raise damaged(_KIND, exc) from exc
+        before = Last(t0, c0), Last(t1, c1)
     entries: list[Entry] = []
     while (row := get(_key(number))) is not None and (entry := Entry.decode(row)).number == number:
         entries.append(entry)
         number += 1
-    return number, entries
+    return Journal(number, before, entries)
 
 
 def _key(number: int) -> bytes:

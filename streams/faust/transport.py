@@ -28,7 +28,7 @@ from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 from mode.threads import QueueServiceThread
 
-from state.journal import Entry
+from state.journal import NONE, Journal
 from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.faust.appends import Appender
@@ -59,6 +59,13 @@ MEMBERSHIP_INTERVAL = 1.0
 REPLICA_SECONDS = 60.0
 
 
+#: What to do where state is missing.
+RESTORE = (
+    "Restore the changelog from a snapshot; or write the state anew from an archive ('trueup replay --write-state', "
+    "'trueup load'); or begin without it under another TRUEUP_APP_ID"
+)
+
+
 class DataLossError(RuntimeError):
     """Input records were deleted by retention before they were read."""
 
@@ -87,8 +94,11 @@ class Inputs(Protocol):
     async def renew(self) -> None:
         """Confirm the claims that have not been for long."""
 
-    async def applied(self, partition: int) -> tuple[tuple[int, int], list[Entry]]:
+    async def applied(self, partition: int) -> tuple[tuple[int, int], Journal]:
         """Take up a partition; return the next offset of each source after the last checkpoint, and what followed."""
+
+    async def forgo(self, partition: int, journal: Journal) -> None:
+        """Leave out what was folded since the last checkpoint, because its records were deleted."""
 
     async def checkpoint(self) -> None:
         """Write what changed in all partitions; raises nothing."""
@@ -614,6 +624,13 @@ class BatchConsumer(driver.Consumer):
         offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
         for partition in await self.inputs.vet(partitions):
             offsets[TP(self.inputs.settings.changelog, partition)] = None
+        begins = await self.earliest_offsets(*(TP(self.inputs.settings.changelog, n) for n in partitions))
+        for tp, begin in begins.items():
+            if self.inputs.restored(tp.partition) < begin:
+                raise DataLossError(
+                    f"{tp.topic}/{tp.partition} has lost what stood before offset {begin}, and this disk does not have "
+                    f"it: its cleanup.policy must be compact. {RESTORE}"
+                )
 
     @Service.task
     async def _renew(self) -> None:
@@ -770,13 +787,23 @@ class BatchConsumer(driver.Consumer):
         )
         try:
             taken_up = await self._taken_up(sorted({tp.partition for tp in sources}))
-            positions = {}
+            lost = {
+                tp.partition
+                for tp in sources
+                if self._lost(tp, committed[tp], self._fence(tp, taken_up), earliest[tp], ends[tp])
+            }
+            positions, folded = {}, {}
+            for partition in lost & {n for n, (_, journal) in taken_up.items() if journal.entries}:
+                _, journal = taken_up[partition]
+                await self.inputs.forgo(partition, journal)
+                taken_up[partition] = journal.entries[-1].ends, Journal(journal.number, (NONE, NONE), [])
             for tp in sources:
-                fences, journal = taken_up[tp.partition]
-                fence = fences[self.inputs.sources.index(tp.topic)]
-                if self._lost(tp, committed[tp], fence, earliest[tp], ends[tp]):
-                    journal.clear()
-                positions[tp] = max(fence, earliest[tp])
+                topic, (_, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
+                fence = self._fence(tp, taken_up)
+                # The last record that is in the rows is read once more, to see that it is still the same.
+                known = journal.last[topic] != NONE and fence > earliest[tp]
+                positions[tp] = fence - 1 if known else max(fence, earliest[tp])
+                folded[tp] = journal.entries[-1].ends[topic] if journal.entries else fence
         except RebalanceAgain:
             raise
         except DamagedStoreError as exc:
@@ -785,12 +812,17 @@ class BatchConsumer(driver.Consumer):
         except Exception as exc:
             self.inputs.failed(exc)
             raise
-        for partition, (_, journal) in taken_up.items():
-            self._buffer_of(partition).journal.extend(journal)
+        for partition, (fences, journal) in taken_up.items():
+            self._buffer_of(partition).begin(fences, journal)
         self._handed.update(positions)
         await self.seek_wait(positions)
-        # From here on a partition without a committed offset is one whose offsets were lost, not one that is new.
-        new = {tp: positions[tp] for tp in sources if committed[tp] is None}
+        # From here on a partition without a committed offset is one whose offsets were lost, not one that is new. Where
+        # somebody has set offsets ahead of the state, they go back.
+        new = {
+            tp: max(offset, positions[tp])
+            for tp, offset in folded.items()
+            if committed[tp] is None or (committed[tp] or 0) > offset
+        }
         if new and await self._commit(new):
             committed |= new
         if self._throttled:
@@ -798,7 +830,7 @@ class BatchConsumer(driver.Consumer):
             await self._thread.throttle([], resume)
         self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
 
-    async def _taken_up(self, partitions: Sequence[int]) -> dict[int, tuple[tuple[int, int], list[Entry]]]:
+    async def _taken_up(self, partitions: Sequence[int]) -> dict[int, tuple[tuple[int, int], Journal]]:
         """Take partitions up and return what `Inputs.applied` does; let go of them if they are revoked meanwhile.
 
         Raises
@@ -837,7 +869,16 @@ class BatchConsumer(driver.Consumer):
         if applied < earliest and (fence or committed is not None):
             self._lose(tp, applied, earliest)
             return True
+        if not fence and 0 < earliest < (committed or 0):
+            raise DataLossError(
+                f"this group has applied {tp.topic}/{tp.partition} up to offset {committed}, its state is gone, and "
+                f"records before {earliest} are deleted, so it cannot be derived again. {RESTORE}"
+            )
         return False
+
+    def _fence(self, tp: TP, taken_up: Mapping[int, tuple[tuple[int, int], Journal]]) -> int:
+        """Return the next offset of a source partition after the last checkpoint."""
+        return taken_up[tp.partition][0][self.inputs.sources.index(tp.topic)]
 
 
 #: Key, value, timestamp (ms) and headers of a record to produce.

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from faust.types import TP
 
 from state.engine import OUTSTANDING
-from state.journal import Entry, last
+from state.journal import NONE, Entry, Journal, Last, last
 from state.witnesses import SEVERAL, SLACK
 from streams.sources.references import Headers
 
@@ -151,6 +151,8 @@ class PartitionBuffer:
     #: Entries whose records are folded again before any other, and how many of the first one's records were taken.
     journal: deque[Entry] = field(default_factory=deque)
     taken: int = 0
+    #: Offset and content of the last record of each topic that is in the rows, until it was read once more.
+    known: list[tuple[int, Last]] = field(default_factory=lambda: [(-1, NONE), (-1, NONE)])
     buffers: tuple[deque[KafkaRecord], deque[KafkaRecord]] = field(default_factory=lambda: (deque(), deque()))
     #: Bytes of the keys and values in each buffer.
     sizes: list[int] = field(default_factory=lambda: [0, 0])
@@ -158,8 +160,25 @@ class PartitionBuffer:
     #: Of which source more has to be read to say when its head goes, at most `BEHIND` records; None: of neither.
     awaited: TP | None = None
 
+    def begin(self, fence: Sequence[int], journal: Journal) -> None:
+        """Begin behind the last checkpoint: with the next offset of each topic, and what was folded since."""
+        self.journal.extend(journal.entries)
+        self.known = [(offset - 1, each) for offset, each in zip(fence, journal.last, strict=True)]
+
     def add(self, topic: int, records: Sequence[KafkaRecord]) -> None:
-        """Buffer records of a topic, in the order of their offsets."""
+        """Buffer records of a topic, in the order of their offsets.
+
+        Raises
+        ------
+        RewrittenError
+            If the first one has the offset of the last that is in the rows, and is another.
+        """
+        offset, known = self.known[topic]
+        if records and records[0].offset <= offset:
+            first, records = records[0], records[1:]
+            if known not in (NONE, last(first.timestamp, first.value)):
+                raise self._rewritten(topic, first)
+        self.known[topic] = -1, NONE
         self.buffers[topic].extend(records)
         self.sizes[topic] += sum(map(_size, records))
 
@@ -245,17 +264,20 @@ class PartitionBuffer:
             self.taken += 1
             is_last = entry.topics.find(topic, self.taken) < 0
             if is_last != (record.offset == entry.ends[topic] - 1) or (is_last and not _same(entry, topic, record)):
-                tp = self.sources[topic]
-                raise RewrittenError(
-                    f"{tp.topic}/{tp.partition} offset {record.offset} is not the record that was folded before: the "
-                    "topic was cut, or made anew, and the offset given to another record. Restore the topic, or give "
-                    "the worker another TRUEUP_APP_ID"
-                )
+                raise self._rewritten(topic, record)
             records.append((topic, record))
         if self.taken == len(entry.topics):
             self.taken = 0
             self.journal.popleft()
         return records
+
+    def _rewritten(self, topic: int, record: KafkaRecord) -> RewrittenError:
+        tp = self.sources[topic]
+        return RewrittenError(
+            f"{tp.topic}/{tp.partition} offset {record.offset} is not the record that was applied before: the topic "
+            "was cut, or made anew, and its offsets were given to other records. Restore the topic, or give the "
+            "worker another TRUEUP_APP_ID"
+        )
 
     def _new(
         self,
@@ -326,6 +348,7 @@ class PartitionBuffer:
         self.out.clear()
         self.journal.clear()
         self.taken = 0
+        self.known = [(-1, NONE), (-1, NONE)]
         self.held_since = self.awaited = None
         self.sizes = [0, 0]
         for buffer in self.buffers:
