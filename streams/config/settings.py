@@ -290,7 +290,7 @@ class Settings:
     @property
     def checkpoint_bytes(self) -> int:
         """Most bytes of the rows of a checkpoint, which is one record batch of the changelog, before compression."""
-        return 16 * self.batch_bytes
+        return 8 * self.batch_bytes
 
     @property
     def owner(self) -> str:

@@ -95,11 +95,12 @@ async def create(
 ) -> None:
     """Make topics; records of those in ``stamped`` (None: what contenders write) carry the time of their append.
 
-    Beside a changelog of trueup's come the topics of its configurations and of its journal.
+    Beside a changelog of trueup's come the topics of its configurations, of its journal, and of who owns what.
     """
     beside = [f"{name.removesuffix(CHANGELOG)}-configurations" for name in compacted if name.endswith(CHANGELOG)]
+    owners = ["trueup-owners"] if beside else []
     journals = [f"{name.removesuffix(CHANGELOG)}-journal" for name in compacted if name.endswith(CHANGELOG)]
-    made, compacted = [*names, *beside, *journals], [*compacted, *beside]
+    made, compacted = [*names, *beside, *journals, *owners], [*compacted, *beside, *owners]
     stamps = [name for name in made if name.endswith(("-calibrated", "-resolved"))] if stamped is None else stamped
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
@@ -108,10 +109,10 @@ async def create(
             [
                 NewTopic(
                     name,
-                    partitions,
+                    1 if name in owners else partitions,
                     1,
                     topic_configs={
-                        "max.message.bytes": str((16 if name.endswith(CHANGELOG) else 1) * BATCH_BYTES + 4096),
+                        "max.message.bytes": str((8 if name.endswith(CHANGELOG) else 1) * BATCH_BYTES + 4096),
                         **({"cleanup.policy": "compact"} if name in compacted else {}),
                         **({"message.timestamp.after.max.ms": AHEAD_MS} if name.endswith(INPUTS) else {}),
                         **({"message.timestamp.type": "LogAppendTime"} if name in stamps else {}),
@@ -121,7 +122,7 @@ async def create(
             ]
         )
         for name, code, *message in response.topic_errors:
-            if code:
+            if code and name not in owners:  # an earlier run has made it
                 raise RuntimeError(f"cannot make topic {name}: {code} {message}")
         async with asyncio.timeout(30):
             while not await _led(admin, made):  # noqa: ASYNC110 - only the broker knows

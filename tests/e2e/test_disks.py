@@ -19,6 +19,8 @@ from tests.streams.fakes import wire
 
 MakeWorld = Callable[..., World]
 
+OUTPUTS = ("calibrated", "resolved", "dead-letters")
+
 
 async def changed(bootstrap: str, topic: str, **configs: str) -> None:
     """Change a topic's configuration."""
@@ -98,7 +100,9 @@ def test_another_applications_disk_is_not_served(w: World, world: MakeWorld) -> 
 
 
 def test_a_disk_older_than_the_tombstones_it_may_lack_is_restored(w: World) -> None:
-    asyncio.run(changed(w.settings.brokers[0], w.settings.changelog, cleanup_policy="compact", delete_retention_ms="1"))
+    most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
+    configs = {"cleanup_policy": "compact", "delete_retention_ms": "1", "max_message_bytes": most}
+    asyncio.run(changed(w.settings.brokers[0], w.settings.changelog, **configs))
     worked(w, 2)
     assert aside(w, "old")
     w.judge()
@@ -151,7 +155,8 @@ def damage(path: Path, how: str) -> None:
 def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions(world: MakeWorld) -> None:
     w = world(partitions=1)
     broker, changelog = w.settings.brokers[0], w.settings.changelog
-    labels = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters", "changelog", "configurations")
+    most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
+    labels = (*OUTPUTS, "forecasts", "outcomes", "journal", "changelog", "configurations")
 
     def noted() -> list[str]:
         return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(topics.remarks(w.settings))]
@@ -162,11 +167,18 @@ def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions
         configs = {"cleanup_policy": policy, "min_insync_replicas": "2"}
         if label in ("forecasts", "outcomes"):
             configs["message_timestamp_after_max_ms"] = str(w.settings.limits.ahead_ms)
+        if label == "changelog":
+            configs["max_message_bytes"] = most
         asyncio.run(changed(broker, w.topic(label), **configs))
     short = f"topic {changelog} has delete.retention.ms=86400000"
     wait_for("the brokers to know of the change", lambda: noted() == [short], 20)
     kept = str(topics.DELETE_RETENTION_MS)
-    configs = {"cleanup_policy": "compact", "delete_retention_ms": kept, "min_insync_replicas": "2"}
+    configs = {
+        "cleanup_policy": "compact",
+        "delete_retention_ms": kept,
+        "min_insync_replicas": "2",
+        "max_message_bytes": most,
+    }
     asyncio.run(changed(broker, changelog, **configs))
     wait_for("the brokers to know of the change", lambda: noted() == [], 20)
     asyncio.run(changed(broker, changelog, **configs, unclean_leader_election_enable="true"))

@@ -380,6 +380,7 @@ def folded(
         now = in_force(entry.config)
         if now is not settings:
             settings, engine = now, Partition(now.policies, rows.get)
+        assert list(entry.begins) == engine.fence.next, f"entry {entry.number} goes on elsewhere: a second writer"
         decoder = Decoder(settings.policies, settings.limits)
         effects = engine.fold([_decoded(decoder, *each) for each in along(entry, inputs, engine.fence.next)])
         for key, value in effects.rows.items():
