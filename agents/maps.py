@@ -1,10 +1,10 @@
 """Writes the maps of a worker's streams to their topic, beside the worker and never in its way.
 
-It reads what the gauges hold: rows of the state, as they were committed. It runs in a thread of its own with a producer
-of its own. Whatever fails there is counted, logged and tried again at the next look, and no batch waits for it.
+It reads what the gauges hold: rows of the state, as checkpoints wrote them. It runs in a thread of its own with a
+producer of its own. Whatever fails there is counted, logged and tried again at the next look, and no batch waits.
 
-What is written for a partition never gets older. Its version, the records that the partition had applied, is that of a
-committed fence, and a worker that takes the partition up begins with all that was committed. A worker that wakes up
+What is written for a partition never gets older. Its version, the records that the partition had applied, is that of
+the last checkpoint, and a worker that takes the partition up begins with all that it wrote. A worker that wakes up
 after it has lost a partition may write an older version late; readers know it by the version.
 """
 
@@ -88,11 +88,11 @@ class Maps:
         Parameters
         ----------
         held
-            Rows as they were committed.
+            Rows as they were written.
         claim
             Of this worker, in the changelog.
         applied, stream_time
-            Of the fence that was committed with the rows, or of the one after it.
+            Of the fence that was written with the rows, or of the one after it.
         at
             The time, ms since 1970.
         """
@@ -235,7 +235,7 @@ class Publisher:
             if held is None:  # it is just being taken up, or lost
                 complete = False
                 continue
-            applied, stream_time = held.fence.applied, held.fence.stream_time
+            applied, stream_time = held.written.applied, held.written.stream_time
             due = self._maps.due(partition, held, claim, applied, stream_time, at)
             while await self._write(islice(due, FLYING)):
                 pass

@@ -3,7 +3,8 @@
 The state goes to another application id, with a changelog of its own; nothing of the old one is changed. So whatever
 happens on the way, the old group is as it was, and starting its workers again is the way back.
 
-1. Nobody may be in the old groups or the new ones. All records of the old inputs are applied and answered.
+1. Nobody may be in the old groups or the new ones. Their workers were stopped, not killed: checkpoints have everything.
+   All records of the old inputs are applied.
 2. The old changelogs are read, and divided (`state.rescale`). It is the same each time, so it can be done again.
 3. Each new partition gets a fence that no worker accepts, then its rows, and a row that says what they were made of.
    What an audit has to know to make them again goes to the topic of what is in force (`replay.moves`).
@@ -28,7 +29,7 @@ from aiokafka.errors import KafkaError
 from replay import moves
 from replay.export_state import append, open_group
 from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
-from state import keys, routes
+from state import journal, keys, routes
 from state.fence import Fence
 from state.frames import CorruptFrame
 from state.inputs import InputIds, Widths
@@ -169,7 +170,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         await _require_idle(admin, [old, new])
         stages = [await _stage(reader, producer, *each, width) for each in zip(old.stages, new.stages, strict=True)]
         for each in stages:
-            await _require_applied(admin, reader, each, width)
+            await _require_applied(reader, each, width)
         intake = await _intake(admin, producer, old, stages, width)
         by = by or (EVENT if len(stages) == 1 else STREAM)
         shards = _divide(stages, width, by)
@@ -253,18 +254,10 @@ async def _require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) ->
             )
 
 
-async def _require_applied(admin: AIOKafkaAdminClient, reader: AIOKafkaConsumer, stage: Stage, width: int) -> None:
-    """See that all records of the inputs are applied and answered, or stay in the partition that they are in."""
-    committed = await admin.list_consumer_group_offsets(stage.old.app_id)
+async def _require_applied(reader: AIOKafkaConsumer, stage: Stage, width: int) -> None:
+    """See that all records of the inputs are applied, or stay in the partition that they are in."""
     for topic, (name, _) in enumerate(stage.names):
         following = {TopicPartition(name, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
-        for place, offset in following.items():
-            answered = committed.get(place, (0, ""))[0]
-            if answered < offset:
-                raise TopicsError(
-                    f"{offset - max(answered, 0)} records of {name}/{place.partition} are applied, but may not be "
-                    f"answered: start the workers of {stage.old.app_id} once more, and stop them by SIGTERM"
-                )
         behind: dict[TopicPartition, int] = defaultdict(int)
         async for place, record in _records(reader, following):
             stays = stage.same[topic] and record.key is not None and partition(record.key, width) == place.partition
@@ -340,6 +333,7 @@ async def _stage(
     parts = await _rows(reader, old.changelog, changelog.partitions)
     if any(part.get(keys.FENCE) == UNFINISHED for part in parts):
         raise TopicsError(f"{old.changelog} is itself half written by trueup rescale: finish that first")
+    _require_written(old, parts)
     fences = [Fence.decode(part[keys.FENCE]) if keys.FENCE in part else Fence() for part in parts]
     stage = Stage(old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])
     _require_known(stage)
@@ -348,6 +342,18 @@ async def _stage(
 
 async def _exists(settings: Settings) -> bool:
     return await topics.partitions(settings, settings.changelog) is not None
+
+
+def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
+    """See that the last checkpoint of each partition has everything that was folded."""
+    for n, part in enumerate(parts):
+        if behind := journal.read(part.get)[1]:
+            records = sum(len(each.topics) for each in behind)
+            raise TopicsError(
+                f"{records:,} records of partition {n} of {old.changelog} are in its journal and not yet in its rows: "
+                f"{old.app_id} was killed, not stopped. Start its workers once more, stop them by SIGTERM, and run the "
+                "command again"
+            )
 
 
 def _require_known(stage: Stage) -> None:
@@ -474,7 +480,7 @@ async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
     """
     there: list[Rows | None] = []
     for n, part in enumerate(await _rows(reader, stage.new.changelog, stage.moved.partitions)):
-        begun = part.get(keys.FENCE) in (None, UNFINISHED)
+        begun = part.get(keys.FENCE) in (None, UNFINISHED) and not any(key.startswith(keys.JOURNAL) for key in part)
         if not begun and part.get(keys.MOVED) != stage.moved.encode():
             raise TopicsError(
                 f"partition {n} of {stage.new.changelog} has a state that is not of {stage.old.app_id} as it is now: "

@@ -22,6 +22,7 @@ from aiokafka.errors import KafkaError
 
 from state import keys
 from state.fence import Fence
+from state.journal import Entry
 from streams.config.settings import Settings, SettingsError
 from streams.faust.appends import Appender
 from streams.faust.changelog import Changelog, FencedError
@@ -33,7 +34,7 @@ from streams.records import skips
 
 #: Longest reason, characters.
 REASON: Final = 500
-#: How many records at the end of a changelog are searched first for the newest fence. Each batch contains one.
+#: How many records at the end of a changelog are searched first for the newest fence and the newest journal entry.
 TAIL: Final = 10_000
 
 
@@ -163,14 +164,14 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
     """Check that the record exists and is still to be applied."""
-    fence = await _fence(consumer, TopicPartition(settings.changelog, partition))
+    following = await _following(consumer, TopicPartition(settings.changelog, partition))
     source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]
-    _require_open(source, skip.offset, fence.next[skip.topic], end)
+    _require_open(source, skip.offset, following[skip.topic], end)
 
 
-async def _fence(consumer: AIOKafkaConsumer, place: TopicPartition) -> Fence:
-    """Return the newest fence of a changelog's partition."""
+async def _following(consumer: AIOKafkaConsumer, place: TopicPartition) -> Sequence[int]:
+    """Return the next offsets of the inputs: those of a changelog's newest journal entry, or of a newer checkpoint."""
     first = (await consumer.beginning_offsets([place]))[place]
     end = (await consumer.end_offsets([place]))[place]
     consumer.assign([place])
@@ -178,11 +179,13 @@ async def _fence(consumer: AIOKafkaConsumer, place: TopicPartition) -> Fence:
     while True:
         start = max(first, end - tail)
         consumer.seek(place, start)
-        newest = None
+        newest: dict[bytes, bytes] = {}
         while await consumer.position(place) < end:
             for record in (await consumer.getmany(place, timeout_ms=500)).get(place, ()):
-                if record.key == keys.FENCE and record.value:
-                    newest = record.value
-        if newest is not None or start == first:
-            return Fence.decode(newest) if newest is not None else Fence()
+                if record.value and (record.key == keys.FENCE or record.key[:1] == keys.JOURNAL != record.key):
+                    newest[record.key[:1]] = record.value
+        if start == first or len(newest) == 2:
+            rows = Fence.decode(newest[keys.FENCE]).next if keys.FENCE in newest else (0, 0)
+            folded = Entry.decode(newest[keys.JOURNAL]).ends if keys.JOURNAL in newest else (0, 0)
+            return [max(each) for each in zip(rows, folded, strict=True)]
         tail *= 10

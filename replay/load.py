@@ -50,8 +50,6 @@ from streams.kafka.writer import writer
 from streams.records.decoding import SCOPED
 from streams.records.routing import LOADED, encode_route, place, target
 
-#: Rows that speak of offsets, which are none of the topics': what was refused lately, and what quotas have left.
-_OF_OFFSETS: Final = (keys.REFUSALS, keys.QUOTA)
 #: How long the router has at least to read the routes before brokers delete them, ms.
 _ROUTED_MS: Final = 86_400_000
 
@@ -111,7 +109,8 @@ async def _opened(settings: Settings) -> Group:
     await _require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
     known = False
     async for _, records in batches(settings, [settings.changelog]):
-        known = known or any(record.key is not None and is_of_engine(record.key) for record in records)
+        found = (record.key for record in records if record.key is not None)
+        known = known or any(is_of_engine(key) or key.startswith(keys.JOURNAL) for key in found)
     if known:
         raise TopicsError(
             f"group {settings.app_id} has a state already, of a worker or of an earlier load. Nothing was loaded, "
@@ -306,4 +305,5 @@ def _routes(
 
 
 def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
-    return ((key, row) for key, row in folded.rows() if key != keys.FENCE and not key.startswith(_OF_OFFSETS))
+    """Yield the rows but for the fence, which comes last, and those of quotas, which begin full."""
+    return ((key, row) for key, row in folded.rows() if not key.startswith((keys.FENCE, keys.QUOTA)))

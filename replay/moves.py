@@ -27,8 +27,8 @@ EVENT, STREAM = KEYS = ("event", "stream")
 #: The topics of a group by their labels, inputs first.
 LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
 
-#: Kinds of rows that say where a partition's records come from, and by whom it is written: no engine makes them.
-_OUTSIDE: Final = (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED)
+#: Kinds of rows that say where records come from, in which order, and who writes a partition: no engine makes them.
+_OUTSIDE: Final = (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED, keys.JOURNAL)
 _LENGTHS: Final = Struct("<II")
 #: Where the two counts of applied records stand in a row of the ledger: behind status and kind.
 _COUNTS: Final = slice(2, 18)

@@ -19,6 +19,8 @@ from streams.records.decoding import encode_calibrated
 
 #: Reasons of the dead letters of forecasts that could be read.
 UNANSWERED: Final = frozenset(("conflict", REFUSED, REFUSED_ID))
+#: Records between checkpoints, at least. Calibrators and scores are then written once, and not with every batch.
+CHECKPOINT: Final = 20_000
 #: Time, topic and offset of the record it answers; its own time; lengths of key and value; whether there is a key.
 _HEAD = struct.Struct("<qBqqII?")
 
@@ -85,6 +87,8 @@ class Engine:
         self._answers = (directory / "answers").open("wb")
         get: Callable[[bytes], bytes | None] = self._rows.get
         self._partition = Partition(policies, get)
+        #: Records since the last checkpoint.
+        self._behind = 0
 
     def fold(self, records: Sequence[SourceRecord], events: Sequence[Event]) -> None:
         """Apply some records; ``events`` are what they were decoded to, one each."""
@@ -92,19 +96,16 @@ class Engine:
             self._fold(records[at : at + BATCH_LIMIT], events[at : at + BATCH_LIMIT])
 
     def _fold(self, records: Sequence[SourceRecord], events: Sequence[Event]) -> None:
-        effects = self._partition.fold(events)
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        for name, row in effects.rows.items():
-            if row is None:
-                batch.delete(name)
-            else:
-                batch.put(name, row)
-        self._rows.write(batch)
+        self._partition.begin()
+        outputs = self._partition.apply(events)
+        self._behind += len(events)
+        if self._behind >= CHECKPOINT:
+            self._checkpoint()
         # Every forecast that is not dead is answered once, in order; one that contradicts its event's first is dead.
-        made = (output for output in effects.outputs if isinstance(output, Calibrated))
+        made = (output for output in outputs if isinstance(output, Calibrated))
         dead = {
             output.offset
-            for output in effects.outputs
+            for output in outputs
             if isinstance(output, Rejected) and output.topic == FORECASTS and output.reason in UNANSWERED
         }
         write = self._answers.write
@@ -116,8 +117,20 @@ class Engine:
             head = _HEAD.pack(record.timestamp, record.topic, record.offset, output.ts, len(key), len(value), keyed)
             write(head + key + value)
 
+    def _checkpoint(self) -> None:
+        """Write the rows that changed."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for name, row in self._partition.checkpoint().rows.items():
+            if row is None:
+                batch.delete(name)
+            else:
+                batch.put(name, row)
+        self._rows.write(batch)
+        self._behind = 0
+
     def end(self) -> EngineOutput:
         """Write everything and return it."""
+        self._checkpoint()
         self.close()
         return EngineOutput(self._directory, self._partition.fence)
 

@@ -587,7 +587,7 @@ class Partition:
                 self._resolve(key, forecast.key, forecast.event_id, issued, *label, new_outcome=True)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
-        self._changed[key] = ledger.with_invalid_outcome(issued, y, parked.version)
+        self._changed[key] = issued
         self._learnt[service.key] = service.learner
         self._reject(_parked(forecast, y), forecast.stream, forecast.ts)
 
@@ -623,7 +623,7 @@ class Partition:
         if found is None:
             fence.fates[EARLY] += 1
             self._enter(EXPIRY, self._policies.early_ttl_ms, event_id, ts)
-            self._changed[key] = ledger.early(fence.applied, y, ts, outcome.offset, number)
+            self._changed[key] = ledger.early(fence.applied, y, ts, number)
             return
         status = found[0]
         if status != ledger.EARLY and not _admits(found, y):
@@ -674,8 +674,7 @@ class Partition:
             fates[OUTCOME_STALE] += 1
         elif status == ledger.EARLY:
             fates[OUTCOME_REVISED] += 1
-            parked = ledger.parse(found)
-            self._changed[key] = ledger.early(parked.born, y, ts, outcome.offset, number)
+            self._changed[key] = ledger.early(ledger.born(found), y, ts, number)
         elif status == ledger.WAITING:
             fates[OUTCOME_REVISED] += 1
             self._changed[key] = ledger.labelled(found, status, self.fence.applied, y, ts, ts, number)

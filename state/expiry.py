@@ -15,7 +15,7 @@ from state.fence import MATURITY, Fence, Queue
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 
 VERSION: Final = 1
-#: Entries a chunk row holds. The last chunk is rewritten with every batch, so it must stay small.
+#: Entries a chunk row holds. The last chunk is rewritten with every checkpoint, so it must stay small.
 CHUNK: Final = 64
 
 _ENTRY: Final = Struct("<qQB")
@@ -113,19 +113,6 @@ class Expiry:
     def first(self, queue: Queue) -> QueueEntry:
         """Return the first entry of a queue that is not empty."""
         return self._chunk(keys.expiry(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
-
-    def latest(self, role: int, after: int) -> list[QueueEntry]:
-        """Return the entries of a role whose name is above an applied count, the earliest first; they stay."""
-        found = []
-        for queue in self._fence.queues.values():
-            at = queue.tail
-            while queue.role == role and at > queue.head:
-                at -= 1
-                entry = self._chunk(keys.expiry(role, queue.ttl_ms, at // CHUNK))[at % CHUNK]
-                if entry[1] <= after:
-                    break
-                found.append(entry)
-        return sorted(found, key=lambda entry: entry[1])
 
     def pop(self, queue: Queue) -> None:
         """Remove the first entry of a queue, and its chunk with the last entry in it."""

@@ -1,7 +1,7 @@
 """The fence: how far a partition's inputs were applied, and the counts that must add up.
 
-One row a partition, written in the same record batch as every other row of a micro-batch. It is what makes a
-redelivered record recognisable after a crash: an input offset below the fence was applied.
+One row a partition, written with every other row of a checkpoint. After a crash the inputs are read again from its
+offsets.
 """
 
 from dataclasses import dataclass, field

@@ -111,9 +111,9 @@ class Entry(NamedTuple):
         try:
             number, f0, o0, f1, o1, applied, answered, config, t0, c0, t1, c1, n = _ENTRY.unpack_from(payload)
             bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
-            topics = np.unpackbits(bits, count=n).tobytes()
-            if len(topics) != n:
+            if len(bits) != -(-n // 8):
                 raise ValueError(f"{len(bits)} bytes for {n} records")
+            topics = np.unpackbits(bits, count=n).tobytes()
         except DAMAGE as exc:
             raise damaged(_KIND, exc) from exc
         last = Last(t0, c0), Last(t1, c1)

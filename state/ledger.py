@@ -14,7 +14,7 @@ from state.forecasts import PROBABILITY
 from state.frames import DAMAGE, CorruptFrame, checked, damaged, unseal
 from state.keys import LEDGER
 
-VERSION: Final = 3
+VERSION: Final = 4
 EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
@@ -31,8 +31,6 @@ _NAMES: Final = Struct("<4sBB")
 #: Where the names begin.
 _NAMED: Final = HEAD.size + _NAMES.size
 _LENGTHS: Final = Struct("<3H")
-#: Set in the kind of a row that ends with an outcome which was parked for the event and is not one it can have.
-_INVALID: Final = 0x80
 #: Set in the kind of a row that holds tickets of challengers.
 SHADOWED: Final = 0x40
 #: Set in the kind of a row whose first label was implied by silence.
@@ -44,7 +42,7 @@ KEYED: Final = 0x08
 #: Set in the kind of a row that holds the slots of the event's segments.
 GROUPED: Final = 0x04
 #: All that is not the kind itself.
-FLAGS: Final = _INVALID | SHADOWED | IMPLIED | REVISED | KEYED | GROUPED
+FLAGS: Final = SHADOWED | IMPLIED | REVISED | KEYED | GROUPED
 #: Most times a label may change.
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
@@ -56,7 +54,6 @@ _COUNT: Final = Struct("<B")
 _NO_KEY: Final = 0xFFFF
 _SHADOW: Final = Struct("<4sQdd?H")
 _BLOCK: Final = Struct("<H")
-_PARKED: Final = Struct("<dQ")
 #: Bytes behind the slots of segments: the layout and their number.
 _GROUPS: Final = 5
 _KIND: Final = LEDGER[0]
@@ -113,16 +110,13 @@ class Entry(NamedTuple):
     raw, p, draw
         The model's forecast, the served one, and the draw that was served beside it.
     version
-        Outcomes the calibrator had learnt when it served; while early, the outcome's offset.
+        Outcomes the calibrator had learnt when it served; 0 while early.
     config, calibrator, stream
         Hash of the configuration (8 hex digits), name of the calibrator, and the stream; empty while early.
     ticket
         What the calibrator needs to learn from the outcome.
     kind
         Of the forecast: `state.forecasts.PROBABILITY` and so on.
-    invalid_outcome
-        Value and offset of an outcome that was parked for the event and is not one it can have; kept, because its dead
-        letter may have to be made again.
     shadows
         Tickets of the challengers, in the order of the stream's configuration when the forecast was answered.
     as_of
@@ -159,7 +153,6 @@ class Entry(NamedTuple):
     stream: str
     ticket: bytes
     kind: int = PROBABILITY
-    invalid_outcome: tuple[float, int] | None = None
     shadows: tuple[Shadow, ...] = ()
     as_of: int = 0
     number: int = 0
@@ -173,7 +166,7 @@ class Entry(NamedTuple):
     def encode(self) -> bytes:
         """Return the row: a head of 96 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
 
-        In this order: slots of segments, labels that were replaced, the key, challengers, an outcome that is invalid.
+        In this order: slots of segments, labels that were replaced, the key, challengers.
         """
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.draw)
         kind, last = self.kind, b""
@@ -189,8 +182,6 @@ class Entry(NamedTuple):
         if self.shadows:
             block = b"".join(each.encode() for each in self.shadows)
             kind, last = kind | SHADOWED, last + block + _BLOCK.pack(len(block))
-        if self.invalid_outcome is not None:
-            kind, last = kind | _INVALID, last + _PARKED.pack(*self.invalid_outcome)
         if self.implied:
             kind |= IMPLIED
         head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version, self.as_of, self.number, self.window)
@@ -241,14 +232,13 @@ def parse(payload: bytes) -> Entry:
     calibrator = payload[at : at + n_calibrator].decode()
     at += n_calibrator
     stream = payload[at : at + n_stream].decode()
-    ticket, invalid_outcome = payload[at + n_stream :], None
+    ticket = payload[at + n_stream :]
     challengers: tuple[Shadow, ...] = ()
     replaced: tuple[tuple[float, int], ...] = ()
     key: bytes | None = b""
     implied = bool(kind & IMPLIED)
     layout, slots = groups(payload)
     if kind != PROBABILITY:
-        invalid_outcome = _PARKED.unpack(payload[-_PARKED.size :]) if kind & _INVALID else None
         challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
         key = key_of(payload, b"") if kind & KEYED else b""
         replaced = labels(payload)
@@ -270,7 +260,6 @@ def parse(payload: bytes) -> Entry:
         stream,
         ticket,
         kind,
-        invalid_outcome,
         challengers,
         as_of,
         number,
@@ -387,12 +376,8 @@ def key_of(payload: bytes, otherwise: bytes | None) -> bytes | None:
 # Where what stands behind the ticket begins, from the last part to the first.
 
 
-def _before_invalid(payload: bytes) -> int:
-    return len(payload) - _PARKED.size if payload[1] & _INVALID else len(payload)
-
-
 def _before_shadows(payload: bytes) -> int:
-    return _block(payload)[0] if payload[1] & SHADOWED else _before_invalid(payload)
+    return _block(payload)[0] if payload[1] & SHADOWED else len(payload)
 
 
 def _before_key(payload: bytes) -> int:
@@ -430,7 +415,7 @@ def _keyed(key: bytes | None) -> bytes:
 
 def _block(payload: bytes) -> tuple[int, int]:
     """Return where the challengers of a payload begin and end; their length stands behind them."""
-    end = _before_invalid(payload) - _BLOCK.size
+    end = len(payload) - _BLOCK.size
     at: int = end - _BLOCK.unpack_from(payload, end)[0]
     if at < names_end(payload):
         raise CorruptFrame("the challengers of a ledger row are longer than the row")
@@ -611,11 +596,6 @@ def with_shadows(issued: bytes, block: bytes) -> bytes:
     return issued[:1] + bytes((issued[1] | SHADOWED,)) + issued[2:] + block + _BLOCK.pack(len(block))
 
 
-def early(applied: int, y: float, ts: int, offset: int, number: int = 0) -> bytes:
+def early(applied: int, y: float, ts: int, number: int = 0) -> bytes:
     """Return the payload of an outcome whose forecast has not come: parked, with nothing served."""
-    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, offset, ts, number, 0) + _NOBODY
-
-
-def with_invalid_outcome(issued: bytes, y: float, offset: int) -> bytes:
-    """Return the payload of an answered forecast with the outcome that was parked for it and that it cannot have."""
-    return issued[:1] + bytes((issued[1] | _INVALID,)) + issued[2:] + _PARKED.pack(y, offset)
+    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, 0, ts, number, 0) + _NOBODY

@@ -12,7 +12,7 @@ belongs to a stream moves as it is, too, if the stream was in one partition and 
   revised here.
 - **Segments.** Values keep the slots that they have with that calibrator, and get new ones in rows from elsewhere.
 
-Quotas begin full. What was refused lately is forgotten: nothing is delivered again.
+Quotas begin full. The journal stays behind: a state is divided only when its last checkpoint has everything.
 """
 
 import json
@@ -57,8 +57,6 @@ from state.segments import Dictionary
 from state.witnesses import Witnesses
 
 VERSION: Final = 1
-#: Stands for the offset of a record of topics that are not read any more.
-NOWHERE: Final = 2**64 - 1
 
 Rows = Mapping[bytes, bytes]
 #: Which old partition's part of a stream goes to which new one.
@@ -185,7 +183,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
             status = payload[0]
             if status == ledger.EARLY:
                 held[new][2] += 1
-                made[new][key] = ledger.parse(payload)._replace(version=NOWHERE).encode()
+                made[new][key] = part[key]
                 continue
             held[new][0] += status in (ledger.ISSUED, ledger.IMMATURE)
             held[new][1] += status == ledger.WAITING
@@ -376,7 +374,7 @@ class _Divided:
             for old, key in self._found:
                 made[self._home][key] = self._parts[old][key]
             for event in self._events:
-                made[event.new][event.key] = self._elsewhere(self._parts[event.old][event.key])
+                made[event.new][event.key] = self._parts[event.old][event.key]
             return
         self._read()
         for new, here in self._here.items():
@@ -408,15 +406,6 @@ class _Divided:
                 self._names[keys.of_names(key)[1]][old] = rows.decode_names(row)
             elif key[:1] == keys.SEGMENT:
                 self._segments[(old, *keys.of_segment(key)[1:])] = rows.decode_segment(row)
-
-    @staticmethod
-    def _elsewhere(row: bytes) -> bytes:
-        """Return the row of an event whose records are of topics that are not read any more."""
-        payload = ledger.unsealed(row)
-        invalid = ledger.parse(payload).invalid_outcome if payload[1] & ledger.FLAGS else None
-        if invalid is None:
-            return row
-        return ledger.parse(payload)._replace(invalid_outcome=(invalid[0], NOWHERE)).encode()
 
     # What a partition begins with.
 
@@ -468,8 +457,6 @@ class _Divided:
     def _moved(self, event: _Event, entry: Entry) -> Entry:
         """Return an event's row as it is to be, and count the event in its new partition if it is learnt."""
         here = self._here[event.new]
-        if entry.invalid_outcome is not None:
-            entry = entry._replace(invalid_outcome=(entry.invalid_outcome[0], NOWHERE))
         counting = self._counting(event.old, entry)
         slots = here.slots.get((entry.layout, event.old)) if entry.groups else None
         if slots is not None:

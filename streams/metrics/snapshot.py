@@ -35,9 +35,11 @@ class PartitionSnapshot:
     distributions: dict[str, bytes] = field(default_factory=dict)
     #: By stream and key: the rows of the segments that it has now.
     segments: dict[str, Mapping[bytes, bytes]] = field(default_factory=dict)
+    #: The fence that was written with the rows.
+    written: Fence = field(default_factory=Fence)
 
     def add(self, other: "PartitionSnapshot") -> None:
-        """Take the rows of ``other`` in the place of those held; the fence stays."""
+        """Take the rows of ``other`` in the place of those held; the fences stay."""
         self.scores.update(other.scores)
         self.vectors.update(other.vectors)
         self.calibrators.update(other.calibrators)
@@ -56,7 +58,8 @@ class PartitionSnapshot:
             del self.comparisons[place]
 
     def applied(self, changes: Changes, shows: Callable[[str], bool]) -> None:
-        """Take what a checkpoint wrote of the streams that are shown."""
+        """Take what a checkpoint wrote, of the streams that are shown."""
+        self.written = Fence.decode(changes.rows[keys.FENCE] or b"")
         self.calibrators.update((s, row) for s, row in changes.calibrators.items() if shows(s))
         self.vectors.update((s, row) for s, row in changes.vectors.items() if shows(s))
         self.comparisons.update((place, row) for place, row in changes.comparisons.items() if shows(place[0]))
@@ -83,7 +86,7 @@ class PartitionSnapshot:
 
 
 #: The fields of a snapshot that hold rows.
-KINDS: Final = tuple(each.name for each in fields(PartitionSnapshot) if each.name != "fence")
+KINDS: Final = tuple(each.name for each in fields(PartitionSnapshot) if each.name not in ("fence", "written"))
 
 
 def present(
@@ -114,7 +117,7 @@ def read(
     row
         Returns the row of a key, None if there is none.
     """
-    held = PartitionSnapshot(fence)
+    held = PartitionSnapshot(fence, written=fence)
     for stream in streams:
         if (scores := row(keys.scores(stream))) is not None:
             held.scores[stream] = scores, row(keys.windows(stream))

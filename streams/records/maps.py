@@ -5,8 +5,8 @@ Keys are streams, and one of the worker's own for each partition. A map is JSON 
 ``stream``, ``partition``
     What it serves, and where.
 ``applied``
-    Its version: records that the partition had applied. It never falls, because only what is committed is written, and
-    a worker that takes a partition up goes on from what is committed.
+    Its version: records that the partition had applied. It never falls, because only what a checkpoint holds is
+    written, and a worker that takes a partition up goes on from the last checkpoint.
 ``claim``
     Offset of the worker's claim in the changelog; a later worker has a larger one.
 ``calibrator``, ``config``, ``version``

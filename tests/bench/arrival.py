@@ -62,9 +62,6 @@ class Reading:
     def caught_up(self, tp: TP) -> bool:
         return self.at["ab".index(tp.topic)] == len(self.logs["ab".index(tp.topic)])
 
-    def has_read(self, tp: TP, offset: int) -> bool:
-        return self.at["ab".index(tp.topic)] >= offset
-
     def batch(self, rng: random.Random) -> list[tuple[int, Any]]:
         """Fetch something, and take what is ready."""
         self.fetch(rng)
@@ -250,7 +247,8 @@ class Stages:
             router.begin()
             outputs = router.apply(RouteDecoder().events(reading.done(batch)))
             made.append([(b"", encode_outcome(each), each.stamp, []) for each in outputs if isinstance(each, Routed)])
-            for key, row in router.end().rows.items():
+            router.end()
+            for key, row in router.checkpoint().rows.items():
                 if row is None:
                     table.pop(key, None)
                 else:
@@ -264,9 +262,6 @@ class Stages:
 
     def caught_up(self, tp: TP) -> bool:
         return self._routers[tp.partition][0].caught_up(tp)
-
-    def has_read(self, tp: TP, offset: int) -> bool:
-        return self._routers[tp.partition][0].has_read(tp, offset)
 
 
 def routed(

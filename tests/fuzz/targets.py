@@ -20,7 +20,7 @@ from aiokafka.record.util import calc_crc32c
 from agents import logs, worker
 from cli import inspect, main
 from replay.audit import auditor
-from state import calibrators, expiry, forecasts, ledger, rows
+from state import calibrators, expiry, forecasts, journal, ledger, rows
 from state import keys as letters
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected
@@ -29,7 +29,6 @@ from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame, seal
 from state.policy import Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
-from state.refusals import Refusals
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.faust.transport import RecordBatch
@@ -404,10 +403,9 @@ def _quota_times(frame: bytes) -> None:
     clocks.move(0, LATEST)
 
 
-def _refusals(frame: bytes) -> None:
-    written = Refusals(8000, frame).encode()
-    assert written is None or Refusals(8000, written).encode() == written
-    Refusals(8000, frame).changes(8000)
+def _journal(frame: bytes) -> None:
+    entry = journal.Entry.decode(frame)
+    assert journal.Entry.decode(entry.encode()) == entry
 
 
 def _recipes() -> list[str]:
@@ -565,7 +563,7 @@ TARGETS: Final = {
     "segment": Target(_either(letters.SEGMENT, _segment), lambda: list(_golden("segment*"))),
     "quota": Target(_either(letters.QUOTA, _quota), lambda: list(_golden("quota.*"))),
     "quota-times": Target(_either(letters.QUOTA, _quota_times), lambda: list(_golden("quota-times*"))),
-    "refusals": Target(_either(letters.REFUSALS, _refusals), lambda: list(_golden("refusals*"))),
+    "journal": Target(_either(letters.JOURNAL, _journal), lambda: list(_golden("journal*"))),
     "calibrator-row": Target(_either(letters.CALIBRATOR, _calibrator_row), lambda: list(_golden("calibrator*"))),
     "calibrator": Target(calibrator, lambda: list(_states())),
     "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),

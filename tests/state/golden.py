@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from state import claim, expiry, fence, inputs, ledger, quotas, refusals, rescale, routes, rows, witnesses
+from state import claim, expiry, fence, inputs, journal, ledger, quotas, rescale, routes, rows, witnesses
 from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.coverage import Coverage
@@ -17,7 +17,6 @@ from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantile
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
-from state.refusals import Refusals
 from state.rescale import Moved
 from state.rows import Served
 from state.scoring import vector_history
@@ -77,12 +76,9 @@ def _ledger() -> dict[str, Entry]:
     return {
         "ledger-issued": entry,
         "ledger-shadowed": entry._replace(shadows=challengers),
-        "ledger-shadowed-unfit": entry._replace(shadows=challengers, invalid_outcome=(2.5, 8)),
         "ledger-resolved": entry._replace(status=RESOLVED, touched=9, resolved_ts=1_700_000_060_000, y=1.0),
         "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, draw=law, kind=QUANTILES),
-        "ledger-classes": entry._replace(
-            raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS, invalid_outcome=(2.5, 8)
-        ),
+        "ledger-classes": entry._replace(raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS),
         "ledger-numbers-shadowed": entry._replace(
             raw=Normal(0.5, 2.0),
             p=law,
@@ -290,16 +286,9 @@ def _clocks() -> bytes:
     return found.encode()
 
 
-def _refusals(row: bytes | None = None) -> bytes:
-    found = Refusals(8000, row)
-    if row is None:
-        for n in range(300):
-            found.add(0, 4000 + n, refusals.REFUSED, 100 + n)
-        found.add(0, 4500, refusals.REFUSED | refusals.WITHHELD, 401)
-        found.add(1, 70_000, refusals.REFUSED_ID, 402)
-    encoded = found.encode()
-    assert encoded is not None
-    return encoded
+def _journal() -> journal.Entry:
+    last = journal.last(1_700_000_060_000, b'{"event_id": "event-1", "stream": "fraud", "p": 0.31}'), journal.NONE
+    return journal.Entry(4711, (12, 9), (21, 9), 30, 4709, bytes(range(16)), last, bytes(9))
 
 
 def golden() -> list[Row]:
@@ -417,7 +406,7 @@ def golden() -> list[Row]:
         Row("route", routes.VERSION, _route().encode(), lambda row: routes.Row.decode(row).encode()),
         Row("quota", quotas.VERSION, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
         Row("quota-times", quotas.VERSION, _clocks(), lambda row: Clocks(row).encode()),
-        Row("refusals", refusals.VERSION, _refusals(), _refusals),
+        Row("journal", journal.VERSION, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]
 

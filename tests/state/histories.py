@@ -4,12 +4,12 @@
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 from unittest.mock import patch
 
 from hypothesis import settings
@@ -176,6 +176,60 @@ class Worker:
         effects = self.partition.fold(events)
         self.table.write(effects.rows)
         return effects
+
+
+#: How long a batch is, and what follows: a checkpoint; what is lost with a working copy that is made anew, or reset.
+Plan = Sequence[tuple[int, str]]
+PLANS = st.lists(
+    st.tuples(st.integers(1, 2 * SMALL_BATCH), st.sampled_from(["", "checkpoint", "killed", "lost", "reset", "twice"])),
+    max_size=80,
+)
+
+
+def folded_again(make: Callable[[Table], Any], records: Sequence[Any], plan: Plan) -> tuple[Table, list[Any]]:
+    """Fold records as a worker does that crashes by a plan, and return the rows and the outputs.
+
+    Each batch is a journal entry. After a crash those since the last checkpoint are folded again, along the journal. So
+    is, later, a batch that was lost before it was in the journal.
+
+    Parameters
+    ----------
+    make
+        Returns an engine on a table.
+    records
+        What comes in.
+    plan
+        Its batches; when it ends, all that is left is one batch.
+    """
+    table, outputs, at, checkpoint = Table(), list[Any](), 0, (0, 0)
+    engine, steps = make(table), iter(plan)
+
+    def apply(part: Sequence[Any]) -> list[Any]:
+        engine.begin()
+        made = [*engine.apply(part)]
+        engine.end()
+        return made
+
+    while at < len(records):
+        length, then = next(steps, (len(records), ""))
+        made, upto = apply(records[at : at + length]), min(at + length, len(records))
+        if then != "lost":
+            outputs, at = outputs + made, upto
+        first, said = checkpoint
+        if then == "checkpoint":
+            table.write(engine.checkpoint().rows)
+            checkpoint = at, len(outputs)
+        elif then == "reset":
+            engine.reset()
+        elif then:
+            engine = make(table)
+        if then == "twice":
+            apply(records[first : (first + at) // 2])
+            engine = make(table)
+        if then not in ("", "checkpoint"):
+            assert apply(records[first:at]) == outputs[said:]
+    table.write(engine.checkpoint().rows)
+    return table, outputs
 
 
 class Step(NamedTuple):

@@ -48,13 +48,6 @@ def test_what_is_carried_changes_no_row() -> None:
     assert effects.rows == other.fold(forecast(0)._replace(carried=None), forecast(1, "f", "t")).rows
 
 
-def test_a_forecast_that_is_delivered_again_is_answered_with_the_same() -> None:
-    worker = Worker(policies())
-    events = [forecast(0), forecast(1, "f"), forecast(2)]
-    first = worker.fold(*events).outputs
-    assert Worker(policies(), worker.table).fold(*events).outputs == first
-
-
 def test_what_conflicts_is_answered_with_its_own_score() -> None:
     worker = Worker(policies("raw"))
     events = [forecast(0), forecast(1, stream="t"), forecast(2, p=0.5)]
@@ -79,11 +72,8 @@ def test_an_outcome_that_is_refused_is_no_forecast() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("st"), st.sampled_from([0.25, 0.5])), max_size=20),
     st.integers(1, 6),
-    st.integers(0, 20),
 )
-def test_every_forecast_has_one_answer_and_the_same_after_a_crash_anywhere(
-    sent: list[tuple[str, str, float]], size: int, redelivered: int
-) -> None:
+def test_every_forecast_has_one_answer_and_it_is_its_own(sent: list[tuple[str, str, float]], size: int) -> None:
     known = policies("raw", QUOTA)
     known = known.changed(known.patterns, replace(Policy("histogram"), on_error="raw"))
     events = [forecast(i, *each) for i, each in enumerate(sent)]
@@ -103,9 +93,6 @@ def test_every_forecast_has_one_answer_and_the_same_after_a_crash_anywhere(
         return found
 
     assert places(told) == [(b'{"n":%d}' % i, p) for i, (_, _, p) in enumerate(sent)]
-    start = min(redelivered, len(events))
-    again = Worker(known, worker.table).fold(*events[start:]).outputs
-    assert again == told[start:]
 
 
 def test_a_stream_says_itself_whether_its_dead_forecasts_are_answered() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from state import engine, keys, ledger, rows
 from state.engine import HELD, SWEEP, Effects, Partition
-from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
+from state.events import Calibrated, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
 from state.fence import EXPIRY, FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import PROBABILITY
@@ -91,7 +91,6 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
         "s",
         b"",
         PROBABILITY,
-        None,
         (),
         0,
         0,
@@ -157,7 +156,6 @@ def test_forecast_that_repeats_an_id_with_anything_else_is_a_dead_letter_and_is_
     assert effects.outputs == [Rejected(1, b"e", b"record", FORECASTS, "conflict")]
     assert effects.rejected == [(FORECASTS, "conflict")]
     assert fates(effects) == {"forecasts_dead": 1}
-    assert one.fold(record).outputs == effects.outputs, "redelivered"
 
 
 def test_duplicate_forecast_gets_the_served_answer() -> None:
@@ -175,13 +173,11 @@ def test_duplicate_forecast_within_a_batch_gets_the_served_answer() -> None:
     assert worker().fold(forecast(0), forecast(1)).outputs == [answer(), answer()]
 
 
-def test_answers_and_resolved_events_are_counted_by_stream_when_they_are_new() -> None:
+def test_answers_and_resolved_events_are_counted_by_stream() -> None:
     one = worker()
     effects = one.fold(forecast(0), forecast(1), forecast(2, "f", stream="t"), outcome(0))
     assert effects.answered == {"s": 2, "t": 1}
     assert effects.resolved == {"s": 1}
-    again = one.fold(forecast(0), forecast(1), forecast(2, "f", stream="t"), outcome(0))
-    assert (again.answered, again.resolved) == ({}, {})
 
 
 def test_duplicate_outcome_says_and_teaches_nothing() -> None:
@@ -485,113 +481,13 @@ def test_effects_of_a_batch_are_not_changed_by_the_next() -> None:
     assert (effects.rows, effects.outputs, effects.fates) == (written, outputs, counted)
 
 
-# Redelivery.
-
-
-def again(events: list[Event]) -> Effects:
-    """Return the effects of events that were applied before, on a worker that has just started."""
-    one = worker()
-    one.fold(*events)
-    restarted = Worker(OPEN, one.table)
-    effects = restarted.fold(*events)
-    assert effects.rows == {}
-    assert (fates(effects), effects.delays, effects.rejected) == ({}, [], [])
-    assert (effects.scores, effects.calibrators) == ({}, {})
-    return effects
-
-
-def test_redelivered_forecast_is_answered_from_the_ledger() -> None:
-    effects = again([forecast(0)])
-    assert effects.outputs == [answer()]
-    assert effects.redelivered == [1, 0]
-
-
-def test_redelivered_pair_says_again_that_it_resolved() -> None:
-    effects = again([forecast(0), outcome(0)])
-    assert effects.outputs == [answer(), joined()]
-    assert effects.redelivered == [1, 1]
-
-
-def test_redelivered_join_of_an_early_outcome_is_said_again_by_its_forecast() -> None:
-    said = again([outcome(0, ts=990), forecast(0)]).outputs
-    assert said == [answer(applied=2), joined(resolved=990)]
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [forecast(0)._replace(key=b"card"), outcome(0)._replace(key=b"back")],
-        [outcome(0, ts=990)._replace(key=b"back"), forecast(0)._replace(key=b"card")],
-        [
-            forecast(0)._replace(key=b"card"),
-            outcome(0)._replace(key=b"back"),
-            outcome(1, y=1.0, ts=1020)._replace(key=b"late"),
-        ],
-    ],
-    ids=["outcome", "early", "duplicate"],
-)
-def test_what_resolved_is_said_again_under_the_key_under_which_it_was(events: list[Event]) -> None:
-    first = worker().fold(*events).outputs
-    assert set(map(repr, again(events).outputs)) == set(map(repr, first))
-
-
-def test_redelivered_parked_outcome_says_nothing() -> None:
-    effects = again([outcome(0)])
-    assert effects.outputs == []
-    assert effects.redelivered == [0, 1]
-
-
-def test_redelivered_revision_is_said_again_by_its_outcome() -> None:
-    events: list[Event] = [forecast(0), outcome(0), outcome(1, y=0.0)]
-    revised = joined(y=0.0)._replace(revision=1)
-    assert again(events).outputs == [answer(), joined(), joined(), revised]
-
-
-def test_redelivered_dead_record_is_handed_on_and_not_counted() -> None:
-    effects = again([dead(0), dead(0, OUTCOMES)])
-    assert effects.outputs == [dead(0), dead(0, OUTCOMES)]
-    assert effects.redelivered == [1, 1]
-
-
-def test_redelivered_dead_letters_are_told_again_though_the_row_that_they_did_not_fit_has_left() -> None:
-    one = worker(held=4)
-    one.fold(*[forecast(n, f"e{n}", ts=1000) for n in range(6)])
-    unfit: list[Event] = [forecast(6, "e0", p=0.2, ts=1001), outcome(0, "e0", y=0.5, ts=1002)]
-    effects = one.fold(*unfit, forecast(7, "last", ts=1100))
-    letters = [each for each in effects.outputs if isinstance(each, Rejected)]
-    assert [(each.topic, each.reason) for each in letters] == [(FORECASTS, "conflict"), (OUTCOMES, "label")]
-    assert one.table.entry("e0") is None
-    restarted = Worker(OPEN, one.table, held=4)
-    assert restarted.fold(*unfit).outputs == letters
-
-
-def test_redelivered_event_that_expired_says_nothing() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0), forecast(1, "x", ts=1100))
-    assert one.fold(forecast(0), outcome(0)).outputs == []
-
-
-def test_redelivered_forecast_is_not_answered_by_an_outcome_parked_under_its_id() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0, ts=1100))
-    assert one.table.fence.early == 1
-    assert one.fold(forecast(0)).outputs == []
-
-
-def test_redelivered_events_may_share_a_batch_with_new_ones() -> None:
-    one = worker()
-    one.fold(forecast(0))
-    effects = one.fold(forecast(0), outcome(0), forecast(0), forecast(1, "b"))
-    assert effects.outputs == [answer(), joined(), answer(), answer("b", version=1, applied=3)]
-    assert effects.redelivered == [2, 0]
-    assert fates(effects) == {"forecasts_issued": 1, "outcomes_resolved": 1}
+# Offsets.
 
 
 def test_topics_are_fenced_apart() -> None:
     one = worker()
     one.fold(forecast(5))
-    effects = one.fold(outcome(0), outcome(1))
-    assert effects.redelivered == [0, 0]
+    one.fold(outcome(0), outcome(1))
     assert one.table.fence.next == [6, 2]
 
 
@@ -599,7 +495,6 @@ def test_offsets_may_have_holes() -> None:
     one = worker()
     one.fold(forecast(7, "a"), forecast(90, "b"))
     assert one.table.fence.next == [91, 0]
-    assert one.fold(forecast(40, "c")).redelivered == [1, 0]
 
 
 # The working copy.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from state import expiry, keys
 from state.expiry import CHUNK, Expiry, QueueEntry
-from state.fence import EXPIRY, MATURED_EXPIRY, MATURITY, Fence, Queue
+from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.frames import OVERHEAD, CorruptFrame, seal
 from tests.state.histories import STEADY, Table
 
@@ -192,14 +192,3 @@ def test_what_matures_goes_before_what_leaves() -> None:
     queues.expiry.push(MATURITY, 10, 7, "ripe")
     queues.fence.stream_time = 10
     assert [queue.role for queue in queues.expiry.due()] == [MATURITY, EXPIRY]
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_latest_entries_are_those_named_after_a_count_of_all_queues_of_the_role(restart: bool) -> None:  # noqa: FBT001 - a case
-    queues = Queues()
-    for named in range(1, 2 * CHUNK + 6):
-        queues.expiry.push(MATURED_EXPIRY, 10 + 20 * (named % 2), named, f"e{named}")
-    queues.push(10)
-    queues.store(restart=restart)
-    assert [entry[1] for entry in queues.expiry.latest(MATURED_EXPIRY, CHUNK)] == list(range(CHUNK + 1, 2 * CHUNK + 6))
-    assert queues.expiry.latest(MATURED_EXPIRY, 2 * CHUNK + 5) == []

@@ -5,7 +5,7 @@ from struct import calcsize
 
 import pytest
 
-from state import claim, coverage, expiry, fence, ledger, quotas, refusals, rows
+from state import claim, coverage, expiry, fence, journal, ledger, quotas, rows
 from state.fence import FATES
 from state.frames import CorruptFrame
 from state.scoring.history import WINDOW
@@ -65,7 +65,7 @@ def table(heading: str) -> list[tuple[int, str, str]]:
     ]
 
 
-TYPES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q", "f64": "d", "bytes4": "4s"}
+TYPES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q", "f64": "d", "bytes4": "4s", "bytes16": "16s"}
 
 
 def formats(fields: list[tuple[int, str, str]]) -> str:
@@ -97,7 +97,7 @@ def same_layout(one: str, other: str) -> bool:
         ("`Q`: the expiry queues", expiry._ENTRY.format),
         ("`B`: quotas", quotas._BUCKETS.format),
         ("`J`: which forecasts have a label", coverage._HEAD.format),
-        ("`R`: refusals", refusals._HEAD.format),
+        ("`Z`: the journal", journal._ENTRY.format),
     ],
 )
 def test_offsets_on_the_page_are_those_of_the_code(heading: str, layout: str) -> None:
@@ -125,7 +125,7 @@ def test_the_page_names_versions_and_sizes() -> None:
         "N": rows.NAMES_VERSION,
         "G": f"{rows.SEGMENT_VERSION}; of classes and numbers {rows.SEGMENT_PAIRS_VERSION}",
         "B": quotas.VERSION,
-        "R": refusals.VERSION,
+        "Z": journal.VERSION,
     }
     for kind, version in versions.items():
         assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind

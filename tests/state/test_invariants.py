@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state import keys, ledger, rows
+from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import CHUNK
 from state.fence import (
@@ -40,6 +41,7 @@ from state.policy import Policies, Policy
 from tests.state.histories import (
     CUTS,
     HISTORIES,
+    PLANS,
     POLICIES,
     ROOT,
     SHADOWED,
@@ -47,10 +49,12 @@ from tests.state.histories import (
     STEADY,
     STREAMS,
     History,
+    Plan,
     Table,
     Worker,
     cut,
     digest,
+    folded_again,
     play,
     seeded,
 )
@@ -90,46 +94,7 @@ def test_every_outcome_of_a_long_history_changes_its_calibrator_exactly_once() -
     learnt_exactly_once(LONG.table, LONG.outputs)
 
 
-CRASHES = st.lists(st.tuples(st.integers(1, SMALL_BATCH), st.sampled_from(["no", "before", "after"])), max_size=80)
-Crashes = list[tuple[int, str]]
-
-
-def run_with_crashes(history: History, crashes: Crashes, rewind: random.Random) -> tuple[Table, list[Output]]:
-    """Fold in batches; a crash loses the rows (before the commit) or the outputs (after it), and offsets rewind."""
-    worker = Worker(history.policies, held=SMALL_BATCH)
-    events, produced = history.events, list[Output]()
-    at = 0
-    plan = iter(crashes)
-    while at < len(events):
-        length, crash = next(plan, (SMALL_BATCH, "no"))
-        effects = worker.partition.fold(events[at : at + length])
-        if crash != "before":
-            worker.table.write(effects.rows)
-        if crash == "no":
-            produced += effects.outputs
-            at += length
-        else:
-            at = rewind.randint(0, at)  # what was not acknowledged comes again, and as much before it as may be
-            worker = Worker(history.policies, worker.table, SMALL_BATCH)
-    return worker.table, produced
-
-
-@STEADY
-@given(HISTORIES, CRASHES, st.integers(0, 999))
-def test_crashes_before_and_after_the_commit_leave_the_state_of_a_run_without(
-    history: History, crashes: Crashes, seed: int
-) -> None:
-    table, produced = run_with_crashes(history, crashes, random.Random(seed))
-    assert table == history.table
-    assert set(produced) <= set(history.outputs)
-
-
 # 2. Every accepted forecast gets at least one calibrated record; all records for one event are identical.
-
-
-def first_outputs(history: History) -> list[list[Output]]:
-    """Return what each event had to bring forth; a duplicate's answer is a copy."""
-    return [[] if each.fates[FORECAST_DUPLICATE] else each.outputs for each in history.effects]
 
 
 def answered_and_identical(history: History) -> None:
@@ -159,43 +124,27 @@ def test_every_forecast_of_a_long_history_is_answered_and_all_its_answers_are_id
     answered_and_identical(LONG)
 
 
-@STEADY
-@given(HISTORIES, CRASHES, st.integers(0, 999))
-def test_whatever_crashes_everything_comes_out_at_least_once(history: History, crashes: Crashes, seed: int) -> None:
-    _, produced = run_with_crashes(history, crashes, random.Random(seed))
-    came = set(produced)
-    for outputs in first_outputs(history):
-        assert came.issuperset(outputs)
+# 3. The same events in the same order give the same bytes, state and outputs: however they are cut into batches and
+# checkpoints, and wherever a crash lets them be folded again.
 
 
-# 3. Replay of the same events in the same order gives the same bytes, state and outputs.
-
-
-def run(history: History, lengths: Sequence[int], *, restart: bool = False) -> tuple[Worker, list[Output]]:
-    worker = Worker(history.policies, held=SMALL_BATCH)
-    outputs = list[Output]()
-    for batch in cut(history.events, lengths):
-        if restart:
-            worker = Worker(history.policies, worker.table, SMALL_BATCH)
-        outputs += worker.fold(*batch).outputs
-    return worker, outputs
+def crashing(history: History, plan: Plan) -> tuple[Table, list[Output]]:
+    return folded_again(lambda table: Partition(history.policies, table.get, SMALL_BATCH), history.events, plan)
 
 
 @STEADY
-@given(history=HISTORIES, lengths=CUTS, restart=st.booleans())
-def test_replay_in_other_batches_gives_the_same_rows_and_outputs(
-    history: History, lengths: list[int], *, restart: bool
-) -> None:
-    worker, outputs = run(history, lengths, restart=restart)
-    assert worker.table == history.table
-    assert outputs == history.outputs
+@given(HISTORIES, PLANS)
+def test_whatever_is_folded_again_rows_and_outputs_are_those_of_one_fold(history: History, plan: Plan) -> None:
+    assert crashing(history, plan) == (history.table, history.outputs)
 
 
-@pytest.mark.parametrize("lengths", [[], [2, 1] * 2000], ids=["full batches", "mixed batches"])
-def test_replay_of_a_long_history_gives_the_same_rows_and_outputs(lengths: list[int]) -> None:
-    worker, outputs = run(LONG, lengths)
-    assert worker.table == LONG.table
-    assert outputs == LONG.outputs
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_long_history_with_crashes_has_the_rows_and_outputs_of_one_fold(seed: int) -> None:
+    rng = random.Random(seed)
+    most = (10, 300)[seed - 1]
+    thens = ("", "", "checkpoint", "killed", "lost", "reset", "twice")
+    plan = [(rng.randrange(1, most), rng.choice(thens)) for _ in LONG.events]
+    assert crashing(LONG, plan) == (LONG.table, LONG.outputs)
 
 
 @STEADY
@@ -207,53 +156,6 @@ def test_working_copy_agrees_with_the_table_after_every_batch(history: History, 
         assert worker.partition.fence == worker.table.fence
         for stream, row in effects.calibrators.items():
             assert row == rows.encode_calibrator(worker.table.served(stream))
-
-
-def redelivered(history: History, start: int, lengths: Sequence[int], *, restart: bool) -> list[Output]:
-    worker, _ = run(history, [])
-    if restart:
-        worker = Worker(history.policies, worker.table, SMALL_BATCH)
-    outputs = list[Output]()
-    for batch in cut(history.events[start:], lengths):
-        effects = worker.fold(*batch)
-        assert effects.rows == {}
-        assert not any(effects.fates)
-        assert sum(effects.redelivered) == len(batch)
-        outputs += effects.outputs
-    assert worker.table == history.table
-    assert worker.partition.fence == history.table.fence
-    return outputs
-
-
-@STEADY
-@given(history=HISTORIES, back=st.integers(1, 60), lengths=CUTS, restart=st.booleans())
-def test_redelivery_of_any_suffix_changes_nothing_and_says_nothing_new(
-    history: History, back: int, lengths: list[int], *, restart: bool
-) -> None:
-    start = max(0, len(history.events) - back)
-    outputs = redelivered(history, start, lengths, restart=restart)
-    # Further back than rows are kept, a forecast of an event that has expired meets the row of its next life, and a
-    # letter that was withheld is told whole.
-    lately = {id(event) for event in history.events[-SMALL_BATCH:]}
-    older = {place(event) for event in history.events[start:] if id(event) not in lately}
-    for each in set(outputs) - set(history.outputs):
-        assert isinstance(each, Rejected)
-        assert place(each) in older
-
-
-def place(event: Event) -> tuple[int, int]:
-    """Return the topic and the offset of a record."""
-    topic = event.topic if isinstance(event, (Rejected, Passed)) else int(isinstance(event, Outcome))
-    return topic, event.offset
-
-
-@STEADY
-@given(history=HISTORIES, back=st.integers(1, SMALL_BATCH), restart=st.booleans())
-def test_redelivery_of_the_last_batch_repeats_its_outputs(history: History, back: int, *, restart: bool) -> None:
-    start = max(0, len(history.events) - back)
-    outputs = set(redelivered(history, start, [], restart=restart))
-    for had in first_outputs(history)[start:]:
-        assert outputs.issuperset(had)
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])

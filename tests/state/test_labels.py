@@ -255,62 +255,6 @@ def test_challengers_and_their_comparison_are_revised_too() -> None:
     assert mean == pytest.approx(wanted, abs=1e-12)
 
 
-# Restarts.
-
-
-def test_what_matured_lately_is_told_again_to_whoever_starts_with_redelivered_records() -> None:
-    one = worker(held=100)
-    events: list[Event] = [
-        forecast(0, "a", 1000),
-        forecast(1, "b", 1000),
-        outcome(0, "b", 1010),
-        forecast(2, "c", 1050),
-    ]
-    first = [output for event in events for output in one.fold(event).outputs]
-    again = worker(held=100, table=one.table)
-    second = again.fold(*events).outputs
-    assert {repr(each) for each in second} == {repr(each) for each in first}
-
-
-def test_every_revision_is_told_again_in_order() -> None:
-    one = worker(held=100)
-    events: list[Event] = [forecast(0, "a", 1000), forecast(1, "c", 1050)]
-    events += [outcome(0, "a", 1051), outcome(1, "a", 1052, y=0.0)]
-    first = [output for event in events for output in one.fold(event).outputs]
-    assert resolved(first) == [("a", 0.0, 0, True), ("a", 1.0, 1, False), ("a", 0.0, 2, False)]
-    second = worker(held=100, table=one.table).fold(*events).outputs
-    assert {repr(each) for each in second} == {repr(each) for each in first}
-
-
-def test_what_matured_is_told_again_under_its_own_key_and_a_revision_under_its_outcomes() -> None:
-    one = worker(held=100)
-    events: list[Event] = [forecast(0, "a", 1000, key=b"card"), forecast(1, "b", 1050)]
-    events.append(outcome(0, "a", 1060)._replace(key=None))
-    first = [output for event in events for output in one.fold(event).outputs]
-    second = worker(held=100, table=one.table).fold(events[2]).outputs
-    told = [(each.key, each.revision) for each in second if isinstance(each, Resolved)]
-    assert {(each.key, each.revision) for each in first if isinstance(each, Resolved)} <= set(told)
-    assert (b"card", 1) not in told
-
-
-@pytest.mark.parametrize("revised", [False, True])
-def test_what_had_waited_is_not_told_again_under_its_outcomes_key(*, revised: bool) -> None:
-    one = worker(COUNTS, held=100)
-    events: list[Event] = [forecast(0, "a", 1000, key=b"card"), outcome(0, "a", 1010)._replace(key=b"back")]
-    events.append(forecast(1, "b", 1050))
-    if revised:
-        events.append(outcome(1, "a", 1060, y=0.0)._replace(key=b"late"))
-    first = [output for event in events for output in one.fold(event).outputs]
-    second = worker(COUNTS, held=100, table=one.table).fold(*events).outputs
-    assert {repr(each) for each in second} == {repr(each) for each in first}
-
-
-def test_nothing_is_told_again_where_nothing_is_redelivered() -> None:
-    one = worker(held=100)
-    one.fold(forecast(0, "a", 1000), forecast(1, "c", 1050))
-    assert resolved(worker(held=100, table=one.table).fold(forecast(2, "d", 1051)).outputs) == []
-
-
 def test_key_of_a_forecast_comes_back_with_what_silence_says() -> None:
     one = worker()
     one.fold(forecast(0, "a", 1000, key=None), forecast(1, "b", 1000, key=b"b"), forecast(2, "c", 1000, key=b"card"))

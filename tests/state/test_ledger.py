@@ -40,7 +40,6 @@ ENTRIES = st.builds(
     NAME,
     st.binary(max_size=70),
     st.just(PROBABILITY),
-    st.none() | st.tuples(st.floats(allow_nan=False), st.integers(0, 2**63)),
     SHADOWS,
     TIME,
     NUMBER,
@@ -60,7 +59,7 @@ def test_decoded_entry_is_the_encoded_one(entry: Entry) -> None:
 
 def test_what_is_not_yet_known_comes_back_as_nan() -> None:
     assert math.isnan(ledger.decode(ENTRY.encode()).y)
-    parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
+    parked = ledger.parse(ledger.early(5, 1.0, 900))
     assert all(isinstance(value, float) and math.isnan(value) for value in parked[6:9])
 
 
@@ -70,7 +69,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     payload = ledger.unsealed(entry.encode())
     end = ledger.names_end(payload)
     assert payload[0] == entry.status
-    kind = entry.kind | (0 if entry.invalid_outcome is None else 0x80) | (0x40 if entry.shadows else 0)
+    kind = entry.kind | (0x40 if entry.shadows else 0)
     kind |= (0x20 if entry.implied else 0) | (0x10 if entry.labels else 0) | (0 if entry.key == b"" else 0x08)
     block = 2 + sum(31 + len(each.ticket) for each in entry.shadows) if entry.shadows else 0
     block += 1 + 16 * len(entry.labels) if entry.labels else 0
@@ -81,7 +80,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10], *last)
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
     assert payload[end : end + len(entry.ticket)] == entry.ticket
-    assert len(payload) == end + len(entry.ticket) + block + (0 if entry.invalid_outcome is None else 16)
+    assert len(payload) == end + len(entry.ticket) + block
     assert ledger.parse(payload) == entry
     assert ledger.sealed(payload) == entry.encode()
 
@@ -99,12 +98,12 @@ def test_issued_payload_is_the_entry_of_its_arguments() -> None:
 SHADOW = Shadow("a9c7921d", 2, 0.5, 0.25, b"\3\0\4\0")
 
 
-def test_challengers_stand_between_the_ticket_and_what_is_unfit() -> None:
+def test_challengers_stand_behind_the_ticket() -> None:
     plain = ledger.unsealed(ENTRY.encode())
     shadowed = ledger.with_shadows(plain, SHADOW.encode() + SHADOW.encode())
-    entry = ledger.parse(ledger.with_invalid_outcome(shadowed, 2.5, 8))
+    entry = ledger.parse(shadowed)
     assert ledger.sealed(shadowed) == ENTRY._replace(shadows=(SHADOW, SHADOW)).encode()
-    assert (entry.ticket, entry.shadows, entry.invalid_outcome) == (ENTRY.ticket, (SHADOW, SHADOW), (2.5, 8))
+    assert (entry.ticket, entry.shadows) == (ENTRY.ticket, (SHADOW, SHADOW))
     assert ledger.answer(shadowed, ledger.names_end(shadowed)) == (0.9, 0.75, 0.7, ENTRY.ticket)
 
 
@@ -117,9 +116,9 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
 
 
 def test_parked_outcome_names_nobody() -> None:
-    parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
+    parked = ledger.parse(ledger.early(5, 1.0, 900))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, (), 900, 0, 0, False, (), b"", b"", ())
+    assert parked[9:] == (0, NO_CONFIG, "", "", b"", PROBABILITY, (), 900, 0, 0, False, (), b"", b"", ())
 
 
 @STEADY
@@ -135,7 +134,7 @@ def test_cut_or_changed_row_is_refused(entry: Entry, data: st.DataObject) -> Non
 
 def test_row_of_another_version_or_kind_is_refused() -> None:
     payload = ledger.unsealed(ENTRY.encode())
-    with pytest.raises(CorruptFrame, match="format version 4, this build reads version 3"):
+    with pytest.raises(CorruptFrame, match="format version 5, this build reads version 4"):
         ledger.decode(seal(ord("L"), ledger.VERSION + 1, payload))
     with pytest.raises(CorruptFrame, match="found a 'Q' row where a 'L' row belongs"):
         ledger.decode(seal(ord("Q"), ledger.VERSION, payload))

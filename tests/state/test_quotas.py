@@ -162,41 +162,10 @@ def test_letters_that_stand_for_other_records_are_always_whole(reason: str) -> N
     assert not any(withheld for _, _, withheld in letters(outputs))
 
 
-def test_what_was_refused_is_refused_again_when_it_is_redelivered() -> None:
-    quota = Quota(records=Rate(3, SECOND), dead_letters=Rate(1, SECOND))
-    one, send = worker(quota, quota), Sender()
-    events: list[Event] = [send.forecast(f"a{i}") for i in range(6)]
-    events += [send.junk(), send.junk(OUTCOMES), send.junk(), send.forecast("a0", p=0.5)]
-    send.now += 3 * SECOND
-    events += [send.forecast("a5"), send.outcome("a0"), send.outcome("a0"), send.outcome("x")]
-    first = one.fold(*events).outputs
-    assert {reason for _, reason, _ in letters(first)} == {REFUSED, "not_json"}
-    assert {withheld for _, _, withheld in letters(first)} == {True, False}
-    again = Worker(one.partition._policies, one.table)
-    effects = again.fold(*events)
-    assert letters(effects.outputs) == letters(first)
-    assert answered(effects.outputs) == answered(first)
-    assert effects.rows == {}
-    assert effects.refused == {}
-
-
-def test_what_was_refused_is_told_again_by_a_worker_without_quotas() -> None:
-    one, send = worker(Quota(records=Rate(1, SECOND), dead_letters=Rate(1, 86_400_000))), Sender()
-    events = [send.forecast(f"a{i}") for i in range(4)]
-    first = one.fold(*events).outputs
-    plain = Worker(worker().partition._policies, one.table)
-    assert letters(plain.fold(*events).outputs) == letters(first)
-    # Later, when it cannot come again, nothing of it is kept.
-    held = Worker(worker().partition._policies, one.table, held=2)
-    held.fold(*[send.forecast(f"b{i}") for i in range(3)])
-    assert keys.REFUSALS not in one.table
-
-
 def test_without_quotas_there_is_no_row_of_them() -> None:
     one, send = worker(), Sender()
     one.fold(send.forecast("a"), send.outcome("a"), send.outcome("x"), send.junk())
     assert not one.table.of(keys.QUOTA)
-    assert keys.REFUSALS not in one.table
 
 
 def test_outcomes_do_not_change_what_becomes_of_forecasts() -> None:

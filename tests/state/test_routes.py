@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from state.keys import FENCE, WITNESSES
 from state.policy import Policies, Policy
 from state.routes import EVENT, FATES, LABELS, ORIGIN, ROUTES, Label, Route, Routed, Router, Row
 from state.witnesses import SEVERAL
+from tests.state.histories import PLANS, Plan, Table, folded_again
 
 STEADY = settings(max_examples=60, deadline=None)
 HELD = 20
@@ -31,23 +32,16 @@ Record = Route | Label | Rejected
 class Run:
     """A router and its table."""
 
-    def __init__(
-        self, table: dict[bytes, bytes] | None = None, held: int = HELD, policies: Policies = POLICIES
-    ) -> None:
-        self.table: dict[bytes, bytes] = {} if table is None else table
+    def __init__(self, table: Table | None = None, held: int = HELD, policies: Policies = POLICIES) -> None:
+        self.table = Table() if table is None else table
         self.router = Router(policies, self.table.get, held)
 
-    def fold(self, records: Iterable[Record], *, commit: bool = True) -> list[Routed | Rejected]:
-        """Apply records as one batch."""
+    def fold(self, records: Iterable[Record]) -> list[Routed | Rejected]:
+        """Apply records as one batch, and make a checkpoint of it."""
         self.router.begin()
         outputs = self.router.apply(records)
-        effects = self.router.end()
-        if commit:
-            for key, value in effects.rows.items():
-                if value is None:
-                    self.table.pop(key, None)
-                else:
-                    self.table[key] = value
+        self.router.end()
+        self.table.write(self.router.checkpoint().rows)
         return outputs
 
     def fates(self) -> dict[str, int]:
@@ -183,7 +177,6 @@ def test_an_event_of_too_many_streams_is_a_dead_letter() -> None:
     most = routes.MOST_ROUTES
     sent = run.fold([route(i, "a", f"s{i}") for i in range(most + 1)])
     assert [(each.offset, each.reason) for each in sent if isinstance(each, Rejected)] == [(most, "routes")]
-    assert Run(run.table).fold([route(most, "a", f"s{most}")]) == sent  # and again, if it is delivered again
 
 
 def test_labels_of_an_event_are_bounded() -> None:
@@ -213,39 +206,11 @@ def test_what_may_be_asked_for_again_does_not_leave() -> None:
 
 
 @STEADY
-@given(RECORDS, st.integers(1, 40))
-def test_it_does_not_matter_how_records_are_cut_into_batches(records: list[Record], size: int) -> None:
-    one, other = Run(), Run()
-    whole = [each for record in records for each in one.fold([record])]
-    parts = [each for at in range(0, len(records), size) for each in other.fold(records[at : at + size])]
-    assert whole == parts
-    assert one.table == other.table
-
-
-CRASHES = st.lists(st.tuples(st.integers(1, HELD // 2), st.sampled_from(["no", "before", "after"])), max_size=60)
-
-
-@STEADY
-@given(RECORDS, CRASHES, st.integers(0, 999))
-def test_crashes_before_and_after_the_commit_change_nothing(
-    records: list[Record], crashes: Sequence[tuple[int, str]], seed: int
-) -> None:
-    calm, run, rng = Run(), Run(), random.Random(seed)
+@given(RECORDS, PLANS)
+def test_whatever_is_folded_again_rows_and_outputs_are_those_of_one_fold(records: list[Record], plan: Plan) -> None:
+    calm = Run()
     wanted = [each for record in records for each in calm.fold([record])]
-    sent, at, plan = list[Routed | Rejected](), 0, iter(crashes)
-    acknowledged = 0
-    while at < len(records):
-        length, crash = next(plan, (HELD // 2, "no"))
-        outputs = run.fold(records[at : at + length], commit=crash != "before")
-        if crash == "no":
-            sent += outputs
-            at = acknowledged = at + length
-        else:
-            sent += outputs[: rng.randrange(len(outputs) + 1)] if crash == "after" else []
-            at = max(acknowledged - rng.randrange(3), 0)
-            run = Run(run.table)
-    assert run.table == calm.table
-    assert set(sent) == set(wanted)
+    assert folded_again(lambda table: Router(POLICIES, table.get, HELD), records, plan) == (calm.table, wanted)
 
 
 @STEADY

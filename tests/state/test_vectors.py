@@ -69,20 +69,6 @@ def test_the_distribution_of_forecasts_is_that_of_the_highest_probability_and_nu
         assert counted == [int(cell == bisect_right(EDGES, 0.5)) for cell in range(CELLS)]
 
 
-@pytest.mark.parametrize("stream", ["numbers", "classes", "s"])
-def test_an_answer_is_made_again_from_its_row(stream: str) -> None:
-    events: list[Event] = [forecast(0, "e", stream), outcome(0, "e", FIT[stream])]
-    table = Table()
-    first = Worker(POLICIES, table).fold(*events).outputs
-    state = dict(table)
-    again = Worker(POLICIES, table).fold(*events).outputs
-    assert table == state
-    assert [type(one) for one in first] == [Calibrated, Resolved]
-    assert all(one in first for one in again)
-    assert set(map(str, again)) == set(map(str, first))
-    assert type(again[0].p) is type(first[0].p)  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(("stream", "y"), UNFIT)
 def test_an_outcome_its_forecast_cannot_have_is_a_dead_letter_and_the_event_waits_on(stream: str, y: float) -> None:
     worker = Worker(POLICIES)
@@ -91,7 +77,6 @@ def test_an_outcome_its_forecast_cannot_have_is_a_dead_letter_and_the_event_wait
     assert effects.outputs == [Rejected(0, b"k", b"value of 0", OUTCOMES, "label")]
     assert effects.rejected == [(OUTCOMES, "label")]
     assert fates(worker) == {"forecasts_issued": 1, "outcomes_dead": 1}
-    assert worker.fold(outcome(0, "e", y)).outputs == effects.outputs, "redelivered, it is answered alike"
     assert len(worker.fold(outcome(1, "e", FIT[stream])).outputs) == 1
     assert worker.table.fence.pending == 0
 
@@ -109,26 +94,8 @@ def test_a_parked_outcome_its_forecast_cannot_have_is_a_dead_letter_in_the_forec
     assert (letter.topic, letter.offset, letter.reason) == (FORECASTS, 5, "parked_label")
     assert fates(worker) == {"forecasts_issued": 1, "outcomes_early": 1, "early_unusable": 1}
     assert (worker.table.fence.early, worker.table.fence.pending) == (0, 1)
-    assert worker.fold(forecast(5, "e", stream)).outputs == [answer, letter], "redelivered, both are made again"
-    assert not worker.fold(outcome(0, "e", y)).outputs
     assert len(worker.fold(outcome(1, "e", FIT[stream])).outputs) == 1
     assert fates(worker)["outcomes_resolved"] == 1
-
-
-@pytest.mark.parametrize(("stream", "y"), UNFIT)
-def test_dead_letters_of_outcomes_are_made_again_after_the_event_is_resolved(stream: str, y: float) -> None:
-    parked: list[Event] = [outcome(0, "e", y), forecast(5, "e", stream), outcome(1, "e", FIT[stream])]
-    late: list[Event] = [forecast(6, "f", stream), outcome(2, "f", y), outcome(3, "f", FIT[stream])]
-    table = Table()
-    first = Worker(POLICIES, table).fold(*parked, *late).outputs
-    letters = [one for one in first if isinstance(one, Rejected)]
-    assert [(one.topic, one.offset) for one in letters] == [(FORECASTS, 5), (OUTCOMES, 2)]
-    again = Worker(POLICIES, table).fold(*parked, *late).outputs
-    assert [one for one in again if isinstance(one, Rejected)] == letters
-    for event_id in ("e", "f"):
-        entry = table.entry(event_id)
-        assert entry is not None
-        assert entry.invalid_outcome == ((y, 0) if event_id == "e" else None)
 
 
 def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:

@@ -1,0 +1,99 @@
+"""The journal: what comes back from its rows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import journal, keys
+from state.frames import CorruptFrame, OtherFormat, seal
+from state.journal import NONE, SLOTS, Entry, Last
+from tests.state.histories import STEADY, Table
+
+COUNT = st.integers(0, 2**64 - 1)
+LAST = st.just(NONE) | st.builds(Last, st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32 - 1))
+ENTRIES = st.builds(
+    Entry,
+    COUNT,
+    st.tuples(COUNT, COUNT),
+    st.tuples(COUNT, COUNT),
+    COUNT,
+    COUNT,
+    st.binary(min_size=16, max_size=16),
+    st.tuples(LAST, LAST),
+    st.lists(st.sampled_from([0, 1]), max_size=40).map(bytes),
+)
+
+
+def entry(number: int, topics: bytes = b"\0\1\1") -> Entry:
+    return Entry(number, (0, 0), (1, 2), number, 0, bytes(16), (NONE, NONE), topics)
+
+
+def written(*numbers: int, begun: int | None = None) -> Table:
+    """Return a table after these entries, and a checkpoint before the entry ``begun``."""
+    table = Table()
+    for number in numbers:
+        table[entry(number).key] = entry(number).encode()
+    if begun is not None:
+        table.write(dict([journal.begun(begun)]))
+    return table
+
+
+def read(table: Table) -> tuple[int, list[int]]:
+    following, entries = journal.read(table.get)
+    return following, [each.number for each in entries]
+
+
+@STEADY
+@given(ENTRIES)
+def test_decoded_entry_is_the_encoded_one(made: Entry) -> None:
+    assert Entry.decode(made.encode()) == made
+
+
+def test_a_long_batch_has_a_bit_for_each_record() -> None:
+    sizes = [len(entry(0, bytes(n)).encode()) for n in (0, 4000)]
+    assert sizes[1] - sizes[0] == 500
+
+
+def test_entries_since_the_last_checkpoint_are_read_in_order_and_numbers_go_on() -> None:
+    assert read(Table()) == (0, [])
+    assert read(written(0, 1, 2)) == (3, [0, 1, 2])
+    assert read(written(0, 1, 2, begun=2)) == (3, [2])
+    assert read(written(0, 1, 2, begun=3)) == (3, [])
+
+
+def test_entries_take_the_place_of_old_ones_and_those_left_of_an_earlier_turn_are_not_read() -> None:
+    numbers = range(2 * SLOTS + 5)
+    table = written(*numbers, begun=2 * SLOTS - 1)
+    assert len(table.of(keys.JOURNAL)) == SLOTS + 1
+    assert read(table) == (2 * SLOTS + 5, list(range(2 * SLOTS - 1, 2 * SLOTS + 5)))
+
+
+@STEADY
+@given(ENTRIES, st.data())
+def test_cut_or_changed_entry_is_refused(made: Entry, data: st.DataObject) -> None:
+    frame = made.encode()
+    at = data.draw(st.integers(0, len(frame) - 1))
+    for damaged in (frame[:at], frame[:at] + bytes((frame[at] ^ 128,)) + frame[at + 1 :]):
+        with pytest.raises(CorruptFrame):
+            Entry.decode(damaged)
+
+
+@pytest.mark.parametrize("payload", [b"", bytes(99), entry(1).encode()[2:-5]], ids=["empty", "short", "a byte less"])
+def test_entry_whose_parts_do_not_fit_is_refused(payload: bytes) -> None:
+    with pytest.raises(CorruptFrame):
+        Entry.decode(seal(keys.JOURNAL[0], journal.VERSION, payload))
+
+
+@pytest.mark.parametrize("key", [keys.JOURNAL, entry(1).key])
+def test_damaged_row_is_not_taken_for_the_end_of_the_journal(key: bytes) -> None:
+    table = written(0, 1, begun=0)
+    table[key] = table[key][:-1]
+    with pytest.raises(CorruptFrame):
+        journal.read(table.get)
+
+
+def test_entry_of_another_build_is_named() -> None:
+    table = written(0)
+    table[entry(0).key] = seal(keys.JOURNAL[0], journal.VERSION + 1, b"")
+    with pytest.raises(OtherFormat):
+        journal.read(table.get)
