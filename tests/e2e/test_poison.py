@@ -194,12 +194,15 @@ def test_only_records_that_are_still_to_be_applied_can_be_left_out(
 ) -> None:
     w = world(partitions=1)
     w.send([forecast("a", 0.3, 1000), forecast("b", 0.3, 1001)])
-    with w.worker() as worker:
-        w.wait_until_applied(2)
-        assert worker.stop() == 0
-    for offset in (0, 1, 2, 10**9):
-        with pytest.raises(SettingsError, match=f"offset {offset} is not to be applied: the next of .*/0 is 2, and"):
-            skip.run(w.settings, f"{w.topic('forecasts')}/0@{offset}", "no reason")
+    for worker_settings in ({"TRUEUP_CHECKPOINT_SECONDS": "60"}, {}):  # killed, they are in the journal alone
+        with w.worker(**worker_settings) as worker:
+            wait_for("answers", lambda: len(w.read("calibrated")) == 2)
+            if not worker_settings:
+                w.wait_until_applied(2)
+                assert worker.stop() == 0
+        for offset in (0, 1, 2, 10**9):
+            with pytest.raises(SettingsError, match=f"offset {offset} is not to be applied: the next .*/0 is 2, and"):
+                skip.run(w.settings, f"{w.topic('forecasts')}/0@{offset}", "no reason")
     monkeypatch.setattr(logs, "configure", lambda *_: None)  # it would stay for the tests that follow
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -171,6 +173,14 @@ def test_what_is_not_ready_is_refused_and_nothing_is_written(world: MakeWorld) -
     refused = rescale(old, new)
     assert refused.returncode == 78
     assert "records are not applied yet: " in refused.stderr
+    answers = len(old.read("calibrated"))
+    with old.worker(TRUEUP_CHECKPOINT_SECONDS="60") as worker:
+        wait_for("answers", lambda: len(old.read("calibrated")) > answers)
+        worker.kill()
+    while "members: stop them" in (refused := rescale(old, new)).stderr:
+        time.sleep(1)
+    assert re.search(r"[\d,]+ records of partition \d of .* are in its journal and not yet in its rows", refused.stderr)
+    assert f"{old.name} was killed, not stopped. Start its workers once more" in refused.stderr
     assert new.read("changelog") == []
     old.environment["TRUEUP_OUTCOMES"] = old.settings.outcomes
     narrow = world(partitions=2)
