@@ -534,7 +534,9 @@ class Rederivation:
         """Fold events, and return each output with the record that led to it: what matures belongs to no other."""
         self._engine.begin()
         made = [((_topic(event), event.offset), output) for event in events for output in self._engine.apply([event])]
-        return made, self._engine.end()
+        effects = self._engine.end()
+        self._engine.checkpoint(effects)
+        return made, effects
 
     def _compare(self, output: Calibrated) -> None:
         if not self._served or self._served[0].applied > output.applied:

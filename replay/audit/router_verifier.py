@@ -248,7 +248,7 @@ class RouterVerifier:
                 for topic, record in records:
                     engine = self._in_force(engine, topic, record.offset)
                     self._fold(engine, topic, record, put)
-                self._rows.write(engine.end().rows)
+                self._rows.write(engine.checkpoint().rows)
                 yield len(records)
             if committed:
                 settled(self._rows)
@@ -264,7 +264,7 @@ class RouterVerifier:
             found = self._later.popleft().policies
         if found is None:
             return engine
-        self._rows.write(engine.end().rows)
+        self._rows.write(engine.checkpoint().rows)
         return Router(found, self._rows.get)
 
     def _fold(self, engine: Router, topic: int, record: KafkaRecord, put: Callable[[bytes, bytes], None]) -> None:

@@ -171,7 +171,7 @@ class Logs:
             engine.begin()
             for output in engine.apply(RouteDecoder().events(merged)):
                 self._send(n, output)
-            self.rows[n] = {key: row for key, row in (rows | engine.end().rows).items() if row is not None}
+            self.rows[n] = {key: row for key, row in (rows | engine.checkpoint().rows).items() if row is not None}
 
     def _send(self, n: int, output: Routed | Rejected) -> None:
         if isinstance(output, Routed):
