@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
 from typing import Any, Protocol
@@ -402,11 +403,12 @@ class BatchProcessor:
                 # Its records are read again, from a fence that does not know of them: folded now, they would be
                 # merged with what comes after them, and their neighbours learnt in another order than was recorded.
                 raise MovedError(f"partition {number} was taken up again; a batch that was waiting is void")
-            if batch.again is None:
-                await self._settled(number, served)
-            output_batches = await self._fold(batch, served)
-            if served.waiting is None and served.whole and self._due(served):
-                served.freeze()
+            with self._wholly(number, served):
+                if batch.again is None:
+                    await self._settled(number, served)
+                output_batches = await self._fold(batch, served)
+                if served.waiting is None and served.whole and self._due(served):
+                    served.freeze()
             return AppliedBatch(batch, started, output_batches, served, served.number)
 
     async def answer(self, folded: AppliedBatch) -> None:
@@ -414,19 +416,41 @@ class BatchProcessor:
 
         Raises
         ------
+        MovedError
+            If the partition has moved, or was let go of: whoever takes it up folds the batch again, and answers it.
         KafkaError, TimeoutError
             As `fold`.
         """
-        batch = folded.batch
-        async with self._answering[batch.partition]:
-            if batch.again is None or batch.again.number >= folded.served.told:
-                began = perf_counter()
-                await self._send(folded)  # step 5
-                self._done(5, perf_counter() - began)
-            await self._answered(batch.partition, folded.served, folded.number)
+        batch, number = folded.batch, folded.batch.partition
+        async with self._answering[number]:
+            if self._partitions.get(number) is not folded.served:
+                raise MovedError(f"partition {number} has moved; its new owner answers a batch of it")
+            with self._wholly(number, folded.served):
+                await self._answer(folded)
         if batch.again is None:
             self._gauges.batch(len(batch.records), perf_counter() - folded.started)
             self._gauges.waited([record.timestamp for topic, record in batch.records if topic == FORECASTS])
+
+    async def _answer(self, folded: AppliedBatch) -> None:
+        batch = folded.batch
+        if batch.again is None or batch.again.number >= folded.served.told:
+            began = perf_counter()
+            await self._send(folded)  # step 5
+            self._done(5, perf_counter() - began)
+        await self._answered(batch.partition, folded.served, folded.number)
+
+    @contextmanager
+    def _wholly(self, number: int, served: Served) -> Iterator[None]:
+        """Let go of a partition where a step is cut off: the engine may have records of which no entry says.
+
+        A checkpoint would write them, and nobody would answer them.
+        """
+        try:
+            yield
+        except BaseException:
+            if self._partitions.get(number) is served:
+                del self._partitions[number]
+            raise
 
     async def _answered(self, number: int, served: Served, entry: int) -> None:
         """Note that all before a journal entry is answered, and write the checkpoint that waited for it."""
@@ -527,13 +551,14 @@ class BatchProcessor:
         Raises as `fold`.
         """
         for number, served in list(self._partitions.items()):
-            if due and not self._due(served):
+            if due and (self._folding[number].locked() or not self._due(served)):
                 continue
             async with self._folding[number]:
                 free = self._partitions.get(number) is served and served.waiting is None and served.order
                 if free and served.whole and served.answered >= served.number:
-                    served.freeze()
-                    await self._write(number, served)
+                    with self._wholly(number, served):
+                        served.freeze()
+                        await self._write(number, served)
 
     def _written(self, number: int, changes: Changes) -> None:
         """Show what a checkpoint wrote."""

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from unittest.mock import Mock
 
 import pytest
 from aiokafka.errors import KafkaError
@@ -18,7 +19,9 @@ from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
-from streams.faust.changelog import MovedError, TooLargeError
+from state.journal import Entry
+from streams.config.settings import Settings
+from streams.faust.changelog import MovedError
 from streams.faust.outputs import Outputs
 from streams.faust.state_table import ForeignWriterError
 from streams.faust.stores import DamagedStoreError
@@ -41,12 +44,17 @@ class Told:
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, list[Output]]] = []
+        self.noted: list[tuple[int, Entry]] = []
         self.failure: Exception | None = None
         self.acknowledged = asyncio.Event()
         self.acknowledged.set()
 
-    def batch(self, partition: int) -> "OutputBatch":
+    def batch(self, partition: int, _: Settings) -> "OutputBatch":
         return OutputBatch(self, partition)
+
+    async def note(self, partition: int, entry: bytes) -> None:
+        await asyncio.sleep(0)
+        self.noted.append((partition, Entry.decode(entry)))
 
     @property
     def outputs(self) -> list[Output]:
@@ -87,20 +95,23 @@ class Scene(NamedTuple):
     steps: list[int]
 
     def fold(self, *batches: Sequence[Merged], partition: int = 0) -> None:
-        """Fold batches, one after another."""
+        """Fold batches, one after another, and make a checkpoint."""
 
         async def run() -> None:
             for records in batches:
                 await through(self.processor, Batch(partition, list(records), {}, 0))
+            await self.processor.checkpoint(due=False)
 
         asyncio.run(run())
 
     def reopen(self, partition: int = 0) -> tuple[int, int]:
-        return asyncio.run(self.processor.reopen(partition))
+        fence, _ = asyncio.run(self.processor.reopen(partition))
+        forecasts, outcomes = fence.next
+        return forecasts, outcomes
 
     def state(self, partition: int = 0) -> dict[bytes, bytes]:
         table = self.topology.table
-        return {key: row for prefix in b"FLCSQADJR" for key, row in table.range(partition, bytes([prefix]))}
+        return {key: row for prefix in b"FLCSQADJ" for key, row in table.range(partition, bytes([prefix]))}
 
     def counted(self, name: str, **labels: str) -> float:
         found = ScrapedSamples(exposed(self.topology.gauges)).value(name, labels)
@@ -133,7 +144,7 @@ PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
 
 def test_a_batch_passes_the_five_steps_in_their_order(scene: Scene) -> None:
     scene.fold(batch(PAIR))
-    assert scene.steps == [1, 2, 3, 4, 5]
+    assert scene.steps == [1, 2, 3, 4, 5, 6, 7], "the last two are those of a checkpoint"
 
 
 def test_every_step_and_every_forecast_is_timed(scene: Scene) -> None:
@@ -164,8 +175,12 @@ def test_the_changelog_holds_what_the_table_holds(scene: Scene) -> None:
     made = batch(mixed(300).sent)
     scene.fold(made[:200], made[200:])
     newest = {row.key: row.value for row in scene.producer.rows(CHANGELOG)}
-    assert {key: value for key, value in newest.items() if value is not None} == scene.state()
-    assert len(scene.producer.sent) == 2
+    kept = {key: value for key, value in newest.items() if value is not None}
+    assert {key: value for key, value in kept.items() if not (key or b"").startswith(keys.JOURNAL)} == scene.state()
+    assert {key: value for key, value in kept.items() if (key or b"").startswith(keys.JOURNAL)} == dict(
+        scene.topology.table.range(0, keys.JOURNAL)
+    )
+    assert len(scene.producer.sent) == 3, "two entries and a checkpoint"
 
 
 def test_outputs_go_out_after_the_commit_and_to_the_partition_of_their_inputs(scene: Scene) -> None:
@@ -174,7 +189,7 @@ def test_outputs_go_out_after_the_commit_and_to_the_partition_of_their_inputs(sc
     ((partition, outputs),) = scene.told.sent
     assert partition == 5
     assert [type(output) for output in outputs] == [Calibrated, Resolved]
-    assert [sent.partition for sent in scene.producer.sent] == [5]
+    assert {sent.partition for sent in scene.producer.sent} == {5}
 
 
 def test_gauges_show_what_is_committed_and_nothing_that_was_only_folded(tmp_path: Path) -> None:
@@ -211,8 +226,8 @@ def test_gauges_show_what_is_committed_and_nothing_that_was_only_folded(tmp_path
 def test_gauges_do_not_show_a_batch_that_was_folded_in_vain(scene: Scene) -> None:
     made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(200)])
     scene.fold(made[:10])
-    scene.producer.size = 100
-    with pytest.raises(TooLargeError):
+    scene.producer.failure = KafkaError("refused")
+    with pytest.raises(KafkaError):
         scene.fold(made[10:])
     assert scene.counted("pending_events") == 10
 
@@ -256,86 +271,6 @@ def test_a_record_from_the_end_of_time_becomes_a_letter_and_stops_nothing(scene:
     assert scene.counted("dead_letters_total", topic="forecasts", reason="timestamp") == 1
 
 
-# -- redelivery ----------------------------------------------------------------------------------------------------
-
-
-def test_a_redelivered_batch_writes_nothing_and_sends_the_same_outputs_again(scene: Scene) -> None:
-    made = batch(mixed(200).sent)
-    scene.fold(made)
-    first, state, appended = scene.told.outputs, scene.state(), list(scene.producer.sent)
-    scene.told.sent.clear()
-    scene.steps.clear()
-    scene.reopen()
-    scene.fold(made)
-    assert (scene.state(), scene.producer.sent) == (state, appended)
-    assert scene.steps == [1, 2, 5]
-
-    def answers(outputs: list[Output]) -> dict[tuple[str, object], Output]:
-        return {(type(o).__name__, o.offset if isinstance(o, Rejected) else o.event_id): o for o in outputs}
-
-    assert answers(scene.told.outputs) == answers(first)
-
-
-def test_redelivered_records_are_counted_as_such_and_not_again(scene: Scene) -> None:
-    scene.fold(batch(PAIR))
-    scene.fold(batch(PAIR))
-    assert scene.counted("records_total", topic="forecasts", fate="issued") == 1
-    assert scene.counted("records_total", topic="outcomes", fate="resolved") == 1
-    assert scene.counted("redelivered_records_total", topic="forecasts") == 1
-    assert scene.counted("redelivered_records_total", topic="outcomes") == 1
-
-
-def test_a_batch_that_is_half_redelivered_applies_the_other_half(scene: Scene) -> None:
-    scene.fold(batch(PAIR))
-    scene.fold(batch([*PAIR, forecast("b", 0.4, 3000), outcome("b", 0, 4000)]))
-    fence = Fence.decode(scene.state()[keys.FENCE])
-    assert (fence.next, fence.applied) == ([2, 2], 4)
-    assert len(scene.told.outputs) == 2 + 2 + 2
-
-
-# -- too large for one record batch --------------------------------------------------------------------------------
-
-
-def test_a_batch_too_large_for_one_record_batch_is_folded_in_halves_with_the_same_result(
-    scene: Scene, tmp_path: Path
-) -> None:
-    made = batch(mixed(300).sent)
-    whole = wire(tmp_path / "whole", memory=True)
-    processor = BatchProcessor(whole.settings, whole.table, cast("Outputs", told := Told()), whole.gauges)
-
-    async def run() -> None:
-        await processor.reopen(0)
-        await through(processor, Batch(0, made, {}, 0))
-
-    asyncio.run(run())
-    scene.producer.size = 20_000
-    scene.fold(made)
-    assert len(scene.producer.sent) > 4
-    assert scene.told.outputs == told.outputs
-    assert scene.state() == {key: row for prefix in b"FLCSQADJR" for key, row in whole.table.range(0, bytes([prefix]))}
-
-
-def test_halves_pass_the_steps_one_after_the_other_and_nothing_is_counted_twice(scene: Scene) -> None:
-    one = batch([forecast("a", 0.3, 1000)])
-    scene.fold(one)
-    scene.steps.clear()
-    scene.producer.size = sum(len(row.value or b"") for row in scene.producer.rows(CHANGELOG)) + 500
-    several = batch([forecast(f"e{i}", 0.3, 1000) for i in range(8)], (1, 0))
-    scene.fold(several)
-    n = scene.steps.count(4)
-    assert n in {2, 4}
-    assert [step for step in scene.steps if step > 2] == [3, 4] * n + [5], "all are answered at the end"
-    assert scene.counted("records_total", topic="forecasts", fate="issued") == 9
-    assert scene.counted("batch_records_count") == 2
-
-
-def test_one_event_that_does_not_fit_is_an_error_and_leaves_no_trace(scene: Scene) -> None:
-    scene.producer.size = 200
-    with pytest.raises(TooLargeError):
-        scene.fold(batch(PAIR))
-    assert (scene.state(), scene.producer.sent, scene.told.sent) == ({}, [], [])
-
-
 # -- what cannot be continued from ---------------------------------------------------------------------------------
 
 
@@ -345,20 +280,6 @@ def test_when_the_changelog_fails_nothing_is_stored_sent_or_counted(scene: Scene
         scene.fold(batch(PAIR))
     assert (scene.state(), scene.told.sent, scene.steps) == ({}, [], [1, 2])
     assert scene.counted("records_total", topic="forecasts", fate="issued") == 0
-
-
-def test_when_the_outputs_fail_the_state_stands_and_the_outputs_come_after_the_restart(scene: Scene) -> None:
-    scene.told.failure = TimeoutError("late")
-    with pytest.raises(TimeoutError):
-        scene.fold(batch(PAIR))
-    assert scene.steps == [1, 2, 3, 4]
-    assert scene.counted("records_total", topic="forecasts", fate="issued") == 1, "the state counts it once and for all"
-    state = scene.state()
-    scene.told.failure = None
-    assert scene.reopen() == (1, 1)
-    scene.fold(batch(PAIR))
-    assert {type(output) for output in scene.told.outputs} == {Calibrated, Resolved}
-    assert scene.state() == state
 
 
 def test_another_writer_of_the_partition_is_an_error(scene: Scene) -> None:
@@ -398,23 +319,24 @@ def test_a_damaged_disk_is_not_blamed_on_the_record_that_was_looked_up(
     def damaged(_: bytes) -> bytes | None:
         raise DamagedStoreError(0, "the rows of partition 0 are damaged on disk")
 
-    monkeypatch.setattr(scene.processor._partitions[0], "_get", damaged)
+    scene.reopen()
+    monkeypatch.setattr(scene.processor._partitions[0].engine, "_get", damaged)
     with pytest.raises(DamagedStoreError):
         scene.fold(batch([outcome("b", 1, 4000)], (2, 1)))
 
 
 @pytest.mark.parametrize("n", [0, 7, 9])
-def test_a_record_whose_row_cannot_be_made_is_named(scene: Scene, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    partition = scene.processor._partitions[0]
-    end = partition.end
+def test_a_record_that_cannot_be_folded_is_named(scene: Scene, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    engine = scene.processor._partitions[0].engine
+    apply = engine.apply
 
-    def failing() -> Any:
-        effects = end()
-        if keys.ledger(f"e{n}") in effects.rows:
+    def failing(events: Any) -> list[Any]:
+        made = list(events)
+        if any(event.event_id == f"e{n}" for event in made):
             raise OverflowError("a number that the row does not hold")
-        return effects
+        return apply(made)
 
-    monkeypatch.setattr(partition, "end", failing)
+    monkeypatch.setattr(engine, "apply", failing)
     made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(10)], (20, 0))
     with pytest.raises(PoisonError, match=f"forecasts/0@{20 + n} cannot be read or folded"):
         scene.fold(made)
@@ -476,6 +398,7 @@ def test_batches_of_a_partition_are_folded_one_after_another_and_partitions_over
     order = asyncio.run(run())
     assert sorted(order) == [0, 0, 1]
     assert order.index(1) < 2  # partition 1 did not wait for the second batch of partition 0
+    asyncio.run(scene.processor.checkpoint(due=False))
     assert scene.reopen() == (2, 0)
 
 
@@ -510,7 +433,8 @@ def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) ->
         assert not reopening.done()
         scene.told.acknowledged.set()
         await answering
-        assert await reopening == (1, 1)
+        _, journal = await reopening
+        assert journal.entries[-1].ends == (1, 1)
 
     asyncio.run(run())
 
@@ -539,10 +463,53 @@ def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scen
         await asyncio.sleep(0)
         scene.told.acknowledged.set()
         await answering
-        assert await reopening == (1, 1)
+        await reopening
         with pytest.raises(MovedError, match="taken up again"):
             await waiting
-        assert await voidable.reopen(0) == (1, 1)
+        _, journal = await voidable.reopen(0)
+        assert [entry.ends for entry in journal.entries] == [(1, 1)]
+
+    asyncio.run(run())
+
+
+def test_an_answer_of_a_partition_that_was_taken_up_again_is_left_to_the_fold_that_follows(scene: Scene) -> None:
+    async def run() -> None:
+        folded = await scene.processor.fold(Batch(0, batch(PAIR), {}, 0))
+        await scene.processor.reopen(0)
+        with pytest.raises(MovedError):
+            await scene.processor.answer(folded)
+        assert not scene.told.sent
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("cut", ["damaged", "cancelled", "refused"])
+def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    """Nobody would answer it."""
+    made = batch(mixed(60).sent)
+    monkeypatch.setattr("agents.processor.PART", 7)
+
+    async def run() -> None:
+        await through(scene.processor, Batch(0, made[:20], {}, 0))
+        folding = asyncio.create_task(scene.processor.fold(Batch(0, made[20:], {}, 0)))
+        await asyncio.sleep(0)  # a part is folded
+        if cut == "damaged":
+            failing = DamagedStoreError(0, "the rows of partition 0 are damaged on disk")
+            monkeypatch.setattr(scene.processor._partitions[0].engine, "apply", Mock(side_effect=failing))
+        elif cut == "cancelled":
+            folding.cancel()
+        else:
+            scene.producer.failure = KafkaError("refused")
+        with pytest.raises((DamagedStoreError, asyncio.CancelledError, KafkaError)):
+            await folding
+        scene.producer.failure = None
+        appended = list(scene.producer.sent)
+        await scene.processor.checkpoint(due=False)
+        assert scene.producer.sent == appended
+        fence, journal = await scene.processor.reopen(0)
+        assert (fence.applied, [len(entry.topics) for entry in journal.entries]) == (0, [20])
 
     asyncio.run(run())
 
@@ -570,35 +537,14 @@ def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypa
 
     async def run() -> None:
         task = asyncio.create_task(others())
+        served, records = scene.processor._partitions[0], batch(mixed(70).sent)[:70]
         await scene.processor._applied(
-            scene.processor._partitions[0], batch(mixed(70).sent)[:70], cast("Any", OutputBatch(scene.told, 0))
+            Batch(0, records, {}, 0), served, records, cast("Any", OutputBatch(scene.told, 0))
         )
         task.cancel()
 
     asyncio.run(run())
     assert turns == 9
-
-
-def test_batches_are_whole_again_when_their_rows_are_as_small_as_before(scene: Scene) -> None:
-    made = batch(mixed(3000).sent)
-    scene.producer.size = 20_000
-    scene.fold(made[:200])
-    scene.producer.size = 900_000
-    scene.fold(*[made[at : at + 100] for at in range(200, 2800, 100)])
-    commits = scene.steps.count(4)
-    scene.fold(made[2800:3000])
-    assert scene.steps.count(4) == commits + 1
-
-
-def test_batches_after_one_that_was_too_large_are_cut_before_they_are_folded(scene: Scene) -> None:
-    made = batch(mixed(400).sent)
-    scene.producer.size = 15_000
-    scene.fold(made[:200])
-    folds, commits = scene.steps.count(2), scene.steps.count(4)
-    assert folds > commits, "what was too large was folded for nothing"
-    scene.fold(made[200:400])
-    again, more = scene.steps.count(2) - folds, scene.steps.count(4) - commits
-    assert again - more < folds - commits
 
 
 # -- many streams --------------------------------------------------------------------------------------------------

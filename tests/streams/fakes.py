@@ -117,8 +117,8 @@ class Producer:
             raise self.failure
         return [Identity(self.ids[topic], self.widths[topic]) for topic in topics]
 
-    def batch(self) -> Batch:
-        return Batch(self.size)
+    def batch(self, size: int | None = None) -> Batch:
+        return Batch(size or self.size)
 
     async def append(self, batches: Sequence[tuple[Batch, str, int]]) -> list[int]:
         return [await self._append(*each) for each in batches]
