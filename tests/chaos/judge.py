@@ -1,6 +1,6 @@
 """The judge: from what the topics hold alone, says what was lost, what was doubled, and which answers differ.
 
-Two ways, which share no code: the pure engine folds the inputs in the order the fences recorded, and its bytes must be
+Two ways, which share no code: the pure engine folds the inputs in the order of the journal, and its bytes must be
 those of the topics; and sets of event ids and counts must agree, which needs no engine.
 """
 
@@ -15,9 +15,10 @@ from state import keys, rows
 from state.engine import BATCH_LIMIT
 from state.events import Forecast
 from state.fence import EARLY_JOINED, FORECAST_FATES, IMPLIED, INPUT_FATES, ISSUED, MATURED, RESOLVED, Fence
+from state.journal import Entry
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
-from tests.e2e.world import Read, World, folded, identity
+from tests.e2e.world import BESIDE, Read, World, folded, identity, journaled
 
 OUTPUTS = ("calibrated", "resolved", "dead-letters")
 
@@ -30,8 +31,8 @@ class Recorded:
     ----------
     inputs
         Forecasts and outcomes, in order.
-    fences
-        Every fence that was appended, in order.
+    entries
+        The journal, in order.
     rows
         The state as the changelog holds it.
     outputs
@@ -40,7 +41,7 @@ class Recorded:
 
     partition: int
     inputs: tuple[list[Read], list[Read]] = field(default_factory=lambda: ([], []))
-    fences: list[Fence] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     rows: dict[bytes, bytes] = field(default_factory=dict)
     outputs: dict[str, dict[str, dict[bytes, int]]] = field(default_factory=lambda: {label: {} for label in OUTPUTS})
 
@@ -65,16 +66,19 @@ class Recorded:
 
     def _take(self, record: Read) -> None:
         assert record.key is not None
+        self.entries += journaled([record]).get(self.partition, [])
+        if record.key[:1] in BESIDE:
+            return
         if record.value is None:
             self.rows.pop(record.key, None)
-        elif record.key not in (
-            keys.CLAIM,
-            keys.INPUTS,
-            keys.WIDTHS,
-        ):  # say who writes and what it reads; none is the engine's
+        else:
             self.rows[record.key] = record.value
-            if record.key == keys.FENCE:
-                self.fences.append(Fence.decode(record.value))
+
+    @property
+    def fence(self) -> Fence:
+        """What the rows say that was applied."""
+        row = self.rows.get(keys.FENCE)
+        return Fence() if row is None else Fence.decode(row)
 
 
 @dataclass
@@ -142,10 +146,10 @@ class _Findings:
 def judge(recorded: Recorded, settings: Settings) -> Verdict:
     """Judge what the topics hold of a partition."""
     found = _Findings(recorded.partition)
-    _compare_fences(recorded, found)
+    _compare_entries(recorded, found)
     _compare_with_the_engine(recorded, settings, found)
     _count(recorded, settings, found)
-    fence = recorded.fences[-1] if recorded.fences else Fence()
+    fence = recorded.fence
     copies = sum(sum(values.values()) - 1 for each in recorded.outputs.values() for values in each.values())
     return Verdict(
         sum(map(len, recorded.inputs)),
@@ -167,22 +171,28 @@ def judge_all(world: World) -> Verdict:
     return total
 
 
-def _compare_fences(recorded: Recorded, found: _Findings) -> None:
+def _compare_entries(recorded: Recorded, found: _Findings) -> None:
     """Every batch must go on where the one before it ended; a zombie's does not."""
-    before = Fence()
-    for i, fence in enumerate(recorded.fences):
-        span = fence.applied - before.applied
-        if span != sum(fence.next) - sum(before.next) or min(map(int.__sub__, fence.next, before.next)) < 0:
-            found.add(
-                found.doubled, ("fence", i), f"fence {i} goes from {before.next} to {fence.next}: a second writer"
-            )
-        elif not 0 < span <= BATCH_LIMIT:
-            found.add(found.lost, ("fence", i), f"fence {i} spans {span} records: was the changelog compacted?")
-        before = fence
+    ends = 0, 0
+    for entry in recorded.entries:
+        spans = [end - at for end, at in zip(entry.ends, entry.begins, strict=True)]
+        if entry.begins != ends:
+            said = f"entry {entry.number} begins at {entry.begins}, the one before ends at {ends}: a second writer"
+            found.add(found.doubled, ("entry", entry.number), said)
+        elif spans != [entry.topics.count(0), entry.topics.count(1)] or not 0 < sum(spans) <= BATCH_LIMIT:
+            found.add(found.lost, ("entry", entry.number), f"entry {entry.number} has {len(entry.topics)} of {spans}")
+        ends = entry.ends
+    if ends != tuple(recorded.fence.next):
+        found.add(found.lost, "entries", f"the journal ends at {ends}, the rows at {recorded.fence.next}")
 
 
 def _compare_with_the_engine(recorded: Recorded, settings: Settings, found: _Findings) -> None:
-    wanted_rows, wanted = folded(lambda _: settings, recorded.partition, recorded.inputs, recorded.fences)
+    following = [
+        entry
+        for entry, before in zip(recorded.entries, [None, *recorded.entries], strict=False)
+        if before is None or entry.begins == before.ends
+    ]
+    wanted_rows, wanted = folded(lambda _: settings, recorded.partition, recorded.inputs, following)
     for key in wanted_rows.keys() | recorded.rows.keys():
         if recorded.rows.get(key) == wanted_rows.get(key):
             continue
@@ -203,7 +213,7 @@ def _compare_with_the_engine(recorded: Recorded, settings: Settings, found: _Fin
 
 def _count(recorded: Recorded, settings: Settings, found: _Findings) -> None:
     """Find what sets and sums alone can tell."""
-    fence = recorded.fences[-1] if recorded.fences else Fence()
+    fence = recorded.fence
     for topic, label in enumerate(("forecasts", "outcomes")):
         for record in recorded.inputs[topic][fence.next[topic] :]:
             found.add(found.lost, (topic, record.offset), f"offset {record.offset} of {label} was never applied")

@@ -1,7 +1,7 @@
 """The judge of the other shape: counts source records to answers, from what the topics hold alone.
 
 Each stage is judged by its own pure engine over what it read: what intake must have made of the source records, what
-the router must have sent by its fences, and the workers as in ``judge.py``. Beside that, sets that need neither an
+the router must have sent by its journal, and the workers as in ``judge.py``. Beside that, sets that need neither an
 engine nor a stage in between: every score of the sources has an answer, and of every label the last one was learnt.
 """
 
@@ -16,10 +16,9 @@ import orjson
 from aiokafka.client import AIOKafkaClient
 
 from agents.intake import Intake
-from state import keys
 from state.engine import BATCH_LIMIT
 from state.events import Rejected
-from state.fence import Fence
+from state.journal import Entry
 from state.routes import Router
 from streams.config.settings import Settings
 from streams.kafka import partitioner, provenance
@@ -27,8 +26,8 @@ from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome, place
 from tests.chaos.judge import Verdict, judge_all
 from tests.chaos.sources import NAME, Sources
-from tests.e2e.test_intake import Source, between, expected, read
-from tests.e2e.world import Read
+from tests.e2e.test_intake import Source, expected, in_order, read
+from tests.e2e.world import BESIDE, Read, journaled
 
 #: A stream whose rows leave the router early: whether one had left when its label came, only the engines can say.
 SHORT_LIVED = "model-b"
@@ -177,11 +176,11 @@ def _judge_order(label: str, records: Iterable[Read], found: _Findings) -> None:
 
 
 def _judge_router(recorded: Recorded, found: _Findings) -> int:
-    """The router sent what its engine sends of what it read, batch by batch as its fences say."""
-    rows, fences = _state(recorded)
+    """The router sent what its engine sends of what it read, batch by batch as its journal says."""
+    rows, entries = _state(recorded), journaled(recorded.topics["changelog"])
     wanted: set[Sent] = set()
     for n in range(recorded.partitions):
-        table, sent = _routed(recorded, n, fences[n], found)
+        table, sent = _routed(recorded, n, entries.get(n, []), found)
         wanted |= sent
         for key in table.keys() | rows[n].keys():
             if rows[n].get(key) != table.get(key):
@@ -190,37 +189,33 @@ def _judge_router(recorded: Recorded, found: _Findings) -> int:
     return found.compare("outcomes", _sent(recorded, "outcomes"), wanted)
 
 
-def _state(recorded: Recorded) -> tuple[dict[int, dict[bytes, bytes]], dict[int, list[Fence]]]:
-    """Return the router's rows, and all its fences in order, by partition."""
+def _state(recorded: Recorded) -> dict[int, dict[bytes, bytes]]:
+    """Return the router's rows by partition."""
     rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
-    fences: dict[int, list[Fence]] = defaultdict(list)
     for record in recorded.topics["changelog"]:
-        if record.key is None or record.key in {keys.CLAIM, keys.INPUTS, keys.WIDTHS}:
+        if record.key is None or record.key[:1] in BESIDE:
             continue
         if record.value is None:
             rows[record.partition].pop(record.key, None)
         else:
             rows[record.partition][record.key] = record.value
-            if record.key == keys.FENCE:
-                fences[record.partition].append(Fence.decode(record.value))
-    return rows, fences
+    return rows
 
 
 def _routed(
-    recorded: Recorded, n: int, fences: Iterable[Fence], found: _Findings
+    recorded: Recorded, n: int, entries: Iterable[Entry], found: _Findings
 ) -> tuple[dict[bytes, bytes], set[Sent]]:
     """Return the rows of a partition and what it sent, by the pure engine."""
     inputs = [[r for r in recorded.topics[label] if r.partition == n] for label in ("routes", "labels")]
     table: dict[bytes, bytes] = {}
     sent: set[Sent] = set()
     engine = Router(recorded.settings.router.policies, table.get)
-    for i, fence in enumerate(fences):
-        begin = engine.fence.next
-        spans = [end - at for at, end in zip(begin, fence.next, strict=True)]
-        if min(spans) < 0 or not 0 < sum(spans) <= BATCH_LIMIT:
-            found.add(found.doubled, ("fence", n, i), f"the router's fence goes from {begin} to {fence.next}")
+    for entry in entries:
+        if list(entry.begins) != engine.fence.next or len(entry.topics) > BATCH_LIMIT:
+            at = f"{engine.fence.next}: {entry.begins} to {entry.ends}"
+            found.add(found.doubled, ("entry", n, entry.number), f"the router's journal goes on at {at}")
             continue
-        order = between(inputs, begin, fence.next)
+        order = in_order(entry, inputs, engine.fence.next)
         engine.begin()
         for output in engine.apply(RouteDecoder().events(order)):
             if isinstance(output, Rejected):
@@ -229,7 +224,7 @@ def _routed(
             key = output.target.encode()
             to = partitioner.partition(key, recorded.partitions)
             sent.add((to, key, encode_outcome(output), output.stamp))
-        for key, value in engine.end().rows.items():
+        for key, value in engine.checkpoint().rows.items():
             if value is None:
                 table.pop(key, None)
             else:

@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 
 from state import keys, rows
-from state.fence import RESOLVED, Fence
+from state.fence import RESOLVED
 from streams.config.settings import Settings
 from tests.chaos.judge import Recorded, Verdict, judge
 from tests.e2e.world import World
@@ -64,8 +64,7 @@ def lose_a_row(recorded: Recorded) -> None:
 
 
 def lose_the_end(recorded: Recorded) -> None:
-    recorded.fences.pop()
-    recorded.rows[keys.FENCE] = recorded.fences[-1].encode()
+    recorded.entries.pop()
 
 
 @pytest.mark.parametrize("change", [lose_an_answer, lose_a_join, lose_a_letter, lose_a_row, lose_the_end])
@@ -83,8 +82,9 @@ def count_an_outcome_twice_in_the_scores(recorded: Recorded) -> None:
 
 
 def count_an_outcome_twice_in_the_fates(recorded: Recorded) -> None:
-    recorded.fences[-1].fates[RESOLVED] += 1
-    recorded.rows[keys.FENCE] = recorded.fences[-1].encode()
+    fence = recorded.fence
+    fence.fates[RESOLVED] += 1
+    recorded.rows[keys.FENCE] = fence.encode()
 
 
 def answer_what_nobody_asked(recorded: Recorded) -> None:
@@ -92,8 +92,7 @@ def answer_what_nobody_asked(recorded: Recorded) -> None:
 
 
 def let_a_zombie_write(recorded: Recorded) -> None:
-    recorded.fences.append(Fence.decode(recorded.fences[-2].encode()))
-    recorded.rows[keys.FENCE] = recorded.fences[-1].encode()
+    recorded.entries.append(recorded.entries[-2])
 
 
 @pytest.mark.parametrize(

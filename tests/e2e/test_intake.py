@@ -18,12 +18,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from agents.intake import Intake
 from state import keys
 from state.events import Rejected
-from state.fence import Fence
+from state.journal import Entry
 from state.routes import Routed, Router
 from streams.kafka import partitioner, topics
 from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome
-from tests.e2e.world import Read, Worker, World, merged, wait_for
+from tests.e2e.world import BESIDE, Read, Worker, World, along, journaled, wait_for
 
 MakeWorld = Callable[..., World]
 START = 1_700_000_000_000
@@ -236,27 +236,25 @@ class Hour:
         w = self.world
         router = w.settings.router
         rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
-        fences: dict[int, list[Fence]] = defaultdict(list)
-        for record in self.read(router.changelog, w.partitions):
+        changelog = self.read(router.changelog, w.partitions)
+        for record in changelog:
             assert record.key is not None
-            if record.key in (keys.CLAIM, keys.INPUTS, keys.WIDTHS):
+            if record.key[:1] in BESIDE:
                 continue
-            if record.key == keys.FENCE:
-                fences[record.partition].append(Fence.decode(record.value or b""))
             if record.value is None:
                 rows[record.partition].pop(record.key, None)
             else:
                 rows[record.partition][record.key] = record.value
         inputs = [self.read(name, w.partitions) for name in (router.forecasts, router.outcomes)]
         wanted = set()
-        for n, recorded in fences.items():
+        for n, entries in journaled(changelog).items():
             table: dict[bytes, bytes] = {}
             engine = Router(router.policies, table.get)
             mine = [[r for r in each if r.partition == n] for each in inputs]
-            for fence in recorded:
+            for entry in entries:
                 engine.begin()
-                outputs = engine.apply(RouteDecoder().events(between(mine, engine.fence.next, fence.next)))
-                for key, value in engine.end().rows.items():
+                outputs = engine.apply(RouteDecoder().events(in_order(entry, mine, engine.fence.next)))
+                for key, value in engine.checkpoint().rows.items():
                     if value is None:
                         table.pop(key, None)
                     else:
@@ -288,9 +286,9 @@ def read(bootstrap: str, name: str, partitions: int) -> list[Read]:
     return asyncio.run(run())
 
 
-def between(inputs: Sequence[list[Read]], first: Sequence[int], end: Sequence[int]) -> list[tuple[int, Any]]:
-    """Return what two whole topics hold from some offsets to others, in the order in which the router folds it."""
-    return [(n, SimpleNamespace(**each._asdict(), timestamp=each.ts)) for n, each in merged(inputs, first, end)]
+def in_order(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> list[tuple[int, Any]]:
+    """Return the records of a journal entry as the router folds them; see `along`."""
+    return [(n, SimpleNamespace(**each._asdict(), timestamp=each.ts)) for n, each in along(entry, inputs, first)]
 
 
 def resolved(world: World) -> dict[tuple[str, str], float]:
