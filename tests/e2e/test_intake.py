@@ -23,7 +23,7 @@ from state.routes import Routed, Router
 from streams.kafka import partitioner, topics
 from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome
-from tests.e2e.world import BESIDE, Read, Worker, World, along, journaled, wait_for
+from tests.e2e.world import BESIDE, Read, Worker, World, along, is_written, journaled, wait_for
 
 MakeWorld = Callable[..., World]
 START = 1_700_000_000_000
@@ -236,6 +236,7 @@ class Hour:
         w = self.world
         router = w.settings.router
         rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
+        wait_for("a checkpoint", lambda: is_written(self.read(router.changelog, w.partitions)))
         changelog = self.read(router.changelog, w.partitions)
         for record in changelog:
             assert record.key is not None

@@ -252,16 +252,16 @@ class World:
     def wait_until_applied(self, records: int) -> None:
         """Return when as many input records have been applied, all offsets are committed, and all rows are written."""
         wait_for(f"{records} records to be applied", lambda: self._progress() >= records or self._ended())
-        wait_for("a checkpoint", lambda: self._written() or self._ended())
+        self._until_written()
 
     def _written(self) -> bool:
         """Whether the rows are those after the last entries of the journal."""
-        written: dict[int, int] = {}
-        changelog = self.read("changelog")
-        for record in changelog:
-            if record.key == keys.FENCE and record.value and record.value != UNFINISHED:
-                written[record.partition] = Fence.decode(record.value).applied
-        return all(written.get(n) == entries[-1].applied for n, entries in journaled(changelog).items())
+        return is_written(self.read("changelog"))
+
+    def _until_written(self) -> None:
+        """Return when the rows of all that is in the journal are written, if any worker is there to write them."""
+        if any(worker.process.poll() is None for worker in self._workers):
+            wait_for("a checkpoint", lambda: self._written() or self._ended())
 
     def _ended(self) -> bool:
         """Fail, and say what the last worker printed, if all have ended: nothing comes of waiting then."""
@@ -330,6 +330,7 @@ class World:
 
     def judge(self) -> None:
         """Assert that state and outputs are the oracle's: nothing lost, nothing doubled, every answer the same."""
+        self._until_written()
         state, outputs = self.oracle()
         assert self.state() == state
         inputs = self.settings.forecasts, self.settings.outcomes
@@ -351,6 +352,15 @@ def journaled(changelog: Iterable[Read]) -> dict[int, list[Entry]]:
         if record.value and record.key and record.key[:1] == keys.JOURNAL and record.key != keys.JOURNAL:
             found[record.partition].append(Entry.decode(record.value))
     return found
+
+
+def is_written(changelog: Sequence[Read]) -> bool:
+    """Return whether a changelog's rows are those after the last entries of its journal."""
+    written: dict[int, int] = {}
+    for record in changelog:
+        if record.key == keys.FENCE and record.value and record.value != UNFINISHED:
+            written[record.partition] = Fence.decode(record.value).applied
+    return all(written.get(n) == entries[-1].applied for n, entries in journaled(changelog).items())
 
 
 def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> Iterator[tuple[int, Read]]:
