@@ -671,7 +671,7 @@ class BatchConsumer(driver.Consumer):
         """Have the group share its partitions out anew, as the rows of one were found damaged and set aside.
 
         The partition goes to a copy, or is restored here. Nothing is handed out until then, and what was handed out is
-        void: it is read again from the fence, and what of it is in the changelog is answered from there.
+        void: it is read again from the last checkpoint, and what of it is in the journal is folded along that.
         """
         self._hold()
         self._assignor.lost.add(exc.partition)
