@@ -28,9 +28,9 @@ from replay.audit.begun import Rows
 from replay.audit.disk_rows import Disk
 from replay.audit.groups import Begun, Group
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
-from replay.audit.partition_verifier import LABELS, Checked, Derivation, Memory, Rederivation, RowStore, fence_of
+from replay.audit.partition_verifier import Checked, Derivation, Memory, Rederivation, RowStore
 from replay.audit.reader import PartitionReader, Span, require_kept
-from replay.audit.terms import timeline
+from replay.audit.terms import Configurations
 from replay.console import Console
 from replay.moves import Move
 from streams import atomic_file
@@ -147,8 +147,6 @@ class _Task:
         Of the workers.
     partition, span
         Which, and what there is of it.
-    promotions
-        Lines of ``FILE.audit.jsonl``.
     disk
         As `run` takes it.
     checkpoint
@@ -166,7 +164,6 @@ class _Task:
     settings: Settings
     partition: int
     span: Span
-    promotions: list[dict[str, Any]]
     disk: bool
     checkpoint: Path | None
     topics: dict[str, list[Any]]
@@ -185,7 +182,6 @@ def _audit(
     """Audit every group in turn; return what was found of its partitions, and why later groups were not audited."""
     with asyncio.Runner() as runner:
         found = groups.chain(settings, runner, checkpoint)
-    promotions = _promotions(settings)
     verdicts: list[Verdict] = []
     given: dict[int, Begun] = {}
     with (
@@ -194,7 +190,7 @@ def _audit(
     ):
         for n, group in enumerate(found):
             following = found[n + 1] if n + 1 < len(found) else None
-            tasks = _tasks(group, given, following, promotions, disk=disk, directory=Path(directory))
+            tasks = _tasks(group, given, following, disk=disk, directory=Path(directory))
             ended = pool.all(_partition, tasks)
             verdicts += ended
             if following is None:
@@ -219,7 +215,6 @@ def _tasks(
     group: Group,
     given: Mapping[int, Begun],
     following: Group | None,
-    promotions: list[dict[str, Any]],
     *,
     disk: bool,
     directory: Path,
@@ -234,7 +229,7 @@ def _tasks(
         first = group.moves[0]
         topics["origin"] = [first.app, first.changelog, list(first.ends)]
     return [
-        _Task(settings, n, span, promotions, disk, group.path(n), topics, given.get(n), move, directory)
+        _Task(settings, n, span, disk, group.path(n), topics, given.get(n), move, directory)
         for n, span in group.spans.items()
     ]
 
@@ -313,7 +308,7 @@ def _derive(task: _Task, source: PartitionReader, rows: RowStore, verdict: Verdi
     partition, span = task.partition, task.span
     recorded = source.in_force(partition, span)
     path = task.checkpoint
-    known = checkpoints.read(path, task.of(), task.settings, recorded, rows) if path and path.exists() else None
+    known = checkpoints.read(path, task.of(), recorded, rows) if path and path.exists() else None
     since = known.derivation if known else None
     if since is None and task.begun is not None:
         until = min((each.claim for each in recorded), default=None)
@@ -324,13 +319,11 @@ def _derive(task: _Task, source: PartitionReader, rows: RowStore, verdict: Verdi
         if since is None:
             until = min((each.claim for each in recorded), default=None)
             since = groups.loaded(task.settings, partition, given, rows, source.changelog(partition, until))
-    begins, later = dict.fromkeys(LABELS, 0), recorded
-    if since is not None:
-        fence = fence_of(rows)
-        begins = dict(zip(LABELS, (*fence.next, since.next_answer, since.joined.next, since.letters.next), strict=True))
-        later = [each for each in recorded if each.applied >= fence.applied]
-        verdict.resumed = since.checked.forecasts + since.checked.outcomes
-        _report(verdict.resumed)
+    if since is None:
+        since = Derivation(rows)
+    verdict.resumed = since.checked.forecasts + since.checked.outcomes
+    _report(verdict.resumed)
+    begins = since.begins
     require_kept(partition, span, begins)
     skipped = source.note_skips(partition, span, known.skips if known else None)
     verdict.skipped = [
@@ -338,48 +331,21 @@ def _derive(task: _Task, source: PartitionReader, rows: RowStore, verdict: Verdi
         for (topic, number), found in sorted(skipped.found.items())
         for _, why in sorted(found.items())
     ]
-    terms = timeline(task.settings, later, since.terms if since else None)
-    with ExitStack() as stack:
-        settled: Callable[[Derivation], None] = lambda _: None  # noqa: E731 - what to do without a checkpoint
-        if path:
-            new, file = stack.enter_context(atomic_file.beside(path))
-            settled = partial(checkpoints.write, file, task.of(), recorded, skipped)
-        topics = source.open(partition, span, begins, terms)
-        audited = Rederivation(partition, terms, topics, span.committed, rows, task.promotions, since, settled)
-        verdict.checked = audited.checked
-        try:
-            for folded in audited.run():
-                _report(folded)
-        finally:
-            verdict.in_force = [each.shown() for each in audited.terms]
-        if path:
-            file.flush()
-            os.fsync(file.fileno())
-            atomic_file.replace(new, path)
-        if task.move is not None:
-            groups.require_end(task.settings, partition, task.move, rows)
-            verdict.rows = begun.write_rows(task.directory, partition, rows, groups.ENDED)
-
-
-def _promotions(settings: Settings) -> list[dict[str, Any]]:
-    """Return the lines of ``FILE.audit.jsonl`` beside the streams file; none if there is no such file.
-
-    Raises
-    ------
-    Unauditable
-        If it is there and cannot be read.
-    """
-    if settings.streams is None:
-        return []
-    path = settings.streams.resolve()
-    path = path.with_name(path.name + ".audit.jsonl")
+    configurations = Configurations(task.settings, partition, recorded)
+    topics = source.open(partition, span, begins, configurations)
+    audited = Rederivation(partition, configurations, task.settings, topics, since)
+    verdict.checked = audited.checked
     try:
-        found = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-    except FileNotFoundError:
-        return []
-    except (OSError, orjson.JSONDecodeError) as exc:
-        raise Unauditable(f"cannot read {path}: {exc}") from exc
-    return [line for line in found if isinstance(line, dict)]
+        for folded in audited.run():
+            _report(folded)
+    finally:
+        verdict.in_force = [each.shown() for each in audited.terms]
+    if path:
+        with atomic_file.written(path) as file:
+            checkpoints.write(file, task.of(), recorded, skipped, audited.derivation)
+    if task.move is not None:
+        groups.require_end(task.settings, partition, task.move, rows)
+        verdict.rows = begun.write_rows(task.directory, partition, rows, groups.ENDED)
 
 
 def _progress(console: Console) -> Progress:
@@ -460,13 +426,8 @@ def _print(console: Console, account: Mapping[str, Any]) -> None:
         _print_followed(line, account["followed"])
     if checked["waiting"] or checked["unsettled"]:
         line(
-            f"not committed yet, and not judged: {checked['waiting']:,} forecasts without an answer, "
-            f"{checked['unsettled']:,} other outputs"
-        )
-    if checked["by_time"] and account["differences"]:
-        line(
-            f"of the records folded, {checked['by_time']:,} stand between two answers in an order only their times "
-            "tell; it matters where a row falls due between them: see Audit in docs/operations.md"
+            f"behind the last entries of the journal, and not judged yet: {checked['waiting']:,} inputs, "
+            f"{checked['unsettled']:,} outputs"
         )
     if account["status"] == AGREE:
         line("[green]all agree[/]")
@@ -516,8 +477,6 @@ def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) ->
             f"{source['of_the_moment']:,} dead letters are for what intake's clock or the registry said then, which "
             "nobody can ask any more"
         )
-    if router["by_order"]:
-        line(f"{router['by_order']:,} events had their label about when their route came: any order of both is right")
     more = source["differences"] + router["differences"]
     if more:
         line(f"[red]{more:,} differences between the sources and the inputs of the workers[/]")

@@ -13,20 +13,17 @@ from typing import IO, Any, Final, NamedTuple
 
 import orjson
 
-from replay.audit.output_matcher import Derived, Read, RecordHeaders, Unauditable, Unsettled
-from replay.audit.partition_verifier import Checked, Derivation, RowStore, fence_of
-from replay.audit.terms import Terms
-from streams.config import in_force
-from streams.config.in_force import InForce, InForceError
-from streams.config.settings import Settings
+from replay.audit.along import Reached
+from replay.audit.output_matcher import Derived, RecordHeaders, Settled, Unauditable
+from replay.audit.partition_verifier import IDENTIFY, Checked, Derivation, RowStore, fence_of
+from streams.config.in_force import InForce
 
-VERSION: Final = 2
-#: Kinds of frames: the head, rows, ledger rows that left last, outputs without a counterpart and recent ones, the hash.
-_HEAD, _ROW, _GONE, _PENDING, _AHEAD, _RECENT, _END = range(7)
-#: Kind, output topic (0 to 2, of `_MATCHED`), and the lengths of key and value; `_NONE` for none.
+VERSION: Final = 3
+#: Kinds of frames: the head, rows, what was derived last of each output, the hash.
+_HEAD, _ROW, _RECENT, _END = range(4)
+#: Kind, output topic (its place in `IDENTIFY`), and the lengths of key and value; `_NONE` for none.
 _FRAME: Final = Struct("<BBII")
 _NONE: Final = (1 << 32) - 1
-_MATCHED: Final = ("joined", "letters", "raws")
 #: Rows that are put back at once.
 _ROWS: Final = 10_000
 
@@ -74,40 +71,29 @@ def write(
         hashed.update(frame)
         file.write(frame)
 
-    matched = [getattr(derivation, name) for name in _MATCHED]
-    terms = derivation.terms
+    reached = derivation.reached
     head = {
         "version": VERSION,
         "of": what,
         "applied": applied,
         "taken": _taken_before(recorded, applied),
         "checked": asdict(derivation.checked),
-        "issued": derivation.issued,
-        "next_answer": derivation.next_answer,
-        "matched": [[each.next, each.matched, each.copies] for each in matched],
-        "causes": [[[each.cause, _texts(each.headers)] for each in one.pending] for one in matched],
-        "ahead": [[[each.offset, each.timestamp, _texts(each.headers)] for each in one.ahead] for one in matched],
-        "terms": [terms.applied, terms.next, terms.claim, terms.digest, terms.owner, terms.at],
+        "config": derivation.config.hex(),
+        "reached": [reached.journal, reached.order],
+        "outputs": [[each.next, each.matched, each.copies] for each in derivation.outputs],
+        "headers": [[_texts(each.headers) for each in one.recent] for one in derivation.outputs],
         "skips": [skips.next, [[*place, *each] for place, found in skips.found.items() for each in found.items()]],
     }
-    put(_HEAD, 0, in_force.described(terms.settings), orjson.dumps(head))
-    for topic, one in enumerate(matched):
-        for derived in one.pending:
-            put(_PENDING, topic, derived.key, derived.value)
-        for record in one.ahead:
-            put(_AHEAD, topic, record.key, record.value)
-        for value in one.recent:
-            put(_RECENT, topic, None, value)
-    for key, value in derivation.gone.items():
-        put(_GONE, 0, key, value)
+    put(_HEAD, 0, None, orjson.dumps(head))
+    for topic, one in enumerate(derivation.outputs):
+        for each in one.recent:
+            put(_RECENT, topic, each.key, each.value)
     for key, value in derivation.rows.items():
         put(_ROW, 0, key, value)
     file.write(_FRAME.pack(_END, 0, _NONE, hashed.digest_size) + hashed.digest())
 
 
-def read(
-    path: Path, what: Mapping[str, Any], settings: Settings, recorded: Sequence[InForce], rows: RowStore
-) -> Checkpoint:
+def read(path: Path, what: Mapping[str, Any], recorded: Sequence[InForce], rows: RowStore) -> Checkpoint:
     """Read a checkpoint, and put its rows into ``rows``.
 
     Raises
@@ -117,10 +103,10 @@ def read(
     """
     try:
         with path.open("rb") as file:
-            return _read(file, what, settings, recorded, rows)
+            return _read(file, what, recorded, rows)
     except OSError as exc:
         raise Unauditable(f"cannot read the checkpoint {path}: {exc.strerror or exc}") from exc
-    except (ValueError, KeyError, TypeError, IndexError, error, InForceError) as exc:
+    except (ValueError, KeyError, TypeError, IndexError, error) as exc:
         raise Unauditable(
             f"the checkpoint {path} cannot be used: {exc}; delete it to audit from the beginning"
         ) from exc
@@ -136,19 +122,14 @@ def require_same(head: Mapping[str, Any], version: int, what: Mapping[str, Any])
         raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {what[name]!r}")
 
 
-def _read(
-    file: IO[bytes], what: Mapping[str, Any], settings: Settings, recorded: Sequence[InForce], rows: RowStore
-) -> Checkpoint:
+def _read(file: IO[bytes], what: Mapping[str, Any], recorded: Sequence[InForce], rows: RowStore) -> Checkpoint:
     frames = _frames(file)
-    _, _, configuration, value = next(frames)
+    _, _, _, value = next(frames)
     head = orjson.loads(value or b"")
     require_same(head, VERSION, what)
     if _taken_before(recorded, head["applied"]) != head["taken"]:
         raise ValueError("the topic of configurations says otherwise who had taken the partition up before")
-    pending: list[list[Derived]] = [[] for _ in _MATCHED]
-    ahead: list[list[Read]] = [[] for _ in _MATCHED]
-    recent: list[list[bytes]] = [[] for _ in _MATCHED]
-    gone: dict[bytes, bytes] = {}
+    identify, recent = list(IDENTIFY.values()), [list[Derived]() for _ in IDENTIFY]
     found: dict[bytes, bytes | None] = {}
     for kind, topic, key, value in frames:
         if kind == _ROW:
@@ -156,31 +137,22 @@ def _read(
             if len(found) == _ROWS:
                 rows.write(found)
                 found = {}
-        elif kind == _GONE:
-            gone[key or b""] = value or b""
-        elif kind == _PENDING:
-            (first, second), headers = head["causes"][topic][len(pending[topic])]
-            pending[topic].append(Derived(key, value or b"", (first, second), _headers(headers)))
-        elif kind == _AHEAD:
-            offset, timestamp, headers = head["ahead"][topic][len(ahead[topic])]
-            ahead[topic].append(Read(offset, key, value, timestamp, _headers(headers)))
         else:
-            recent[topic].append(value or b"")
+            identity = identify[topic](orjson.loads(value or b""))
+            headers = _headers(head["headers"][topic][len(recent[topic])])
+            recent[topic].append(Derived(identity, key, value or b"", headers))
     rows.write(found)
-    matched = [
-        Unsettled(following, same, copies, pending[n], ahead[n], recent[n])
-        for n, (following, same, copies) in enumerate(head["matched"])
-    ]
-    applied, following, claim, *named = head["terms"]
-    of_then = in_force.restored(configuration or b"", settings)
-    terms = Terms(applied, following and (following[0], following[1]), claim, of_then, *named)
-    joined, letters, raws = matched
-    checked = Checked(**head["checked"])
-    derivation = Derivation(terms, checked, head["issued"], head["next_answer"], joined, letters, raws, gone, rows)
+    outputs = tuple(
+        Settled(following, matched, copies, tuple(last))
+        for (following, matched, copies), last in zip(head["outputs"], recent, strict=True)
+    )
+    journal, order = head["reached"]
+    reached = Reached(journal, [(topic, offset) for topic, offset in order])
+    config, checked = bytes.fromhex(head["config"]), Checked(**head["checked"])
     skipped: dict[tuple[str, int], dict[int, str]] = {}
     for name, partition, offset, why in head["skips"][1]:
         skipped.setdefault((name, partition), {})[offset] = why
-    return Checkpoint(derivation, Skips(head["skips"][0], skipped))
+    return Checkpoint(Derivation(rows, outputs, reached, config, checked), Skips(head["skips"][0], skipped))
 
 
 def _texts(headers: RecordHeaders) -> list[tuple[str, str | None]]:

@@ -16,10 +16,9 @@ from aiokafka.client import AIOKafkaClient
 from replay import moves
 from replay.audit import begun
 from replay.audit.begun import Rows
-from replay.audit.output_matcher import Unauditable, Unsettled
-from replay.audit.partition_verifier import LABELS, Checked, Derivation, Memory, RowStore, fence_of
+from replay.audit.output_matcher import Settled, Unauditable
+from replay.audit.partition_verifier import INPUTS, OUTPUTS, Derivation, Memory, RowStore, fence_of
 from replay.audit.reader import PartitionReader, Span, origins, spans
-from replay.audit.terms import UNKNOWN, Terms
 from replay.loaded import Loaded
 from replay.moves import Move
 from state.frames import CorruptFrame
@@ -193,7 +192,7 @@ async def require_there(
 
 async def _until(settings: Settings, move: Move, newer: Settings) -> dict[int, Span]:
     """Return what there is of a group up to a move; raises `Unauditable` if its topics are not what they were."""
-    await require_there(settings, {label: move.topics[label] for label in LABELS}, newer)
+    await require_there(settings, {label: move.topics[label] for label in moves.LABELS}, newer)
     told = await partitions(settings, settings.configurations) is not None
     reader = PartitionReader(settings)
     try:
@@ -203,9 +202,9 @@ async def _until(settings: Settings, move: Move, newer: Settings) -> dict[int, S
         await reader.stop()
     found = {}
     for n, span in now.items():
-        _, *committed = move.fences[n]
-        ends = dict(zip(LABELS, (*committed, *move.outputs[n]), strict=True))
-        found[n] = replace(span, end=ends, committed=(committed[0], committed[1]))
+        _, *applied = move.fences[n]
+        ends = dict(zip((*INPUTS, *OUTPUTS), (*applied, *move.outputs[n]), strict=True))
+        found[n] = replace(span, end={**span.end, **ends})
     return found
 
 
@@ -297,7 +296,7 @@ def begin(
             f"{', '.join(given.unlike)} (see docs/state-format.md): another version did it, or its state was not what "
             "its topics lead to"
         )
-    return _derivation(settings, given.move.since[partition], rows)
+    return _derivation(given.move.since[partition], rows)
 
 
 def loaded(
@@ -311,21 +310,12 @@ def loaded(
     said, found = given
     rows.write(found)
     _require_same(f"partition {partition} of {settings.app_id} began with other rows than the {said}", changelog, rows)
-    return _derivation(settings, said.since, rows)
+    return _derivation(said.since, rows)
 
 
-def _derivation(settings: Settings, since: tuple[int, int, int], rows: RowStore) -> Derivation:
+def _derivation(since: tuple[int, int, int], rows: RowStore) -> Derivation:
     """Return what to go on from with rows; ``since`` are the next offsets of the outputs."""
-    fence = fence_of(rows)
-    calibrated, resolved, letters = since
-
-    def nothing(following: int) -> Unsettled:
-        return Unsettled(following, 0, 0, [], [], [])
-
-    terms = Terms(fence.applied, None, UNKNOWN, settings)
-    return Derivation(
-        terms, Checked(), fence.applied, calibrated, nothing(resolved), nothing(letters), nothing(0), {}, rows
-    )
+    return Derivation(rows, tuple(Settled(each) for each in since))
 
 
 def _require_same(

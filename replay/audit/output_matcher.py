@@ -1,22 +1,20 @@
-"""Outputs as evidence: records read from a topic against records derived from the inputs.
+"""Outputs as evidence: the records of a topic against those that are derived from the inputs.
 
-A partition's outputs stand in the order of its fold, except for what a crash repeats: a redelivered batch is answered
-from the ledger, so its copies come in another order, and may come before the record of a neighbour. So records are
-matched by what they speak of, within a window that no redelivery exceeds, and memory stays bounded.
+Outputs stand in the order of the fold. A crash repeats some of them, byte for byte: such copies may stand anywhere
+behind the first. So a record is the next that was derived, or a copy of one before it, or a difference.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from state.engine import HELD
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues, compared
 
-#: Records of one topic that may stand before one that was derived earlier. A redelivery repeats what was on its way, so
-#: twice as many are never exceeded; the rest is room for what several crashes in a row repeat.
-WINDOW: Final = 8 * HELD
+#: Records of one topic of which copies may come. A crash repeats the batches that were on their way, at most 12,000
+#: records; the rest is room for several crashes, and for what a worker that was fenced had on its way.
+WINDOW: Final = 64_000
 
 
 class Unauditable(Exception):  # noqa: N818 - names what it found
@@ -55,26 +53,16 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class Derived(NamedTuple):
-    """An output the engine derived: key, value and headers, and the input (topic, offset) it comes from."""
+    """An output the engine derived: what it speaks of, and its record; the value is in JSON."""
 
+    identity: Any
     key: bytes | None
     value: bytes
-    cause: tuple[int, int]
     headers: RecordHeaders = ()
 
 
-class Read(NamedTuple):
-    """A record of an output topic; ``timestamp`` in ms since the epoch."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: RecordHeaders = ()
-
-
-class Unsettled(NamedTuple):
-    """What of a topic has no counterpart yet, and what may come again.
+class Settled(NamedTuple):
+    """How far a topic was compared.
 
     Attributes
     ----------
@@ -82,20 +70,14 @@ class Unsettled(NamedTuple):
         Next offset to read.
     matched, copies
         Records that are what was derived, and copies of them.
-    pending
-        Derived, and not read yet.
-    ahead
-        Read, and not derived yet.
     recent
-        Values matched lately, the oldest first.
+        What was derived last, the oldest first.
     """
 
     next: int
-    matched: int
-    copies: int
-    pending: list[Derived]
-    ahead: list[Read]
-    recent: list[bytes]
+    matched: int = 0
+    copies: int = 0
+    recent: tuple[Derived, ...] = ()
 
 
 def unlike(
@@ -114,9 +96,8 @@ def unlike(
     return fields
 
 
-@dataclass
 class Matcher:
-    """Matches the records of one output topic with what was derived, each once; copies must be the same.
+    """Compares the records of one output topic with what is derived, in its order.
 
     Parameters
     ----------
@@ -128,179 +109,139 @@ class Matcher:
         Returns what a record speaks of by its fields; raises KeyError or TypeError if it is none of the topic's.
     values
         Reads its values.
-    kept
-        Returns the value that the ledger would say again for an identity, or None.
     elsewhere
-        Whether a record speaks of one that another stage read, intake or the router: nothing here leads to it.
+        Whether what a record speaks of was read by another stage, intake or the router: nothing here leads to it.
+    since
+        How far an earlier audit has compared it.
     """
 
-    partition: int
-    label: str
-    records: Iterator[KafkaRecord]
-    identify: Callable[[dict[str, Any]], Any]
-    values: OutputValues
-    kept: Callable[[Any], bytes | None] = lambda _: None
-    elsewhere: Callable[[Any], bool] = lambda _: False
-    matched: int = 0
-    copies: int = 0
-    #: Derived, and not read yet; read, and not derived yet; matched lately.
-    pending: dict[Any, Derived] = field(default_factory=dict)
-    ahead: dict[Any, list[Any]] = field(default_factory=dict)
-    recent: OrderedDict[Any, bytes] = field(default_factory=OrderedDict)
-    #: Whether the topic has been read to its end.
-    ended: bool = False
-    #: Next offset to read.
-    next: int = 0
-    _ahead: int = 0
+    def __init__(
+        self,
+        partition: int,
+        label: str,
+        records: Iterator[KafkaRecord],
+        identify: Callable[[dict[str, Any]], Any],
+        values: OutputValues,
+        elsewhere: Callable[[Any], bool],
+        since: Settled,
+    ) -> None:
+        self._partition, self._label, self._records = partition, label, records
+        self._identify, self._values, self._elsewhere = identify, values, elsewhere
+        self.next, self.matched, self.copies, _ = since
+        #: What was derived lately: by what it speaks of, and that in order.
+        self._recent: dict[Any, list[Derived]] = {}
+        self._order: deque[Any] = deque()
+        for each in since.recent:
+            self._remember(each)
 
-    def identity(self, value: bytes) -> Any:  # noqa: ANN401 - of the topic's kind
-        """Return what a value speaks of; raises ValueError, KeyError or TypeError if it is none of the topic's."""
-        return self.identify(self.values.fields(value))
-
-    def derive(self, identity: object, derived: Derived) -> None:
-        """Expect an output that the engine derived; raises `Differs` if its record was read already and differs."""
-        waiting = self.ahead.pop(identity, None)
-        if waiting is None:
-            if identity in self.pending:
-                self._missing(identity)
-            self.pending[identity] = derived
-            return
-        self._ahead -= len(waiting)
-        self._match(identity, derived, waiting[0])
-        for record in waiting[1:]:
-            if not self.values.same(record.value, derived.value):
-                self._differs(record, derived.value, "a copy that is not the same")
-            self.copies += 1
-
-    def read(self) -> None:
-        """Read until every derived output is found; raises `Differs` if one differs or is missing."""
-        pending = self.pending
-        while pending:
-            if self._ahead > WINDOW:
-                self._missing(next(iter(pending)))
-            record = next(self.records, None)
-            if record is None:
-                self.ended = True
-                return
-            self.next = record.offset + 1
-            self.take(record)
-
-    def take(self, record: KafkaRecord) -> None:
-        """Match a record that was read; raises `Differs` if it differs, or is none of the topic's."""
-        try:
-            named = self.identity(record.value or b"")
-        except (ValueError, KeyError, TypeError):
-            raise Differs(
-                OutputDifference(self.partition, self.label, record.offset, None, "a record no worker writes")
-            ) from None
-        if self.elsewhere(named):
-            return
-        derived = self.pending.pop(named, None)
-        if derived is not None:
-            self._match(named, derived, record)
-        elif self._known(named, record):
-            self.copies += 1
-        else:
-            self.ahead.setdefault(named, []).append(record)
-            self._ahead += 1
-
-    def unsettled(self) -> Unsettled:
+    def settled(self) -> Settled:
         """Return what another audit needs to go on from here."""
-        ahead = [record for waiting in self.ahead.values() for record in waiting]
-        return Unsettled(
-            self.next,
-            self.matched,
-            self.copies,
-            list(self.pending.values()),
-            [Read(each.offset, each.key, each.value, each.timestamp, tuple(each.headers)) for each in ahead],
-            list(self.recent.values()),
-        )
+        taken: dict[Any, Iterator[Derived]] = {identity: iter(said) for identity, said in self._recent.items()}
+        recent = tuple([next(taken[identity]) for identity in self._order])
+        return Settled(self.next, self.matched, self.copies, recent)
 
-    def resume(self, earlier: Unsettled) -> None:
-        """Go on from where an earlier audit stopped."""
-        self.next, self.matched, self.copies = earlier.next, earlier.matched, earlier.copies
-        self.pending = {self.identity(each.value): each for each in earlier.pending}
-        self.recent = OrderedDict((self.identity(value), value) for value in earlier.recent)
-        for record in earlier.ahead:
-            self.ahead.setdefault(self.identity(record.value or b""), []).append(record)
-        self._ahead = len(earlier.ahead)
+    def meet(self, derived: Iterable[Derived]) -> None:
+        """Find the record of each output in turn; raises `Differs` if one is missing, or something else is there."""
+        for each in derived:
+            for record in self._records:
+                self.next = record.offset + 1
+                if self._is(record, each):
+                    break
+                identity = self._identity(record)
+                if not self._passed(record, identity):
+                    raise Differs(self._instead(each, record, identity))
+            else:
+                raise Differs(self._missing(each))
+            self.matched += 1
+            self._remember(each)
 
-    def rest(self) -> Iterator[KafkaRecord]:
-        """Read to the end, and yield each record that was never derived and is no copy."""
-        for waiting in list(self.ahead.values()):
-            yield from waiting
-        for record in self.records:
-            try:
-                identity = self.identity(record.value or b"")
-                elsewhere, known = self.elsewhere(identity), self._known(identity, record)
-            except (ValueError, KeyError, TypeError):
-                elsewhere = known = False
-            self.copies += known
-            if not known and not elsewhere:
-                yield record
+    def rest(self, *, whole: bool) -> int:
+        """Read to the end, and return how many records nothing has led to.
 
-    def undone(self, record: KafkaRecord) -> OutputDifference:
-        """Describe a record that was never derived."""
+        Parameters
+        ----------
+        whole
+            Whether everything was folded, so that there must be none.
+
+        Raises
+        ------
+        Differs
+            If there is one, or one is not the copy that it has to be.
+        """
+        found = 0
+        for record in self._records:
+            identity = self._identity(record)
+            if self._passed(record, identity):
+                continue
+            if identity in self._recent:
+                difference = self._unlike(record, self._recent[identity][-1], "a copy that is not the same")
+                # A record of the event that is not judged yet may be answered, and carries what is its own.
+                if whole or difference.fields.keys() - {"carried", "headers"}:
+                    raise Differs(difference)
+            elif whole:
+                raise Differs(self._unasked(record, identity))
+            found += 1
+        return found
+
+    def _identity(self, record: KafkaRecord) -> Any:  # noqa: ANN401 - of the topic's kind
         try:
-            identity = self.identity(record.value or b"")
-        except (ValueError, KeyError, TypeError):
-            return OutputDifference(self.partition, self.label, record.offset, None, "a record no worker writes")
-        said = self.recent.get(identity) or self.kept(identity)
-        if said is None:
-            return OutputDifference(
-                self.partition, self.label, record.offset, str(identity), "nothing in the inputs leads to this record"
-            )
-        return OutputDifference(
-            self.partition,
-            self.label,
-            record.offset,
-            str(identity),
-            "a copy that is not the same",
-            self.values.compared(record.value, said),
+            return self._identify(self._values.fields(record.value or b""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            what = "a record no worker writes"
+            raise Differs(OutputDifference(self._partition, self._label, record.offset, None, what)) from None
+
+    def _passed(self, record: KafkaRecord, identity: object) -> bool:
+        """Whether a record is of another stage, or a copy; copies are counted."""
+        if self._elsewhere(identity):
+            return True
+        copy = any(self._is(record, each) for each in self._recent.get(identity, ()))
+        self.copies += copy
+        return copy
+
+    def _is(self, record: KafkaRecord, derived: Derived) -> bool:
+        return (
+            (record.value == derived.value or self._values.same(record.value, derived.value))
+            and record.key == derived.key
+            and tuple(record.headers) == derived.headers
         )
 
-    def _known(self, identity: object, record: KafkaRecord) -> bool:
-        value = record.value
-        if value is None:
-            return False
-        for said in (self.recent.get(identity), self.kept(identity)):
-            if said is not None and self.values.same(value, said):
-                return True
-        return False
+    def _remember(self, derived: Derived) -> None:
+        self._recent.setdefault(derived.identity, []).append(derived)
+        self._order.append(derived.identity)
+        if len(self._order) > WINDOW:
+            oldest = self._order.popleft()
+            said = self._recent[oldest]
+            del said[0]
+            if not said:
+                del self._recent[oldest]
 
-    def _match(self, identity: object, derived: Derived, record: KafkaRecord) -> None:
-        if not self.values.same(record.value, derived.value):
-            self._differs(record, derived.value, "served and derived differ")
+    def _instead(self, derived: Derived, record: KafkaRecord, identity: object) -> OutputDifference:
+        """Describe a record that stands in the place of another one."""
+        if identity == derived.identity:
+            return self._unlike(record, derived, "served and derived differ")
+        if identity in self._recent:
+            return self._unlike(record, self._recent[identity][-1], "a copy that is not the same")
+        for later in islice(self._records, WINDOW):
+            if self._identity(later) == derived.identity:
+                if self._is(later, derived):
+                    return self._unasked(record, identity, f", or it stands before that of {derived.identity}")
+                return self._unlike(later, derived, "served and derived differ")
+        return self._missing(derived)
+
+    def _unlike(self, record: KafkaRecord, derived: Derived, what: str) -> OutputDifference:
+        fields = {}
+        if not self._values.same(record.value, derived.value):
+            fields = self._values.compared(record.value, derived.value)
         if record.key != derived.key:
-            raise Differs(
-                OutputDifference(
-                    self.partition,
-                    self.label,
-                    record.offset,
-                    str(identity),
-                    "served under another key",
-                    {"key": (repr(record.key), repr(derived.key))},
-                )
-            )
+            fields["key"] = (repr(record.key), repr(derived.key))
         if tuple(record.headers) != derived.headers:
-            fields = {"headers": (repr(record.headers), repr(derived.headers))}
-            what = "served with other headers"
-            raise Differs(OutputDifference(self.partition, self.label, record.offset, str(identity), what, fields))
-        self.matched += 1
-        self.recent[identity] = derived.value
-        if len(self.recent) > WINDOW:
-            self.recent.popitem(last=False)
+            fields["headers"] = (repr(record.headers), repr(derived.headers))
+        return OutputDifference(self._partition, self._label, record.offset, str(derived.identity), what, fields)
 
-    def _differs(self, record: KafkaRecord, derived: bytes, what: str) -> None:
-        identity = str(self.identity(derived))
-        fields = self.values.compared(record.value, derived)
-        raise Differs(OutputDifference(self.partition, self.label, record.offset, identity, what, fields))
+    def _unasked(self, record: KafkaRecord, identity: object, more: str = "") -> OutputDifference:
+        what = f"nothing in the inputs leads to this record{more}"
+        return OutputDifference(self._partition, self._label, record.offset, str(identity), what)
 
-    def _missing(self, identity: object) -> None:
-        raise Differs(self.missing(identity))
-
-    def missing(self, identity: object) -> OutputDifference:
-        """Describe a derived output that has no record."""
-        topic, offset = self.pending[identity].cause
-        cause = f"the record that offset {offset} of {('forecasts', 'outcomes')[topic]} leads to is missing"
-        return OutputDifference(self.partition, self.label, None, str(identity), cause)
+    def _missing(self, derived: Derived) -> OutputDifference:
+        what = "the inputs lead to a record that is missing"
+        return OutputDifference(self._partition, self._label, None, str(derived.identity), what)

@@ -11,8 +11,8 @@ from aiokafka.client import AIOKafkaClient
 
 from replay.audit.checkpoint import Skips
 from replay.audit.output_matcher import Unauditable
-from replay.audit.partition_verifier import LABELS
-from replay.audit.terms import Terms
+from replay.audit.partition_verifier import INPUTS, LABELS, OUTPUTS
+from replay.audit.terms import Configurations
 from replay.loaded import Loaded
 from replay.moves import Move, MoveError
 from streams.config import in_force
@@ -39,15 +39,12 @@ class Span:
     ----------
     first, end
         Offset of the first record kept and the next offset, by label.
-    committed
-        What the workers had committed of forecasts and of outcomes before that.
     told
         The same as ``first`` and ``end``, of what is in force; (0, 0) where there is no such topic.
     """
 
     first: Mapping[str, int]
     end: Mapping[str, int]
-    committed: tuple[int, int]
     told: tuple[int, int] = (0, 0)
 
     @property
@@ -101,18 +98,16 @@ class PartitionReader:
     async def spans(self, count: int, *, told: bool) -> dict[int, Span]:
         """Return what there is to read of each partition.
 
-        What was committed is asked for first, and the ends of the inputs last: every output that is read then has its
-        inputs, and every committed input its outputs. What is in force is written before the first output under it,
-        so its end is asked for after theirs.
+        The end of the journal is asked for first, and the ends of the inputs last. So the outputs of every entry are
+        there, and the inputs of every output. What is in force is written before the first entry under it.
 
         Parameters
         ----------
         told
             Whether there is a topic of what is in force.
         """
-        committed = await self._committed(count)
         ends: dict[TopicPartition, int] = {}
-        for label in reversed(LABELS):
+        for label in ("journal", *OUTPUTS[::-1], *INPUTS[::-1]):
             ends |= await self._consumer.end_offsets([self.place(label, n) for n in range(count)])
         if told:
             ends |= await self._consumer.end_offsets([self.place("configurations", n) for n in range(count)])
@@ -121,25 +116,10 @@ class PartitionReader:
             n: Span(
                 {label: first[self.place(label, n)] for label in LABELS},
                 {label: ends[self.place(label, n)] for label in LABELS},
-                committed[n],
                 (first.get(self.place("configurations", n), 0), ends.get(self.place("configurations", n), 0)),
             )
             for n in range(count)
         }
-
-    async def _committed(self, count: int) -> list[tuple[int, int]]:
-        group = AIOKafkaConsumer(
-            bootstrap_servers=",".join(self._settings.brokers),
-            group_id=self._settings.app_id,
-            enable_auto_commit=False,
-            **self._settings.security.client_options(),
-        )
-        try:
-            await group.start()  # nothing is subscribed, so it does not join the group
-            offsets = [[await group.committed(self.place(label, n)) or 0 for label in LABELS[:2]] for n in range(count)]
-        finally:
-            await group.stop()
-        return [(forecasts, outcomes) for forecasts, outcomes in offsets]
 
     def in_force(self, partition: int, span: Span, kind: bytes = in_force.WORKER) -> list[InForce]:
         """Return what workers, or routers, wrote of what is in force in a partition.
@@ -219,11 +199,13 @@ class PartitionReader:
         return Skips(end, self.skipped)
 
     def open(
-        self, partition: int, span: Span, since: Mapping[str, int], terms: Sequence[Terms]
+        self, partition: int, span: Span, since: Mapping[str, int], configurations: Configurations
     ) -> list[Iterator[KafkaRecord]]:
         """Return the records of each of `LABELS`, from the offsets of ``since`` on, unpacked as workers did then."""
         places = {self.place(label, partition): since[label] for label in LABELS}
-        stretches = [_stretches(label, terms, span.end[label]) for label in LABELS]
+        stretches: list[list[tuple[int, int | None]]] = [[(span.end[label], None)] for label in LABELS]
+        for topic, label in enumerate(INPUTS):
+            stretches[topic] = configurations.unpacked_bytes(topic, span.end[label])
         for place, ((_, limit), *_) in zip(places, stretches, strict=True):
             self._unpacks[place.topic] = limit
         self._run(self._begin(places))
@@ -293,17 +275,6 @@ class PartitionReader:
         return int(await self._consumer.position(place))
 
 
-def _stretches(label: str, terms: Sequence[Terms], end: int) -> list[tuple[int, int | None]]:
-    """Return up to which offsets a batch of a topic could unpack to how many bytes."""
-    if label not in LABELS[:2]:
-        return [(end, None)]
-    topic = LABELS.index(label)
-    recorded = [each for each in terms[1:] if each.next is not None]
-    until = [min(each.next[topic], end) for each in recorded if each.next is not None]
-    limits = [terms[0].settings.unpacked_bytes, *(each.settings.unpacked_bytes for each in recorded)]
-    return list(zip([*until, end], limits, strict=True))
-
-
 async def spans(settings: Settings) -> dict[int, Span]:
     """Return what there is to read; raises `Unauditable` or `TopicsError` if it cannot be."""
     count, told = await _count(settings)
@@ -349,11 +320,11 @@ async def origins(settings: Settings) -> dict[str, list[Any]]:
 
 
 def require_kept(partition: int, span: Span, since: Mapping[str, int]) -> None:
-    """See that no record that is to be read was deleted."""
+    """See that no record that is to be read was deleted; what the journal lacks is seen where it goes on."""
     cut = [
         f"{label}/{partition} begins at offset {span.first[label]}"
         for label in LABELS
-        if span.first[label] > since[label]
+        if span.first[label] > since[label] and (label != "journal" or span.first[label] == span.end[label])
     ]
     if cut:
         raise Unauditable(

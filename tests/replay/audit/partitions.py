@@ -1,14 +1,15 @@
-"""One partition as a worker leaves it: inputs folded in an order nobody wrote down, crashes and copies included."""
+"""One partition as a worker leaves it: inputs in any order, with its journal; crashes and copies included."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from replay.audit.partition_verifier import LABELS, Derivation, Memory, Rederivation, fence_of
-from replay.audit.terms import Terms, timeline
+from replay.audit.terms import Configurations
 from state.engine import Partition
-from state.events import Event
-from streams.config.in_force import InForce, described
+from state.events import Event, Output
+from state.journal import NONE, Entry, Last, last
+from streams.config.in_force import InForce, described, digest
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
@@ -34,10 +35,8 @@ class Topics:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.records: dict[str, list[Kept]] = {label: [] for label in LABELS}
-        self.committed = (0, 0)
-        #: What workers wrote of what is in force, and the lines of FILE.audit.jsonl.
+        #: What workers wrote of what is in force.
         self.in_force: list[InForce] = []
-        self.promotions: list[dict[str, Any]] = []
 
     def append(
         self,
@@ -56,34 +55,31 @@ class Topics:
         self.records[label][offset] = self.records[label][offset]._replace(value=value)
 
     def drop(self, label: str, offset: int) -> None:
-        """Lose a record of an output topic."""
+        """Lose a record."""
         del self.records[label][offset]
 
     def audit(self, settings: Settings | None = None) -> Rederivation:
         """Audit them and return what was checked."""
-        terms = timeline(settings or self.settings, self.in_force)
-        return audited(self, terms, Memory())
+        return audited(self, settings)
 
-    def since(self, offsets: Sequence[int]) -> list[Iterator[Kept]]:
+    def since(self, begins: dict[str, int]) -> list[Iterator[Kept]]:
         """Return the records of each of `LABELS` from an offset on."""
-        return [
-            iter([record for record in self.records[label] if record.offset >= offset])
-            for label, offset in zip(LABELS, offsets, strict=True)
-        ]
+        return [iter([each for each in self.records[label] if each.offset >= begins[label]]) for label in LABELS]
+
+    def sent(self, outputs: Iterable[Output], settings: Settings) -> None:
+        """Append what a worker sends."""
+        for output in outputs:
+            for label, records in encoded([output], settings, 3).items():
+                for key, value, ts, headers in records:
+                    self.append(label, key, value, ts or 0, headers)
 
 
-def audited(
-    topics: Topics,
-    terms: Sequence[Terms],
-    rows: Memory,
-    since: Derivation | None = None,
-    settled: Callable[[Derivation], None] = lambda _: None,
-) -> Rederivation:
+def audited(topics: Topics, settings: Settings | None = None, since: Derivation | None = None) -> Rederivation:
     """Audit topics from their beginning, or from where an earlier audit stopped."""
-    offsets = [0] * 5
-    if since is not None:
-        offsets = [*fence_of(rows).next, since.next_answer, since.joined.next, since.letters.next]
-    found = Rederivation(3, terms, topics.since(offsets), topics.committed, rows, topics.promotions, since, settled)
+    since = since or Derivation(Memory())
+    settings = settings or topics.settings
+    terms = Configurations(settings, 3, topics.in_force)
+    found = Rederivation(3, terms, settings, topics.since(since.begins), since)
     for _ in found.run():
         pass
     return found
@@ -95,11 +91,10 @@ def served(
     seed: int = 1,
     crashes: float = 0.0,
     *,
-    timely: bool = False,
     topics: Topics | None = None,
     rows: Memory | None = None,
 ) -> Topics:
-    """Return the topics after a worker has folded everything.
+    """Return the topics after a worker has folded everything, and stopped.
 
     Parameters
     ----------
@@ -110,10 +105,8 @@ def served(
     seed
         Of the order, the sizes of the batches and the crashes.
     crashes
-        Probability that a worker dies after the state of a batch was stored: before its outputs, after some of them,
-        or after all. It comes back to where it was before the batch.
-    timely
-        Fold by record time, as a worker that is behind does; otherwise interleave the topics by chance.
+        Probability that a worker dies after a batch is in its own journal, with any part of the outputs sent, and that
+        it dies between an entry of the topic and its checkpoint. It folds again what is behind the last checkpoint.
     topics, rows
         To go on from, as a worker with other settings does after a clean stop.
     """
@@ -124,26 +117,49 @@ def served(
     inputs = [_decoded(settings, topics.records[label], topic) for topic, label in enumerate(LABELS[:2])]
     rows = Memory() if rows is None else rows
     fence = fence_of(rows)
-    first, second = fence.next
-    claim = len(topics.in_force)
+    claim, (first, second) = len(topics.in_force), fence.next
     topics.in_force.append(InForce(claim, fence.applied, (first, second), described(settings), f"worker-{claim}"))
-    worker, at, committed = Partition(settings.policies, rows.get), list(fence.next), list(fence.next)
-    while any(at[topic] < len(inputs[topic]) for topic in (0, 1)):
-        batch = list(_timely(rng, inputs, topics, at) if timely else _taken(rng, inputs, at))
-        effects = worker.fold(batch)
-        rows.write(effects.rows)
-        died = rng.random() < crashes
-        told = effects.outputs[: rng.randrange(len(effects.outputs) + 1)] if died else effects.outputs
-        for output in told:
-            for label, records in encoded([output], settings, 3).items():
-                for key, value, ts, headers in records:
-                    topics.append(label, key, value, ts or 0, headers)
-        if died:
-            worker, at = Partition(settings.policies, rows.get), committed.copy()
-        else:
-            committed = [max(*pair) for pair in zip(at, committed, strict=True)]
-    topics.committed = committed[0], committed[1]
+    worker, at = Partition(settings.policies, rows.get), [first, second]
+    #: Topic and event of what was folded since the last checkpoint.
+    order: list[tuple[int, Event]] = []
+    while (more := any(at[topic] < len(inputs[topic]) for topic in (0, 1))) or order:
+        if more:
+            batch = list(_taken(rng, inputs, at))
+            outputs = _folded(worker, batch)
+            order += batch
+            if rng.random() < crashes:
+                topics.sent(outputs[: rng.randrange(len(outputs) + 1)], settings)
+                worker = Partition(settings.policies, rows.get)
+                outputs = _folded(worker, order)[-len(outputs) or len(order) * 9 :]
+            topics.sent(outputs, settings)
+        if not more or rng.random() < 0.2:
+            topics.append("journal", None, _entry(topics, settings, worker, fence_of(rows).next, order).encode())
+            if rng.random() < crashes:
+                worker = Partition(settings.policies, rows.get)
+                topics.sent(_folded(worker, order)[-rng.randrange(1, 20) :], settings)
+            else:
+                rows.write(worker.checkpoint().rows)
+                order = []
     return topics
+
+
+def _folded(worker: Partition, events: Sequence[tuple[int, Event]]) -> list[Output]:
+    worker.begin()
+    return worker.apply([event for _, event in events])
+
+
+def _entry(
+    topics: Topics, settings: Settings, worker: Partition, begins: Sequence[int], order: Sequence[tuple[int, Event]]
+) -> Entry:
+    """Return the entry of what was folded since the last checkpoint."""
+    lasts: list[Last] = [NONE, NONE]
+    for topic, event in order:
+        record = topics.records[LABELS[topic]][event.offset]
+        lasts[topic] = last(record.timestamp, record.value)
+    (b0, b1), (e0, e1) = begins, worker.fence.next
+    config = bytes.fromhex(digest(described(settings)))
+    order_of = bytes([topic for topic, _ in order])
+    return Entry(0, (b0, b1), (e0, e1), worker.fence.applied, 0, config, (lasts[0], lasts[1]), order_of)
 
 
 def _decoded(settings: Settings, records: Sequence[Kept], topic: int) -> list[Event]:
@@ -152,22 +168,11 @@ def _decoded(settings: Settings, records: Sequence[Kept], topic: int) -> list[Ev
     return [decode(each.offset, each.key, each.value, each.timestamp, each.headers) for each in records]
 
 
-def _taken(rng: random.Random, inputs: Sequence[Sequence[Event]], at: list[int]) -> Iterator[Event]:
+def _taken(rng: random.Random, inputs: Sequence[Sequence[Event]], at: list[int]) -> Iterator[tuple[int, Event]]:
     """Yield the next batch: runs of either topic, of random lengths, not by time."""
     for _ in range(rng.randrange(1, 6)):
         topic = rng.randrange(2)
         for _ in range(rng.randrange(1, BATCH // 5)):
             if at[topic] < len(inputs[topic]):
-                yield inputs[topic][at[topic]]
+                yield topic, inputs[topic][at[topic]]
                 at[topic] += 1
-
-
-def _timely(rng: random.Random, inputs: Sequence[Sequence[Event]], topics: Topics, at: list[int]) -> Iterator[Event]:
-    """Yield the next batch, the earlier record first and a forecast before an outcome of the same time."""
-    times = [[record.timestamp for record in topics.records[label]] for label in LABELS[:2]]
-    for _ in range(rng.randrange(1, BATCH)):
-        left = [(times[topic][at[topic]], topic) for topic in (0, 1) if at[topic] < len(inputs[topic])]
-        if left:
-            topic = min(left)[1]
-            yield inputs[topic][at[topic]]
-            at[topic] += 1

@@ -18,8 +18,7 @@ from replay.audit.checkpoint import Skips
 from replay.audit.entries import digest
 from replay.audit.intake_verifier import ANSWERS, Made
 from replay.audit.output_matcher import Differs, OutputDifference
-from replay.audit.partition_verifier import Derivation, Memory
-from replay.audit.terms import timeline
+from replay.audit.partition_verifier import Memory
 from streams.config.settings import Settings
 from streams.records.making import Record
 from streams.records.output_avro import SCHEMAS
@@ -103,18 +102,10 @@ def test_a_topic_whose_format_changed_is_derived_and_an_audit_goes_on(url: str, 
     for day, each in enumerate((RAW, under("avro", url), under("protobuf", url), last, RAW)):
         sent = [one._replace(ts=one.ts + day * 60_000) for one in carrying(day + 1, 150)]
         topics = served(sent, each, day, crashes, topics=topics, rows=rows)
-        derived, since = Memory(), None
-        terms = timeline(last, topics.in_force)
-        if day:
-            since = checkpoint.read(path, OF, last, topics.in_force, derived).derivation
-            later = [each for each in topics.in_force if each.applied >= since.terms.applied]
-            terms = timeline(last, later, since.terms)
-        file = BytesIO()
-
-        def settled(derivation: Derivation, file: BytesIO = file, topics: Topics = topics) -> None:
-            checkpoint.write(file, OF, topics.in_force, Skips(0, {}), derivation)
-
-        checked = audited(topics, terms, derived, since, settled).checked
+        since = checkpoint.read(path, OF, topics.in_force, Memory()).derivation if day else None
+        found = audited(topics, last, since)
+        checked, file = found.checked, BytesIO()
+        checkpoint.write(file, OF, topics.in_force, Skips(0, {}), found.derivation)
         path.write_bytes(file.getvalue())
         whole = topics.audit(last).checked
         assert (checked.calibrated, checked.resolved, checked.raw_answers) == (
@@ -131,8 +122,9 @@ def test_a_topic_whose_format_changed_is_derived_and_an_audit_goes_on(url: str, 
 def test_a_record_that_was_changed_is_named_with_the_field(url: str, form: str, label: str, name: str) -> None:
     topics = served(carrying(1), under(form, url))
     wanted = [each for each in with_schema(topics, label) if b"forecasts" not in (each.value or b"")]
-    record = wanted[20]
-    value = changed(form, label, record.value or b"", **{name: 0 if name != "p" else 0.123})
+    other = {name: 0 if name != "p" else 0.123}
+    values = [(each, changed(form, label, each.value or b"", **other)) for each in wanted[20:]]
+    record, value = next((each, value) for each, value in values if value != each.value)
     topics.replace(label, record.offset, value)
     found = difference(topics, under(form, url))
     assert (found.topic, found.offset, list(found.fields)) == (label, record.offset, [name])
@@ -160,7 +152,8 @@ def test_a_copy_may_stand_there_in_another_format_and_must_say_the_same(url: str
     topics.append("calibrated", copy.key, copy.value, copy.timestamp, copy.headers)
     assert topics.audit(under(form, url)).checked.copies == before.copies + 1
     again = topics.records["calibrated"][copy.offset]
-    topics.append("calibrated", again.key, changed(form, "calibrated", again.value or b"", p=0.123))
+    value = changed(form, "calibrated", again.value or b"", p=0.123)
+    topics.append("calibrated", again.key, value, headers=again.headers)
     assert difference(topics, under(form, url)).fields.keys() == {"p"}
 
 

@@ -1,0 +1,160 @@
+"""The records of two inputs in the order in which they were folded: along the journal, see `state.journal`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
+from state.frames import CorruptFrame
+from state.journal import NONE, Entry, last
+from streams.records.merge import KafkaRecord, Merged
+
+#: Most records that are handed out at once.
+PART: Final = 2000
+
+
+class Reached(NamedTuple):
+    """How far a journal was followed.
+
+    Attributes
+    ----------
+    journal
+        Next offset in its topic.
+    order
+        Topic and offset of each record that was folded since the last entry began: the next one may overlap it.
+    """
+
+    journal: int = 0
+    order: Sequence[tuple[int, int]] = ()
+
+
+class Part(NamedTuple):
+    """Records that were folded one after another, of one entry; whether these are its last ones."""
+
+    entry: Entry
+    records: list[Merged]
+    ended: bool
+
+
+class Along:
+    """Hands out records along a journal.
+
+    Parameters
+    ----------
+    place
+        The journal's topic and partition, for people.
+    partition, labels
+        Of the inputs, by which differences name them.
+    journal
+        The records of the journal.
+    inputs
+        Those of both inputs, from ``begins`` on.
+    begins
+        Next offset of each input.
+    order
+        See `Reached`.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        partition: int,
+        labels: Sequence[str],
+        journal: Iterator[KafkaRecord],
+        inputs: Sequence[Iterator[KafkaRecord]],
+        begins: Sequence[int],
+        order: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._place, self._partition, self._labels = place, partition, labels
+        self._journal, self._inputs = journal, inputs
+        self.next = list(begins)
+        self._order = list(order)
+        self._read = 0
+
+    def reached(self, journal: int) -> Reached:
+        """Return how far it came; ``journal`` is where it began."""
+        return Reached(max(self._read, journal), self._order)
+
+    def parts(self) -> Iterator[Part]:
+        """Yield what was not folded before, entry by entry.
+
+        Raises
+        ------
+        Differs
+            If the inputs do not hold what was folded, or an entry contradicts those before it.
+        Unauditable
+            If entries are missing or damaged.
+        """
+        for record in self._journal:
+            try:
+                entry = Entry.decode(record.value or b"")
+            except CorruptFrame as exc:
+                raise Unauditable(f"{self._place} offset {record.offset} is no entry of a journal: {exc}") from exc
+            yield from self._parts(entry, record.offset)
+            self._read = record.offset + 1
+
+    def rest(self) -> Iterator[tuple[int, KafkaRecord]]:
+        """Yield topic and record of everything behind the last entry, one topic after the other."""
+        for topic, records in enumerate(self._inputs):
+            for record in records:
+                yield topic, record
+
+    def _parts(self, entry: Entry, offset: int) -> Iterator[Part]:
+        topics = self._left(entry, offset)
+        finals = {topics.rfind(topic): topic for topic in (0, 1)}
+        for at in range(0, len(topics), PART):
+            records = []
+            for n, topic in enumerate(topics[at : at + PART], at):
+                record = self._next(entry, topic, offset)
+                self._check(entry, topic, record, final=n in finals)
+                records.append((topic, record))
+            self._order += [(topic, record.offset) for topic, record in records]
+            ended = at + PART >= len(topics)
+            if ended and tuple(self.next) != entry.ends:
+                fields = {"ends": (list(entry.ends), list(self.next))}
+                raise self._contradicts(offset, "an entry that ends elsewhere than its records", fields)
+            yield Part(entry, records, ended)
+
+    def _left(self, entry: Entry, offset: int) -> bytes:
+        """Return the topics of the records of an entry that are not folded yet."""
+        if any(begin > at for begin, at in zip(entry.begins, self.next, strict=True)):
+            raise Unauditable(
+                f"{self._place} goes on at offsets {list(entry.begins)} of {' and '.join(self._labels)}, and what is "
+                f"before leads to {self.next}: entries were deleted, so nobody can tell from there on in which order "
+                "records were folded. Give the topic retention.ms=-1, or audit with --checkpoint before they are"
+            )
+        known = [(topic, at) for topic, at in self._order if at >= entry.begins[topic]]
+        done = bytes([topic for topic, _ in known])
+        agree = entry.topics.startswith(done) or done.startswith(entry.topics)
+        if not agree or known != self._order[len(self._order) - len(known) :]:
+            raise self._contradicts(offset, "an entry that contradicts those before it: they overlap, and must agree")
+        self._order = known
+        return entry.topics[len(done) :]
+
+    def _next(self, entry: Entry, topic: int, offset: int) -> KafkaRecord:
+        record = next(self._inputs[topic], None)
+        if record is None:
+            what = f"an entry of more records than {self._labels[topic]} has"
+            raise self._contradicts(offset, what, {"ends": (list(entry.ends), list(self.next))})
+        self.next[topic] = record.offset + 1
+        return record
+
+    def _check(self, entry: Entry, topic: int, record: KafkaRecord, *, final: bool) -> None:
+        """See that a record is the last of its topic if it has to be, and the one that was folded."""
+        if final != (record.offset == entry.ends[topic] - 1):
+            what = (
+                "records were lost, or others added, since they were folded: the journal counts up to offset "
+                f"{entry.ends[topic] - 1}"
+            )
+            raise Differs(OutputDifference(self._partition, self._labels[topic], record.offset, None, what))
+        said, found = entry.last[topic], last(record.timestamp, record.value)
+        if final and said not in (NONE, found):
+            what = "not the record that was folded: it was rewritten, or the topic was cut or made anew"
+            fields = {
+                name: (getattr(found, name), getattr(said, name))
+                for name in found._fields
+                if getattr(found, name) != getattr(said, name)
+            }
+            raise Differs(OutputDifference(self._partition, self._labels[topic], record.offset, None, what, fields))
+
+    def _contradicts(self, offset: int, what: str, fields: dict[str, tuple[Any, Any]] | None = None) -> Differs:
+        return Differs(OutputDifference(self._partition, "journal", offset, None, what, fields or {}))
