@@ -850,7 +850,8 @@ class BatchConsumer(driver.Consumer):
             raise
         finally:
             if revocations != self._revocations:
-                for partition in partitions:
+                again = {tp.partition for tp in self.assignment()} if self._ours else set()
+                for partition in set(partitions) - again:  # what was assigned again may have been claimed again
                     self.inputs.revoked(partition)
         return taken_up
 
