@@ -32,9 +32,9 @@ class Disk:
         self.small = small and os.geteuid() == 0 and _ran("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path)
 
     def fill(self) -> None:
-        """Leave no room."""
+        """Leave no room; what was freed since the last time is filled, too."""
         assert self.small
-        with suppress(OSError), (self._path / "ballast").open("wb", buffering=0) as ballast:
+        with suppress(OSError), (self._path / "ballast").open("ab", buffering=0) as ballast:
             while ballast.write(bytes(1 << 20)):
                 pass
 

@@ -91,7 +91,10 @@ def damage(path: Path, how: str) -> None:
 def _(fault: faults.FullDisk, stage: Stage) -> None:
     member, since = stage.fleet.members[0], len(stage.fleet.exits)
     if member.disk.small:
-        member.disk.fill()
+        end = time.monotonic() + PATIENCE
+        while len(stage.fleet.exits) == since and time.monotonic() < end:
+            member.disk.fill()  # copies are removed to make room, and a worker writes little
+            time.sleep(0.5)
         stage.fleet.await_exit(member, since, PATIENCE)
         time.sleep(fault.seconds)
         member.disk.free()
