@@ -2,9 +2,8 @@
 
 Histories have everything that producers send, and streams have every option of labels, every kind of forecast,
 challengers, segments and quotas. Some clocks run ahead. The workers' engine folds the events in batches of any size,
-and some batches come again: what a quota refused is refused again. Compared are what is served and drawn, what becomes
-of every record, every label and revision, the state of every calibrator, the champion's and the challengers', and all
-scores and comparisons.
+with checkpoints and crashes in between. Compared are what is served and drawn, what becomes of every record, every
+label and revision, the state of every calibrator, the champion's and the challengers', and all scores and comparisons.
 """
 
 from collections.abc import Sequence
@@ -26,11 +25,12 @@ from replay.in_memory_engine import InMemoryEngine, PartitionResult
 from replay.score import losses
 from replay.segments import rows_of
 from state import coverage, keys, rows
+from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
-from state.quotas import REFUSED, REFUSED_ID, Quota, Rate
+from state.quotas import Quota, Rate
 from state.scoring import vector_history, warm_up
 from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS
@@ -38,7 +38,7 @@ from state.scoring.pair_scores import PairScores
 from state.scoring.scores import Scores
 from state.scoring.warm_up import WarmUp
 from state.witnesses import SLACK
-from tests.state.histories import SMALL_BATCH, Table, Worker
+from tests.state.histories import PLANS, SMALL_BATCH, Plan, Table, folded_again
 
 #: By stream: calibrator, options, number of features, a label that silence may stand for, challengers.
 STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]]] = {
@@ -164,33 +164,14 @@ class Folded:
     issued: list[Calibrated]
 
 
-def folded(plan: Policies, events: Sequence[Event], cuts: Sequence[int], again: Sequence[bool]) -> Folded:
-    """Fold events in batches; after some, the worker dies, and the batch comes again to another one."""
-    table = Table()
-    worker = Worker(plan, table, SMALL_BATCH)
-    outputs: list[Output] = []
+def folded(plan: Policies, events: Sequence[Event], crashes: Plan) -> Folded:
+    """Fold events as a worker that crashes by a plan."""
+    table, outputs = folded_again(lambda table: Partition(plan, table.get, SMALL_BATCH), events, crashes)
     issued: list[Calibrated] = []
-    at = n = 0
-    while at < len(events):
-        batch = events[at : at + cuts[n % len(cuts)]]
-        made = worker.fold(*batch).outputs
-        outputs += made
-        for each in made:  # an answer that is told again has the place of the first
-            if isinstance(each, Calibrated) and each.applied > (issued[-1].applied if issued else 0):
-                issued.append(each)
-        if again[n % len(again)]:
-            rows_before = dict(table)
-            worker = Worker(plan, table, SMALL_BATCH)
-            told = worker.fold(*batch).outputs
-            assert dict(table) == rows_before
-            assert [each for each in told if refused(each)] == [each for each in made if refused(each)]
-        at += len(batch)
-        n += 1
+    for each in outputs:  # the answer to a duplicate has the place of the first
+        if isinstance(each, Calibrated) and each.applied > (issued[-1].applied if issued else 0):
+            issued.append(each)
     return Folded(table, outputs, issued)
-
-
-def refused(output: Output) -> bool:
-    return isinstance(output, Rejected) and output.reason in (REFUSED, REFUSED_ID)
 
 
 def played_in_memory(
@@ -206,18 +187,11 @@ def played_in_memory(
 
 
 @examples(max_examples=60)
-@given(
-    plans(),
-    histories(),
-    st.lists(st.integers(1, SMALL_BATCH), min_size=1, max_size=7),
-    st.lists(st.booleans(), min_size=1, max_size=7),
-)
-def test_both_engines_agree_on_every_figure(
-    plan: Policies, events: list[Event], cuts: list[int], again: list[bool]
-) -> None:
+@given(plans(), histories(), PLANS)
+def test_both_engines_agree_on_every_figure(plan: Policies, events: list[Event], crashes: Plan) -> None:
     events = [fitting(plan, each) for each in events]
     with TemporaryDirectory() as directory, patch.multiple(vector_history, WINDOW=4, LOOK=2), FEW, SOON[0], SOON[1]:
-        engine = folded(plan, events, cuts, again)
+        engine = folded(plan, events, crashes)
         player, made, letters = played_in_memory(plan, events, Path(directory))
         # What becomes of every record.
         assert made.fates == engine.table.fence.fates
