@@ -347,7 +347,7 @@ async def _exists(settings: Settings) -> bool:
 def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
     """See that the last checkpoint of each partition has everything that was folded."""
     for n, part in enumerate(parts):
-        if behind := journal.read(part.get)[1]:
+        if behind := journal.read(part.get).entries:
             records = sum(len(each.topics) for each in behind)
             raise TopicsError(
                 f"{records:,} records of partition {n} of {old.changelog} are in its journal and not yet in its rows: "

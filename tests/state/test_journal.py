@@ -23,6 +23,8 @@ ENTRIES = st.builds(
     st.lists(st.sampled_from([0, 1]), max_size=40).map(bytes),
 )
 
+BEFORE = Last(1_700_000_000_000, 4711), NONE
+
 
 def entry(number: int, topics: bytes = b"\0\1\1") -> Entry:
     return Entry(number, (0, 0), (1, 2), number, 0, bytes(16), (NONE, NONE), topics)
@@ -34,13 +36,14 @@ def written(*numbers: int, begun: int | None = None) -> Table:
     for number in numbers:
         table[entry(number).key] = entry(number).encode()
     if begun is not None:
-        table.write(dict([journal.begun(begun)]))
+        table.write(dict([journal.begun(begun, BEFORE)]))
     return table
 
 
 def read(table: Table) -> tuple[int, list[int]]:
-    following, entries = journal.read(table.get)
-    return following, [each.number for each in entries]
+    found = journal.read(table.get)
+    assert found.last == (BEFORE if keys.JOURNAL in table else (NONE, NONE))
+    return found.number, [each.number for each in found.entries]
 
 
 @STEADY
