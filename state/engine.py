@@ -670,7 +670,7 @@ class Partition:
             fates[OUTCOME_DUPLICATE] += 1
             if newer:
                 self._changed[key] = ledger.confirmed(found, ts, number)
-        elif not newer or len(ledger.labels(found)) >= ledger.MOST_REVISIONS:
+        elif not newer or ledger.revisions(found) >= ledger.MOST_REVISIONS:
             fates[OUTCOME_STALE] += 1
         elif status == ledger.EARLY:
             fates[OUTCOME_REVISED] += 1
@@ -863,7 +863,10 @@ class Partition:
             self._scored[service.stream] = history
             if segments := self._counting(service, found, entry.born):
                 revise(segments, one, other, was, y, entry.window)
-        self._outputs.append(_resolved(record_key, event_id, revised)[-1])
+        made, n = entry.calibrator, entry.revisions
+        ts, resolved_ts = entry.issued_ts, entry.resolved_ts
+        said = record_key, event_id, entry.stream, raw, p, draw, y, made, entry.version, ts, resolved_ts, n, False
+        self._outputs.append(new(Resolved, said))
 
     def _counting(self, service: _Service, found: bytes, born: int) -> list[Any]:
         """Return the scores of the segments of a row in which its event has counted; they are about to change."""
@@ -893,15 +896,6 @@ class Partition:
             self._vectors[place] = history
         self._scored_vectors[place] = history
         return history
-
-    def told(self, event_id: str) -> list[Output]:
-        """Return everything that was said of an event, by its stored row and without a key; nothing if it has none."""
-        row = self._get(keys.ledger(event_id))
-        found = None if row is None else ledger.unsealed(row)
-        if found is None or found[0] == ledger.EARLY:
-            return []
-        resolved = _resolved(None, event_id, found) if found[0] == ledger.RESOLVED else []
-        return [_calibrated(None, event_id, found), *resolved]
 
     def _advance(self, ts: int) -> None:
         """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
@@ -1204,26 +1198,3 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes, carried: Carri
         entry.born,
         carried,
     )
-
-
-def _resolved(key: bytes | None, event_id: str, payload: bytes) -> list[Resolved]:
-    """Return a record for every label a resolved event has had, the first one first."""
-    entry = ledger.parse(payload)
-    return [
-        Resolved(
-            key,
-            event_id,
-            entry.stream,
-            entry.raw,
-            entry.p,
-            entry.draw,
-            y,
-            entry.calibrator,
-            entry.version,
-            entry.issued_ts,
-            ts,
-            revision,
-            entry.implied and not revision,
-        )
-        for revision, (y, ts) in enumerate((*entry.labels, (entry.y, entry.resolved_ts)))
-    ]

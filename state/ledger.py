@@ -33,24 +33,20 @@ _NAMED: Final = HEAD.size + _NAMES.size
 _LENGTHS: Final = Struct("<3H")
 #: Set in the kind of a row that holds tickets of challengers.
 SHADOWED: Final = 0x40
-#: Set in the kind of a row whose first label was implied by silence.
-IMPLIED: Final = 0x20
-#: Set in the kind of a row that holds labels which were replaced.
+#: Set in the kind of a row whose label has changed, and that holds how often.
 REVISED: Final = 0x10
 #: Set in the kind of a row that holds the forecast's Kafka key, where it is not the event id.
 KEYED: Final = 0x08
 #: Set in the kind of a row that holds the slots of the event's segments.
 GROUPED: Final = 0x04
 #: All that is not the kind itself.
-FLAGS: Final = SHADOWED | IMPLIED | REVISED | KEYED | GROUPED
+FLAGS: Final = SHADOWED | REVISED | KEYED | GROUPED
 #: Most times a label may change.
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
 UNSAID: Final = -1
 #: The window of what was answered in a warm-up: it counts in none.
 NO_WINDOW: Final = 0xFFFF_FFFF
-_LABEL: Final = Struct("<dq")
-_COUNT: Final = Struct("<B")
 _NO_KEY: Final = 0xFFFF
 _SHADOW: Final = Struct("<4sQdd?H")
 _BLOCK: Final = Struct("<H")
@@ -127,10 +123,8 @@ class Entry(NamedTuple):
     window
         The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` of an event of
         the warm-up (`state.scoring.warm_up`).
-    implied
-        Whether silence implied the first label.
-    labels
-        The labels that were replaced, the first one first, each with its time, ms; at most `MOST_REVISIONS`.
+    revisions
+        How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
     key
         The forecast's Kafka key, if the event matures and the key is not the event id; else empty. None: no key.
     layout, groups
@@ -157,8 +151,7 @@ class Entry(NamedTuple):
     as_of: int = 0
     number: int = 0
     window: int = 0
-    implied: bool = False
-    labels: tuple[tuple[float, int], ...] = ()
+    revisions: int = 0
     key: bytes | None = b""
     layout: bytes = b""
     groups: tuple[int, ...] = ()
@@ -166,24 +159,22 @@ class Entry(NamedTuple):
     def encode(self) -> bytes:
         """Return the row: a head of 96 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
 
-        In this order: slots of segments, labels that were replaced, the key, challengers.
+        In this order: slots of segments, how often the label has changed, the key, challengers.
         """
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.draw)
         kind, last = self.kind, b""
         if self.groups:
             kind |= GROUPED
             last += grouped(self.layout, self.groups)
-        if self.labels:
+        if self.revisions:
             kind |= REVISED
-            last += b"".join(_LABEL.pack(*each) for each in self.labels) + _COUNT.pack(len(self.labels))
+            last += bytes((self.revisions,))
         if self.key != b"":
             kind |= KEYED
             last += _keyed(self.key)
         if self.shadows:
             block = b"".join(each.encode() for each in self.shadows)
             kind, last = kind | SHADOWED, last + block + _BLOCK.pack(len(block))
-        if self.implied:
-            kind |= IMPLIED
         head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version, self.as_of, self.number, self.window)
         return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket + last)
 
@@ -234,14 +225,11 @@ def parse(payload: bytes) -> Entry:
     stream = payload[at : at + n_stream].decode()
     ticket = payload[at + n_stream :]
     challengers: tuple[Shadow, ...] = ()
-    replaced: tuple[tuple[float, int], ...] = ()
     key: bytes | None = b""
-    implied = bool(kind & IMPLIED)
     layout, slots = groups(payload)
     if kind != PROBABILITY:
         challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
         key = key_of(payload, b"") if kind & KEYED else b""
-        replaced = labels(payload)
         kind &= ~FLAGS
         raw, p, draw, ticket = answer(payload, at + n_stream)
     return Entry(
@@ -264,8 +252,7 @@ def parse(payload: bytes) -> Entry:
         as_of,
         number,
         window,
-        implied,
-        replaced,
+        revisions(payload),
         key,
         layout,
         slots,
@@ -338,7 +325,7 @@ def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
     """Return the hash of the names of segments, and the event's slots; both empty if a payload holds none."""
     if not payload[1] & GROUPED:
         return b"", ()
-    end = _before_labels(payload)
+    end = _before_count(payload)
     at, end = _groups(payload, end), end - _GROUPS
     return payload[end : end + 4], tuple([payload[i] | payload[i + 1] << 8 for i in range(at, end, 2)])
 
@@ -352,16 +339,14 @@ def grouped(layout: bytes, groups: tuple[int, ...]) -> bytes:
     return bytes(slots) + layout + bytes((len(groups),))
 
 
-def labels(payload: bytes) -> tuple[tuple[float, int], ...]:
-    """Return the labels of a payload that were replaced, the first one first, each with its time, ms."""
+def revisions(payload: bytes) -> int:
+    """Return how often the label of a payload has changed."""
     if not payload[1] & REVISED:
-        return ()
-    end = _before_key(payload) - _COUNT.size
-    count = payload[end]
-    at = end - count * _LABEL.size
+        return 0
+    at = _before_count(payload)
     if at < names_end(payload):
-        raise CorruptFrame("the labels of a ledger row are longer than the row")
-    return tuple([_LABEL.unpack_from(payload, at + i * _LABEL.size) for i in range(count)])
+        raise CorruptFrame("a ledger row ends before it says how often its label has changed")
+    return payload[at]
 
 
 def key_of(payload: bytes, otherwise: bytes | None) -> bytes | None:
@@ -391,9 +376,8 @@ def _before_key(payload: bytes) -> int:
     return end
 
 
-def _before_labels(payload: bytes) -> int:
-    end = _before_key(payload)
-    return end - _COUNT.size - payload[end - 1] * _LABEL.size if payload[1] & REVISED else end
+def _before_count(payload: bytes) -> int:
+    return _before_key(payload) - 1 if payload[1] & REVISED else _before_key(payload)
 
 
 def _groups(payload: bytes, end: int) -> int:
@@ -405,7 +389,7 @@ def _groups(payload: bytes, end: int) -> int:
 
 
 def _ticket_end(payload: bytes) -> int:
-    end = _before_labels(payload)
+    end = _before_count(payload)
     return _groups(payload, end) if payload[1] & GROUPED else end
 
 
@@ -535,10 +519,9 @@ def answered(payload: bytes) -> tuple[int, int, Any, Any, Any, int, int, bytes, 
 
 def resolved(payload: bytes, applied: int, y: float, ts: int, as_of: int, number: int, window: int) -> bytes:
     """Return the payload of an event that is learnt with this label; see `Entry` for each of its parts."""
-    kind = payload[1] | IMPLIED if as_of == UNSAID else payload[1]
     born, issued_ts, served = payload[2:10], payload[18:26], payload[42:74]
     return (
-        _LEARNT.pack(RESOLVED, kind, born, applied, issued_ts, ts, y, served, as_of, number, window)
+        _LEARNT.pack(RESOLVED, payload[1], born, applied, issued_ts, ts, y, served, as_of, number, window)
         + payload[HEAD.size :]
     )
 
@@ -556,15 +539,11 @@ def confirmed(payload: bytes, as_of: int, number: int) -> bytes:
 
 
 def revised(payload: bytes, applied: int, ts: int, y: float, number: int) -> bytes:
-    """Return the payload of a resolved event with another label; the one it had is kept among `labels`."""
+    """Return the payload of a resolved event with another label."""
     head = HEAD.unpack_from(payload)
-    at, end = _before_labels(payload), _before_key(payload)
-    kept = payload[at : end - _COUNT.size] if payload[1] & REVISED else b""
-    kept += _LABEL.pack(head[6], head[5])
-    block = kept + _COUNT.pack(len(kept) // _LABEL.size)
-    kind = head[1] | REVISED
-    made = HEAD.pack(head[0], kind, head[2], applied, head[4], ts, y, *head[7:11], ts, number, head[13])
-    return made + payload[HEAD.size : at] + block + payload[end:]
+    at, end = _before_count(payload), _before_key(payload)
+    made = HEAD.pack(head[0], head[1] | REVISED, head[2], applied, head[4], ts, y, *head[7:11], ts, number, head[13])
+    return made + payload[HEAD.size : at] + bytes((revisions(payload) + 1,)) + payload[end:]
 
 
 def newer(payload: bytes, ts: int, number: int) -> bool:

@@ -120,7 +120,7 @@ def test_silence_is_the_label_of_a_forecast_without_an_outcome() -> None:
     assert effects.delays == [], "nobody reported it"
     entry = one.table.entry("a")
     assert entry is not None
-    assert (entry.status, entry.y, entry.implied) == (ledger.RESOLVED, 0.0, True)
+    assert (entry.status, entry.y) == (ledger.RESOLVED, 0.0)
 
 
 def test_silence_and_explicit_zeros_end_in_the_same_calibrator_and_the_same_answers() -> None:
@@ -237,7 +237,7 @@ def test_a_label_may_change_only_so_often() -> None:
     assert fates(effects) == {"outcomes_stale": 1}
     entry = one.table.entry("a")
     assert entry is not None
-    assert len(entry.labels) == ledger.MOST_REVISIONS
+    assert entry.revisions == ledger.MOST_REVISIONS
 
 
 def test_challengers_and_their_comparison_are_revised_too() -> None:

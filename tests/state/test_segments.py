@@ -183,7 +183,7 @@ def test_the_row_of_an_event_holds_its_slots_through_every_change() -> None:
     entry = one.table.entry("e0")
     assert entry is not None
     assert (entry.layout, entry.groups) == (policy.layout, (2,))
-    assert (len(entry.labels), entry.key, len(entry.shadows), entry.ticket) == (2, b"another", 1, b"")
+    assert (entry.revisions, entry.key, len(entry.shadows), entry.ticket) == (2, b"another", 1, b"")
     assert ledger.groups(ledger.unsealed(entry.encode())) == (policy.layout, (2,))
     assert scores(one, policy, 2).n == 1
 

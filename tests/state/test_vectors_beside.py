@@ -113,7 +113,7 @@ def test_a_comparison_is_of_the_labels_in_force(stream: str) -> None:
     assert isinstance(found, PairScores)
     assert found.tally == expected.tally
     assert found.sums == pytest.approx(expected.sums)
-    assert any(entry.labels for entry in worker.table.entries()), "some labels were revised"
+    assert any(entry.revisions for entry in worker.table.entries()), "some labels were revised"
 
 
 @pytest.mark.parametrize("stream", BOTH)
@@ -153,7 +153,7 @@ def test_recent_windows_are_of_the_labels_in_force(stream: str, monkeypatch: pyt
     policy = replace(PLAIN[stream], segments=("country",))
     worker = played(history(stream, 1800, 5), policies(**{stream: policy}))
     entries = [each for each in worker.table.entries() if each.groups and each.resolved_ts]
-    assert any(each.labels for each in entries), "some labels were revised"
+    assert any(each.revisions for each in entries), "some labels were revised"
     expected: dict[int, SegmentPairScores] = {}
     for entry in sorted(entries, key=lambda each: each.window):
         found = [expected.setdefault(slot, SegmentPairScores()) for slot in entry.groups]
