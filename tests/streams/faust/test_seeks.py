@@ -13,40 +13,17 @@ from faust.types import TP, Message
 from agents.topology import Topology
 from state import keys
 from state.fence import Fence
+from state.journal import Journal
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
-from streams.faust.transport import REDELIVERED, BatchConsumer, BatchTransport, DataLossError
+from streams.faust.transport import BatchConsumer, BatchTransport, DataLossError
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
 from tests.streams.fakes import record
 
 # -- where to start ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("committed", "fence", "earliest", "end", "start"),
-    [
-        pytest.param(None, 0, 0, 0, 0, id="a new partition"),
-        pytest.param(None, 0, 50, 90, 50, id="a new worker on a topic that lost its first records"),
-        pytest.param(0, 0, 0, 10, 0, id="committed before the first record"),
-        pytest.param(70, 70, 0, 90, 70, id="a clean stop"),
-        pytest.param(70, 80, 0, 90, 70, id="a crash after the state and before the commit"),
-        pytest.param(70, 80, 75, 90, 75, id="the records to answer again are partly gone, and were applied"),
-        pytest.param(70, 80, 80, 80, 80, id="all that was applied is gone"),
-        pytest.param(80, 70, 0, 90, 70, id="the state is from an older copy"),
-        pytest.param(80, 0, 0, 90, 0, id="the state is lost"),
-        pytest.param(None, REDELIVERED + 7, 0, REDELIVERED + 7, 7, id="the committed offset is lost"),
-        pytest.param(None, 70, 0, 90, 0, id="the committed offset is lost early"),
-        pytest.param(None, REDELIVERED + 7, 20, REDELIVERED + 7, 20, id="the committed offset is lost, and records"),
-        pytest.param(90, 90, 0, 90, 90, id="everything is applied"),
-    ],
-)
-def test_start_is_the_committed_offset_or_the_fence_where_it_is_behind(
-    consumer: BatchConsumer, committed: int | None, fence: int, earliest: int, end: int, start: int
-) -> None:
-    assert consumer._start(F0, committed, fence, earliest, end) == start
 
 
 LOST = [
@@ -57,36 +34,86 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize(("committed", "fence", "earliest", "lost"), LOST)
-def test_start_refuses_to_pass_over_records_that_were_deleted_unread(
-    consumer: BatchConsumer, committed: int | None, fence: int, earliest: int, lost: str
-) -> None:
-    with pytest.raises(DataLossError, match=lost) as caught:
-        consumer._start(F0, committed, fence, earliest, 100)
-    assert "TRUEUP_DATA_LOSS=continue" in str(caught.value)
-
-
-@pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["willing"])
-@pytest.mark.parametrize(("committed", "fence", "earliest", "lost"), LOST)
-def test_start_passes_over_them_where_it_is_told_to(
+@pytest.mark.parametrize(
+    ("committed", "fence", "earliest", "start"),
+    [
+        pytest.param(None, 0, 50, 50, id="a new worker on a topic that lost its first records"),
+        pytest.param(0, 0, 0, 0, id="committed before the first record"),
+        pytest.param(60, 70, 0, 70, id="a crash before the commit"),
+        pytest.param(60, 70, 70, 70, id="all that was applied is gone"),
+        pytest.param(80, 70, 0, 70, id="the state is from an older copy, or somebody set offsets ahead"),
+        pytest.param(None, 70, 0, 70, id="the committed offset is lost"),
+    ],
+)
+def test_reading_begins_behind_the_last_checkpoint_whatever_is_committed(
+    run: Run,
+    topology: Topology,
     consumer: BatchConsumer,
+    brokers: Brokers,
+    committed: int | None,
+    fence: int,
+    earliest: int,
+    start: int,
+) -> None:
+    at(topology, brokers, committed, fence, earliest)
+    run(consumer.perform_seek())
+    assert brokers.calls[0] == ("seek", {F0: start})
+
+
+@pytest.mark.parametrize(("committed", "fence", "earliest", "lost"), LOST)
+@pytest.mark.parametrize("settings", [Settings(data_loss=each) for each in ("stop", "continue")], ids=["stop", "go on"])
+def test_records_that_were_deleted_unread_are_passed_over_where_that_is_allowed(
+    run: Run,
+    topology: Topology,
+    consumer: BatchConsumer,
+    brokers: Brokers,
+    caplog: pytest.LogCaptureFixture,
     committed: int | None,
     fence: int,
     earliest: int,
     lost: str,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert consumer._start(F0, committed, fence, earliest, 100) == earliest
-    assert lost in caplog.text
+    at(topology, brokers, committed, fence, earliest)
+    if topology.settings.data_loss == "stop":
+        with pytest.raises(DataLossError, match=f"{lost}.*TRUEUP_DATA_LOSS=continue"):
+            run(consumer.perform_seek())
+    else:
+        run(consumer.perform_seek())
+        assert brokers.calls[0] == ("seek", {F0: earliest})
+        assert lost in caplog.text
 
 
-@pytest.mark.parametrize("settings", [Settings(data_loss=each) for each in ("stop", "continue")], ids=["stop", "go on"])
-@pytest.mark.parametrize("committed", [None, 5, 70])
-def test_start_refuses_a_topic_that_ends_before_what_was_applied(
-    consumer: BatchConsumer, committed: int | None
+@pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["go on"])
+@pytest.mark.parametrize(
+    ("committed", "fence", "earliest", "end", "said"),
+    [
+        (5, 70, 0, 50, "forecasts/0 has applied offset 69, but the topic ends at 50"),
+        (70, 0, 9, 90, "its state is gone, and records before 9 are deleted"),
+    ],
+)
+def test_what_cannot_be_folded_to_is_refused_in_any_case(
+    run: Run,
+    topology: Topology,
+    consumer: BatchConsumer,
+    brokers: Brokers,
+    committed: int,
+    fence: int,
+    earliest: int,
+    end: int,
+    said: str,
 ) -> None:
-    with pytest.raises(DataLossError, match="forecasts/0 has applied offset 69, but the topic ends at 50"):
-        consumer._start(F0, committed, 70, 0, 50)
+    at(topology, brokers, committed, fence, earliest, end)
+    with pytest.raises(DataLossError, match=said):
+        run(consumer.perform_seek())
+
+
+def at(topology: Topology, brokers: Brokers, committed: int | None, fence: int, earliest: int, end: int = 90) -> None:
+    """Let a partition be assigned of which so much was applied."""
+    brokers.assigned, brokers.first, brokers.ends = {F0}, {F0: earliest}, {F0: end}
+    if committed is not None:
+        brokers.commits = {F0: committed}
+    if fence:
+        write_fence(topology, 0, fence, 0)
 
 
 # -- a position that is not there any more -----------------------------------------------------------------------
@@ -182,11 +209,7 @@ def test_perform_seek_starts_every_source_and_commits_where_new_ones_start(
     brokers.first = {F1: 4}
     write_fence(topology, 0, 80, 30)
     run(consumer.perform_seek())
-    assert brokers.calls == [("seek", {F0: 70, O0: 30, F1: 4, O1: 0}), ("commit", {F1: 4, O1: 0})]
-    assert {n: partition_buffer.fence for n, partition_buffer in consumer.partition_buffers.items()} == {
-        0: (80, 30),
-        1: (0, 0),
-    }
+    assert brokers.calls == [("seek", {F0: 80, O0: 30, F1: 4, O1: 0}), ("commit", {F1: 4, O1: 0})]
     assert topology.gauges.partitions() == [0, 1]
     assert consumer._confirmed == {F0: 70, O0: 30, F1: 4, O1: 0}
 
@@ -269,14 +292,14 @@ def test_partitions_that_are_revoked_while_they_are_taken_up_are_let_go(
 
     async def nothing(_: set[TP]) -> None: ...
 
-    async def interrupted(partition: int) -> tuple[int, int]:
+    async def interrupted(partition: int) -> tuple[tuple[int, int], Journal]:
         fence = await applied(partition)
         if partition == 0:
             consumer._on_partitions_revoked = nothing
             await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})
         return fence
 
-    async def applied_later(partition: int) -> tuple[int, int]:
+    async def applied_later(partition: int) -> tuple[tuple[int, int], Journal]:
         await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})  # while this one waits
         return await applied(partition)
 
@@ -300,7 +323,7 @@ def test_partitions_that_are_taken_up_while_they_are_being_revoked_are_let_go(
     async def in_flight(_: set[TP]) -> None:
         await waiting.wait()
 
-    async def late(partition: int) -> tuple[int, int]:
+    async def late(partition: int) -> tuple[tuple[int, int], Journal]:
         waiting.set()
         await revoked.wait()
         raise KeyError(partition)  # its claim is forgotten

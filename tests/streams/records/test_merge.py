@@ -10,8 +10,9 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.journal import NONE, Entry, Journal, last
 from state.witnesses import SLACK
-from streams.records.merge import BEHIND, Batch, PartitionBuffer, believed
+from streams.records.merge import BEHIND, Batch, PartitionBuffer, RewrittenError, believed
 from tests.streams.fakes import record
 
 F, O = 0, 1  # noqa: E741 - forecasts and outcomes, as `state.fence` numbers them
@@ -53,14 +54,11 @@ def only(topic: int) -> Callable[[TP], bool]:
 class Reading:
     """How far the topics have been read: wherever a test says so."""
 
-    def __init__(self, caught_up: Callable[[TP], bool] = always, read: dict[TP, int] | None = None) -> None:
-        self._caught_up, self._read = caught_up, read
+    def __init__(self, caught_up: Callable[[TP], bool] = always) -> None:
+        self._caught_up = caught_up
 
     def caught_up(self, tp: TP) -> bool:
         return self._caught_up(tp)
-
-    def has_read(self, tp: TP, offset: int) -> bool:
-        return self._read is None or self._read[tp] >= offset
 
 
 def take(
@@ -71,9 +69,8 @@ def take(
     size: int = 1_000_000,
     patience: float = 10.0,
     clock: Callable[[], float] | None = None,
-    read: dict[TP, int] | None = None,
 ) -> Batch | None:
-    return of.take(limit, size, Reading(caught_up, read), patience, clock or Clock())
+    return of.take(limit, size, Reading(caught_up), patience, clock or Clock())
 
 
 def acknowledge(of: PartitionBuffer) -> None:
@@ -377,76 +374,92 @@ def test_topics_in_time_order_are_merged_in_time_order(forecasts: list[int], out
     assert len(found) == len(forecasts) + len(outcomes)
 
 
-def test_records_that_come_again_go_first_and_alone() -> None:
-    """Merged with the new ones, the late outcome of time 100 would hold up the new one of time 5."""
+def entries(number: int, records: Sequence[tuple[int, Record]], size: int) -> list[Entry]:
+    """Return journal entries of records in this order, so many in each."""
+    made, ends, latest = list[Entry](), [0, 0], [NONE, NONE]
+    for at in range(0, len(records), size):
+        begins, part = (ends[F], ends[O]), records[at : at + size]
+        for topic, each in part:
+            ends[topic], latest[topic] = each.offset + 1, last(each.timestamp, each.value)
+        topics = bytes([topic for topic, _ in part])
+        now = ends[F], ends[O]
+        made.append(Entry(number + len(made), begins, now, 0, 0, bytes(16), (latest[F], latest[O]), topics))
+    return made
+
+
+def journaled(*folded: Entry) -> PartitionBuffer:
     of = buffer()
-    of.fence = (1, 1)
+    of.begin((0, 0), Journal(0, (NONE, NONE), list(folded)))
+    return of
+
+
+def test_new_records_wait_until_those_of_the_journal_are_answered() -> None:
+    """Merged with the new ones, the late outcome of time 100 would hold up the new one of time 5."""
+    old = [(F, made(F, 40)[0]), (O, made(O, 100)[0])]
+    of = journaled(*entries(7, old, 1))
     of.add(F, made(F, 40, 50))
     of.add(O, made(O, 100, 5))
-    assert order(take(of)) == [(F, 40), (O, 100)]
-    acknowledge(of)
-    assert order(take(of)) == [(O, 5), (F, 50)]
-
-
-def test_new_records_wait_until_those_that_come_again_are_answered() -> None:
-    """The rows these are answered from grow old as new records are applied."""
-    of = buffer()
-    of.fence = (2, 1)
-    of.add(F, made(F, 1, 2, 30))
-    of.add(O, made(O, 10))
-    assert order(take(of, limit=2)) == [(F, 1), (F, 2)]
+    first = take(of)
+    assert first is not None
+    assert (order(first), first.again and first.again.number, first.ended) == ([(F, 40)], 7, True)
     of.busy = False
-    assert order(take(of)) == [(O, 10)]
+    assert order(take(of)) == [(O, 100)]
     of.busy = False
     acknowledge(of)
     assert take(of) is None
     acknowledge(of)
-    assert order(take(of)) == [(F, 30)]
+    assert order(take(of)) == [(O, 5), (F, 50)]
 
 
-def test_new_records_wait_for_those_that_come_again_and_are_not_read_yet_whatever_the_patience() -> None:
+def test_records_of_the_journal_wait_for_those_before_them_whatever_the_patience_and_keep_the_limits() -> None:
+    old = [(O, made(O, 9)[0]), *((F, each) for each in made(F, 1, 2, 3))]
+    of = journaled(*entries(0, old, 4))
+    of.add(F, made(F, 1, 2, 3))
+    assert take(of, never, patience=0) is None
+    of.add(O, made(O, 9))
+    found = list[tuple[list[tuple[int, int]], bool]]()
+    for limit, size in ((2, 1000), (9, 1), (9, 1000)):
+        batch = take(of, never, limit=limit, size=size)
+        assert batch is not None
+        found.append((order(batch), batch.ended))
+        acknowledge(of)
+    assert found == [([(O, 9), (F, 1)], False), ([(F, 2)], False), ([(F, 3)], True)]
+
+
+@pytest.mark.parametrize("other", range(5))
+def test_a_topic_that_was_cut_and_gave_its_offsets_to_other_records_is_noticed(other: int) -> None:
+    """The last record that is in the rows, and the last of each journal entry, are compared."""
+    old = [(F, each) for each in made(F, *range(5))]
     of = buffer()
-    of.fence = (0, 5)
-    of.add(F, made(F, 1))
-    assert take(of, never, patience=0, read={SOURCES[F]: 1, SOURCES[O]: 4}) is None
-    assert order(take(of, never, patience=0, read={SOURCES[F]: 1, SOURCES[O]: 5})) == [(F, 1)]
+    one, *journal = entries(6, old, 2)
+    of.begin(one.ends, Journal(9, one.last, journal))
+    records = [each for _, each in old][1:]
+    changed = [*records[:other], *made(F, *range(1 + other, 5), start=1 + other, value=b"other")]
+
+    def fold() -> int:
+        of.add(F, changed)
+        return len(drained(of))
+
+    if other == 4:
+        assert fold() == 3
+    else:
+        with pytest.raises(RewrittenError, match="f/3 offset"):
+            fold()
 
 
-def test_records_that_come_again_wait_for_nobody_and_keep_the_limits() -> None:
-    of = buffer()
-    of.fence = (3, 0)
-    of.add(F, made(F, 1, 2, 3, 4))
-    assert order(take(of, never, limit=2)) == [(F, 1), (F, 2)]
-    acknowledge(of)
-    assert order(take(of, never, size=1)) == [(F, 3)]
-    acknowledge(of)
-    assert take(of, never) is None
-
-
-@given(
-    TIMESTAMPS,
-    TIMESTAMPS,
-    st.integers(0, 40),
-    st.integers(0, 20),
-    st.integers(0, 20),
-)
+@given(TIMESTAMPS, TIMESTAMPS, st.integers(0, 40), st.integers(1, 9))
 def test_where_a_crash_cut_does_not_show_in_the_order(
-    forecasts: list[int], outcomes: list[int], cut: int, again_f: int, again_o: int
+    forecasts: list[int], outcomes: list[int], cut: int, size: int
 ) -> None:
-    """Clocks run as they like; after the cut some of each topic comes again."""
+    """Clocks run as they like; before the cut the journal says the order, whatever it was."""
     whole = buffer()
     whole.add(F, made(F, *forecasts))
     whole.add(O, made(O, *outcomes))
-    uncut = [(topic, each.offset) for topic, each in drained(whole)]
-    before = uncut[:cut]
-    fence = (sum(topic == F for topic, _ in before), sum(topic == O for topic, _ in before))
-    restarted = buffer()
-    restarted.fence = fence
-    starts = max(fence[F] - again_f, 0), max(fence[O] - again_o, 0)
-    restarted.add(F, made(F, *forecasts)[starts[F] :])
-    restarted.add(O, made(O, *outcomes)[starts[O] :])
-    after = [(topic, each.offset) for topic, each in drained(restarted) if each.offset >= fence[topic]]
-    assert after == uncut[cut:]
+    uncut = drained(whole)
+    restarted = journaled(*entries(0, uncut[:cut], size))
+    restarted.add(F, made(F, *forecasts))
+    restarted.add(O, made(O, *outcomes))
+    assert drained(restarted) == uncut
 
 
 # -- stamped ahead -------------------------------------------------------------------------------------------------
