@@ -26,6 +26,11 @@ class Reached(NamedTuple):
     journal: int = 0
     order: Sequence[tuple[int, int]] = ()
 
+    @classmethod
+    def of_json(cls, journal: int, order: Sequence[Sequence[int]]) -> "Reached":
+        """Return what JSON says."""
+        return cls(journal, [(topic, offset) for topic, offset in order])
+
 
 class Part(NamedTuple):
     """Records that were folded one after another, of one entry; whether these are its last ones."""

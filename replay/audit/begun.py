@@ -15,12 +15,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from replay.audit.along import Reached
 from replay.audit.checkpoint import require_same
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import RowStore, fence_of
 from streams import atomic_file
 
-VERSION: Final = 3
+VERSION: Final = 4
 #: Its name in the directory of checkpoints.
 NAME: Final = "sources"
 #: How the names of files of rows begin.
@@ -28,6 +29,7 @@ _ROUTER: Final = "router-"
 _FRAME: Final = Struct("<II")
 #: Rows that are put back at once.
 _AT_ONCE: Final = 10_000
+_NOTHING: Final = Reached()
 
 
 @dataclass
@@ -59,15 +61,28 @@ class Begun:
 
 
 class Rows(NamedTuple):
-    """Derived rows of a router's partition: their file, its hash, and the next offsets of routes and of labels."""
+    """Derived rows of a router's partition.
+
+    Attributes
+    ----------
+    file, digest
+        Their file, and its hash.
+    routes, labels
+        The next offsets of routes and of labels.
+    reached
+        How far the journal was followed.
+    """
 
     file: str
     digest: str
     routes: int
     labels: int
+    reached: Reached = _NOTHING
 
 
-def write_rows(directory: Path, partition: int, rows: RowStore, prefix: str = _ROUTER) -> Rows:
+def write_rows(
+    directory: Path, partition: int, rows: RowStore, prefix: str = _ROUTER, reached: Reached = _NOTHING
+) -> Rows:
     """Write the rows of a partition, and return where they are; ``prefix`` is how the file's name begins."""
     name = f"{prefix}{partition}-{secrets.token_hex(8)}"
     hashed = blake2b(digest_size=32)
@@ -77,7 +92,7 @@ def write_rows(directory: Path, partition: int, rows: RowStore, prefix: str = _R
                 hashed.update(part)
                 file.write(part)
     fence = fence_of(rows)
-    return Rows(name, hashed.hexdigest(), fence.next[0], fence.next[1])
+    return Rows(name, hashed.hexdigest(), fence.next[0], fence.next[1], reached)
 
 
 def read_rows(directory: Path, rows: Rows, to: RowStore) -> None:
@@ -148,7 +163,10 @@ def read(directory: Path, what: Mapping[str, Any]) -> Begun:
         head = orjson.loads(said)
         require_same(head, VERSION, what)
         left = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in head["left"]]
-        routers = {name: Rows(*each) for name, each in head["routers"].items()}
+        routers = {
+            name: Rows(file, digest, routes, labels, Reached.of_json(*reached))
+            for name, (file, digest, routes, labels, reached) in head["routers"].items()
+        }
         skipped = [(topic, number, offset, why) for topic, number, offset, why in head["skipped"]]
         return Begun(dict(head["ids"]), dict(head["sources"]), dict(head["written"]), left, routers, skipped)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:

@@ -146,8 +146,7 @@ def _read(file: IO[bytes], what: Mapping[str, Any], recorded: Sequence[InForce],
         Settled(following, matched, copies, tuple(last))
         for (following, matched, copies), last in zip(head["outputs"], recent, strict=True)
     )
-    journal, order = head["reached"]
-    reached = Reached(journal, [(topic, offset) for topic, offset in order])
+    reached = Reached.of_json(*head["reached"])
     config, checked = bytes.fromhex(head["config"]), Checked(**head["checked"])
     skipped: dict[tuple[str, int], dict[int, str]] = {}
     for name, partition, offset, why in head["skips"][1]:

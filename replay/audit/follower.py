@@ -7,9 +7,7 @@ So memory does not grow with the topics, but for the router's state.
 
 A group that was moved is followed behind the one that it was made of. `trueup rescale` writes down how far intake and
 router had come then (`replay.moves.Upstream`): up to there the sources lead to the old group's topics, and from there
-on to the new one's. The derived rows of the old router are divided by the same pure function as the router's own. They
-are not compared with those: nothing says in which order the router had folded routes and labels. An order is not seen
-in what a row is sent later, but for events that were about to leave; those are judged as they are within a group.
+on to the new one's. The derived rows of the old router are divided by the same pure function as the router's own.
 """
 
 import asyncio
@@ -36,6 +34,7 @@ from agents.intake import Intake
 from replay import moves
 from replay.audit import begun as checkpoints
 from replay.audit import entries, groups, intake_verifier, router_verifier
+from replay.audit.along import Along, Reached
 from replay.audit.begun import Begun, Rows
 from replay.audit.disk_rows import Disk
 from replay.audit.entries import Entries, digest
@@ -54,13 +53,13 @@ from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.partition_verifier import Memory, RowStore, fence_of
 from replay.audit.plan import OUTCOMES, WRITTEN, Plan, chain
 from replay.audit.reader import PartitionReader, Span
-from replay.audit.router_verifier import RouterSpan, RouterTerms, RouterVerifier, Sent
+from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
+from replay.audit.terms import Configurations
 from state.events import Rejected
 from state.fence import FORECASTS
 from state.frames import CorruptFrame
 from state.rescale import RescaleError, rescaled_routes
 from streams.config import in_force
-from streams.config.in_force import InForceError
 from streams.config.settings import Settings
 from streams.kafka import partitioner
 from streams.metrics.routing import IntakeGauges
@@ -251,7 +250,8 @@ def _group(
         _add(account.sources, made)
         account.differences += differences
     for sent_by, router in zip(plan.routers, routed, strict=True):
-        sent, differences, fates, waiting, rows = router.result()
+        sent, differences, fates, waiting, rows, unable = router.result()
+        account.unable += unable
         left.left += waiting
         if rows is not None:
             left.routers[str(sent_by.partition)] = rows
@@ -286,6 +286,10 @@ def _divided(plan: Plan, ended: Mapping[str, Rows], at: Path) -> dict[str, Rows]
     name, parts = plan.settings.router.app_id, []
     for n, fence in enumerate(move.upstream.fences):
         rows = Memory()
+        if str(n) not in ended:
+            raise Unauditable(
+                f"partition {n} of {name} could not be derived to its end, and the next group began there"
+            )
         checkpoints.read_rows(at, ended[str(n)], rows)
         reached = fence_of(rows)
         if (reached.applied, *reached.next) != fence:
@@ -323,12 +327,7 @@ def _unjudged(plan: Plan, account: Account) -> list[str]:
         )
     router = account.router
     if router.gone:
-        found.append(f"{router.gone:,} events of the router: records of them are not there any more")
-    if router.unjudged:
-        found.append(
-            f"{router.unjudged:,} events may have left the router before their label came: their times do not tell, "
-            "see 'Events that may have left' in docs/runbook.md"
-        )
+        found.append(f"{router.gone:,} records of the router: those that led to them, or they, are not there any more")
     return found
 
 
@@ -576,9 +575,10 @@ def _route(
     at: Path,
     skipped: list[tuple[str, int, int, str]],
     disk: bool,  # noqa: FBT001 - of a process
-) -> tuple[Sent, list[OutputDifference], dict[str, int], list[tuple[bytes, bytes]], Rows | None]:
-    """Derive what one partition of the router has sent, and meet it; the last two are for the next audit."""
-    places = [TopicPartition(name, span.partition) for name in (plan.settings.routes, plan.settings.labels)]
+) -> tuple[Sent, list[OutputDifference], dict[str, int], list[tuple[bytes, bytes]], Rows | None, list[str]]:
+    """Derive what one partition of the router has sent, and meet it; what follows the fates is for the next audit."""
+    router, number = plan.settings.router, span.partition
+    places = [TopicPartition(name, number) for name in (plan.settings.routes, plan.settings.labels)]
     with ExitStack() as stack:
         reader = _reader(plan, stack)
         reader.leave_out(skipped)
@@ -586,56 +586,55 @@ def _route(
         rows: RowStore = Memory()
         if disk:
             rows = Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-"))))
-        settings = plan.settings.router
-        earlier = plan.begun.routers.get(str(span.partition))
+        earlier = plan.begun.routers.get(str(number))
+        reached = Reached()
         if plan.rows is not None and earlier is not None:
             checkpoints.read_rows(plan.rows, earlier, rows)
-        firsts = [max(first, begin) for first, begin in zip(span.first, span.begin, strict=True)]
-        written: list[Rows] = []
-
-        def settled(rows: RowStore) -> None:
-            if plan.leaves is not None:
-                written.append(checkpoints.write_rows(plan.leaves, span.partition, rows))
-
-        def read() -> list[Iterator[KafkaRecord]]:
-            stretch = zip(firsts, map(max, firsts, span.end), strict=True)
-            return reader.stretches(dict(zip(places, stretch, strict=True)), plan.settings.unpacked_bytes)
+            reached = earlier.reached
+        told = Span({}, {}, plan.told.get(number, (0, 0)))
+        configurations = Configurations(plan.settings, number, reader.in_force(number, told, in_force.ROUTER))
+        journal, (kept, end) = TopicPartition(router.journal, number), span.journal
+        cut = any(first > begin for first, begin in zip(span.first, span.begin, strict=True))
+        if cut or (kept == end > reached.journal):
+            gone = f"partition {number} of {router.app_id}: routes, labels or the journal were deleted before the audit"
+            return Sent(), [], {}, [], None, [gone]
+        stretch = {
+            place: (begin, max(begin, end)) for place, begin, end in zip(places, span.begin, span.end, strict=True)
+        }
+        stretch[journal] = max(kept, reached.journal), end
+        *inputs, noted = reader.stretches(stretch, plan.settings.unpacked_bytes)
+        along = Along(
+            f"{journal.topic}/{number}", number, router_verifier.TOPICS, noted, inputs, span.begin, reached.order
+        )
 
         def letter(rejected: Rejected) -> bytes:
-            value = encode(rejected, settings, span.partition)[2]
-            return digest(span.partition, key_of(rejected, settings), value, None, ())
+            value = encode(rejected, router, number)[2]
+            return digest(number, key_of(rejected, router), value, None, ())
 
-        router = RouterVerifier(
+        copies = router_verifier.prefix(b"C", number)
+        verifier = RouterVerifier(
             span,
-            settings.policies,
+            lambda config: configurations.under(config).policies,
             plan.partitions,
             letter,
-            read,
-            lambda partition, offset: served(OUTCOMES, partition, offset),
+            along,
             rows,
+            lambda partition, offset: served(OUTCOMES, partition, offset),
             stamped=OUTCOMES in plan.stamped,
-            terms=_terms(plan, reader, span),
+            again=[router_verifier.copy_of(key) for key, _ in entries.read([at / "left"], copies)],
         )
-        derived = at / f"derived-{span.partition}"
+        derived = at / f"derived-{number}"
         with closing(Entries(derived)) as file:
-            for _ in router.derive(file.put, settled):
+            for _ in verifier.derive(file.put):
                 pass
+        written = None
+        if plan.leaves is not None:
+            reached = along.reached(reached.journal)
+            written = checkpoints.write_rows(plan.leaves, number, rows, reached=reached)
         for kind in (b"O", b"L"):
-            prefix = router_verifier.prefix(kind, span.partition)
-            router.compare(entries.read([derived], prefix), entries.read(_written(plan, at), prefix), kind)
-        return router.checked, router.differences, router.fates, router.left, next(iter(written), None)
-
-
-def _terms(plan: Plan, reader: PartitionReader, span: RouterSpan) -> list[RouterTerms]:
-    """Return what routers have written down of what they ran."""
-    told = plan.told.get(span.partition, (0, 0))
-    found = []
-    for each in reader.in_force(span.partition, Span({}, {}, (0, 0), told), in_force.ROUTER):
-        try:
-            found.append(RouterTerms(each.next, in_force.restored(each.configuration, plan.settings).policies))
-        except InForceError as exc:
-            raise Unauditable(f"{plan.settings.configurations}/{span.partition}: {exc}") from exc
-    return found
+            prefix = router_verifier.prefix(kind, number)
+            verifier.compare(entries.read([derived], prefix), entries.read(_written(plan, at), prefix), kind)
+        return verifier.checked, verifier.differences, verifier.fates, verifier.left, written, verifier.unable
 
 
 class _Served:

@@ -208,7 +208,10 @@ async def planned(
     if await kafka_topics.partitions(settings, settings.configurations) != partitions:
         running = []
     configured = await kafka_topics.configs(settings, [*topics, *names])
-    first, ends, committed, settled = await _offsets(settings, until, places, running, there)
+    journal = [TopicPartition(settings.router.journal, n) for n in range(partitions)]
+    if await kafka_topics.partitions(settings, settings.router.journal) != partitions:
+        raise Unauditable(f"there is no topic {settings.router.journal} of {partitions} partitions")
+    first, ends, committed = await _offsets(settings, until, places, [*journal, *running], there)
     told = {place.partition: (first[place], ends[place]) for place in running}
     written = {(label, at.partition): (first[at], ends[at]) for label, each in places.items() for at in each}
     mapped, files = await _mappings(settings, there)
@@ -231,15 +234,9 @@ async def planned(
         (label, n) for (label, n), (kept, _) in written.items() if kept > begun.written.get(f"{WRITTEN[label]}/{n}", 0)
     }
     cut = any(label == OUTCOMES for label, _ in cuts)
-    resumed = began is not None or bool(begun.routers)
     routers = [
-        replace(
-            _router_span(inputs, first, settled, ends, begun),
-            outcomes_cut=cut,
-            letters_cut=(LETTERS, n) in cuts,
-            resumed=resumed,
-        )
-        for n, inputs in enumerate(zip(places[ROUTES], places[LABELS], strict=True))
+        replace(_router_span(inputs, first, ends, begun), outcomes_cut=cut, letters_cut=(LETTERS, n) in cuts)
+        for n, inputs in enumerate(zip(places[ROUTES], places[LABELS], journal, strict=True))
     ]
     strict = {ROUTES, LABELS} | ({FORECASTS} if forecasts else set()) | ({OUTCOMES} if labels else set())
     return Plan(
@@ -271,32 +268,24 @@ async def _offsets(
     settings: Settings,
     until: Move | None,
     places: Mapping[int, list[TopicPartition]],
-    running: list[TopicPartition],
+    told: list[TopicPartition],
     there: Mapping[str, provenance.Identity],
-) -> tuple[
-    dict[TopicPartition, int],
-    dict[TopicPartition, int],
-    dict[TopicPartition, tuple[int, str]],
-    dict[TopicPartition, tuple[int, str]],
-]:
-    """Return the first offsets kept, the ends, and what intake and router have committed.
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, tuple[int, str]]]:
+    """Return the first offsets kept, the ends, and what intake has committed.
 
     Of a group that was moved this is what was written down then, as far as it ran: its offsets are not kept for ever.
     """
     of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
-    of_router = [*places[ROUTES], *places[LABELS]]
     if until is None:
         committed = await _committed(settings, settings.intake_group, of_sources)
-        settled = await _committed(settings, settings.router.app_id, of_router)
-    # The last topic first: each record that is read then has what it was made of.
+    # The last topic first: each record that is read then has what it was made of, and each entry what it led to.
     order = [place for label in (OUTCOMES, LETTERS, ANSWERS, ROUTES, LABELS, FORECASTS) for place in places[label]]
-    first, ends = await _kept(settings, [*order, *of_sources, *running])
+    first, ends = await _kept(settings, [*told, *order, *of_sources])
     if until is not None:
         ends |= _until(settings, until)
-        settled = {place: (ends[place], "") for place in of_router}
         read = _read(_upstream(settings, until), there)
         committed = {place: (read.get(place, 0), "") for place in of_sources}
-    return first, ends, committed, settled
+    return first, ends, committed
 
 
 def _begun(settings: Settings, move: Move, there: Mapping[str, provenance.Identity]) -> Begun:
@@ -416,18 +405,19 @@ async def _kept(
 
 
 def _router_span(
-    places: tuple[TopicPartition, TopicPartition],
+    places: tuple[TopicPartition, TopicPartition, TopicPartition],
     first: Mapping[TopicPartition, int],
-    settled: Mapping[TopicPartition, tuple[int, str]],
     ends: Mapping[TopicPartition, int],
     begun: Begun,
 ) -> RouterSpan:
-    routes, labels = places
+    routes, labels, journal = places
     rows = begun.routers.get(str(routes.partition))
-    begin = (0, 0) if rows is None else (rows.routes, rows.labels)
-    committed = settled[routes][0], settled[labels][0]
     return RouterSpan(
-        routes.partition, (first[routes], first[labels]), committed, (ends[routes], ends[labels]), begin=begin
+        routes.partition,
+        (first[routes], first[labels]),
+        (ends[routes], ends[labels]),
+        (first[journal], ends[journal]),
+        begin=(0, 0) if rows is None else (rows.routes, rows.labels),
     )
 
 

@@ -1,39 +1,30 @@
 """What a router has sent of one partition's labels, derived again from its routes and labels, and compared.
 
-The router's own engine folds both topics by record time, as the router does. What it sends is compared as a set: the
-partitions of `outcomes` hold what all partitions of the router have sent.
-
-Nothing tells the order in which the router had folded the two topics, and it matters to few events: to those whose
-label came before their route, or when the event was about to leave. So where an event's outcomes are not those of the
-derived order, they are compared with those of every other order of this event's own records. Outcomes that no order
-explains are a difference. Where the event may have left the router before its label came, nobody can tell: such an
-event is counted and not judged.
+The router's own engine folds both topics along the router's journal. What it sends is compared as a set: the partitions
+of `outcomes` hold what all partitions of the router have sent. An entry is in the journal once all that it led to is
+acknowledged. What comes behind the last entry is not judged yet.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from replay.audit.along import Along, Part
 from replay.audit.entries import digest
 from replay.audit.intake_verifier import NAMED
-from replay.audit.output_matcher import OutputDifference, unlike
-from replay.audit.partition_verifier import Memory, RowStore
+from replay.audit.output_matcher import Differs, OutputDifference, Unauditable, unlike
+from replay.audit.partition_verifier import RowStore, fence_of
 from state.events import Rejected
-from state.policy import DEFAULT_TTL_MS, Policies
-from state.routes import EVENT, FATES, LABELS, MOST_LABELS, ROUTES, Known, Label, Route, Routed, Router, Row, Said
-from state.witnesses import SLACK
+from state.policy import Policies
+from state.routes import EVENT, FATES, Label, Route, Routed, Router, Row
 from streams.kafka import partitioner
-from streams.records.merge import BEHIND, NEVER, KafkaRecord, believed_head
+from streams.records.merge import KafkaRecord
 from streams.records.refused import named
 from streams.records.routing import RouteDecoder, encode_outcome
 
-#: Records that are folded before rows are written.
-FOLDED: Final = 5000
-#: Most events of one partition whose order is looked into.
-MOST_EVENTS: Final = 50_000
+#: The router's inputs, by their labels.
 TOPICS: Final = ("routes", "labels")
 
 _PREFIX: Final = Struct(">cH")
@@ -56,7 +47,10 @@ class Found(NamedTuple):
 
 
 def prefix(kind: bytes, partition: int) -> bytes:
-    """Return how the keys of entries begin: ``kind`` is O of outcomes and L of letters."""
+    """Return how the keys of entries begin.
+
+    ``kind`` is O of outcomes, L of letters, and C of those of both whose copies may still come.
+    """
     return _PREFIX.pack(kind, partition)
 
 
@@ -75,6 +69,11 @@ def letter_entry(partition: int, topic: int, offset: int, place: int, said: byte
     return prefix(b"L", partition) + _LETTER.pack(topic, offset) + _PLACE.pack(partition, place), said
 
 
+def copy_of(key: bytes) -> tuple[int, int, bytes]:
+    """Return what the key of an entry of kind C says: topic, offset and digest."""
+    return *_LETTER.unpack_from(key, _PREFIX.size), key[-_DIGEST:]
+
+
 def sent(routed: Routed, partitions: int, *, stamped: bool = True) -> tuple[int, bytes]:
     """Return the partition that an outcome goes to, and its digest, with its Kafka timestamp if that is its label's."""
     key = routed.target.encode()
@@ -90,31 +89,25 @@ class RouterSpan:
     ----------
     partition
         Which.
-    first, committed, end
-        Of routes and of labels: the first record kept, the next that the router has to commit, and the end.
+    first, end
+        Of routes and of labels: the first record kept, and the end.
+    journal
+        The same of the journal.
     outcomes_cut
         Whether the first records of any partition of the outcomes were deleted, that no earlier audit has read.
     begin
         The first routes and labels that earlier audits have not judged.
     letters_cut
         As ``outcomes_cut``, of this partition's dead letters.
-    resumed
-        Whether it begins with derived rows: of an earlier audit, or of the group before a move.
     """
 
     partition: int
     first: tuple[int, int]
-    committed: tuple[int, int]
     end: tuple[int, int]
+    journal: tuple[int, int] = (0, 0)
     outcomes_cut: bool = False
     begin: tuple[int, int] = (0, 0)
     letters_cut: bool = False
-    resumed: bool = False
-
-    @property
-    def cut(self) -> bool:
-        """Whether any of its inputs was deleted that is to be judged."""
-        return any(first > begin for first, begin in zip(self.first, self.begin, strict=True))
 
 
 @dataclass
@@ -129,14 +122,10 @@ class Sent:
         Records that are what the router makes of them, each once, in its place.
     copies
         The same records once more: the ledger drops them.
-    by_order
-        Events whose outcomes are those of another order than that of record time.
-    unjudged
-        Events that may have left the router before their label came.
     waiting
-        Labels that wait for a forecast, and records that are not committed yet.
+        Labels that wait for a forecast, and records behind the last entry of the journal.
     gone
-        Records and outcomes whose counterpart is not there any more: not judged.
+        Outcomes and dead letters that are not there any more: not judged.
     """
 
     routes: int = 0
@@ -144,25 +133,9 @@ class Sent:
     outcomes: int = 0
     dead_letters: int = 0
     copies: int = 0
-    by_order: int = 0
-    unjudged: int = 0
     waiting: int = 0
     gone: int = 0
     differences: int = 0
-
-
-class RouterTerms(NamedTuple):
-    """What a router ran from some records on: the next offsets of routes and of labels then, and its policies."""
-
-    next: tuple[int, int]
-    policies: Policies
-
-
-class _Event(NamedTuple):
-    """An event's outcomes in one stream: as derived by digest, needed or not, with their causes; and as found."""
-
-    derived: dict[bytes, tuple[bool, int, int]]
-    found: list[Found]
 
 
 class RouterVerifier:
@@ -172,141 +145,124 @@ class RouterVerifier:
     ----------
     span
         The partition.
-    policies
-        Of the router, before ``terms`` say otherwise.
+    under
+        Returns the policies of a configuration, by its hash.
     partitions
         How many the outcomes have.
     letter
         Returns the digest of the dead letter of a record of routes or labels.
-    read
-        Returns the records of routes and of labels, from the first that is to be judged to their end.
+    along
+        The records of routes and of labels along the journal.
+    rows
+        Where the derived state is kept: what ``along`` begins with.
     served
         Reads an outcome by partition and offset, to show what differs.
-    rows
-        Where the derived state is kept: empty, or what earlier audits have derived.
     stamped
         Whether outcomes keep the Kafka timestamps of their labels.
-    terms
-        What was in force, in order, as routers wrote it down.
+    again
+        What earlier audits have derived last, of which copies may have come since: topic and offset of the record that
+        led to it, and its digest.
     """
 
     def __init__(
         self,
         span: RouterSpan,
-        policies: Policies,
+        under: Callable[[bytes], Policies],
         partitions: int,
         letter: Callable[[Rejected], bytes],
-        read: Callable[[], Sequence[Iterator[KafkaRecord]]],
+        along: Along,
+        rows: RowStore,
         served: Callable[[int, int], KafkaRecord | None] = lambda *_: None,
-        rows: RowStore | None = None,
         *,
         stamped: bool = True,
-        terms: Sequence[RouterTerms] = (),
+        again: Iterable[tuple[int, int, bytes]] = (),
     ) -> None:
         self.checked = Sent()
         self.differences: list[OutputDifference] = []
-        #: Entries whose route or label the router has not committed, for the next audit.
+        #: Entries for the next audit: what is behind the last entry of the journal, and what may come again.
         self.left: list[tuple[bytes, bytes]] = []
         #: What became of the records, by `state.routes.FATES`.
         self.fates = dict.fromkeys(FATES, 0)
-        self._span = span
-        self._policies = [policies, *(each.policies for each in terms)]
-        self._later = deque(terms)
-        self._partitions = partitions
-        self._letter = letter
-        self._read = read
-        self._served = served
-        self._rows = Memory() if rows is None else rows
+        #: Why it could not be followed to its end.
+        self.unable: list[str] = []
+        self._span, self._under, self._partitions = span, under, partitions
+        self._letter, self._along, self._rows, self._served = letter, along, rows, served
         self._stamped = stamped
         self._decoder = RouteDecoder()
-        #: Stream time at the end, ms.
-        self._latest = 0
+        #: Events of the records behind the last entry; None: of all, as it was not followed to its end.
+        self._later: set[str] | None = set()
+        self._again = list(again)
+        self._copied = {said for _, _, said in self._again}
 
     # -- what the router makes ---------------------------------------------------------------------------------------
 
-    def derive(
-        self, put: Callable[[bytes, bytes], None], settled: Callable[[RowStore], None] = lambda _: None
-    ) -> Iterator[int]:
+    def derive(self, put: Callable[[bytes, bytes], None]) -> Iterator[int]:
         """Fold routes and labels, and hand over what the router sends, as entries; yields how many were folded.
 
-        The entries are those of `outcome_entry` and `letter_entry`, but for what follows the digest: whether it must be
-        there, and the record that led to it.
-
-        Parameters
-        ----------
-        put
-            Takes an entry.
-        settled
-            Takes the rows when all is folded that the router has committed: from there another audit goes on.
+        The entries are those of `outcome_entry` and `letter_entry`, but for what follows: in the key the digest, in the
+        value the record that led to it.
         """
-        engine = Router(self._policies[0], self._rows.get)
-        heads = [_Head(records, limit) for records, limit in zip(self._read(), self._span.committed, strict=True)]
-        for committed in (True, False):
-            order = self._ordered(heads, committed=committed)
-            while records := list(islice(order, FOLDED)):
-                engine.begin()
-                for topic, record in records:
-                    engine = self._in_force(engine, topic, record.offset)
-                    self._fold(engine, topic, record, put)
-                self._rows.write(engine.checkpoint().rows)
-                yield len(records)
-            if committed:
-                settled(self._rows)
-        self._latest = max(self._latest, engine.fence.stream_time)
-        self.fates = dict(zip(FATES, engine.fence.fates, strict=False))
+        engine: Router | None = None
+        config = b""
+        try:
+            for part in self._along.parts():
+                if engine is None or part.entry.config != config:
+                    config = part.entry.config
+                    engine = Router(self._under(config), self._rows.get)
+                self._fold(engine, part, put)
+                yield len(part.records)
+        except Unauditable as exc:
+            self.unable.append(str(exc))
+            self._later = None
+        except Differs as exc:
+            self._add(exc.args[0])
+            self._later = None
+        else:
+            self._await()
+        self.fates = dict(zip(FATES, fence_of(self._rows).fates, strict=False))
         early = self.fates["early_opened"] - self.fates["early_joined"] - self.fates["expired_labels"]
         self.checked.waiting += max(early, 0)
+        self.left += [(prefix(b"C", self._span.partition) + _LETTER.pack(*at) + said, b"") for *at, said in self._again]
 
-    def _in_force(self, engine: Router, topic: int, offset: int) -> Router:
-        """Return an engine under what was in force when a record was folded."""
-        found = None
-        while self._later and offset >= self._later[0].next[topic]:
-            found = self._later.popleft().policies
-        if found is None:
-            return engine
-        self._rows.write(engine.checkpoint().rows)
-        return Router(found, self._rows.get)
+    def _fold(self, engine: Router, part: Part, put: Callable[[bytes, bytes], None]) -> None:
+        engine.begin()
+        begins = part.entry.begins
+        self._again = [each for each in self._again if each[1] >= begins[each[0]]]
+        events = named(self._decoder.events(part.records))  # type: ignore[arg-type]  # routes are no events
+        for (topic, record), event in zip(part.records, events, strict=True):
+            cause = bytes((topic,)) + record.offset.to_bytes(8, "big")
+            for output in engine.apply([event]):  # type: ignore[list-item]
+                said = self._hand_over(output, cause, put)
+                self._again.append((topic, record.offset, said))
+        labels = sum(topic for topic, _ in part.records)
+        self.checked.labels += labels
+        self.checked.routes += len(part.records) - labels
+        if part.ended:
+            if part.entry.applied != engine.fence.applied:
+                fields = {"applied": (part.entry.applied, engine.fence.applied)}
+                what = "an entry that counts other records than there are"
+                raise Differs(OutputDifference(self._span.partition, "journal", None, None, what, fields))
+            self._rows.write(engine.checkpoint().rows)
 
-    def _fold(self, engine: Router, topic: int, record: KafkaRecord, put: Callable[[bytes, bytes], None]) -> None:
-        (event,) = named(self._decoder.events([(topic, record)]))  # type: ignore[arg-type]  # routes are no events
-        needed = record.offset < self._span.committed[topic]
-        cause = bytes((needed, topic)) + record.offset.to_bytes(8, "big")
-        for output in engine.apply([event]):  # type: ignore[list-item]
-            self._hand_over(output, cause, put)
-        if not needed:
+    def _await(self) -> None:
+        """Note the events of what comes behind the last entry."""
+        assert self._later is not None  # noqa: S101 - for the type checker
+        for event in map(self._decoder.events, ([each] for each in self._along.rest())):
             self.checked.waiting += 1
-        elif topic == ROUTES:
-            self.checked.routes += 1
-        else:
-            self.checked.labels += 1
+            self._later |= {each.event_id for each in event if isinstance(each, Route | Label)}
 
     def _sent(self, routed: Routed) -> tuple[int, bytes]:
         return sent(routed, self._partitions, stamped=self._stamped)
 
-    def _hand_over(self, output: Routed | Rejected, cause: bytes, put: Callable[[bytes, bytes], None]) -> None:
+    def _hand_over(self, output: Routed | Rejected, cause: bytes, put: Callable[[bytes, bytes], None]) -> bytes:
         number = self._span.partition
         if isinstance(output, Routed):
             _, said = self._sent(output)
-            put(_outcome_key(number, output.event_id, output.stream, output.number) + said, said + cause)
+            put(_outcome_key(number, output.event_id, output.stream, output.number) + said, cause)
         else:
             said = self._letter(output)
-            put(prefix(b"L", number) + _LETTER.pack(output.topic, output.offset) + said, said + cause)
-
-    def _ordered(self, heads: Sequence["_Head"], *, committed: bool) -> Iterator[tuple[int, KafkaRecord]]:
-        """Yield both inputs as a router merges them, a route first: what is committed, or what is not."""
-        for head in heads:
-            head.bounded = committed
-        while True:
-            times = [head.time for head in heads]
-            if min(times) == NEVER:
-                return
-            topic = LABELS if times[LABELS] < times[ROUTES] else ROUTES
-            later = 1 - topic
-            if times[later] != NEVER and times[later] - times[topic] > SLACK:
-                time = heads[later].believed
-                if time < times[topic] or (time == times[topic] and later == ROUTES):
-                    topic = later
-            yield topic, heads[topic].take()
+            put(prefix(b"L", number) + _LETTER.pack(output.topic, output.offset) + said, cause)
+        return said
 
     # -- against what it sent ----------------------------------------------------------------------------------------
 
@@ -318,194 +274,90 @@ class RouterVerifier:
         width = _LETTER.size if kind == b"L" else 0
         ours = groupby(derived, lambda entry: _name(entry[0], start, width))
         theirs = groupby(found, lambda entry: _name(entry[0], start, width))
-        strange: dict[str, dict[str, _Event]] = defaultdict(dict)
         for name, mine, others in _joined(ours, theirs):
+            wanted = {key[-_DIGEST:]: (key, cause) for key, cause in mine}
             if kind == b"L":
-                self._compare_letters(name, mine, others)
-                continue
-            event_id, stream = name[:-1].decode().split("\0")
-            event = _Event(
-                dict(_derived(value) for _, value in mine),
-                [_found(event_id, stream, key, value) for key, value in others],
-            )
-            if not self._agrees(event):
-                if len(strange) >= MOST_EVENTS and event_id not in strange:
-                    self.checked.unjudged += 1
-                else:
-                    strange[event_id][stream] = event
-        if strange:
-            self._explain(strange)
+                self._compare_letters(name, wanted, others)
+            else:
+                event_id, stream = name[:-1].decode().split("\0")
+                self._compare_event(event_id, stream, wanted, others)
 
-    def _compare_letters(self, name: bytes, mine: list[tuple[bytes, bytes]], others: list[tuple[bytes, bytes]]) -> None:
+    def _compare_letters(
+        self, name: bytes, wanted: dict[bytes, tuple[bytes, bytes]], others: list[tuple[bytes, bytes]]
+    ) -> None:
         topic, offset = _LETTER.unpack(name)
-        wanted = {value[:_DIGEST]: bool(value[_DIGEST]) for _, value in mine}
-        seen = [value for _, value in others]
         about = f"{TOPICS[topic]}/{self._span.partition}@{offset}"
-        for said, needed in wanted.items():
-            if said in seen:
-                self.checked.dead_letters += needed
-            elif needed and (self._span.cut or self._span.letters_cut):
-                self.checked.gone += 1
-            elif needed:
-                what = f"the dead letter of {about} is missing"
-                self._add(OutputDifference(self._span.partition, "dead-letters", None, None, what))
-        copied: set[bytes] = set()
-        for key, value in others:
+        seen: set[bytes] = set()
+        for key, said in others:
             _, place = _PLACE.unpack_from(key, len(key) - _PLACE.size)
-            if value not in wanted and self._span.cut:
+            if said in wanted or said in self._copied:
+                self._agrees(said, seen, "dead_letters")
+            elif self._later is None:
                 self.checked.gone += 1
-            elif value not in wanted:
+            elif offset >= self._along.next[topic]:
+                self.left.append((key, said))
+            else:
                 what = f"not the dead letter that the router makes of {about}"
                 self._add(OutputDifference(self._span.partition, "dead-letters", place, None, what))
-            elif not wanted[value]:
-                self.left.append((key, value))
+        lacking = len(wanted.keys() - seen)
+        if self._span.letters_cut:
+            self.checked.gone += lacking
+        elif lacking:
+            what = f"the dead letter of {about} is missing"
+            self._add(OutputDifference(self._span.partition, "dead-letters", None, None, what))
+
+    def _compare_event(
+        self, event_id: str, stream: str, wanted: dict[bytes, tuple[bytes, bytes]], others: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Compare the outcomes of an event in one stream."""
+        seen: set[bytes] = set()
+        forged: list[Found] = []
+        for key, said in others:
+            if said in wanted or said in self._copied:
+                self._agrees(said, seen, "outcomes")
+            elif self._later is None:
+                self.checked.gone += 1
+            elif event_id in self._later:
+                self.left.append((key, said))
             else:
-                self.checked.copies += value in copied
-                copied.add(value)
-
-    def _agrees(self, event: _Event) -> bool:
-        """Whether an event's outcomes are those that were derived; counts them if so."""
-        seen = {each.digest for each in event.found}
-        if not seen <= event.derived.keys():
-            return False
-        if any(needed and said not in seen for said, (needed, _, _) in event.derived.items()):
-            return False
-        self._agreed(event.found, lambda each: event.derived[each.digest][0])
-        return True
-
-    def _agreed(self, found: list[Found], settled: Callable[[Found], bool]) -> None:
-        """Count outcomes that are right, and keep those whose label is not committed yet."""
-        mine = [each for each in found if settled(each)]
-        self.left += [outcome_entry(self._span.partition, each) for each in found if not settled(each)]
-        once = len({each.digest for each in mine})
-        self.checked.outcomes += once
-        self.checked.copies += len(mine) - once
-
-    # -- another order -----------------------------------------------------------------------------------------------
-
-    def _explain(self, strange: dict[str, dict[str, _Event]]) -> None:
-        """Judge the events whose outcomes are not those of the derived order."""
-        histories = {name: self._before(name) for name in strange}
-        names = {name.encode() for name in strange}
-        for topic, records in enumerate(self._read()):
-            for record in records:
-                if record.key not in names:
-                    continue
-                (read,) = self._decoder.events([(topic, record)])
-                if isinstance(read, Route) and read.event_id in histories:
-                    histories[read.event_id][0].append(read)
-                elif isinstance(read, Label) and read.event_id in histories:
-                    histories[read.event_id][1].append(read)
-        for event_id, streams in strange.items():
-            routes, labels = (_once(each) for each in histories[event_id])
-            for stream, event in streams.items():
-                self._judge(event_id, stream, event, routes, labels)
-
-    def _before(self, event_id: str) -> tuple[list[Route], list[Label]]:
-        """Return an event's routes and labels from before those that are judged, as far as its row has them.
-
-        Those of a group before a move have no offset any more, -1.
-        """
-        begin, found = self._span.begin, self._rows.get(EVENT + event_id.encode()) if self._span.resumed else None
-        if found is None:
-            return [], []
-        row = Row.decode(found)
-        stamp = min((each.stamp for each in row.labels), default=0)
-        routes = [
-            Route(each.offset, None, None, event_id, each.stream, each.target, stamp, None)
-            for each in row.routes
-            if each.offset < begin[ROUTES]
-        ]
-        labels = [
-            Label(
-                said.offset,
-                None,
-                None,
-                event_id,
-                said.stream,
-                said.target,
-                said.y,
-                said.ts,
-                said.number,
-                said.stamp,
-                None,
-            )
-            for said in row.labels
-            if said.offset < begin[LABELS]
-        ]
-        return routes, labels
-
-    def _judge(self, event_id: str, stream: str, event: _Event, routes: list[Any], labels: list[Any]) -> None:
-        seen = {each.digest for each in event.found}
-        orders = self._orders(event_id, stream, routes, labels)
-        last = sum(each.offset < self._span.committed[LABELS] for each in _said(labels))
-        routed = not any(each.stream == stream and each.offset >= self._span.committed[ROUTES] for each in routes)
-        lacking = [said for said, (needed, _, _) in event.derived.items() if needed and said not in seen]
-        earlier = any(each.offset < self._span.begin[LABELS] for each in labels)  # and so may be some of its outcomes
-        if any(seen == made.keys() or (earlier and not lacking and seen <= made.keys()) for made in orders):
-            self.checked.by_order += 1
-            self._agreed(event.found, lambda each: routed and each.number <= last)
-            return
-        span, made = self._span, {said: routed for each in orders for said, routed in each.items()}
-        if span.cut or (span.outcomes_cut and seen <= made.keys()):
-            self.checked.gone += 1
-            return
-        expired = span.resumed and self._rows.get(EVENT + event_id.encode()) is None
-        if expired or (seen <= made.keys() and self._may_have_left(stream, routes, labels)):
-            self.checked.unjudged += 1
-            return
-        forged = [each for each in event.found if each.digest not in made]
+                forged.append(_found(event_id, stream, key, said))
         for each in forged[:NAMED]:
-            self._show(each, {routed.number: routed for routed in made.values()})
+            self._show(each)
         replaced = {each.number for each in forged}
-        for said in lacking:
-            _, topic, offset = event.derived[said]
-            missed = made.get(said)
-            if missed is None or missed.number not in replaced:
-                what = f"lost: the outcome that {TOPICS[topic]}/{span.partition}@{offset} leads to is missing"
-                to = self._sent(missed)[0] if missed else span.partition
+        for said in wanted.keys() - seen:
+            key, cause = wanted[said]
+            (number,) = _NUMBER.unpack_from(key, len(key) - _DIGEST - _NUMBER.size)
+            if self._span.outcomes_cut:
+                self.checked.gone += 1
+            elif number not in replaced:
+                source = f"{TOPICS[cause[0]]}/{self._span.partition}@{int.from_bytes(cause[1:], 'big')}"
+                what = f"lost: the outcome that {source} leads to is missing"
+                made = self._made(event_id, stream).get(number)
+                to = self._sent(made)[0] if made else self._span.partition
                 self._add(OutputDifference(to, "outcomes", None, f"{event_id} ({stream})", what))
-        if not forged and not lacking:
-            each = event.found[-1]
-            what = "no order of the event's routes and labels leads to these outcomes"
-            self._add(OutputDifference(each.partition, "outcomes", each.offset, f"{event_id} ({stream})", what))
 
-    def _orders(
-        self, event_id: str, stream: str, routes: list[Route], labels: list[Label]
-    ) -> list[dict[bytes, Routed]]:
-        """Return the outcomes of one stream for every order of an event's routes and labels, by their digests."""
-        row = Row(0, 0, 0, [], _said(labels))
-        last = sum(each.offset < self._span.committed[LABELS] for each in row.labels)
-        there = [each for each in routes if each.stream == stream][:1]
-        found = []
-        for count in range(last, len(row.labels) + 1):
-            known = Row(0, 0, 0, [], row.labels[:count])
-            if not there or there[0].offset >= self._span.committed[ROUTES]:
-                found.append(self._outcomes(event_id, stream, known))
-            for before in range(count + 1):
-                if there:
-                    known.routes = [Known(there[0].offset, before, stream, there[0].target)]
-                    found.append(self._outcomes(event_id, stream, known))
-        return found
+    def _agrees(self, said: bytes, seen: set[bytes], kind: str) -> None:
+        """Count what is as derived, once, and its copies."""
+        once = said not in seen and said not in self._copied
+        seen.add(said)
+        if once:
+            setattr(self.checked, kind, getattr(self.checked, kind) + 1)
+        else:
+            self.checked.copies += 1
 
-    def _outcomes(self, event_id: str, stream: str, row: Row) -> dict[bytes, Routed]:
-        made = [routed for j in range(len(row.labels)) for routed in row.sent(event_id, j) if routed.stream == stream]
-        for known in row.routes:
-            made += row.joined(event_id, known)
-        return {self._sent(routed)[1]: routed for routed in made}
+    def _made(self, event_id: str, stream: str) -> dict[int, Routed]:
+        """Return what an event was sent in a stream, by its numbers, as far as its row is still there."""
+        found = self._rows.get(EVENT + event_id.encode())
+        if found is None:
+            return {}
+        row = Row.decode(found)
+        made = [routed for j in range(len(row.labels)) for routed in row.sent(event_id, j)]
+        made += [routed for known in row.routes for routed in row.joined(event_id, known)]
+        return {routed.number: routed for routed in made if routed.stream == stream}
 
-    def _may_have_left(self, stream: str, routes: list[Route], labels: list[Label]) -> bool:
-        """Whether stream time came far enough for the event to leave before its last label."""
-        kept = [each.early_ttl_ms for each in self._policies]
-        for policies in self._policies:
-            policy = policies.of(stream)
-            kept.append(DEFAULT_TTL_MS if policy is None else policy.kept_ms)
-        stamps = [each.stamp for each in routes] + [each.stamp for each in labels]
-        return bool(stamps) and min(stamps) + min(kept) <= self._latest
-
-    def _show(self, found: Found, made: dict[int, Routed]) -> None:
+    def _show(self, found: Found) -> None:
         served = self._served(found.partition, found.offset) if len(self.differences) < NAMED else None
-        routed = made.get(found.number)
+        routed = self._made(found.event_id, found.stream).get(found.number)
         fields: dict[str, tuple[Any, Any]] = {}
         if routed is None:
             what = "nothing in routes and labels leads to this outcome"
@@ -527,69 +379,11 @@ class RouterVerifier:
             self.differences.append(difference)
 
 
-class _Head:
-    """The next record of an input, up to what is committed while it is bounded, and those behind it."""
-
-    def __init__(self, records: Iterator[KafkaRecord], limit: int) -> None:
-        self._records, self._limit = records, limit
-        self._next: deque[KafkaRecord] = deque(islice(records, BEHIND + 1))
-        self._believed: int | None = None
-        self.bounded = True
-
-    @property
-    def time(self) -> int:
-        """When the next record was written, ms; `NEVER` where there is none."""
-        if not self._next or (self.bounded and self._next[0].offset >= self._limit):
-            return NEVER
-        return self._next[0].timestamp
-
-    @property
-    def believed(self) -> int:
-        """The time by which the next record is merged if it is far ahead of the other input, ms."""
-        if self._believed is None:
-            self._believed = believed_head(self._next)
-        return self._believed
-
-    def take(self) -> KafkaRecord:
-        """Take the next record."""
-        self._next.extend(islice(self._records, 1))
-        self._believed = None
-        return self._next.popleft()
-
-
-def _said(labels: Sequence[Label]) -> list[Said]:
-    """Return labels as they stand in an event's row: none twice."""
-    found: list[Said] = []
-    for each in labels:
-        said = Said(each.offset, each.stamp, each.ts, each.y, each.number, each.stream, each.target)
-        if not any(one[2:] == said[2:] for one in found) and len(found) < MOST_LABELS:
-            found.append(said)
-    return found
-
-
-def _once(events: Sequence[Any]) -> list[Any]:
-    """Return routes or labels without those that came again, by their origins."""
-    seen: set[tuple[str, int]] = set()
-    found = []
-    for event in events:
-        if event.origin is None or event.origin not in seen:
-            found.append(event)
-        if event.origin is not None:
-            seen.add(event.origin)
-    return found
-
-
 def _name(key: bytes, start: int, width: int) -> bytes:
     """Return what of a key names the event and its stream, or the record that a dead letter is of."""
     if width:
         return key[start : start + width]
     return key[start : key.index(b"\0", key.index(b"\0", start) + 1) + 1]
-
-
-def _derived(value: bytes) -> tuple[bytes, tuple[bool, int, int]]:
-    """Return the digest of what was derived, whether it must be there, and the record that led to it."""
-    needed, topic = value[_DIGEST : _DIGEST + 2]
-    return value[:_DIGEST], (bool(needed), topic, int.from_bytes(value[_DIGEST + 2 :], "big"))
 
 
 def _found(event_id: str, stream: str, key: bytes, value: bytes) -> Found:

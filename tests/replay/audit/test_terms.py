@@ -99,9 +99,7 @@ def test_a_configuration_that_nobody_wrote_down_is_no_agreement(tmp_path: Path) 
     topics, (champion, _) = across(tmp_path, CHAMPION, PROMOTED)
     checked = topics.audit(champion).checked
     del topics.in_force[1:]
-    with pytest.raises(
-        Unauditable, match=r"folded under .*, which trueup-configurations/3 does not have"
-    ):
+    with pytest.raises(Unauditable, match=r"folded under .*, which trueup-configurations/3 does not have"):
         topics.audit(champion)
     assert checked.calibrated > 500
 
