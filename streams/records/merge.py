@@ -134,7 +134,7 @@ class Batch:
     turn: "Turn | None" = None
 
 
-class RewrittenError(RuntimeError):
+class RewrittenError(ValueError):
     """An input does not hold the records any more that the journal says were folded."""
 
 
