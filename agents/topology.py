@@ -97,6 +97,10 @@ class Topology:
         """Shut all others out of a partition's changelog."""
         await self.table.claim(partition)
 
+    def claimed(self, partition: int) -> bool:
+        """Whether a partition is claimed since it was assigned last."""
+        return self.table.is_claimed(partition)
+
     async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
         """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date."""
         return await self.table.vet(partitions)

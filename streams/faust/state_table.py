@@ -118,6 +118,10 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """Return the offset of the newest claim of a partition in its changelog; KeyError if it was never claimed."""
         return self._claimed[partition][1]
 
+    def is_claimed(self, partition: int) -> bool:
+        """Whether a partition is claimed from here."""
+        return partition in self._claimed
+
     async def vet(self, partitions: Iterable[int]) -> list[int]:
         """Set aside what this disk holds of claimed partitions and is damaged or cannot be brought up to date.
 

@@ -88,6 +88,9 @@ class Inputs(Protocol):
     async def claim(self, partition: int) -> None:
         """Shut all others out of a partition's changelog."""
 
+    def claimed(self, partition: int) -> bool:
+        """Whether a partition is claimed since it was assigned last."""
+
     async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
         """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""
 
@@ -841,6 +844,8 @@ class BatchConsumer(driver.Consumer):
         revocations, taken_up = self._revocations, {}
         try:
             for partition in partitions:
+                if not self.inputs.claimed(partition):  # a recovery that a rebalance has overtaken
+                    raise RebalanceAgain
                 taken_up[partition] = await self.inputs.applied(partition)
                 if revocations != self._revocations:
                     raise RebalanceAgain
