@@ -9,19 +9,20 @@ force. It also has hashes of the rows as they were made, by which the audit sees
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final, Self
 
 import orjson
 
-from state import expiry, keys, ledger, routes
+from state import keys, routes
 from state.rescale import Moved, Moves, Plan, RescaleError
 from streams.kafka.partitioner import partition
 from streams.records.decoding import SCOPED
 from streams.records.routing import target
 
-VERSION: Final = 1
+VERSION: Final = 2
 #: What the inputs of a worker are keyed by.
 EVENT, STREAM = KEYS = ("event", "stream")
 #: The topics of a group by their labels, inputs first.
@@ -30,8 +31,6 @@ LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letter
 #: Kinds of rows that say where records come from, in which order, and who writes a partition: no engine makes them.
 _OUTSIDE: Final = (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED, keys.JOURNAL)
 _LENGTHS: Final = Struct("<II")
-#: Where the two counts of applied records stand in a row of the ledger: behind status and kind.
-_COUNTS: Final = slice(2, 18)
 
 
 class MoveError(ValueError):
@@ -99,7 +98,7 @@ class Move:
     since
         By new partition, where the new group's outputs begin: their next offsets then.
     digests
-        Of the rows of this partition by kind: two hashes, see `digests`.
+        Of the rows of this partition by kind: a hash, see `digests`.
     upstream
         How far intake and router had come; None if there were none, or an earlier version wrote this down.
     """
@@ -115,7 +114,7 @@ class Move:
     grown: bool
     next: tuple[tuple[int, int], ...]
     since: tuple[tuple[int, int, int], ...]
-    digests: Mapping[str, tuple[str, str]]
+    digests: Mapping[str, str]
     upstream: Upstream | None = None
     prefix: str = ""
 
@@ -146,9 +145,9 @@ class Move:
             if made.pop("version", None) != VERSION:
                 raise ValueError("it is of another version")
             tuples = {name: tuple(map(tuple, made[name])) for name in ("fences", "outputs", "next", "since")}
-            pairs = {name: {key: tuple(each) for key, each in made[name].items()} for name in ("topics", "digests")}
+            topics = {label: tuple(each) for label, each in made["topics"].items()}
             upstream = made.get("upstream") and Upstream.of_json(made["upstream"])
-            read = cls(**{**made, **tuples, **pairs, "ends": tuple(made["ends"]), "upstream": upstream})
+            read = cls(**{**made, **tuples, "topics": topics, "ends": tuple(made["ends"]), "upstream": upstream})
             if not len(read.fences) == len(read.outputs) > 0 or len(read.next) != len(read.since):
                 raise ValueError("it does not say the same of all partitions")
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
@@ -253,32 +252,12 @@ def is_of_engine(key: bytes) -> bool:
     return key[:1] not in _OUTSIDE
 
 
-def digests(rows: Mapping[bytes, bytes]) -> dict[str, tuple[str, str]]:
-    """Return two hashes of the rows of each kind: of all bytes, and of what `meaning` leaves of them."""
-    hashed: dict[str, Any] = defaultdict(lambda: (blake2b(digest_size=16), blake2b(digest_size=16)))
+def digests(rows: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return a hash of the rows of each kind."""
+    hashed: dict[str, Any] = defaultdict(partial(blake2b, digest_size=16))
     for key in sorted(filter(is_of_engine, rows)):
-        for each, row in zip(hashed[key[:1].decode()], (rows[key], meaning(key, rows[key])), strict=True):
-            each.update(_LENGTHS.pack(len(key), len(row)) + key + row)
-    return {kind: (whole.hexdigest(), meant.hexdigest()) for kind, (whole, meant) in hashed.items()}
-
-
-def meaning(key: bytes, row: bytes) -> bytes:
-    """Return a row without the counts of applied records at which it was entered and changed.
-
-    No answer tells where a record that was delivered twice stood among the outcomes about it, so an audit may count one
-    outcome a record earlier or later than the worker did.
-
-    Raises
-    ------
-    CorruptFrame
-        If the row is damaged.
-    """
-    if key[:1] == keys.LEDGER:
-        payload = ledger.unsealed(row)
-        return payload[: _COUNTS.start] + payload[_COUNTS.stop :]
-    if key[:1] == keys.EXPIRY:
-        return orjson.dumps([(since, event_id) for since, _, event_id in expiry.decode(row)])
-    return row
+        hashed[key[:1].decode()].update(_LENGTHS.pack(len(key), len(rows[key])) + key + rows[key])
+    return {kind: whole.hexdigest() for kind, whole in hashed.items()}
 
 
 def shown(key: bytes) -> str:

@@ -77,16 +77,13 @@ class Begun(NamedTuple):
         How its rows came about.
     directory, rows
         Where the derived rows are.
-    loose
-        Kinds of rows that are what was written down but for counts of applied records; see `replay.moves.meaning`.
     unlike
-        Kinds of rows that are not.
+        Kinds of rows that are not what was written down.
     """
 
     move: Move
     directory: Path
     rows: Rows
-    loose: frozenset[str]
     unlike: tuple[str, ...]
 
 
@@ -251,15 +248,9 @@ def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dic
         raise Unauditable(f"the rows of {said[0].app} cannot be divided anew: {exc}") from exc
     found = {}
     for n, (move, part) in enumerate(zip(said, made, strict=True)):
-        own, unlike, loose = moves.digests(part), [], []
-        for kind in sorted(own.keys() | move.digests.keys()):
-            then, now = move.digests.get(kind), own.get(kind)
-            if then is None or now is None or then[1] != now[1]:
-                unlike.append(kind)
-            elif then[0] != now[0]:
-                loose.append(kind)
-        written = begun.write_rows(directory, n, Memory(part), BEGAN)
-        found[n] = Begun(move, directory, written, frozenset(loose), tuple(unlike))
+        own = moves.digests(part)
+        unlike = [kind for kind in sorted(own.keys() | move.digests.keys()) if move.digests.get(kind) != own.get(kind)]
+        found[n] = Begun(move, directory, begun.write_rows(directory, n, Memory(part), BEGAN), tuple(unlike))
     return found
 
 
@@ -289,7 +280,7 @@ def begin(
     begun.read_rows(given.directory, given.rows, rows)
     of = f"partition {partition} of {settings.app_id}"
     origin = f"rows than 'trueup rescale' must have made of {given.move.app}"
-    _require_same(f"{of} began with other {origin}, in {settings.changelog}", changelog, rows, given.loose)
+    _require_same(f"{of} began with other {origin}, in {settings.changelog}", changelog, rows)
     if given.unlike:
         raise Unauditable(
             f"{of}: 'trueup rescale' has made other rows of {given.move.app} than this version does, of the kinds "
@@ -318,37 +309,21 @@ def _derivation(since: tuple[int, int, int], rows: RowStore) -> Derivation:
     return Derivation(rows, tuple(Settled(each) for each in since))
 
 
-def _require_same(
-    what: str,
-    changelog: Iterable[tuple[int, bytes, bytes | None]],
-    rows: RowStore,
-    loose: frozenset[str] = frozenset(),
-) -> None:
-    wrong = _wrong(changelog, rows, loose)
+def _require_same(what: str, changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore) -> None:
+    wrong = _wrong(changelog, rows)
     if wrong:
         more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
         raise Unauditable(f"{what}: {'; '.join(wrong[:NAMED])}{more}")
 
 
-def _wrong(changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore, loose: frozenset[str]) -> list[str]:
+def _wrong(changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore) -> list[str]:
     """Return what of a changelog is not what was derived; what was compacted away is not known to be."""
     last = {key: (offset, row) for offset, key, row in changelog}
     wrong = []
     for key, (offset, row) in last.items():
-        if not moves.is_of_engine(key) or key.startswith(skips.LETTER):
-            continue
         derived = rows.get(key)
-        if row == derived or (derived is not None and row is not None and _means(key, row, derived, loose)):
+        if not moves.is_of_engine(key) or key.startswith(skips.LETTER) or row == derived:
             continue
         what = "is not what the old rows become" if derived is not None else "is of nothing that was moved"
         wrong.append(f"{moves.shown(key)} {what} (offset {offset})")
     return wrong
-
-
-def _means(key: bytes, row: bytes, derived: bytes, loose: frozenset[str]) -> bool:
-    if key[:1].decode("latin-1") not in loose:
-        return False
-    try:
-        return moves.meaning(key, row) == moves.meaning(key, derived)
-    except CorruptFrame:
-        return False
