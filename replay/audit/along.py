@@ -151,8 +151,10 @@ class Along:
                 f"{entry.ends[topic] - 1}"
             )
             raise Differs(OutputDifference(self._partition, self._labels[topic], record.offset, None, what))
+        if not final:
+            return
         said, found = entry.last[topic], last(record.timestamp, record.value)
-        if final and said not in (NONE, found):
+        if said not in (NONE, found):
             what = "not the record that was folded: it was rewritten, or the topic was cut or made anew"
             fields = {
                 name: (getattr(found, name), getattr(said, name))

@@ -28,6 +28,8 @@ from streams.records.refused import named
 #: The topics of an audit: the inputs, their order, and the outputs.
 LABELS: Final = ("forecasts", "outcomes", "journal", "calibrated", "resolved", "dead-letters")
 INPUTS, OUTPUTS = LABELS[:2], LABELS[3:]
+#: Records that are folded, at least, before rows are written.
+FOLDED: Final = 20_000
 
 
 class RowStore(Protocol):
@@ -166,6 +168,8 @@ class Rederivation:
         self._since = since
         self._config, self._rows = since.config, since.rows
         self._engine: Partition | None = None
+        #: Records whose rows are not written yet.
+        self._folded = 0
         forecasts, outcomes, journal, *outputs = topics
         place = f"{settings.journal}/{partition}"
         begins = fence_of(self._rows).next
@@ -193,6 +197,7 @@ class Rederivation:
         for part in self.along.parts():
             self._fold(part)
             yield len(part.records)
+        self._write()
         self._settle_outputs()
         outputs = tuple(each.settled() for each in self._matchers.values())
         reached = self.along.reached(self._since.reached.journal)
@@ -217,15 +222,24 @@ class Rederivation:
             self._derive(output, made)
         for label, derived in made.items():
             self._matchers[label].meet(derived)
+        self._folded += len(records)
         if ended:
             if entry.applied != engine.fence.applied:
                 what = "an entry that counts other records than there are"
                 fields = {"applied": (entry.applied, engine.fence.applied)}
                 raise Differs(OutputDifference(self._number, "journal", None, None, what, fields))
-            self._rows.write(engine.checkpoint().rows)
+            if self._folded >= FOLDED:
+                self._write()
+
+    def _write(self) -> None:
+        """Write the rows that changed."""
+        self._folded = 0
+        if self._engine is not None:
+            self._rows.write(self._engine.checkpoint().rows)
 
     def _open(self, config: bytes) -> Partition:
         """Go on under the configuration that has a hash."""
+        self._write()
         under = self._settings = self._configurations.under(config)
         engine = self._engine = Partition(under.policies, self._rows.get)
         self._decoder = Decoder(under.policies, under.limits, under.direct, under.carry_headers)

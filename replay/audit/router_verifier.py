@@ -15,7 +15,7 @@ from replay.audit.along import Along, Part
 from replay.audit.entries import digest
 from replay.audit.intake_verifier import NAMED
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable, unlike
-from replay.audit.partition_verifier import RowStore, fence_of
+from replay.audit.partition_verifier import FOLDED, RowStore, fence_of
 from state.events import Rejected
 from state.policy import Policies
 from state.routes import EVENT, FATES, Label, Route, Routed, Router, Row
@@ -203,13 +203,19 @@ class RouterVerifier:
         value the record that led to it.
         """
         engine: Router | None = None
-        config = b""
+        config, folded = b"", 0
         try:
             for part in self._along.parts():
                 if engine is None or part.entry.config != config:
+                    if engine is not None:
+                        self._rows.write(engine.checkpoint().rows)
                     config = part.entry.config
                     engine = Router(self._under(config), self._rows.get)
                 self._fold(engine, part, put)
+                folded += len(part.records)
+                if part.ended and folded >= FOLDED:
+                    folded = 0
+                    self._rows.write(engine.checkpoint().rows)
                 yield len(part.records)
         except Unauditable as exc:
             self.unable.append(str(exc))
@@ -218,6 +224,8 @@ class RouterVerifier:
             self._add(exc.args[0])
             self._later = None
         else:
+            if engine is not None:
+                self._rows.write(engine.checkpoint().rows)
             self._await()
         self.fates = dict(zip(FATES, fence_of(self._rows).fates, strict=False))
         early = self.fates["early_opened"] - self.fates["early_joined"] - self.fates["expired_labels"]
@@ -237,12 +245,10 @@ class RouterVerifier:
         labels = sum(topic for topic, _ in part.records)
         self.checked.labels += labels
         self.checked.routes += len(part.records) - labels
-        if part.ended:
-            if part.entry.applied != engine.fence.applied:
-                fields = {"applied": (part.entry.applied, engine.fence.applied)}
-                what = "an entry that counts other records than there are"
-                raise Differs(OutputDifference(self._span.partition, "journal", None, None, what, fields))
-            self._rows.write(engine.checkpoint().rows)
+        if part.ended and part.entry.applied != engine.fence.applied:
+            fields = {"applied": (part.entry.applied, engine.fence.applied)}
+            what = "an entry that counts other records than there are"
+            raise Differs(OutputDifference(self._span.partition, "journal", None, None, what, fields))
 
     def _await(self) -> None:
         """Note the events of what comes behind the last entry."""
