@@ -18,6 +18,8 @@ from agents import compiled
 
 compiled.prefer(os.environ)
 
+from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: E402
+
 from lab.broker import Broker  # noqa: E402 - the compiled engine is chosen before the first import
 from replay.audit import follower  # noqa: E402
 from replay.audit.plan import planned  # noqa: E402
@@ -65,10 +67,22 @@ def main(payments: int) -> None:
 
 def settled(hour: Hour) -> bool:
     """Whether intake and router have committed all there is."""
-    plan = asyncio.run(planned(hour.world.settings))
-    routed = sum(sum(each.end) for each in plan.routers)
-    done = all(each.committed >= each.end for each in plan.sources)
-    return routed > 0 and done and all(each.committed == each.end for each in plan.routers)
+    settings = hour.world.settings
+    plan = asyncio.run(planned(settings))
+
+    async def routed() -> bool:
+        brokers = ",".join(settings.brokers)
+        async with AIOKafkaConsumer(bootstrap_servers=brokers, group_id=settings.router.app_id) as group:
+            return all(
+                [
+                    (await group.committed(TopicPartition(topic, each.partition)) or 0) == end
+                    for each in plan.routers
+                    for topic, end in zip((settings.routes, settings.labels), each.end, strict=True)
+                ]
+            )
+
+    sent = sum(sum(each.end) for each in plan.routers) > 0
+    return sent and all(each.committed >= each.end for each in plan.sources) and asyncio.run(routed())
 
 
 if __name__ == "__main__":
