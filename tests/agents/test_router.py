@@ -89,23 +89,12 @@ def test_what_was_folded_and_not_answered_is_sent_again(run: Run, tmp_path: Path
         records = asked(0, "e", "s"), said(0, "e", 1.0), said(1, "e", 0.0, 5)
         await topology.processor.fold(Batch(0, list(records), {}, 0))
         assert not producer.rows("outcomes")
-        assert await topology.applied(0) == (1, 2)
-        await process(topology, *records)
+        (_, journal) = await topology.applied(0)
+        (entry,) = journal.entries
+        assert (entry.ends, entry.answered) == ((1, 2), 0)
+        again = Batch(0, list(records), {}, 0, entry)
+        await topology.processor.answer(await topology.processor.fold(again))
         assert [orjson.loads(row.value or b"")["y"] for row in producer.rows("outcomes")] == [1.0, 0.0]
-
-    run(main())
-
-
-def test_rows_that_do_not_fit_one_batch_are_committed_in_parts(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        small = Producer(20_000)
-        topology = wire(tmp_path, small)
-        await topology.applied(0)
-        await process(topology, *(asked(i, f"e{i}" + "x" * 60, "s") for i in range(500)))
-        assert topology.processor.fence(0).next == [500, 0]
-        rows = [row for row in small.rows(topology.settings.changelog) if row.key and row.key[:1] == EVENT]
-        assert len(rows) == 500
-        assert Row.decode(rows[0].value or b"").routes[0].stream == "s"
 
     run(main())
 
@@ -156,7 +145,8 @@ def test_a_label_with_numbers_that_no_row_holds_is_a_dead_letter(
         await process(topology, (1, record("trueup-labels", 0, 0, ts, b"e", value)), said(1, "f", 1.0))
         letters = [orjson.loads(row.value or b"") for row in producer.rows("dead-letters")]
         assert [(each["offset"], each["reason"]) for each in letters] == [(0, "route")] * dead
-        assert topology.processor.fence(0).next == [0, 2]
+        _, journal = await topology.applied(0)
+        assert journal.entries[-1].ends == (0, 2)
 
     run(main())
 
@@ -184,6 +174,7 @@ def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:
         "labelled",
         "dead-letters",
         "mine-router-state-changelog",
+        "mine-router-journal",
         "mine-configurations",
     ]
     sourced = replace(settings, taken_in=("scores",))
@@ -214,6 +205,7 @@ def test_another_number_of_partitions_is_refused(run: Run, tmp_path: Path, produ
         topology = wire(tmp_path, producer)
         await topology.applied(0)
         await process(topology, asked(0, "e", "s"))
+        await topology.checkpoint()
         await topology.renew()
         producer.widths["trueup-labels"] = PARTITIONS + 1
         for again in (topology.renew(), topology.applied(0)):

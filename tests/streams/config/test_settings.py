@@ -53,6 +53,8 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_BUFFER_RECORDS": ("1000", 1000),
     "TRUEUP_BUFFER_BYTES": ("1048576", 1 << 20),
     "TRUEUP_COMMIT_SECONDS": ("0.05", 0.05),
+    "TRUEUP_CHECKPOINT_SECONDS": ("0", 0.0),
+    "TRUEUP_LATENCY_MS": ("0", 0.0),
     "TRUEUP_COMPRESSION": ("lz4", "lz4"),
     "TRUEUP_UNPACKED_BYTES": ("2000000", 2_000_000),
     "TRUEUP_SESSION_SECONDS": ("20", 20.0),
@@ -466,7 +468,6 @@ def test_any_text_is_read_or_refused(environment: dict[str, str]) -> None:
 def test_a_batch_that_has_no_room_for_the_default_calibrator_says_how_large_it_must_be() -> None:
     said = refused(TRUEUP_LETTER_BYTES="1000", TRUEUP_BATCH_BYTES="12000")
     assert said.startswith("streams that no pattern matches: a row of prudent+certified grows to ")
-    assert "80000 of them for what was refused lately" in said
     least = said.partition("must be at least ")[2].partition(",")[0]
     Settings.from_env({"TRUEUP_LETTER_BYTES": "1000", "TRUEUP_BATCH_BYTES": least})
     less = str(int(least) - 1)

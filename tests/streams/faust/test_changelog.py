@@ -28,7 +28,7 @@ class Worker(Changelog):
     """A worker's changelog, run to completion call by call."""
 
     def __init__(self, producer: Producer, name: str, clock: Clock | None = None) -> None:
-        super().__init__(lambda: TOPIC, lambda: producer, name, clock or Clock())  # type: ignore[arg-type,return-value]
+        super().__init__(lambda: TOPIC, lambda: producer, name, clock=clock or Clock())  # type: ignore[arg-type,return-value]
 
     def take_up(self, partition: int = 0) -> None:
         asyncio.run(self.claim(partition))
@@ -134,7 +134,7 @@ def test_a_partition_that_was_not_claimed_or_has_moved_is_not_written(producer: 
 def test_rows_too_large_for_a_batch_use_up_no_number(producer: Producer) -> None:
     worker = Worker(producer, "one")
     worker.take_up()
-    producer.size = 1000
+    worker._size = 1000
     with pytest.raises(TooLargeError):
         asyncio.run(worker.append(0, {bytes([i]): bytes(500) for i in range(3)}))
     worker.write(b"a")  # the log would refuse it after a gap

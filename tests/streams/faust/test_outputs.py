@@ -51,7 +51,7 @@ class Sender:
         self.outputs = Outputs(settings, produce, lambda topic, n: self.counted.append((topic, n)))
 
     def send(self, *outputs: Output, partition: int = 3) -> None:
-        output_batch = self.outputs.batch(partition)
+        output_batch = self.outputs.batch(partition, self.outputs.settings)
         half = len(outputs) // 2
         output_batch.add(outputs[:half])
         output_batch.add(outputs[half:])

@@ -1,7 +1,7 @@
 """Where reading starts, and that no record is lost or doubled when a fetch and a seek cross."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from faust.types import TP, Message
 from agents.topology import Topology
 from state import keys
 from state.fence import Fence
-from state.journal import Journal
+from state.journal import NONE, Entry, Journal, Last, begun, read
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
 from streams.faust.standbys import Standbys
@@ -21,7 +21,7 @@ from streams.faust.stores import DamagedStoreError
 from streams.faust.transport import BatchConsumer, BatchTransport, DataLossError
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
-from tests.streams.fakes import record
+from tests.streams.fakes import Producer, record
 
 # -- where to start ------------------------------------------------------------------------------------------------
 
@@ -83,6 +83,35 @@ def test_records_that_were_deleted_unread_are_passed_over_where_that_is_allowed(
         assert lost in caplog.text
 
 
+ENTRIES = [
+    Entry(n, (f, 0), (f + 10, 0), f + 10, 0, bytes(16), (Last(f + 9, 7), NONE), bytes(10))
+    for n, f in enumerate((40, 50), start=3)
+]
+
+
+def test_what_was_folded_since_the_checkpoint_is_handed_out_again_first(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    at(topology, brokers, 60, 40, 0, entries=ENTRIES)
+    run(consumer.perform_seek())
+    assert brokers.calls == [("seek", {F0: 40})]
+    assert [entry.number for entry in consumer.partition_buffers[0].journal] == [3, 4]
+
+
+@pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["go on"])
+def test_what_was_folded_and_cannot_be_again_is_left_out_for_good(
+    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    """Its answers stand. A new entry must not be taken for the beginning of those that were left out."""
+    at(topology, brokers, 60, 40, 45, entries=ENTRIES)
+    run(consumer.perform_seek())
+    assert brokers.calls == [("seek", {F0: 60})]
+    assert not consumer.partition_buffers[0].journal
+    found = read(topology.table.reader(0))
+    assert (found.number, found.entries) == (5, [])
+    assert Fence.decode(topology.table.read(0, keys.FENCE) or b"").next == [60, 0]
+
+
 @pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["go on"])
 @pytest.mark.parametrize(
     ("committed", "fence", "earliest", "end", "said"),
@@ -107,19 +136,32 @@ def test_what_cannot_be_folded_to_is_refused_in_any_case(
         run(consumer.perform_seek())
 
 
-def at(topology: Topology, brokers: Brokers, committed: int | None, fence: int, earliest: int, end: int = 90) -> None:
-    """Let a partition be assigned of which so much was applied."""
+def at(
+    topology: Topology,
+    brokers: Brokers,
+    committed: int | None,
+    fence: int,
+    earliest: int,
+    end: int = 90,
+    entries: Sequence[Entry] = (),
+) -> None:
+    """Let a partition be assigned whose last checkpoint has so much, and of which so much was folded since."""
     brokers.assigned, brokers.first, brokers.ends = {F0}, {F0: earliest}, {F0: end}
     if committed is not None:
         brokers.commits = {F0: committed}
     if fence:
         write_fence(topology, 0, fence, 0)
+    if entries:
+        config = topology.processor._terms.config
+        rows = [(each.key, each._replace(config=config).encode()) for each in entries]
+        topology.table.store.write(0, [begun(entries[0].number, (NONE, NONE)), *rows], 3)
+        cast("Producer", topology.app.producer).ends[C0.topic, 0] = 4
 
 
 # -- a position that is not there any more -----------------------------------------------------------------------
 
 
-async def read(consumer: BatchConsumer, topology: Topology) -> list[int]:
+async def fetched(consumer: BatchConsumer, topology: Topology) -> list[int]:
     """Fetch until the topic's last record is buffered or the process has ended; return the offsets that are."""
     async with fetching(consumer, F0):
         while topology.failure is None and consumer._handed[F0] < 10:  # noqa: ASYNC110 - nothing says when
@@ -139,7 +181,7 @@ def test_a_worker_that_retention_overtakes_ends(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
     overtake(brokers, consumer)
-    assert run(read(consumer, topology)) == []
+    assert run(fetched(consumer, topology)) == []
     assert isinstance(topology.failure, DataLossError)
     assert str(topology.failure).startswith("5 records of forecasts/0 from offset 2 were deleted unread: ")
     assert topology.lost_records("forecasts") == 0
@@ -150,7 +192,7 @@ def test_or_counts_what_it_lost_and_goes_on(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
     overtake(brokers, consumer)
-    assert run(read(consumer, topology)) == [7, 8, 9]
+    assert run(fetched(consumer, topology)) == [7, 8, 9]
     assert topology.failure is None
     assert (topology.lost_records("forecasts"), topology.lost_records("outcomes")) == (5, 0)
 
@@ -161,7 +203,7 @@ def test_a_topic_that_ends_before_the_position_ends_the_worker(
 ) -> None:
     overtake(brokers, consumer)
     brokers.first[F0], brokers.positions[F0], consumer._handed[F0] = 0, 11, 9
-    assert run(read(consumer, topology)) == []
+    assert run(fetched(consumer, topology)) == []
     assert isinstance(topology.failure, DataLossError)
     assert "was read up to offset 11, but it ends at 10 now" in str(topology.failure)
 

@@ -59,7 +59,7 @@ def test_the_probe_hears_3_when_acknowledged_and_4_when_written(table: StateTabl
 def test_rows_that_do_not_fit_one_batch_are_refused_and_nothing_is_sent_or_written(
     table: StateTable, producer: Producer
 ) -> None:
-    producer.size = 10_000
+    table.changelog._size = 10_000
     heard: list[int] = []
     rows = {bytes([i]): bytes(1000) for i in range(11)}
     with pytest.raises(TooLargeError, match="11 rows"):

@@ -719,17 +719,17 @@ def kafka(run: Run, producer: BatchProducer) -> Iterator[Any]:
     run(made.stop())
 
 
+@pytest.mark.usefixtures("kafka")
 def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number(
-    run: Run, producer: BatchProducer, kafka: Any, monkeypatch: pytest.MonkeyPatch
+    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dict[TopicPartition, bytes]] = []
 
-    async def append(client: object, batches: dict[TopicPartition, bytes], _: object) -> dict[TopicPartition, int]:
-        assert client is kafka.client
+    async def append(batches: dict[TopicPartition, bytes], _: object) -> dict[TopicPartition, int]:
         asked.append(batches)
         return dict.fromkeys(batches, 40) | {TopicPartition(O, 3): 41}
 
-    monkeypatch.setattr(appends, "append", append)
+    monkeypatch.setattr(producer._appender, "append", append)
     stamped: Any = Batched((1, 2, 3))
     assert run(producer.append([(cast("Any", Batched()), O, 3), (stamped, C, 3)])) == [41, 40]
     run(producer.append([(cast("Any", Batched()), O, 3)]))
@@ -746,9 +746,7 @@ def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number
 def test_a_leader_that_waits_for_its_replicas_is_waited_for_but_not_for_ever(
     run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch, bound: float, *, given_up: bool
 ) -> None:
-    async def append(
-        _: object, batches: dict[TopicPartition, bytes], waits: Callable[[], None]
-    ) -> dict[TopicPartition, int]:
+    async def append(batches: dict[TopicPartition, bytes], waits: Callable[[], None]) -> dict[TopicPartition, int]:
         now = asyncio.get_running_loop().time
         end = now() + 1.5 * producer.request_timeout
         while now() < end:
@@ -756,7 +754,7 @@ def test_a_leader_that_waits_for_its_replicas_is_waited_for_but_not_for_ever(
             await asyncio.sleep(0)
         return dict.fromkeys(batches, 3)
 
-    monkeypatch.setattr(appends, "append", append)
+    monkeypatch.setattr(producer._appender, "append", append)
     monkeypatch.setattr(transport, "REPLICA_SECONDS", bound)
     producer.request_timeout = 1.0
     sending = producer.append([(cast("Any", Batched()), O, 3)])
@@ -773,11 +771,11 @@ def test_numbers_of_records_go_on_from_zero_after_the_last_there_is(
 ) -> None:
     asked: list[bytes] = []
 
-    async def append(_: object, batches: dict[TopicPartition, bytes], __: object) -> dict[TopicPartition, int]:
+    async def append(batches: dict[TopicPartition, bytes], _: object) -> dict[TopicPartition, int]:
         asked.extend(batches.values())
         return dict.fromkeys(batches, 0)
 
-    monkeypatch.setattr(appends, "append", append)
+    monkeypatch.setattr(producer._appender, "append", append)
     producer._sequences[TopicPartition(O, 3)] = 2**31 - 2
     for _ in range(2):
         run(producer.append([(cast("Any", Batched()), O, 3)]))
@@ -792,7 +790,7 @@ def test_append_gives_up_at_its_deadline_and_says_where(
         await asyncio.get_running_loop().create_future()
         return {}
 
-    monkeypatch.setattr(appends, "append", silent)
+    monkeypatch.setattr(producer._appender, "append", silent)
     producer.request_timeout = 0.01
     with pytest.raises(TimeoutError, match=r"not acknowledged in 0\.01 s: calibrated/3, resolved/3"):
         run(producer.append([(cast("Any", Batched()), topic, 3) for topic in ("calibrated", "resolved")]))

@@ -98,6 +98,7 @@ class Live:
             else:
                 rows[key] = row
         self.gauges.applied(partition, effects, engine.fence)
+        self.gauges.written(partition, effects)
         return effects
 
     def stored(self, partition: int, *streams: str) -> PartitionSnapshot:
@@ -183,6 +184,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     )
     changed.calibrators["t"] = encode_calibrator(bounding)
     gauges.applied(0, changed, Fence())
+    gauges.written(0, changed)
     exported = {}
     for family in text_string_to_metric_families(exposed(gauges)):
         assert family.samples, f"{family.name} is exported without samples"
@@ -288,12 +290,12 @@ def test_what_quotas_refuse_is_counted_by_stream_and_takes_no_slot_where_there_i
     assert gauges.hidden == 1
 
 
-def test_a_redelivered_batch_counts_only_as_redelivered() -> None:
+def test_records_that_are_folded_again_after_a_crash_count_only_as_such() -> None:
     gauges = made()
     live = Live(gauges)
     live.fold(0, pairs(5))
     before = samples(gauges)
-    live.fold(0, pairs(5))
+    gauges.again(0, [FORECASTS, OUTCOMES] * 5, live.gauges.held()[0].fence)
     after = samples(gauges)
     assert value(gauges, "redelivered_records_total", topic="forecasts") == 5
     assert value(gauges, "redelivered_records_total", topic="outcomes") == 5

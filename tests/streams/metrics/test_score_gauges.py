@@ -11,7 +11,7 @@ import pytest
 from lab.scrape import ScrapedSamples
 from state import keys, rows
 from state.coverage import Coverage
-from state.engine import Effects, Partition
+from state.engine import Changes, Effects, Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policy import Policies, Policy
@@ -200,7 +200,7 @@ def test_a_revision_of_a_closed_window_is_shown_at_once() -> None:
     before = reading(told).value("resolved_bin_outcomes", place)
     for _ in range(20):
         each.revise(0.5, 0.5, 0.5, 0.0, 1.0, 1)
-    told.applied(0, Effects(windows={"s0": rows.encode_windows(each)}), Fence())
+    told.written(0, Changes(windows={"s0": rows.encode_windows(each)}))
     assert before == 0
     assert reading(told).value("resolved_bin_outcomes", place) == each.total.bins("raw")[5].y == 20
 
@@ -243,6 +243,7 @@ def folded(n: int, size: int, policy: Policy) -> tuple[Gauges, dict[bytes, bytes
         effects: Effects = partition.fold(events[start : start + size])
         table.update({key: row for key, row in effects.rows.items() if row is not None})
         told.applied(0, effects, partition.fence)
+        told.written(0, effects)
     return told, table
 
 

@@ -65,6 +65,7 @@ class Store(dict[bytes, bytes]):
             effects = partition.fold(events[start : start + 500])
             self.update({key: row for key, row in effects.rows.items() if row is not None})
             self.gauges.applied(0, effects, partition.fence)
+            self.gauges.written(0, effects)
         self.fence = partition.fence
 
 
