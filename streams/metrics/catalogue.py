@@ -96,7 +96,7 @@ CATALOGUE: Final = {
             "redelivered_records",
             "counter",
             ("topic",),
-            "Records that were delivered again after a restart; their answers come from the ledger",
+            "Records that were folded again after a crash, along the journal",
         ),
         Metric(
             "passed_records",
@@ -211,7 +211,7 @@ CATALOGUE: Final = {
             "answered_forecasts",
             "counter",
             ("stream",),
-            "Forecasts answered, duplicates included, redelivered ones not; without a stream: of all hidden streams",
+            "Forecasts answered, duplicates included, those folded again not; without a stream: of all hidden streams",
             "if scored_events falls behind, outcomes are missing or late",
             series=1,
         ),

@@ -12,9 +12,8 @@ import pytest
 from agents import router
 from agents.processor import Probe
 from agents.topology import Topology
-from state.routes import EVENT, Row
 from streams.config.settings import Settings
-from streams.faust.changelog import TooLargeError, Writer
+from streams.faust.changelog import Writer
 from streams.kafka import owners, partitioner, topics
 from streams.kafka.permissions import Grant, needed
 from streams.kafka.producer_ids import ProducerIdentity
@@ -186,17 +185,6 @@ def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:
     granted = {(grant.name, operation) for grant in needed(settings) for operation in grant.operations}
     assert {("labelled", "Write"), ("mine-labels", "Read"), ("mine-router", "Read")} <= granted
     assert not any(name in ("calibrated", "labelled") and what == "Read" for name, what in granted)
-
-
-def test_an_outcome_too_large_for_a_batch_ends_the_process(run: Run, tmp_path: Path) -> None:
-    async def main() -> None:
-        tiny = Producer(300)
-        topology = wire(tmp_path, tiny)
-        await topology.applied(0)
-        with pytest.raises((ValueError, TooLargeError)):
-            await process(topology, asked(0, "e" * 250, "s" * 250), said(0, "e" * 250, 1.0))
-
-    run(main())
 
 
 def test_another_number_of_partitions_is_refused(run: Run, tmp_path: Path, producer: Producer) -> None:

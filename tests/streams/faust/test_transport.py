@@ -23,7 +23,7 @@ from faust.types.tuples import ConsumerMessage
 
 from agents.topology import Topology
 from streams.config.settings import Settings
-from streams.faust import appends, transport
+from streams.faust import transport
 from streams.faust.transport import (
     FETCH_WAIT_MS,
     BatchConsumer,

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from lab.scrape import ScrapedSamples
-from state import rows
+from state import keys, rows
 from state.engine import Changes
 from state.fence import Fence
 from state.scoring.comparison import LOSSES, Comparison
@@ -61,14 +61,17 @@ def test_both_sides_are_shown_over_all_partitions() -> None:
 def test_batch_brings_the_newest_comparison() -> None:
     told = gauges()
     told.assigned(0, held(s=compared(10)))
-    told.written(0, Changes(comparisons={PLACE: rows.encode_comparison(compared(30))}))
+    told.written(0, Changes({keys.FENCE: Fence().encode()}, comparisons={PLACE: rows.encode_comparison(compared(30))}))
     shows(reading(told), compared(30), LABELS)
 
 
 def test_streams_beyond_the_bound_have_no_series_of_challengers() -> None:
     told = gauges(most_streams=1)
     told.assigned(0, held(s=compared(300), t=compared(100, seed=2)))
-    told.written(0, Changes(comparisons={("u", *PLACE[1:]): rows.encode_comparison(compared(30))}))
+    told.written(
+        0,
+        Changes({keys.FENCE: Fence().encode()}, comparisons={("u", *PLACE[1:]): rows.encode_comparison(compared(30))}),
+    )
     shows(reading(told), compared(300), LABELS)
     assert exposed(told).count("trueup_shadow_events{") == 1
     assert told.held()[0].comparisons.keys() == {PLACE}

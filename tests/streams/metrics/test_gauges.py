@@ -177,6 +177,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         for _ in range(FEWEST):
             distribution.observe(0.5, day * DAY_MS)
     changed = Effects(
+        {keys.FENCE: Fence().encode()},
         ages={"s": encode_ages(ages)},
         distributions={"s": encode_distribution(distribution)},
         refused={"s": 2},

@@ -200,7 +200,7 @@ def test_a_revision_of_a_closed_window_is_shown_at_once() -> None:
     before = reading(told).value("resolved_bin_outcomes", place)
     for _ in range(20):
         each.revise(0.5, 0.5, 0.5, 0.0, 1.0, 1)
-    told.written(0, Changes(windows={"s0": rows.encode_windows(each)}))
+    told.written(0, Changes({keys.FENCE: Fence().encode()}, windows={"s0": rows.encode_windows(each)}))
     assert before == 0
     assert reading(told).value("resolved_bin_outcomes", place) == each.total.bins("raw")[5].y == 20
 
