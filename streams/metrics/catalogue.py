@@ -90,7 +90,7 @@ CATALOGUE: Final = {
             "records",
             "counter",
             ("topic", "fate"),
-            "Records applied, by what became of them; a record that is delivered again is not counted again",
+            "Records applied, by what became of them; those folded again after a crash are not counted again",
         ),
         Metric(
             "redelivered_records",

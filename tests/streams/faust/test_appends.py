@@ -75,7 +75,7 @@ class Cluster:
 
 def append(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     batches = {place: f"{place.topic}/{place.partition}".encode() for place in places}
-    return asyncio.run(appends.append(cluster, batches))
+    return asyncio.run(appends.Appender(lambda: cluster).append(batches))
 
 
 @pytest.fixture(autouse=True)
@@ -119,9 +119,20 @@ def test_a_leader_that_waits_for_its_replicas_is_asked_again_and_that_is_told() 
         told[0] += 1
 
     batches = {place: f"{place.topic}/{place.partition}".encode() for place in (C0, R0)}
-    assert asyncio.run(appends.append(cluster, batches, waits)) == {C0: 7, R0: 5}
+    assert asyncio.run(appends.Appender(lambda: cluster).append(batches, waits)) == {C0: 7, R0: 5}
     assert told == [1]
     assert cluster.asked[1:] == [(1, {C0: b"calibrated/0"})] * 2
+
+
+def test_what_several_append_at_the_same_moment_goes_to_a_broker_in_one_request() -> None:
+    cluster = Cluster({C0: 1, C1: 1})
+
+    async def run() -> list[dict[TopicPartition, int]]:
+        appender = appends.Appender(lambda: cluster)
+        return await asyncio.gather(*[appender.append({place: b"x"}) for place in (C0, C1)])
+
+    assert asyncio.run(run()) == [{C0: 7}, {C1: 7}]
+    assert cluster.asked == [(1, {C0: b"x", C1: b"x"})]
 
 
 def test_a_broker_that_goes_away_is_asked_again_with_the_same_bytes() -> None:
