@@ -732,9 +732,7 @@ def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes
             row = routes.Row.decode(frame)
             born[event_id] = row.born
             held[new][0 if row.routes else 1] += 1
-            row.routes = [each._replace(offset=-1) for each in row.routes]
-            row.labels = [each._replace(offset=-1) for each in row.labels]
-            made[new][key] = row.encode()
+            made[new][key] = frame
     fences = [Fence.decode(part[keys.FENCE]) if keys.FENCE in part else Fence() for part in parts]
     for new, own in enumerate(made):
         own.update(origins)

@@ -2,7 +2,7 @@
 
 A deterministic fold over the rows of one partition, as `state.engine` is, and with the same fence and queues. Its two
 inputs are keyed by event: routes, one for each forecast, and labels. A row is one event: the streams it was forecast
-in, and the labels that came, in the order in which they came. Whatever was sent can be sent again from it.
+in, and the labels that came, in the order in which they came.
 
 A label goes to every stream of its event, or to the one that it names. Its place in the row is its revision number
 from then on. So the ledger of the stream takes it once, however often it is sent. A label that the ledger would find
@@ -24,7 +24,7 @@ from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 from state.policy import DEFAULT_TTL_MS, Policies
 from state.witnesses import SLACK, Entry, Witnesses
 
-VERSION: Final = 1
+VERSION: Final = 2
 #: Letters of the rows: an event, and how far the records of one source partition were applied.
 EVENT: Final = b"E"
 ORIGIN: Final = b"U"
@@ -65,8 +65,8 @@ EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)
 ROUTE_FATES, INPUT_FATES = 5, 11
 
 _HEAD: Final = Struct("<QQqBB")
-_ROUTE: Final = Struct("<qBBB")
-_LABEL: Final = Struct("<qqqdIBB")
+_ROUTE: Final = Struct("<BBB")
+_LABEL: Final = Struct("<qqdIBB")
 _OFFSET: Final = Struct("<q")
 
 
@@ -143,7 +143,6 @@ class Routed(NamedTuple):
 class Known(NamedTuple):
     """A stream in the row of an event: ``known`` labels were there before it."""
 
-    offset: int
     known: int
     stream: str
     target: str
@@ -152,7 +151,6 @@ class Known(NamedTuple):
 class Said(NamedTuple):
     """A label in the row of an event; see `Label`."""
 
-    offset: int
     stamp: int
     ts: int
     y: float
@@ -174,12 +172,12 @@ class Row:
     def encode(self) -> bytes:
         """Return the row."""
         parts = [_HEAD.pack(self.born, self.touched, self.due, len(self.routes), len(self.labels))]
-        for offset, known, stream, target in self.routes:
+        for known, stream, target in self.routes:
             name, key = stream.encode(), target.encode()
-            parts.append(_ROUTE.pack(offset, known, len(name), len(key)) + name + key)
-        for offset, stamp, ts, y, number, stream, target in self.labels:
+            parts.append(_ROUTE.pack(known, len(name), len(key)) + name + key)
+        for stamp, ts, y, number, stream, target in self.labels:
             name, key = stream.encode(), target.encode()
-            parts.append(_LABEL.pack(offset, stamp, ts, y, number, len(name), len(key)) + name + key)
+            parts.append(_LABEL.pack(stamp, ts, y, number, len(name), len(key)) + name + key)
         return seal(EVENT[0], VERSION, b"".join(parts))
 
     @classmethod
@@ -197,18 +195,18 @@ class Row:
             at = _HEAD.size
             routes, labels = [], []
             for _ in range(n_routes):
-                offset, known, n_name, n_key = _ROUTE.unpack_from(payload, at)
+                known, n_name, n_key = _ROUTE.unpack_from(payload, at)
                 at += _ROUTE.size
                 middle, end = at + n_name, at + n_name + n_key
                 texts = payload[at:middle].decode(), payload[middle:end].decode()
-                routes.append(new(Known, (offset, known, *texts)))
+                routes.append(new(Known, (known, *texts)))
                 at = end
             for _ in range(n_labels):
-                offset, stamp, ts, y, number, n_name, n_key = _LABEL.unpack_from(payload, at)
+                stamp, ts, y, number, n_name, n_key = _LABEL.unpack_from(payload, at)
                 at += _LABEL.size
                 middle, end = at + n_name, at + n_name + n_key
                 texts = payload[at:middle].decode(), payload[middle:end].decode()
-                labels.append(new(Said, (offset, stamp, ts, y, number, *texts)))
+                labels.append(new(Said, (stamp, ts, y, number, *texts)))
                 at = end
         except DAMAGE as exc:
             raise damaged(EVENT[0], exc) from exc
@@ -219,7 +217,7 @@ class Row:
     def says(self, said: Said) -> bool:
         """Whether a label is there that says the same, whenever it came."""
         for each in self.labels:  # noqa: SIM110 - compiled, a generator costs more than the loop
-            if each[2:] == said[2:]:
+            if each[1:] == said[1:]:
                 return True
         return False
 
@@ -423,14 +421,14 @@ class Router:
         else:
             fates[OPENED] += 1
             fates[EARLY_JOINED] += 1
-        known = new(Known, (route.offset, len(row.labels), route.stream, route.target))
+        known = new(Known, (len(row.labels), route.stream, route.target))
         row.routes.append(known)
         self._touch(route.event_id, row, kept_ms, route.stamp)
         self._outputs += row.joined(route.event_id, known)
 
     def _label(self, label: Label) -> None:
         fates, row = self.fence.fates, self._row(label.event_id)
-        said = new(Said, (label.offset, label.stamp, label.ts, label.y, label.number, label.stream, label.target))
+        said = new(Said, (label.stamp, label.ts, label.y, label.number, label.stream, label.target))
         if row is None:
             fates[EARLY_OPENED] += 1
             row = self._open(label.event_id, self._policies.early_ttl_ms, label.stamp)
@@ -511,7 +509,7 @@ class Router:
         row = self._row(event_id)
         if row is not None and row.born == named:
             if fence.applied - row.touched <= self._held:
-                return False  # what it was sent may be asked for again
+                return False
             fence.fates[EXPIRED_ROUTES if row.routes else EXPIRED_LABELS] += 1
             self._rows[event_id] = None
             self._changed[event_id] = None

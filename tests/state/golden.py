@@ -255,10 +255,10 @@ def _witnesses(row: bytes | None = None) -> bytes:
 
 
 def _route() -> routes.Row:
-    known = [routes.Known(7, 0, "fraud", "fraud#3"), routes.Known(9, 1, "fraud-é", "fraud-é")]
+    known = [routes.Known(0, "fraud", "fraud#3"), routes.Known(1, "fraud-é", "fraud-é")]
     said = [
-        routes.Said(4, 1_700_000_060_000, 1_700_000_059_000, 1.0, 0, "", ""),
-        routes.Said(6, 1_700_000_070_000, 1_700_000_069_000, 0.0, 2, "fraud", "fraud#3"),
+        routes.Said(1_700_000_060_000, 1_700_000_059_000, 1.0, 0, "", ""),
+        routes.Said(1_700_000_070_000, 1_700_000_069_000, 0.0, 2, "fraud", "fraud#3"),
     ]
     return routes.Row(5, 9, 1_702_592_060_000, known, said)
 

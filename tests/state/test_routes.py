@@ -196,7 +196,7 @@ def test_rows_leave_when_the_longest_stream_of_their_event_waits_no_longer() -> 
     assert (run.fates()["expired_routes"], run.fates()["expired_labels"]) == (3, 1)
 
 
-def test_what_may_be_asked_for_again_does_not_leave() -> None:
+def test_what_changed_lately_does_not_leave() -> None:
     run = Run(held=3)
     run.fold([route(0, "a", "short", 0), label(0, "a", 1.0, 0)])
     run.fold([route(1, "z", "short", 9000)])
