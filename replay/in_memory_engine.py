@@ -444,8 +444,9 @@ class InMemoryEngine:
         entrants, y, ts, issued_ms = row.entrants, row.y, row.ts, row.issued_ms
         if entrants is None:
             raise LookupError(f"event {event_id!r} has no forecast to resolve")
-        for update, ticket in zip(entrants.updates, row.tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
-            update(ticket, y)
+        at = 0 if row.as_of == UNSAID else ts
+        for learn, ticket in zip(entrants.learns, row.tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
+            learn(ticket, y, at)
         entrants.late += entrants.learnt - row.version
         entrants.learnt += 1
         if ts > self._resolved_time or issued_ms > self._resolved_time:
@@ -683,7 +684,7 @@ class InMemoryEngine:
             found[0],
             served,
             [(each.calibrator.predict, *notes) for each, notes in zip(served, self._answers, strict=True)],
-            [each.calibrator.update for each in served],
+            [each.calibrator.learn for each in served],
             [each.calibrator.revise for each in served],
             [],
             IMMATURE if policy.waits else ISSUED,

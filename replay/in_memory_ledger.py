@@ -27,7 +27,7 @@ class Entrants:
     served: list[Served]
     #: What predicts once something was learnt.
     predicts: list[Predicts]
-    updates: list[Callable[[bytes, float], None]]
+    learns: list[Callable[[bytes, float, int], None]]
     revises: list[Callable[[bytes, float, float], None]]
     biases: list[Bias]
     #: Status of the row of an answered forecast, and role and duration of its queue.

@@ -635,7 +635,7 @@ class Partition:
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
         issued_ts = ledger.issued_ts(issued)
         age_ms = ts - issued_ts if ts > issued_ts else 0
-        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0)
+        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, ts)
         for scores in segments:
             scores.known += 1
             scores.age_ms += age_ms
@@ -715,7 +715,7 @@ class Partition:
         if kind != PROBABILITY:
             raw, p, draw, ticket = ledger.answer(issued, end)
             if kind & ledger.SHADOWED:
-                self._challenge(service, issued, p, y, window)
+                self._challenge(service, issued, p, y, window, 0 if implied else ts)
         if window == ledger.NO_WINDOW:
             self._warm_up(service, p).observe(raw, y)
         else:
@@ -725,7 +725,7 @@ class Partition:
             window = self._score(service, segments, raw, p, draw, y, ticket, event_id)
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
         served.late += served.calibrator.learnt - version
-        served.calibrator.update(ticket, y)
+        served.calibrator.learn(ticket, y, 0 if implied else ts)
         self._learnt[service.key] = service.learner
         effects = self._effects
         if not implied:
@@ -818,14 +818,14 @@ class Partition:
         segments = self._segments_in(service.stream, service.config, found)
         return [each for each in segments if each.warm_up.admitted(born)]
 
-    def _challenge(self, service: _Service, issued: bytes, p: Any, y: float, window: int) -> None:  # noqa: ANN401 - of the service's kind
+    def _challenge(self, service: _Service, issued: bytes, p: Any, y: float, window: int, at: int) -> None:  # noqa: ANN401 - of the service's kind
         """Redeem the challengers' tickets: each learns, and is compared with what was served, but for warm-ups."""
         for config, version, forecast, draw, ticket, warm in ledger.shadows(issued):
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
             learner = challenger.learner
             served = learner.served
             served.late += served.calibrator.learnt - version
-            served.calibrator.update(ticket, y)
+            served.calibrator.learn(ticket, y, at)
             self._learnt[learner.key] = learner
             if not warm and window != ledger.NO_WINDOW:
                 compare(challenger.comparison, p, forecast, y, draw)

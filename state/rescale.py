@@ -484,7 +484,7 @@ class _Divided:
                 here.learning[shadow.config].take(shadow.version)
             return entry
         if champion.old != event.old:
-            champion.served.calibrator.update(entry.ticket, entry.y)
+            champion.served.calibrator.learn(entry.ticket, entry.y, _recorded(entry))
         self._compare(here, event, entry)
         if entry.kind != PROBABILITY:
             return entry._replace(window=self._vector(here, event, entry, counting))
@@ -507,7 +507,7 @@ class _Divided:
         for shadow in entry.shadows:
             challenger = here.learning[shadow.config]
             if challenger.old != event.old:
-                challenger.served.calibrator.update(shadow.ticket, entry.y)
+                challenger.served.calibrator.learn(shadow.ticket, entry.y, _recorded(entry))
             if shadow.warm or entry.window == ledger.NO_WINDOW:
                 continue
             compared = here.comparisons.setdefault((entry.config, shadow.config), of_challenger(entry.kind))
@@ -694,6 +694,11 @@ class _Divided:
         if found:
             row = rows.encode_distribution(_sum(found, Distribution()))
             made[self._home][keys.distribution(self._stream)] = row
+
+
+def _recorded(entry: Entry) -> int:
+    """Return when the label of an event was recorded, ms; 0 of one that silence implied."""
+    return 0 if entry.as_of == ledger.UNSAID else entry.resolved_ts
 
 
 def _layout(recipe: str) -> bytes:

@@ -501,7 +501,8 @@ CATALOGUE: Final = {
             "label_finding",
             "gauge",
             ("stream", "finding"),
-            "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes or matures",
+            "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes, matures, "
+            "entity",
             "trueup inspect STREAM says in words what was seen and what to set",
             series=3,
         ),
