@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from state import calibrators, keys, ledger, rows
 from state.calibrators.answer import new
 from state.coverage import Coverage
+from state.entities import Entities, place
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
@@ -114,6 +115,8 @@ class Effects:
         How many records of each stream its quota refused; without a stream those of unknown events.
     overdue
         How many events of each stream got their first outcome after silence had labelled them.
+    untaught
+        How many events of each stream taught nothing, because their entity had taught.
     redelivered
         How many redelivered events of each topic were answered from the ledger.
     passed
@@ -148,6 +151,7 @@ class Effects:
     withheld: int = 0
     refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    untaught: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     redelivered: list[int] = field(default_factory=lambda: [0, 0])
     passed: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -255,6 +259,7 @@ class Partition:
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(keys.WITNESSES))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
+        self._entities = Entities(self._get)
         self._refusals = Refusals(self._held, self._get(keys.REFUSALS))
         #: Whether what matured last was told again: outputs of the sweep belong to no record that is redelivered.
         self._retold = False
@@ -358,7 +363,7 @@ class Partition:
         return effects
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, record_key, event_id, stream, raw, x, ts, _, values, carried = forecast
+        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity = forecast
         fence = self.fence
         self._advance(ts)
         name = event_id.encode()
@@ -384,7 +389,8 @@ class Partition:
             kind, ticket = kind | ledger.GROUPED, ticket + ledger.grouped(service.layout, groups)
         version = calibrator.learnt
         status = service.status
-        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, kind, status, warm)
+        names = service.names
+        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, names, ticket, kind, status, warm, entity)
         if service.role == MATURITY and record_key != name:
             payload = ledger.with_key(payload, record_key)
         if service.shadows:
@@ -635,7 +641,8 @@ class Partition:
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
         issued_ts = ledger.issued_ts(issued)
         age_ms = ts - issued_ts if ts > issued_ts else 0
-        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, ts)
+        at = 0 if ledger.entity(issued) else ts  # whose labels belong together is known
+        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
         for scores in segments:
             scores.known += 1
             scores.age_ms += age_ms
@@ -704,7 +711,7 @@ class Partition:
         ``as_of`` and ``number`` say how the label compares with a later outcome, see `state.ledger.Entry`. The age of a
         new outcome counts; that of one which waited has counted already.
         """
-        kind, issued_ts, raw, p, draw, version, window, names, end = ledger.answered(issued)
+        kind, issued_ts, raw, p, draw, version, window, entity, names, end = ledger.answered(issued)
         service = self._by_ticket.get(names) or self._reopen(issued, names)
         served = service.served
         segments = self._segments_in(service.stream, service.config, issued) if kind & ledger.GROUPED else []
@@ -714,9 +721,13 @@ class Partition:
         ticket = issued[end:]
         if kind != PROBABILITY:
             raw, p, draw, ticket = ledger.answer(issued, end)
-            if kind & ledger.SHADOWED:
-                self._challenge(service, issued, p, y, window, 0 if implied else ts)
-        if window == ledger.NO_WINDOW:
+        if entity and not self._teaches(service, entity, raw):
+            window = ledger.UNTAUGHT
+        elif kind & ledger.SHADOWED:
+            self._challenge(service, issued, p, y, window, 0 if implied else ts)
+        if window == ledger.UNTAUGHT:
+            self._effects.untaught[service.stream] += 1
+        elif window == ledger.NO_WINDOW:
             self._warm_up(service, p).observe(raw, y)
         else:
             if segments:
@@ -724,9 +735,10 @@ class Partition:
                 segments = [each for each in segments if each.warm_up.admits(born, now)]
             window = self._score(service, segments, raw, p, draw, y, ticket, event_id)
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
-        served.late += served.calibrator.learnt - version
-        served.calibrator.learn(ticket, y, 0 if implied else ts)
-        self._learnt[service.key] = service.learner
+        if window != ledger.UNTAUGHT:
+            served.late += served.calibrator.learnt - version
+            served.calibrator.learn(ticket, y, 0 if implied else ts)
+            self._learnt[service.key] = service.learner
         effects = self._effects
         if not implied:
             effects.delays.append(ts - issued_ts)
@@ -734,6 +746,13 @@ class Partition:
         made = service.calibrator
         joined = record_key, event_id, service.stream, raw, p, draw, y, made, version, issued_ts, ts, 0, implied
         self._outputs.append(new(Resolved, joined))
+
+    def _teaches(self, service: _Service, entity: int, raw: Any) -> bool:  # noqa: ANN401 - of the service's kind
+        """Whether an outcome of an entity teaches, and counts: see `state.entities`."""
+        policy = self._policies.of(service.stream)
+        memory_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
+        z, now = place(raw, service.kind), self.fence.stream_time
+        return self._entities.teaches(service.stream, service.config, entity, z, now, memory_ms)
 
     def _warm_up(self, service: _Service, p: Any) -> WarmUp:  # noqa: ANN401 - of the service's kind
         """Return what became of the warm-up of a service, which is about to change."""
@@ -781,6 +800,9 @@ class Partition:
         self._changed[key] = revised
         entry = ledger.parse(revised)
         raw, p, draw, ticket = ledger.answer(revised, ledger.names_end(revised))
+        if entry.window == ledger.UNTAUGHT:
+            self._outputs.append(_resolved(record_key, event_id, revised)[-1])
+            return
         service.served.calibrator.revise(ticket, was, y)
         self._learnt[service.key] = service.learner
         for config, _, forecast, drawn, own, warm in entry.shadows:
@@ -1085,8 +1107,8 @@ class Partition:
         return history
 
     def _guards(self) -> dict[bytes, bytes | None]:
-        """Return the rows that changed of what holds records back: witnesses, quotas and refusals."""
-        changed = self._witnesses.changes() | self._refusals.changes(self.fence.applied)
+        """Return the rows that changed of what holds back: witnesses, quotas, refusals and entities."""
+        changed = self._witnesses.changes() | self._refusals.changes(self.fence.applied) | self._entities.changes()
         return changed if self._quotas is None else changed | self._quotas.changes()
 
     def _collect(self) -> None:

@@ -10,6 +10,7 @@ belongs to a stream moves as it is, too, if the stream was in one partition and 
 - **Calibrators.** A partition goes on with the calibrator that had learnt most. That one then learns the events of
   other partitions that have moved here, as far as their rows are still there, and so knows every label that may be
   revised here.
+- **Entities.** What they have taught goes with the calibrator that they taught.
 - **Segments.** Values keep the slots that they have with that calibrator, and get new ones in rows from elsewhere.
 
 Quotas begin full. What was refused lately is forgotten: nothing is delivered again.
@@ -396,6 +397,11 @@ class _Divided:
             for config, learning in here.learning.items():
                 learning.served.late += learning.short
                 made[new][keys.calibrator(self._stream, config)] = rows.encode_calibrator(learning.served)
+                made[new] |= {
+                    key: row
+                    for old, key, row in self._old(keys.ENTITIES)
+                    if old == learning.old and key[1:5].hex() == config
+                }
             for layout, dictionary in here.dictionaries.items():
                 made[new][keys.names(self._stream, layout)] = rows.encode_names(dictionary)
 
@@ -483,6 +489,8 @@ class _Divided:
             for shadow in entry.shadows:
                 here.learning[shadow.config].take(shadow.version)
             return entry
+        if entry.window == ledger.UNTAUGHT:
+            return entry
         if champion.old != event.old:
             champion.served.calibrator.learn(entry.ticket, entry.y, _recorded(entry))
         self._compare(here, event, entry)
@@ -516,7 +524,7 @@ class _Divided:
     def _counting(self, old: int, entry: Entry) -> list[int]:
         """Return the slots in the old partition of the segments in which an event has counted, or is to count."""
         learnt = entry.status == ledger.RESOLVED
-        if learnt and entry.window == ledger.NO_WINDOW:
+        if learnt and entry.window in (ledger.NO_WINDOW, ledger.UNTAUGHT):
             return []
         scored, found = scored_of(entry.layout, entry.kind, entry.config), []
         for slot in entry.groups:
@@ -574,7 +582,7 @@ class _Divided:
             return
         left, counting, warm = Scores(), {self._home}, WarmUp()
         for event, entry in self._entries():
-            if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY:
+            if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY and entry.window != ledger.UNTAUGHT:
                 if entry.window == ledger.NO_WINDOW:
                     warm.observe(entry.raw, entry.y)
                     continue
@@ -613,7 +621,7 @@ class _Divided:
         left: dict[str, VectorHistory] = {}
         counting: dict[str, set[int]] = defaultdict(lambda: {self._home})
         for event, entry in self._entries():
-            if entry.status == ledger.RESOLVED and entry.kind != PROBABILITY:
+            if entry.status == ledger.RESOLVED and entry.kind != PROBABILITY and entry.window != ledger.UNTAUGHT:
                 if entry.config not in left:
                     left[entry.config] = VectorHistory.of(cast("Any", entry.p))
                 if entry.window == ledger.NO_WINDOW:

@@ -88,7 +88,7 @@ class Ages:
         label
             0 or 1, or the number of a class; 0 for outcomes that are numbers.
         at
-            Record time of the outcome, ms; 0 if it is of no batch.
+            Record time of the outcome, ms; 0 if it is of no batch, or its forecast says what shares its outcome.
         """
         label = min(label, LABELS - 1)
         if at:
@@ -276,13 +276,7 @@ def expired(ages: Ages) -> float:
 
 
 def findings(
-    ages: Ages,
-    ttl_ms: int,
-    matures_ms: int = 0,
-    *,
-    silence: bool = False,
-    labelled: float | None = None,
-    entity: bool = False,
+    ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = False, labelled: float | None = None
 ) -> list[Finding]:
     """Return the errors in a stream's configuration that the ages show, in words that say what to set.
 
@@ -296,13 +290,11 @@ def findings(
         Whether a forecast without an outcome gets a label when it matures.
     labelled
         Share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
-    entity
-        Whether forecasts say which of them share an outcome.
     """
     n = ages.total
     found: list[Finding] = []
     together, runs, expected = ages.runs()
-    if not entity and expected >= FEWEST_EACH and runs < RUNS * expected:
+    if expected >= FEWEST_EACH and runs < RUNS * expected:
         text = (
             f"{together} labels came in batches of one record time, in {runs} runs of equal labels where "
             f"{expected:.0f} are to be expected: many forecasts share one outcome, or a file is sorted by label. So a "

@@ -648,6 +648,12 @@ CATALOGUE: Final = {
             "First outcomes that came after silence had labelled their event; until then it counted as silence says",
             "set matures above the ages of outcomes; of a first start on a history see 'Sources of any key'",
         ),
+        Metric(
+            "untaught_events",
+            "counter",
+            (),
+            "Events whose outcome taught nothing and counts in no score, because their entity had taught",
+        ),
         Metric("pending_events", "gauge", (), "Issued forecasts that wait for their outcome"),
         Metric("waiting_outcomes", "gauge", (), "Outcomes that wait until their forecast matures"),
         Metric("early_outcomes", "gauge", (), "Outcomes that wait for their forecast"),

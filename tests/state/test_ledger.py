@@ -23,8 +23,9 @@ SEGMENTS = st.just((b"", ())) | st.tuples(
     st.binary(min_size=4, max_size=4), st.lists(st.integers(0, 1023), min_size=1, max_size=16).map(tuple)
 )
 ENTRIES = st.builds(
-    lambda segments, *parts: Entry(*parts, *segments),
+    lambda segments, entity, *parts: Entry(*parts, *segments)._replace(entity=entity),
     SEGMENTS,
+    NUMBER,
     st.sampled_from([EARLY, ISSUED, RESOLVED, IMMATURE, WAITING]),
     COUNT,
     COUNT,
@@ -77,7 +78,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     block += 0 if entry.key == b"" else 2 + len(entry.key or b"")
     kind |= 0x04 if entry.groups else 0
     block += 5 + 2 * len(entry.groups) if entry.groups else 0
-    last = entry.as_of, entry.number, entry.window
+    last = entry.as_of, entry.number, entry.window, entry.entity
     assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10], *last)
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
     assert payload[end : end + len(entry.ticket)] == entry.ticket
@@ -87,7 +88,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
 
 
 def test_size_is_the_documented_one() -> None:
-    assert len(ENTRY.encode()) == OVERHEAD + 96 + len("minimax") + len("flüge".encode()) + 4
+    assert len(ENTRY.encode()) == OVERHEAD + 100 + len("minimax") + len("flüge".encode()) + 4
 
 
 def test_issued_payload_is_the_entry_of_its_arguments() -> None:
@@ -119,7 +120,7 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
 def test_parked_outcome_names_nobody() -> None:
     parked = ledger.parse(ledger.early(5, 1.0, 900, 8))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, (), 900, 0, 0, False, (), b"", b"", ())
+    assert parked[9:] == (8, NO_CONFIG, "", "", b"", PROBABILITY, None, (), 900, 0, 0, False, (), b"", b"", (), 0)
 
 
 @STEADY
@@ -135,7 +136,7 @@ def test_cut_or_changed_row_is_refused(entry: Entry, data: st.DataObject) -> Non
 
 def test_row_of_another_version_or_kind_is_refused() -> None:
     payload = ledger.unsealed(ENTRY.encode())
-    with pytest.raises(CorruptFrame, match="format version 4, this build reads version 3"):
+    with pytest.raises(CorruptFrame, match="format version 5, this build reads version 4"):
         ledger.decode(seal(ord("L"), ledger.VERSION + 1, payload))
     with pytest.raises(CorruptFrame, match="found a 'Q' row where a 'L' row belongs"):
         ledger.decode(seal(ord("Q"), ledger.VERSION, payload))

@@ -225,7 +225,6 @@ def test_runs_of_equal_labels_at_one_time_are_said() -> None:
     accounts = [[int(account % 5 == 0)] * 40 for account in range(100)]
     assert names(batches(accounts), 90 * DAY_MS) == ["entity"]
     assert names(Ages.decode(batches(accounts).encode()) + batches(accounts), 90 * DAY_MS) == ["entity"]
-    assert [each.name for each in findings(batches(accounts), 90 * DAY_MS, entity=True)] == []
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.1, 0.01])
