@@ -32,6 +32,7 @@ _OF_TABLE: Final = (
     "decimal",
     "encoding",
     "segments",
+    "entity",
     "id",
     "stream_column",
     "stream_name",
@@ -149,6 +150,9 @@ def add_files(parser: argparse.ArgumentParser) -> Any:  # noqa: ANN401 - a group
     table.add_argument("--decimal", choices=(".", ","), help="the mark before a score's fraction (default: what fits)")
     table.add_argument("--encoding", metavar="NAME", help="of text, such as cp1252 (default: what fits)")
     table.add_argument("--segments", metavar="COLUMN,...", help="columns of segments; the streams file must name them")
+    table.add_argument(
+        "--entity", metavar="COLUMN", help="what shares an outcome, such as an account: of each at most three teach"
+    )
     table.add_argument("--id", metavar="COLUMN", help="the event's id (default: the number of the row)")
     table.add_argument("--stream-column", metavar="COLUMN", help="the stream of each row")
     table.add_argument("--stream-name", metavar="NAME", help="the stream of all rows (default: the file's name)")
@@ -306,6 +310,7 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         zone=_zone(options.time_zone),
         decimal=options.decimal,
         encoding=_encoding(options.encoding),
+        entity=options.entity,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns)

@@ -32,6 +32,7 @@ HOT = (
     "state/scoring/distribution.py",
     "state/draw.py",
     "state/engine.py",
+    "state/entities.py",
     "state/events.py",
     "state/expiry.py",
     "state/fence.py",

@@ -23,6 +23,7 @@ from replay.in_memory_queues import Queues, WaitingQueue
 from state.calibrators import Answer, Recalibrator
 from state.coverage import Coverage
 from state.engine import HELD, RIPE, SWEEP
+from state.entities import Entities, place
 from state.events import Event, Forecast, Outcome, Passed, Rejected
 from state.fence import EARLY as OUTCOME_EARLY
 from state.fence import (
@@ -123,6 +124,8 @@ class PartitionResult:
         Forecasts of probabilities that expired, by stream.
     records
         Applied.
+    untaught
+        Events whose outcome counts nowhere, because their entity had taught.
     immature
         Forecasts that have not matured at the end.
     dead
@@ -148,6 +151,7 @@ class PartitionResult:
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     expired: dict[int, int] = field(default_factory=dict)
     records: int = 0
+    untaught: int = 0
     immature: int = 0
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
@@ -196,6 +200,7 @@ class InMemoryEngine:
         self._witnesses = Witnesses()
         policies = self._policies[0]
         self._quotas = Quotas(policies.quota_of, lambda _: None) if policies.limited else None
+        self._entities = Entities(lambda _: None)
         self._issued = self._resolved = 0
         tape = self._tape = Tape(directory)
         self._note_issued_ms = tape.column("issued_ms", "q")
@@ -268,7 +273,7 @@ class InMemoryEngine:
         return self.played
 
     def _forecast(self, forecast: Forecast) -> None:  # noqa: C901, PLR0912, PLR0915 - in parts it costs a call more, on every event
-        _, _, event_id, stream, raw, x, ts, _, values, _ = forecast
+        _, _, event_id, stream, raw, x, ts, _, values, _, entity = forecast
         if ts > self._stream_time:
             if ts - self._stream_time > SLACK or self._witnesses.waiting:
                 self._follow(ts)
@@ -314,7 +319,7 @@ class InMemoryEngine:
         scored = answers is not None and (entrants.biases or entrants.kind != PROBABILITY)
         kept = (raw, answers, x) if answers is not None and scored else None
         self._rows[event_id] = row = Row(
-            entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept, entrants.warming
+            entrants.status, applied, entrants, raw, index, entrants.learnt, tickets, ts, kept, entrants.warming, entity
         )
         if ts > self._stream_time:
             self._witnesses.hold(Entry(entrants.role, entrants.due_ms, applied, event_id))
@@ -444,8 +449,13 @@ class InMemoryEngine:
         entrants, y, ts, issued_ms = row.entrants, row.y, row.ts, row.issued_ms
         if entrants is None:
             raise LookupError(f"event {event_id!r} has no forecast to resolve")
-        for update, ticket in zip(entrants.updates, row.tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
-            update(ticket, y)
+        if row.entity and not self._teaches(entrants, row):
+            self.played.untaught += 1
+            row.untaught, row.status, row.touched = True, RESOLVED, self._applied
+            return
+        at = 0 if row.as_of == UNSAID else ts
+        for learn, ticket in zip(entrants.learns, row.tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
+            learn(ticket, y, at)
         entrants.late += entrants.learnt - row.version
         entrants.learnt += 1
         if ts > self._resolved_time or issued_ms > self._resolved_time:
@@ -476,6 +486,12 @@ class InMemoryEngine:
             self._look(entrants)
         row.status, row.touched = RESOLVED, self._applied
 
+    def _teaches(self, entrants: Entrants, row: Row) -> bool:
+        """Whether an outcome of an entity teaches, and counts, as `state.engine.Partition` has it."""
+        policy, z = entrants.policy, place(row.raw, entrants.kind)
+        stream = self.played.streams[entrants.number]
+        return self._entities.teaches(stream, policy.config, row.entity, z, self._stream_time, policy.ttl_ms)
+
     def _score_vectors(self, event_id: str, entrants: Entrants, row: Row, y: float) -> None:
         """Count an event of classes or numbers in the scores of every contender."""
         forecast, made, groups = self._kept(entrants, row)
@@ -497,6 +513,8 @@ class InMemoryEngine:
         entrants, y = row.entrants, row.y
         if entrants is None:
             raise LookupError(f"event {event_id!r} has no forecast to revise")
+        if row.untaught:
+            return
         for revise, ticket in zip(entrants.revises, row.tickets, strict=True):
             revise(ticket, was, y)
         if entrants.kind == PROBABILITY:
@@ -683,7 +701,7 @@ class InMemoryEngine:
             found[0],
             served,
             [(each.calibrator.predict, *notes) for each, notes in zip(served, self._answers, strict=True)],
-            [each.calibrator.update for each in served],
+            [each.calibrator.learn for each in served],
             [each.calibrator.revise for each in served],
             [],
             IMMATURE if policy.waits else ISSUED,

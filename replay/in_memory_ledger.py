@@ -27,7 +27,7 @@ class Entrants:
     served: list[Served]
     #: What predicts once something was learnt.
     predicts: list[Predicts]
-    updates: list[Callable[[bytes, float], None]]
+    learns: list[Callable[[bytes, float, int], None]]
     revises: list[Callable[[bytes, float, float], None]]
     biases: list[Bias]
     #: Status of the row of an answered forecast, and role and duration of its queue.
@@ -68,6 +68,9 @@ class Row:
         Outcomes learnt when it was answered.
     warm
         The contenders in whose warm-up it was answered.
+    entity, untaught
+        What the forecast is about, 0 for nothing known; and whether its outcome counts nowhere, because that had
+        taught.
     kept
         The raw forecast, what was served and the features, of classes and numbers the slots of segments in their place;
         None where nothing will ask for them.
@@ -76,8 +79,8 @@ class Row:
     """
 
     __slots__ = (
-        "as_of", "born", "entrants", "index", "issued_ms", "kept", "number", "place", "places", "raw", "revisions",
-        "status", "tickets", "touched", "ts", "version", "warm", "y",
+        "as_of", "born", "entity", "entrants", "index", "issued_ms", "kept", "number", "place", "places", "raw",
+        "revisions", "status", "tickets", "touched", "ts", "untaught", "version", "warm", "y",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +95,7 @@ class Row:
         issued_ms: int = 0,
         kept: tuple[Any, list[Any], Any] | None = None,
         warm: Sequence[int] = (),
+        entity: int = 0,
     ) -> None:
         self.status = status
         self.born = self.touched = born
@@ -103,6 +107,8 @@ class Row:
         self.issued_ms = issued_ms
         self.kept = kept
         self.warm = warm
+        self.entity = entity
+        self.untaught = False
         self.place = -1
         self.places: Sequence[int] = ()
         self.revisions = 0

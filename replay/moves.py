@@ -278,6 +278,7 @@ def shown(key: bytes) -> str:
         keys.AGES: "the ages of outcomes",
         keys.COVERAGE: "which forecasts have a label",
         keys.DISTRIBUTION: "the distribution of forecasts",
+        keys.ENTITIES: "what entities taught",
     }.get(kind)
     if name is None:
         return f"the row {key!r}"

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from state import calibrators, keys, ledger, rows
 from state.calibrators.answer import new
 from state.coverage import Coverage
+from state.entities import Entities, place
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
@@ -150,6 +151,8 @@ class Effects(Changes):
         How many records of each stream its quota refused; without a stream those of unknown events.
     overdue
         How many events of each stream got their first outcome after silence had labelled them.
+    untaught
+        How many events of each stream taught nothing, because their entity had taught.
     passed
         How many records of each topic were passed over.
     answered, resolved
@@ -167,6 +170,7 @@ class Effects(Changes):
     withheld: int = 0
     refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    untaught: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     passed: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -267,6 +271,7 @@ class Partition:
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(keys.WITNESSES))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
+        self._entities = Entities(self._get)
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._active: dict[str, _Service] = {}
         self._by_ticket: dict[bytes, _Service] = {}
@@ -376,6 +381,7 @@ class Partition:
         touched = {learner.stream for learner in self._learnt.values()}
         touched.update(self._scored, self._aged, self._covered, self._distributed)
         touched.update([stream for stream, _ in (*self._segmented, *self._scored_vectors)])
+        touched.update([stream for stream in self._active if stream not in self._used])  # forecasts of numbers alone
         return touched
 
     def _forget_some(self) -> None:
@@ -392,8 +398,8 @@ class Partition:
             del self._by_ticket[names]
         for key in [key for key, each in self._learners.items() if each.stream in gone]:
             del self._learners[key]
-        for place in [place for place in self._vectors if place[0] in gone]:
-            del self._vectors[place]
+        for scored in [scored for scored in self._vectors if scored[0] in gone]:
+            del self._vectors[scored]
         for named in [named for named in self._segments if named[0] in gone]:
             self._held_segments -= len(self._segments.pop(named).scores)
 
@@ -414,7 +420,7 @@ class Partition:
         return rows_of + counted + len(self._named) + sum([len(each.changed) for each in self._segmented.values()])
 
     def _forecast(self, forecast: Forecast) -> None:
-        _, record_key, event_id, stream, raw, x, ts, _, values, carried = forecast
+        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity = forecast
         fence = self.fence
         self._advance(ts)
         name = event_id.encode()
@@ -440,7 +446,8 @@ class Partition:
             kind, ticket = kind | ledger.GROUPED, ticket + ledger.grouped(service.layout, groups)
         version = calibrator.learnt
         status = service.status
-        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, service.names, ticket, kind, status, warm)
+        names = service.names
+        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, names, ticket, kind, status, warm, entity)
         if service.role == MATURITY and record_key != name:
             payload = ledger.with_key(payload, record_key)
         if service.shadows:
@@ -687,7 +694,8 @@ class Partition:
         ages = self._aged.get(service.stream) or self._of_ages(service.stream)
         issued_ts = ledger.issued_ts(issued)
         age_ms = ts - issued_ts if ts > issued_ts else 0
-        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0)
+        at = 0 if ledger.entity(issued) else ts  # whose labels belong together is known
+        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
         for scores in segments:
             scores.known += 1
             scores.age_ms += age_ms
@@ -756,7 +764,7 @@ class Partition:
         ``as_of`` and ``number`` say how the label compares with a later outcome, see `state.ledger.Entry`. The age of a
         new outcome counts; that of one which waited has counted already.
         """
-        kind, issued_ts, raw, p, draw, version, window, names, end = ledger.answered(issued)
+        kind, issued_ts, raw, p, draw, version, window, entity, names, end = ledger.answered(issued)
         service = self._by_ticket.get(names) or self._reopen(issued, names)
         served = service.served
         segments = self._segments_in(service.stream, service.config, issued) if kind & ledger.GROUPED else []
@@ -766,9 +774,13 @@ class Partition:
         ticket = issued[end:]
         if kind != PROBABILITY:
             raw, p, draw, ticket = ledger.answer(issued, end)
-            if kind & ledger.SHADOWED:
-                self._challenge(service, issued, p, y, window)
-        if window == ledger.NO_WINDOW:
+        if entity and not self._teaches(service, entity, raw):
+            window = ledger.UNTAUGHT
+        elif kind & ledger.SHADOWED:
+            self._challenge(service, issued, p, y, window, 0 if implied else ts)
+        if window == ledger.UNTAUGHT:
+            self._effects.untaught[service.stream] += 1
+        elif window == ledger.NO_WINDOW:
             self._warm_up(service, p).observe(raw, y)
         else:
             if segments:
@@ -776,9 +788,10 @@ class Partition:
                 segments = [each for each in segments if each.warm_up.admits(born, now)]
             window = self._score(service, segments, raw, p, draw, y, ticket, event_id)
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
-        served.late += served.calibrator.learnt - version
-        served.calibrator.update(ticket, y)
-        self._learnt[service.key] = service.learner
+        if window != ledger.UNTAUGHT:
+            served.late += served.calibrator.learnt - version
+            served.calibrator.learn(ticket, y, 0 if implied else ts)
+            self._learnt[service.key] = service.learner
         effects = self._effects
         if not implied:
             effects.delays.append(ts - issued_ts)
@@ -786,6 +799,13 @@ class Partition:
         made = service.calibrator
         joined = record_key, event_id, service.stream, raw, p, draw, y, made, version, issued_ts, ts, 0, implied
         self._outputs.append(new(Resolved, joined))
+
+    def _teaches(self, service: _Service, entity: int, raw: Any) -> bool:  # noqa: ANN401 - of the service's kind
+        """Whether an outcome of an entity teaches, and counts: see `state.entities`."""
+        policy = self._policies.of(service.stream)
+        memory_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
+        z, now = place(raw, service.kind), self.fence.stream_time
+        return self._entities.teaches(service.stream, service.config, entity, z, now, memory_ms)
 
     def _warm_up(self, service: _Service, p: Any) -> WarmUp:  # noqa: ANN401 - of the service's kind
         """Return what became of the warm-up of a service, which is about to change."""
@@ -833,6 +853,12 @@ class Partition:
         self._changed[key] = revised
         entry = ledger.parse(revised)
         raw, p, draw, ticket = ledger.answer(revised, ledger.names_end(revised))
+        ts, resolved_ts, n = entry.issued_ts, entry.resolved_ts, entry.revisions
+        made, version = entry.calibrator, entry.version
+        said = record_key, event_id, entry.stream, raw, p, draw, y, made, version, ts, resolved_ts, n, False
+        self._outputs.append(new(Resolved, said))
+        if entry.window == ledger.UNTAUGHT:
+            return
         service.served.calibrator.revise(ticket, was, y)
         self._learnt[service.key] = service.learner
         for config, _, forecast, drawn, own, warm in entry.shadows:
@@ -863,24 +889,20 @@ class Partition:
             self._scored[service.stream] = history
             if segments := self._counting(service, found, entry.born):
                 revise(segments, one, other, was, y, entry.window)
-        made, n = entry.calibrator, entry.revisions
-        ts, resolved_ts = entry.issued_ts, entry.resolved_ts
-        said = record_key, event_id, entry.stream, raw, p, draw, y, made, entry.version, ts, resolved_ts, n, False
-        self._outputs.append(new(Resolved, said))
 
     def _counting(self, service: _Service, found: bytes, born: int) -> list[Any]:
         """Return the scores of the segments of a row in which its event has counted; they are about to change."""
         segments = self._segments_in(service.stream, service.config, found)
         return [each for each in segments if each.warm_up.admitted(born)]
 
-    def _challenge(self, service: _Service, issued: bytes, p: Any, y: float, window: int) -> None:  # noqa: ANN401 - of the service's kind
+    def _challenge(self, service: _Service, issued: bytes, p: Any, y: float, window: int, at: int) -> None:  # noqa: ANN401 - of the service's kind
         """Redeem the challengers' tickets: each learns, and is compared with what was served, but for warm-ups."""
         for config, version, forecast, draw, ticket, warm in ledger.shadows(issued):
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
             learner = challenger.learner
             served = learner.served
             served.late += served.calibrator.learnt - version
-            served.calibrator.update(ticket, y)
+            served.calibrator.learn(ticket, y, at)
             self._learnt[learner.key] = learner
             if not warm and window != ledger.NO_WINDOW:
                 compare(challenger.comparison, p, forecast, y, draw)
@@ -1085,8 +1107,8 @@ class Partition:
         return history
 
     def _guards(self) -> dict[bytes, bytes | None]:
-        """Return the rows that changed of what holds records back: witnesses and quotas."""
-        changed = self._witnesses.changes()
+        """Return the rows that changed of what holds back: witnesses, quotas and entities."""
+        changed = self._witnesses.changes() | self._entities.changes()
         return changed if self._quotas is None else changed | self._quotas.changes()
 
     def _collect(self, effects: Changes) -> None:

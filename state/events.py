@@ -19,7 +19,8 @@ class Forecast(NamedTuple):
     """A model's forecast, of the kind its stream takes. ``x`` in [-1, 1] each, ``ts`` in ms since the epoch.
 
     ``value`` is the record as it came, for the dead letter. ``segments`` are the values of the stream's segments,
-    in the order of its configuration; empty text where the record has none that can be used.
+    in the order of its configuration; empty text where the record has none that can be used. ``entity`` is the number
+    of what the forecast is about (`state.entities.number`); 0 where the record names none.
     """
 
     offset: int
@@ -32,6 +33,7 @@ class Forecast(NamedTuple):
     value: bytes | None = None
     segments: tuple[str, ...] = ()
     carried: Carried | None = None
+    entity: int = 0
 
 
 class Outcome(NamedTuple):

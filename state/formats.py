@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from state import keys, ledger, rows
+from state import entities, keys, ledger, rows
 from state.frames import CorruptFrame, OtherFormat, unseal
 from state.policy import Policies, Policy
 
@@ -19,6 +19,7 @@ READERS: Final[dict[bytes, Callable[[bytes, bytes], object]]] = {
     keys.DISTRIBUTION: lambda _, row: rows.decode_distribution(row),
     keys.NAMES: lambda _, row: rows.decode_names(row),
     keys.SEGMENT: lambda _, row: rows.decode_segment(row),
+    keys.ENTITIES: lambda _, row: entities.recoded(row),
 }
 
 

@@ -27,6 +27,8 @@ NAMES: Final = b"N"
 SEGMENT: Final = b"G"
 #: A challenger beside a champion.
 COMPARISON: Final = b"H"
+#: What entities of a stream have taught lately (`state.entities`).
+ENTITIES: Final = b"Y"
 #: What a stream may still send, and by itself how late it is in each topic (`state.quotas`).
 QUOTA: Final = b"B"
 #: What was folded since the last checkpoint (`state.journal`): written by the worker, never read by the engine.
@@ -52,6 +54,7 @@ OF_STREAM: Final = {
     DISTRIBUTION: 1,
     NAMES: 5,
     SEGMENT: 7,
+    ENTITIES: 7,
 }
 
 
@@ -128,6 +131,11 @@ def names(stream: str, layout: bytes) -> bytes:
 def segment(stream: str, scored: bytes, slot: int) -> bytes:
     """Key of the scores of one slot of a stream's segments; ``scored`` is `state.policy.Policy.scored` (4 bytes)."""
     return SEGMENT + scored + slot.to_bytes(2, "big") + stream.encode()
+
+
+def entities(stream: str, config: str, row: int) -> bytes:
+    """Key of one row of what entities have taught the calibrator of a stream and configuration."""
+    return ENTITIES + bytes.fromhex(config) + row.to_bytes(2, "big") + stream.encode()
 
 
 def of_names(key: bytes) -> tuple[str, bytes]:

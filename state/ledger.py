@@ -21,12 +21,14 @@ RESOLVED: Final = 3
 IMMATURE: Final = 4
 WAITING: Final = 5
 
-#: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window: see `Entry`.
-HEAD: Final = Struct("<BBQQqqddddQqII")
-#: The same, with born, issued_ts, and raw to version as bytes.
+#: status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity: see
+#: `Entry`.
+HEAD: Final = Struct("<BBQQqqddddQqIII")
+#: The same without entity, with born, issued_ts, and raw to version as bytes.
 _LEARNT: Final = Struct("<BB8sQ8sqd32sqII")
 _ISSUED_TS: Final = Struct("<q")
 _BORN: Final = Struct("<Q")
+_ENTITY: Final = Struct("<I")
 _NAMES: Final = Struct("<4sBB")
 #: Where the names begin.
 _NAMED: Final = HEAD.size + _NAMES.size
@@ -47,6 +49,8 @@ MOST_REVISIONS: Final = 100
 UNSAID: Final = -1
 #: The window of what was answered in a warm-up: it counts in none.
 NO_WINDOW: Final = 0xFFFF_FFFF
+#: The window of an outcome that taught nothing, because its entity had taught (`state.entities`): it counts nowhere.
+UNTAUGHT: Final = 0xFFFF_FFFE
 _NO_KEY: Final = 0xFFFF
 _SHADOW: Final = Struct("<4sQdd?H")
 _BLOCK: Final = Struct("<H")
@@ -122,7 +126,7 @@ class Entry(NamedTuple):
         The revision number that outcome had; 0 if it had none.
     window
         The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` of an event of
-        the warm-up (`state.scoring.warm_up`).
+        the warm-up (`state.scoring.warm_up`), `UNTAUGHT` of one that counts nowhere.
     revisions
         How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
     key
@@ -130,6 +134,8 @@ class Entry(NamedTuple):
     layout, groups
         Hash of the names of the stream's segments (`state.policy.Policy.layout`), and the event's slots
         (`state.segments.Dictionary`); empty where the stream had no segments.
+    entity
+        Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
     """
 
     status: int
@@ -155,9 +161,10 @@ class Entry(NamedTuple):
     key: bytes | None = b""
     layout: bytes = b""
     groups: tuple[int, ...] = ()
+    entity: int = 0
 
     def encode(self) -> bytes:
-        """Return the row: a head of 96 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
+        """Return the row: a head of 100 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
 
         In this order: slots of segments, how often the label has changed, the key, challengers.
         """
@@ -175,7 +182,8 @@ class Entry(NamedTuple):
         if self.shadows:
             block = b"".join(each.encode() for each in self.shadows)
             kind, last = kind | SHADOWED, last + block + _BLOCK.pack(len(block))
-        head = HEAD.pack(self.status, kind, *self[1:6], *numbers, self.version, self.as_of, self.number, self.window)
+        last_of_head = (self.version, self.as_of, self.number, self.window, self.entity)
+        head = HEAD.pack(self.status, kind, *self[1:6], *numbers, *last_of_head)
         return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket + last)
 
 
@@ -215,7 +223,7 @@ def unsealed(frame: bytes) -> bytes:
 
 def parse(payload: bytes) -> Entry:
     """Return the entry of a payload."""
-    status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window = (
+    status, kind, born, touched, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity = (
         HEAD.unpack_from(payload)
     )
     config, n_calibrator, n_stream = _NAMES.unpack_from(payload, HEAD.size)
@@ -256,6 +264,7 @@ def parse(payload: bytes) -> Entry:
         key,
         layout,
         slots,
+        entity,
     )
 
 
@@ -272,7 +281,7 @@ def answer(
     kind = payload[1]
     payload = payload[: _ticket_end(payload)]
     if kind & ~FLAGS == PROBABILITY:
-        *_, raw, p, draw, _, _, _, _ = HEAD.unpack_from(payload)
+        *_, raw, p, draw, _, _, _, _, _ = HEAD.unpack_from(payload)
         return raw, p, draw, payload[at:]
     sizes = _LENGTHS.unpack_from(payload, at)
     at += _LENGTHS.size
@@ -442,6 +451,7 @@ def issued(
     kind: int = PROBABILITY,
     status: int = ISSUED,
     warm: bool = False,  # noqa: FBT001, FBT002 - asked for every forecast
+    entity: int = 0,
 ) -> bytes:
     """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`; ``warm`` says whether it is of a warm-up.
 
@@ -451,7 +461,8 @@ def issued(
         (raw, p, draw), vectors = _answer(kind, raw, p, draw)
         ticket = vectors + ticket
     window = NO_WINDOW if warm else 0
-    return HEAD.pack(status, kind, applied, applied, ts, 0, NAN, raw, p, draw, version, 0, 0, window) + who + ticket
+    head = HEAD.pack(status, kind, applied, applied, ts, 0, NAN, raw, p, draw, version, 0, 0, window, entity)
+    return head + who + ticket
 
 
 def with_key(issued: bytes, key: bytes | None) -> bytes:
@@ -479,6 +490,11 @@ def born(payload: bytes) -> int:
     return int(_BORN.unpack_from(payload, 2)[0])
 
 
+def entity(payload: bytes) -> int:
+    """Return the number of the entity that a payload's forecast is about; 0 without one."""
+    return int(_ENTITY.unpack_from(payload, _LEARNT.size)[0])
+
+
 def label(payload: bytes) -> float:
     """Return the label in force of a payload; NaN while there is none."""
     return float(HEAD.unpack_from(payload)[6])
@@ -503,18 +519,18 @@ def unsaid(payload: bytes) -> bool:
 def labelled(payload: bytes, status: int, applied: int, y: float, ts: int, as_of: int, number: int) -> bytes:
     """Return a payload with another status and label; ``ts`` is the label's time. See `Entry` for the others."""
     head = HEAD.unpack_from(payload)
-    made = HEAD.pack(status, *head[1:3], applied, head[4], ts, y, *head[7:11], as_of, number, head[13])
+    made = HEAD.pack(status, *head[1:3], applied, head[4], ts, y, *head[7:11], as_of, number, *head[13:])
     return made + payload[HEAD.size :]
 
 
-def answered(payload: bytes) -> tuple[int, int, Any, Any, Any, int, int, bytes, int]:
-    """Return kind with its flags, issued_ts, raw, p, draw, version, window, `who`, and where the names end.
+def answered(payload: bytes) -> tuple[int, int, Any, Any, Any, int, int, int, bytes, int]:
+    """Return kind with its flags, issued_ts, raw, p, draw, version, window, entity, `who`, and where the names end.
 
     Of a forecast that is no probability, raw, p and draw are NaN here: see `answer`.
     """
-    _, kind, _, _, issued_ts, _, _, raw, p, draw, version, _, _, window = HEAD.unpack_from(payload)
+    _, kind, _, _, issued_ts, _, _, raw, p, draw, version, _, _, window, entity = HEAD.unpack_from(payload)
     end = _NAMED + payload[_NAMED - 2] + payload[_NAMED - 1]  # `names_end`, without its call
-    return kind, issued_ts, raw, p, draw, version, window, payload[HEAD.size : end], end
+    return kind, issued_ts, raw, p, draw, version, window, entity, payload[HEAD.size : end], end
 
 
 def resolved(payload: bytes, applied: int, y: float, ts: int, as_of: int, number: int, window: int) -> bytes:
@@ -522,7 +538,7 @@ def resolved(payload: bytes, applied: int, y: float, ts: int, as_of: int, number
     born, issued_ts, served = payload[2:10], payload[18:26], payload[42:74]
     return (
         _LEARNT.pack(RESOLVED, payload[1], born, applied, issued_ts, ts, y, served, as_of, number, window)
-        + payload[HEAD.size :]
+        + payload[_LEARNT.size :]
     )
 
 
@@ -535,14 +551,14 @@ def ripe(payload: bytes, applied: int) -> bytes:
 def confirmed(payload: bytes, as_of: int, number: int) -> bytes:
     """Return a payload whose label a later outcome has said again."""
     head = HEAD.unpack_from(payload)
-    return HEAD.pack(*head[:11], as_of, number, head[13]) + payload[HEAD.size :]
+    return HEAD.pack(*head[:11], as_of, number, *head[13:]) + payload[HEAD.size :]
 
 
 def revised(payload: bytes, applied: int, ts: int, y: float, number: int) -> bytes:
     """Return the payload of a resolved event with another label."""
     head = HEAD.unpack_from(payload)
     at, end = _before_count(payload), _before_key(payload)
-    made = HEAD.pack(head[0], head[1] | REVISED, head[2], applied, head[4], ts, y, *head[7:11], ts, number, head[13])
+    made = HEAD.pack(head[0], head[1] | REVISED, head[2], applied, head[4], ts, y, *head[7:11], ts, number, *head[13:])
     return made + payload[HEAD.size : at] + bytes((revisions(payload) + 1,)) + payload[end:]
 
 
@@ -551,7 +567,7 @@ def newer(payload: bytes, ts: int, number: int) -> bool:
 
     A higher number does. Without numbers the later time does, and of equal times the one that came last.
     """
-    *_, as_of, before, _ = HEAD.unpack_from(payload)
+    *_, as_of, before, _, _ = HEAD.unpack_from(payload)
     return bool(number > before or (number == before == 0 and ts >= as_of))
 
 
@@ -577,4 +593,4 @@ def with_shadows(issued: bytes, block: bytes) -> bytes:
 
 def early(applied: int, y: float, ts: int, number: int = 0) -> bytes:
     """Return the payload of an outcome whose forecast has not come: parked, with nothing served."""
-    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, 0, ts, number, 0) + _NOBODY
+    return HEAD.pack(EARLY, PROBABILITY, applied, applied, 0, ts, y, NAN, NAN, NAN, 0, ts, number, 0, 0) + _NOBODY

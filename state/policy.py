@@ -96,6 +96,10 @@ class Policy:
         Pairs of these names, whose combinations of values are segments, too.
     segments_required
         Whether a forecast without a usable value of each name is a dead letter.
+    entity
+        Path of the field of a record that says what its forecast is about, such as ``customer.account``: forecasts of
+        one entity share outcomes, so only some teach (`state.entities`). Empty: the field ``entity``. No part of the
+        recipe.
     shards
         Into how many parts intake divides the stream, by event id; each has a calibrator of its own.
     quota
@@ -122,6 +126,7 @@ class Policy:
     quota: Quota | None = None
     on_error: str = NOTHING
     unlabelled: str = UNKNOWN
+    entity: str = ""
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:

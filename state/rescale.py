@@ -10,6 +10,7 @@ belongs to a stream moves as it is, too, if the stream was in one partition and 
 - **Calibrators.** A partition goes on with the calibrator that had learnt most. That one then learns the events of
   other partitions that have moved here, as far as their rows are still there, and so knows every label that may be
   revised here.
+- **Entities.** What they have taught goes with the calibrator that they taught.
 - **Segments.** Values keep the slots that they have with that calibrator, and get new ones in rows from elsewhere.
 
 Quotas begin full. The journal stays behind: a state is divided only when its last checkpoint has everything.
@@ -394,6 +395,11 @@ class _Divided:
             for config, learning in here.learning.items():
                 learning.served.late += learning.short
                 made[new][keys.calibrator(self._stream, config)] = rows.encode_calibrator(learning.served)
+                made[new] |= {
+                    key: row
+                    for old, key, row in self._old(keys.ENTITIES)
+                    if old == learning.old and key[1:5].hex() == config
+                }
             for layout, dictionary in here.dictionaries.items():
                 made[new][keys.names(self._stream, layout)] = rows.encode_names(dictionary)
 
@@ -470,8 +476,10 @@ class _Divided:
             for shadow in entry.shadows:
                 here.learning[shadow.config].take(shadow.version)
             return entry
+        if entry.window == ledger.UNTAUGHT:
+            return entry
         if champion.old != event.old:
-            champion.served.calibrator.update(entry.ticket, entry.y)
+            champion.served.calibrator.learn(entry.ticket, entry.y, _recorded(entry))
         self._compare(here, event, entry)
         if entry.kind != PROBABILITY:
             return entry._replace(window=self._vector(here, event, entry, counting))
@@ -494,7 +502,7 @@ class _Divided:
         for shadow in entry.shadows:
             challenger = here.learning[shadow.config]
             if challenger.old != event.old:
-                challenger.served.calibrator.update(shadow.ticket, entry.y)
+                challenger.served.calibrator.learn(shadow.ticket, entry.y, _recorded(entry))
             if shadow.warm or entry.window == ledger.NO_WINDOW:
                 continue
             compared = here.comparisons.setdefault((entry.config, shadow.config), of_challenger(entry.kind))
@@ -503,7 +511,7 @@ class _Divided:
     def _counting(self, old: int, entry: Entry) -> list[int]:
         """Return the slots in the old partition of the segments in which an event has counted, or is to count."""
         learnt = entry.status == ledger.RESOLVED
-        if learnt and entry.window == ledger.NO_WINDOW:
+        if learnt and entry.window in (ledger.NO_WINDOW, ledger.UNTAUGHT):
             return []
         scored, found = scored_of(entry.layout, entry.kind, entry.config), []
         for slot in entry.groups:
@@ -561,7 +569,7 @@ class _Divided:
             return
         left, counting, warm = Scores(), {self._home}, WarmUp()
         for event, entry in self._entries():
-            if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY:
+            if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY and entry.window != ledger.UNTAUGHT:
                 if entry.window == ledger.NO_WINDOW:
                     warm.observe(entry.raw, entry.y)
                     continue
@@ -600,7 +608,7 @@ class _Divided:
         left: dict[str, VectorHistory] = {}
         counting: dict[str, set[int]] = defaultdict(lambda: {self._home})
         for event, entry in self._entries():
-            if entry.status == ledger.RESOLVED and entry.kind != PROBABILITY:
+            if entry.status == ledger.RESOLVED and entry.kind != PROBABILITY and entry.window != ledger.UNTAUGHT:
                 if entry.config not in left:
                     left[entry.config] = VectorHistory.of(cast("Any", entry.p))
                 if entry.window == ledger.NO_WINDOW:
@@ -681,6 +689,11 @@ class _Divided:
         if found:
             row = rows.encode_distribution(_sum(found, Distribution()))
             made[self._home][keys.distribution(self._stream)] = row
+
+
+def _recorded(entry: Entry) -> int:
+    """Return when the label of an event was recorded, ms; 0 of one that silence implied."""
+    return 0 if entry.as_of == ledger.UNSAID else entry.resolved_ts
 
 
 def _layout(recipe: str) -> bytes:

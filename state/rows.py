@@ -21,14 +21,14 @@ from state.scoring.warm_up import LONGEST, differs
 from state.segments import Dictionary
 
 #: Raised when the bytes of any calibrator change, too.
-CALIBRATOR_VERSION: Final = 6
+CALIBRATOR_VERSION: Final = 7
 SCORES_VERSION: Final = 4
 WINDOWS_VERSION: Final = 4
 VECTORS_VERSION: Final = 5
 COMPARISONS_VERSION: Final = 3
 #: The same of classes and numbers, which have other sums.
 PAIRS_VERSION: Final = 4
-AGES_VERSION: Final = 1
+AGES_VERSION: Final = 2
 COVERAGE_VERSION: Final = 1
 DISTRIBUTION_VERSION: Final = 1
 NAMES_VERSION: Final = 1

@@ -53,6 +53,8 @@ class Columns:
         Of the event; None: the number of the row.
     stream
         Name of the stream; None: all rows are of `stream_name`.
+    entity
+        What each row is about, such as an account: rows of one share outcomes; None: nothing is known.
     stream_name
         Name of the stream of all rows, or of rows without one.
     unit
@@ -87,6 +89,7 @@ class Columns:
     decimal: str | None = None
     encoding: str | None = None
     segments: tuple[str, ...] = ()
+    entity: str | None = None
 
     @property
     def given(self) -> dict[str, object]:
@@ -107,6 +110,7 @@ class Columns:
             "--label-time": self.label_time,
             "--id": self.id,
             "--stream-column": self.stream,
+            "--entity": self.entity,
         }
         named = {option: name for option, name in options.items() if name is not None}
         return named | {f"--segments {name}": name for name in self.segments}
@@ -195,6 +199,8 @@ class TableSource(FileSource):
                     made |= {"stream": rows.streams[row], "p": float(rows.scores[row])}
                     if rows.segments:
                         made["segments"] = {name: column[row] for name, column in rows.segments.items() if column[row]}
+                    if rows.entities[row]:
+                        made["entity"] = rows.entities[row]
                 else:
                     made["y"] = int(rows.labels[row])
                 key = (rows.streams[row] if self.by_stream else event_id).encode()
@@ -225,6 +231,8 @@ class Rows:
         Names.
     segments
         By column; empty where a row has none.
+    entities
+        What each row is about; empty where it is not known.
     silent
         Rows whose label is 0 and was never reported; they have no label here.
     notes
@@ -238,6 +246,7 @@ class Rows:
     ids: list[str]
     streams: list[str]
     segments: Mapping[str, list[str]]
+    entities: list[str]
     silent: NDArray[np.bool_]
     notes: Sequence[str] = ()
 
@@ -284,6 +293,7 @@ def read(path: Path, columns: Columns) -> Rows:
     if columns.stream is not None:
         streams = _names(found["--stream-column"], streams)
     segments = {name: _names(found[f"--segments {name}"], [""] * count) for name in columns.segments}
+    entities = [""] * count if columns.entity is None else _names(found["--entity"], [""] * count)
     silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
     if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
         raise TableError(
@@ -291,7 +301,7 @@ def read(path: Path, columns: Columns) -> Rows:
             "labels as known with the score"
         )
     labels[silent] = np.nan
-    rows = Rows(values, labels, made.ms, known.ms, ids, streams, segments, silent, list(dict.fromkeys(notes)))
+    rows = Rows(values, labels, made.ms, known.ms, ids, streams, segments, entities, silent, list(dict.fromkeys(notes)))
     return _without_others(rows, found["--score"].rows)
 
 
@@ -314,6 +324,7 @@ def _without_others(rows: Rows, numbers: Sequence[int]) -> Rows:
         of(rows.ids),
         of(rows.streams),
         {name: of(column) for name, column in rows.segments.items()},
+        of(rows.entities),
         rows.silent[kept],
         [*rows.notes, note],
     )

@@ -67,6 +67,18 @@ class Recalibrator(ABC):
     keeps_features: bool = False
     learnt: int = 0
 
+    def moment(self, at: int) -> None:
+        """Say when the label that `update` learns next was recorded, ms: labels of one time may be one batch.
+
+        0 if it is of no batch, as one that silence implied. Calibrators that know no batches need not be told.
+        """
+        return
+
+    def learn(self, ticket: bytes, y: float, at: int) -> None:
+        """Learn from an outcome whose label was recorded at a time, ms; see `moment` and `update`."""
+        self.moment(at)
+        self.update(ticket, y)
+
     @abstractmethod
     def update(self, ticket: bytes, y: float) -> None:
         """Learn from an outcome.

@@ -5,6 +5,8 @@ from struct import Struct
 from typing import Final
 
 from state.calibrators.base import require_head
+from state.calibrators.guard import SIZE as GUARD_SIZE
+from state.calibrators.guard import Guard
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 
 #: Knots of a segment's correction in log-odds: the lowest one, how far they are apart, how many; from 1.8 to 97 %.
@@ -26,16 +28,13 @@ LAGS: Final = 14.0
 #: Most by which segments move the log-odds for a while, and most at a knot.
 REACH: Final = 2.0
 FAR: Final = 5.0
-#: Weight at first of the answer without segments, standard errors by which it changes e-fold, the end of its log-odds.
-WEIGHT: Final = 0.9
-WILL: Final = 2.0
-SURE: Final = 12.0
 
 _ISSUED: Final = Struct("<4f")
 _SLOT: Final = Struct("<H")
-_HEAD: Final = Struct("<4dI")
+_HEAD: Final = Struct("<2dI")
+#: Where the rows begin.
+_ROWS: Final = _HEAD.size + GUARD_SIZE
 _LN2: Final = math.log(2.0)
-_ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
 #: Numbers of a slot: the passing correction, its curvature, corrections at the knots, their curvatures.
 _WIDTH: Final = 2 + 2 * KNOTS
 _ROW: Final = Struct(f"<H{_WIDTH}d")
@@ -72,18 +71,18 @@ class BySegment:
     what one outcome says. A segment of which little is known stays near 0. A segment that comes back finds what it had
     learnt, less what its own outcomes made it forget: memory is of its own information, not of time.
 
-    *No harm.* w is `TwoSpeed`'s weight of raw forecasts once more, for the answer without segments against that with
-    them: if outcomes are prompt, then on any sequence, V the sum of squares of the differences of both losses,
+    *No harm.* w is that of `Guard` once more, for the answer without segments against that with them: if outcomes are
+    prompt, then on any sequence, V as it is there,
 
         Σ log loss(answer) <= Σ log loss(p) + .105 max(1, sqrt(V) / 2)  nats,
 
     .06 standard errors of their difference. δ is taken from what had been answered when the forecast was issued; with
     late outcomes what is served in between is not in the theorem.
 
-    Ticket: v, Σ f_g after its clip, v2, v3 (f32 each), slots (u16 each). Bytes: e, its curvature, L, V (f64 each),
-    slots that were touched (u32), then of each in ascending order its number (u16), f, H_f, θ, H_θ (f64 each).
-    Little-endian. The `MOST` slots whose
-    outcomes come first have a row, 29 kB; of others the answer knows nothing. 34 values take 4 kB.
+    Ticket: v, Σ f_g after its clip, v2, v3 (f32 each), slots (u16 each). Bytes: e, its curvature (f64 each), slots that
+    were touched (u32), those of `Guard`, then of each in ascending order its number (u16), f, H_f, θ, H_θ (f64 each).
+    Little-endian. The `MOST` slots whose outcomes come first have a row, 29 kB; of others the answer knows nothing. 34
+    values take 4 kB.
 
     References
     ----------
@@ -102,13 +101,12 @@ class BySegment:
     (0.74, 0.25)
     """
 
-    __slots__ = ("_curvature", "_gain", "_rows", "_share", "_square", "_weight")
+    __slots__ = ("_curvature", "_guard", "_rows", "_share")
 
     def __init__(self) -> None:
         self._rows: dict[int, list[float]] = {}
         self._share, self._curvature = 0.0, IN_SHARE
-        self._gain, self._square = 0.0, 0.0
-        self._weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
+        self._guard = Guard()
 
     def answer(self, p: float, groups: tuple[int, ...]) -> tuple[float, bytes]:
         """Return what to serve instead of p, and the ticket.
@@ -132,11 +130,11 @@ class BySegment:
         passing = min(max(passing, -REACH), REACH)
         v2 = v + self._share * passing
         v3 = v2 + _lasting(rows, v2)
-        w = self._weight
+        w = self._guard.weight
         served = w * p + (1.0 - w) / (1.0 + math.exp(-min(max(v3, Z_CLIP), -Z_CLIP)))
         return served, _ISSUED.pack(v, passing, v2, v3) + b"".join([_SLOT.pack(slot) for slot in groups])
 
-    def learn(self, ticket: bytes, y: float, now: float, lag: float, part: float = 1.0) -> None:
+    def learn(self, ticket: bytes, y: float, now: float, lag: float, part: float = 1.0, at: int = 0) -> None:
         """Learn from an outcome, 0 or 1.
 
         Parameters
@@ -150,12 +148,14 @@ class BySegment:
             Information learnt since the forecast was issued.
         part
             What share of the outcome counts in what lasts, and in w.
+        at
+            Record time of the label, see `Guard.weigh`.
         """
         v, passing, v2, v3 = _ISSUED.unpack_from(ticket)
         rows = self._touched(ticket)
         without, within = sigmoid(v), sigmoid(v3)
         delta = math.log(within / without) if y > 0.5 else math.log((1.0 - within) / (1.0 - without))
-        self._weigh(part * delta, part * delta * delta)
+        self._guard.weigh(part * delta, part * delta * delta, at)
         halflife = max(SHARED, LAGS * lag)
         self._share, self._curvature = share_step(self._share, self._curvature, IN_SHARE, v, passing, y, halflife)
         q = sigmoid(v2 + _lasting(rows, v2))
@@ -174,7 +174,7 @@ class BySegment:
         rows = self._touched(ticket)
         curvature = part * lacking(sigmoid(v2 + _lasting(rows, v2)), 1.0 if g < 0.0 else 0.0)
         g *= part
-        self._weigh(-g * (one - zero), -g * (one * one - zero * zero))
+        self._guard.correct(-g * (one - zero), -g * (one * one - zero * zero))
         _step_lasting(rows, v2, -g, curvature, 0.0)
 
     def _touched(self, ticket: bytes) -> list[list[float]]:
@@ -190,41 +190,37 @@ class BySegment:
             rows.append(row)
         return rows
 
-    def _weigh(self, delta: float, more: float) -> None:
-        """Weigh the answer without segments against that with them, after a difference of log losses; V grows."""
-        square = self._square = max(self._square + more, 0.0)
-        rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
-        gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
-        self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))
-
     def corrections(self) -> tuple[float, float, dict[int, list[float]]]:
         """Return w, e, and by slot f with the θ of every knot: all that `answer` depends on."""
-        return self._weight, self._share, {slot: [row[0], *row[2 : 2 + KNOTS]] for slot, row in self._rows.items()}
+        return (
+            self._guard.weight,
+            self._share,
+            {slot: [row[0], *row[2 : 2 + KNOTS]] for slot, row in self._rows.items()},
+        )
 
     def squares(self) -> float:
         """Return V of the class's notes."""
-        return self._square
+        return self._guard.squares
 
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""
-        head = _HEAD.pack(self._share, self._curvature, self._gain, self._square, len(self._rows))
+        head = _HEAD.pack(self._share, self._curvature, len(self._rows)) + self._guard.encode()
         return head + b"".join([_ROW.pack(slot, *self._rows[slot]) for slot in sorted(self._rows)])
 
     def largest(self, slots: int = MOST) -> int:
         """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
-        return _HEAD.size + min(slots, MOST) * _ROW.size
+        return _ROWS + min(slots, MOST) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut."""
-        require_head(payload, _HEAD.size)
-        self._share, self._curvature, self._gain, self._square, rows = _HEAD.unpack_from(payload)
-        if len(payload) != _HEAD.size + rows * _ROW.size:
+        require_head(payload, _ROWS)
+        self._share, self._curvature, rows = _HEAD.unpack_from(payload)
+        if len(payload) != _ROWS + rows * _ROW.size:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} segments")
         self._rows = {}
-        for slot, *numbers in _ROW.iter_unpack(payload[_HEAD.size :]):
+        for slot, *numbers in _ROW.iter_unpack(payload[_ROWS:]):
             self._rows[slot] = numbers
-        rate = min(1.0, WILL / math.sqrt(self._square)) if self._square > 0.0 else 1.0
-        self._weight = 1.0 / (1.0 + math.exp(rate * self._gain - _ODDS))
+        self._guard.decode(payload, _HEAD.size)
 
 
 def _place(v: float) -> tuple[int, float]:

@@ -56,6 +56,11 @@ class Composition(Calibrator):
         head = _HEADS[length] if length < len(_HEADS) else _TICKET_LENGTH.pack(length)
         return new(Answer, (served, draw, head + front + back))
 
+    def moment(self, at: int) -> None:
+        """Tell both."""
+        self.front.moment(at)
+        self.back.moment(at)
+
     def update(self, ticket: bytes, y: float) -> None:
         """Let both learn; the back first, because it may refuse ``y``."""
         front, back = self._tickets(ticket)

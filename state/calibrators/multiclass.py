@@ -87,6 +87,11 @@ class Multiclass(Recalibrator):
         ticket = self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
         return new(Answer, (Classwise(served), Classwise(drawn), ticket))
 
+    def moment(self, at: int) -> None:
+        """Tell every class."""
+        for part in self._parts:
+            part.moment(at)
+
     def update(self, ticket: bytes, y: float) -> None:
         """Let each class learn whether it came; ValueError unless ``y`` is one of 0..K-1."""
         parts = self._parts

@@ -113,13 +113,17 @@ class Prudent(Calibrator):
         settled = len(self._map.predict(0.5).ticket) > UNSETTLED
         return self._map, self._segments if settled else None
 
+    def moment(self, at: int) -> None:
+        """Tell the map."""
+        self._map.moment(at)
+
     def update(self, ticket: bytes, y: float) -> None:
         """Let the map and the segments learn, and count the draw if there was one; y is 0 or 1."""
         ticket, segments, drawn = _parts(ticket)
         if segments:
             now, lag = self._map.now(ticket)
             self._map.update(ticket, y)
-            self._segments.learn(segments, y, now, lag, self._map.part)
+            self._segments.learn(segments, y, now, lag, self._map.part, self._map.at)
         else:
             self._map.update(ticket, y)
         self.learnt = self._map.learnt

@@ -8,6 +8,8 @@ from typing import ClassVar, Final
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import Calibrator, require_length, require_probability
 from state.calibrators.bend import Bend
+from state.calibrators.guard import SIZE as GUARD_SIZE
+from state.calibrators.guard import Guard
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, newton, share_step, sigmoid
 from state.calibrators.options import Number, Option
 
@@ -48,10 +50,6 @@ ROOM: Final = 0.1
 LEAST: Final = 6.0
 #: Crowds that are remembered: those of a fifth to all of the information.
 CROWDS: Final = 64
-#: Weight of raw forecasts at first, standard errors by which it changes e-fold, and the end of its log-odds.
-WEIGHT: Final = 0.9
-WILL: Final = 2.0
-SURE: Final = 12.0
 #: Slopes stay here, offsets within `FAR`.
 FLAT: Final = 0.05
 STEEP: Final = 5.0
@@ -63,8 +61,8 @@ BEYOND: Final = 1.0
 CERTAIN: Final = Z_CLIP + 1e-6
 
 #: Of the state. Version 1 had no bend, version 2 no share of it, version 3 read wrong certainties as they were, version
-#: 4 knew no crowds; their states are refused.
-VERSION: Final = 5
+#: 4 knew no crowds, version 5 no batches; their states are refused.
+VERSION: Final = 6
 #: First word of the state. Version 1 began with a count, which never has the highest bit.
 _FORMAT: Final = 1 << 63 | VERSION
 #: Knots of the bend: the lowest one and how many there are, a step of .5 apart in log-odds, from .12 to 96 %.
@@ -81,14 +79,13 @@ IN_BENT_SHARE: Final = 5.0
 
 _RAW: Final = Struct("<dd")
 _ISSUED: Final = Struct("<ddffff")
-_STATE: Final = Struct("<QQQQQ25d")
+_STATE: Final = Struct("<QQQQQ23d")
 _CROWDS: Final = Struct(f"<{CROWDS}H{CROWDS}d")
 #: Bytes of a ticket before the slow map is settled.
 UNSETTLED: Final = _RAW.size
 #: Bytes of a state.
-SIZE: Final = _STATE.size + _CROWDS.size + 16 * KNOTS[2]
+SIZE: Final = _STATE.size + GUARD_SIZE + _CROWDS.size + 16 * KNOTS[2]
 _LN2: Final = math.log(2.0)
-_ODDS: Final = math.log(WEIGHT) - math.log1p(-WEIGHT)
 
 
 class TwoSpeed(Calibrator):
@@ -148,17 +145,15 @@ class TwoSpeed(Calibrator):
     taken back as had counted; where all its outcomes were prompt, all of it. Information counts in full, whatever
     counted of its outcome: were it bounded, too, a crowd that has reached its bounds would never end.
 
-    *Raw.* Its weight w = s(ln 9 - η L), L = Σ δ the log loss of raw forecasts less that of the map, which of settled
-    tickets is today's blend and bend of what both maps had answered, η = min(1, `WILL` / sqrt(V)), V = Σ δ², is the
-    second-order mixture of the two. If outcomes are prompt, then on any
-    sequence, from the first evidence on,
+    *Raw.* Its weight w is that of `Guard`, by the log loss of raw forecasts and that of the map, which of settled
+    tickets is today's blend and bend of what both maps had answered. If outcomes are prompt, then on any sequence, from
+    the first evidence on,
 
         Σ log loss(p) <= Σ log loss(raw) + .105 max(1, sqrt(V) / 2)  nats,
 
     and 2.3 in the place of .105 for the map: sqrt(V) is the standard error of their difference, so p cannot be worse
-    than raw by more than .06 of it, or by .11 nats in all. (Mixtures of log loss with a rate of at most 1 that
-    only falls lose nothing: docs/calibrators.md.) η L is kept within ±`SURE`, so that after a broken
-    model or wrong labels raw forecasts return within 24 / η nats. Late outcomes: measured there, no theorem.
+    than raw by more than .06 of it, or by .11 nats in all. After a broken model or wrong labels raw forecasts return
+    within 24 / η nats. Late outcomes: measured there, no theorem.
 
     *Evidence.* p is the raw forecast, and nothing is learnt, until `ZEROS` zeros have been seen: where frauds are
     reported first and zeros on day 45, the first outcomes are all ones. Then p is raw until also a one was seen, or
@@ -174,9 +169,9 @@ class TwoSpeed(Calibrator):
 
     Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: the
     version with the highest bit, outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones
-    expected, information learnt, a, b, A_zz, A_z1, A_11, the same of the fast map, c, e, H_cc, H_ce, H_ee, L, V, k, H_k
-    (f64), lowest and highest score, floor and ceiling in log-odds (f64), the numbers of `CROWDS` crowds (u16), each at
-    its number modulo `CROWDS`, their errors (f64), those of `Bend`. Little-endian.
+    expected, information learnt, a, b, A_zz, A_z1, A_11, the same of the fast map, c, e, H_cc, H_ce, H_ee, k, H_k
+    (f64), lowest and highest score, floor and ceiling in log-odds (f64), those of `Guard`, the numbers of `CROWDS`
+    crowds (u16), each at its number modulo `CROWDS`, their errors (f64), those of `Bend`. Little-endian.
 
     References
     ----------
@@ -223,12 +218,13 @@ class TwoSpeed(Calibrator):
         self._c, self._e, self._cc, self._ce, self._ee = 0.0, 0.0, IN_BLEND, 0.0, IN_SHARE
         self._bend = Bend(*KNOTS, IN_BEND)
         self._bent, self._bent_held = 0.0, IN_BENT_SHARE
-        self._gain, self._square = 0.0, 0.0
+        self._guard = Guard()
+        #: Record time of the label that is learnt next, ms; 0 if it is of no batch.
+        self.at = 0
         self._crowds, self._errors = [0] * CROWDS, [0.0] * CROWDS
         #: What share of the last outcome or correction counted, see *Crowds*.
         self.part = 1.0
         self._lowest, self._highest, self._floor, self._ceiling = 0.0, 0.0, Z_CLIP, -Z_CLIP
-        self._weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
 
     def evident(self) -> bool:
         """Return whether the outcomes so far allow to serve anything but the raw forecast."""
@@ -273,7 +269,7 @@ class TwoSpeed(Calibrator):
         u = self._a * read + self._b
         f = self._fa * read + self._fb
         v = u + self._c + self._e * min(max(f - u, -REACH), REACH)
-        w = self._weight
+        w = self._guard.weight
         r = self._bend.at(v)
         bent = v + self._bent * r
         p = w * p + (1.0 - w) / (1.0 + math.exp(-min(max(bent, Z_CLIP), -Z_CLIP)))
@@ -285,13 +281,18 @@ class TwoSpeed(Calibrator):
         """Return today's log-odds at a ticket's forecast, and the information learnt since it was issued."""
         z, since = _RAW.unpack_from(ticket)
         read = z if self._floor <= z <= self._ceiling else self._read(z)
-        return self._weight * z + (1.0 - self._weight) * self._mapped(read), self._information - since
+        w = self._guard.weight
+        return w * z + (1.0 - w) * self._mapped(read), self._information - since
 
     def _mapped(self, z: float) -> float:
         """Return today's log-odds without the raw forecast, at log-odds as `_read` gives them."""
         u = self._a * z + self._b
         v = u + self._c + self._e * min(max(self._fa * z + self._fb - u, -REACH), REACH)
         return v + self._bent * self._bend.at(v)
+
+    def moment(self, at: int) -> None:
+        """Say when the label that is learnt next was recorded; see `Calibrator.moment`."""
+        self.at = at
 
     def update(self, ticket: bytes, y: float) -> None:
         """Learn from an outcome, 0 or 1, if there is evidence of both."""
@@ -330,7 +331,7 @@ class TwoSpeed(Calibrator):
         if evident:  # else the raw forecast was served
             q = sigmoid(today + self._bent * self._bend.at(today))
             delta = math.log(q / raw) if y > 0.5 else math.log((1.0 - q) / (1.0 - raw))
-            self._weigh(part * delta, part * delta * delta)
+            self._guard.weigh(part * delta, part * delta * delta, self.at)
         memory = LAGS * (self._information - since)
         if settled:
             q = sigmoid(today)
@@ -357,13 +358,6 @@ class TwoSpeed(Calibrator):
         if -most <= before <= most and -most <= after <= most:
             return 1.0
         return (min(max(after, -most), most) - min(max(before, -most), most)) / g
-
-    def _weigh(self, delta: float, more: float) -> None:
-        """Weigh the raw forecast against the map: their log losses differ by ``delta`` more, and V by ``more``."""
-        square = self._square = self._square + more
-        rate = min(1.0, WILL / math.sqrt(square)) if square > 0.0 else 1.0
-        gain = self._gain = min(max(self._gain + delta, -SURE / rate), SURE / rate)
-        self._weight = 1.0 / (1.0 + math.exp(rate * gain - _ODDS))
 
     def _blend(self, g: float, information: float, d: float, halflife: float) -> None:
         """Take a step of offset and share of the blend, of which the share stays in [0, 1]."""
@@ -440,7 +434,7 @@ class TwoSpeed(Calibrator):
         z = self._read(z)
         if self.evident():
             q = sigmoid(self._mapped(z))
-            self._weigh(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
+            self._guard.correct(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
         more = part * lacking(sigmoid(self._a * z + self._b), y)
         gz = g * z
         zz = self._zz = self._zz + more * z * z
@@ -469,11 +463,11 @@ class TwoSpeed(Calibrator):
         slow = (self._a, self._b, self._zz, self._z1, self._11)
         fast = (self._fa, self._fb, self._fzz, self._fz1, self._f11)
         blend = (self._c, self._e, self._cc, self._ce, self._ee)
-        weighed = (self._gain, self._square, self._bent, self._bent_held)
+        bent = (self._bent, self._bent_held)
         ends = (self._lowest, self._highest, self._floor, self._ceiling)
-        crowds = _CROWDS.pack(*self._crowds, *self._errors)
+        others = self._guard.encode() + _CROWDS.pack(*self._crowds, *self._errors) + self._bend.encode()
         counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected, self._information)
-        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *weighed, *ends) + crowds + self._bend.encode()
+        return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends) + others
 
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode`; ValueError if it is cut or of another version."""
@@ -483,14 +477,14 @@ class TwoSpeed(Calibrator):
             raise ValueError(f"state of {self.name} has {found}, this build reads version {VERSION}")
         require_length(payload, SIZE)
         _, self.learnt, self._zeros, self._ones, self._settled, *maps = _STATE.unpack(payload[: _STATE.size])
-        crowds = _CROWDS.unpack_from(payload, _STATE.size)
+        self._guard.decode(payload, _STATE.size)
+        at = _STATE.size + GUARD_SIZE
+        crowds = _CROWDS.unpack_from(payload, at)
         self._crowds, self._errors = list(crowds[:CROWDS]), list(crowds[CROWDS:])
-        self._bend.decode(payload[_STATE.size + _CROWDS.size :])
+        self._bend.decode(payload[at + _CROWDS.size :])
         self._expected, self._information, *maps = maps
         self._a, self._b, self._zz, self._z1, self._11 = maps[:5]
         self._fa, self._fb, self._fzz, self._fz1, self._f11 = maps[5:10]
         self._c, self._e, self._cc, self._ce, self._ee = maps[10:15]
-        self._gain, self._square, self._bent, self._bent_held = maps[15:19]
-        self._lowest, self._highest, self._floor, self._ceiling = maps[19:]
-        rate = min(1.0, WILL / math.sqrt(self._square)) if self._square > 0.0 else 1.0
-        self._weight = 1.0 / (1.0 + math.exp(rate * self._gain - _ODDS))
+        self._bent, self._bent_held = maps[15:17]
+        self._lowest, self._highest, self._floor, self._ceiling = maps[17:]

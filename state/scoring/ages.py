@@ -19,6 +19,11 @@ CELLS: Final = len(EDGES) + 1
 #: Class numbers above this one count as this one.
 LABELS: Final = 16
 
+#: Labels of one record time from which on they are a batch. Flights that land in one minute are none.
+BATCH: Final = 20
+#: Share of the runs of equal labels to expect in batches below which they are too few.
+RUNS: Final = 0.5
+
 #: Fewest outcomes for `findings`, in all and of each label that is compared.
 FEWEST: Final = 100
 FEWEST_EACH: Final = 20
@@ -31,11 +36,11 @@ EXPIRED: Final = 0.1
 #: Share of forecasts that expire from which on those with an outcome, of either label, are not like the others.
 MOST: Final = 0.5
 
-_HEAD: Final = Struct("<Q")
+_HEAD: Final = Struct("<Qq7I")
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 _EXACT: Final = (*_UNITS, ("s", 1000), ("ms", 1))
 
-Name = Literal["ttl", "silence", "unlabelled", "classes", "matures"]
+Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]
 
 
 class Ages:
@@ -46,9 +51,13 @@ class Ages:
     An age falls into one of 47 cells: below a minute, then 45 cells, each wider than the one before by the root of 2,
     and above 11 years. So a quantile has an error of at most 20 %. Counts of partitions may be added.
 
-    Bytes, little-endian: forecasts that expired (u64). Then for each label that has come, in ascending order: the
-    label, the bytes of a count (1, 2, 4 or 8), the first cell with a count, the number of cells from there to the last
-    one (u8 each), their counts. With two labels usually about 100 bytes; at most 6.1 kB.
+    *Batches* are labels of one record time, from `BATCH` on. Of those the runs of equal labels are counted.
+
+    Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), its labels, runs of equal labels
+    and ones, the label that came last, then labels, runs and ones of the batches before it (u32 each). Then for each
+    label that has come, in ascending order: the label, the bytes of a count (1, 2, 4 or 8), the first cell with a
+    count, the number of cells from there to the last one (u8 each), their counts. With two labels usually about 140
+    bytes; at most 6.2 kB.
 
     Examples
     --------
@@ -59,13 +68,17 @@ class Ages:
     (45, '24d')
     """
 
-    __slots__ = ("_counts", "expired")
+    __slots__ = ("_at", "_before", "_counts", "_last", "_now", "expired")
 
     def __init__(self) -> None:
         self.expired = 0
+        self._at, self._last = 0, 0
+        #: Labels, runs and ones of the last record time, and of the batches before it.
+        self._now = [0, 0, 0]
+        self._before = [0, 0, 0]
         self._counts: dict[int, list[int]] = {}
 
-    def observe(self, age_ms: int, label: int) -> None:
+    def observe(self, age_ms: int, label: int, at: int = 0) -> None:
         """Count the first outcome of an event.
 
         Parameters
@@ -74,12 +87,28 @@ class Ages:
             Age of its forecast, at least 0.
         label
             0 or 1, or the number of a class; 0 for outcomes that are numbers.
+        at
+            Record time of the outcome, ms; 0 if it is of no batch, or its forecast says what shares its outcome.
         """
         label = min(label, LABELS - 1)
+        if at:
+            self._note(label, at)
         counts = self._counts.get(label)
         if counts is None:
             counts = self._counts[label] = [0] * CELLS
         counts[bisect_right(EDGES, age_ms)] += 1
+
+    def _note(self, label: int, at: int) -> None:
+        """Count runs of equal labels among those of one record time."""
+        if at != self._at:
+            self._before = self._batches()
+            self._at, self._now = at, [0, 0, 0]
+        now = self._now
+        if not now[0] or label != self._last:
+            now[1] += 1
+        now[0] += 1
+        now[2] += label > 0
+        self._last = label
 
     def expire(self) -> None:
         """Count a forecast that expired without an outcome."""
@@ -89,6 +118,7 @@ class Ages:
         """Return the counts of both."""
         total = type(self)()
         total.expired = self.expired + other.expired
+        total._before = list(map(add, self._batches(), other._batches()))
         for label in self._counts.keys() | other._counts.keys():
             total._counts[label] = list(map(add, self._of(label), other._of(label)))
         return total
@@ -101,7 +131,7 @@ class Ages:
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        parts = [_HEAD.pack(self.expired)]
+        parts = [_HEAD.pack(self.expired, self._at, *self._now, self._last, *self._before)]
         parts += (bytes((label,)) + encode_cells(counts) for label, counts in sorted(self._counts.items()))
         return b"".join(parts)
 
@@ -117,7 +147,8 @@ class Ages:
         if len(payload) < _HEAD.size:
             raise ValueError(f"ages of {len(payload)} bytes are shorter than their own header")
         ages = cls()
-        (ages.expired,) = _HEAD.unpack_from(payload)
+        ages.expired, ages._at, *now, ages._last, one, two, three = _HEAD.unpack_from(payload)
+        ages._now, ages._before = list(now), [one, two, three]
         at, before = _HEAD.size, -1
         while at < len(payload):
             label = payload[at]
@@ -187,6 +218,18 @@ class Ages:
                 most = off if math.isnan(most) else max(most, off)
         return most
 
+    def _batches(self) -> list[int]:
+        """Return labels, runs of equal labels and ones of all batches."""
+        return list(map(add, self._before, self._now)) if self._now[0] >= BATCH else self._before
+
+    def runs(self) -> tuple[int, int, float]:
+        """Return the labels of all batches, the runs of equal labels, and how many to expect.
+
+        Of n independent labels in any order 2 n π (1 - π) differ from the one before, π the share of ones.
+        """
+        n, runs, ones = self._batches()
+        return n, runs, 2.0 * ones * (n - ones) / n if n else 0.0
+
     def _of(self, label: int) -> list[int]:
         return self._counts.get(label) or [0] * CELLS
 
@@ -209,7 +252,7 @@ class Finding(NamedTuple):
         ``ttl``: outcomes come after the row is deleted. ``silence``: only outcomes 1 are reported. ``unlabelled``: most
         forecasts get no label, so raw forecasts are served.
         ``classes``: labels come at different ages, and the calibrator learns them as they come. ``matures``: too many
-        outcomes come after their forecast matured.
+        outcomes come after their forecast matured. ``entity``: labels of one record time come in runs.
     words
         What was seen and what to set, for people.
     """
@@ -250,6 +293,15 @@ def findings(
     """
     n = ages.total
     found: list[Finding] = []
+    together, runs, expected = ages.runs()
+    if expected >= FEWEST_EACH and runs < RUNS * expected:
+        text = (
+            f"{together} labels came in batches of one record time, in {runs} runs of equal labels where "
+            f"{expected:.0f} are to be expected: many forecasts share one outcome, or a file is sorted by label. So a "
+            'batch counts as one fact. Set entity = "account", the path of what shares an outcome; in a sorted file '
+            "give each label its own time"
+        )
+        found.append(Finding("entity", text))
     if labelled is not None and n:
         text = (
             f"of the forecasts before those that were labelled lately only {labelled:.0%} have a label, and the others "

@@ -57,6 +57,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "segments": policy.segments,
             "pairs": policy.pairs,
             "segments_required": policy.segments_required,
+            "entity": policy.entity,
             "quota": stream_config.shown(policy.quota),
             "on_error": policy.on_error,
             **json.loads(policy.recipe),

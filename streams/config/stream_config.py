@@ -23,6 +23,7 @@
     segments = ["country", "channel"]    # names of segments; a record gives their values
     pairs = [["country", "channel"]]     # combinations that are segments, too
     segments_required = false     # true: a forecast without a usable value of each name is a dead letter
+    entity = "customer.account"   # path of what shares outcomes: of each at most three teach; not set: `entity`
     seed = 0
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
@@ -43,6 +44,7 @@ from typing import Any
 
 from state.policy import DEFAULT_TTL_MS, NOTHING, UNKNOWN, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
+from streams.sources.references import steps
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TOP = ("closed", "early_ttl", "quota", "on_error", "carry_headers", "streams", "sources")
@@ -58,6 +60,7 @@ _STREAM = (
     "segments",
     "pairs",
     "segments_required",
+    "entity",
     "seed",
     "options",
     "shadow",
@@ -180,7 +183,15 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
         quota=quota(stream),
         on_error=_typed(stream, "on_error", str, default=NOTHING),
+        entity=_entity(stream),
     )
+
+
+def _entity(stream: Mapping[str, Any]) -> str:
+    path: str = _typed(stream, "entity", str, default="")
+    if path and not all(isinstance(step, str) for step in steps(path)):
+        raise ValueError(f'entity must be a path of names such as "customer.account", got {path!r}')
+    return path
 
 
 def _segments(stream: Mapping[str, Any]) -> tuple[str, ...]:

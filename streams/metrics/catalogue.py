@@ -501,7 +501,8 @@ CATALOGUE: Final = {
             "label_finding",
             "gauge",
             ("stream", "finding"),
-            "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes or matures",
+            "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes, matures, "
+            "entity",
             "trueup inspect STREAM says in words what was seen and what to set",
             series=3,
         ),
@@ -646,6 +647,12 @@ CATALOGUE: Final = {
             (),
             "First outcomes that came after silence had labelled their event; until then it counted as silence says",
             "set matures above the ages of outcomes; of a first start on a history see 'Sources of any key'",
+        ),
+        Metric(
+            "untaught_events",
+            "counter",
+            (),
+            "Events whose outcome taught nothing and counts in no score, because their entity had taught",
         ),
         Metric("pending_events", "gauge", (), "Issued forecasts that wait for their outcome"),
         Metric("waiting_outcomes", "gauge", (), "Outcomes that wait until their forecast matures"),

@@ -91,6 +91,7 @@ class Gauges(Collector):
             "expired_early",
             "withheld_letters",
             "overdue_labels",
+            "untaught_events",
             "far_off_times",
         )
         for name in (*counters, *others):
@@ -201,6 +202,7 @@ class Gauges(Collector):
         self._count(effects.refused, self._refused)
         self._counters["withheld_letters"].inc(effects.withheld)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
+        self._counters["untaught_events"].inc(sum(effects.untaught.values()))
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)

@@ -7,12 +7,14 @@ from `REASONS`, and goes to the dead letters whole.
 import base64
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
 from state import forecasts
 from state.calibrators.answer import new
+from state.entities import number
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
@@ -21,7 +23,7 @@ from state.segments import usable
 from streams.records.limits import FAR_OFF, LATEST, Limits
 from streams.sources.carrying import EVERY, TRACE, Carrier
 from streams.sources.direct import Direct, TopicMapping
-from streams.sources.references import Headers
+from streams.sources.references import Headers, steps
 from streams.sources.refusal import PASSED, Refusal
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
@@ -47,6 +49,7 @@ REASONS: Final = {
     "unsupported": "a kind of forecast that the stream's calibrator does not take",
     "probability": "p is not a number in [0, 1]",
     "features": "x is missing, misnamed, of the wrong length, or out of [-1, 1]",
+    "entity": "entity is not text like event_id, nor a whole number",
     "segments": "segments has no usable value of each name that the stream's configuration requires",
     "probs": "probs is not as many numbers in [0, 1] as the stream has classes, adding up to 1",
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
@@ -66,6 +69,7 @@ class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's 
 
 #: Largest whole number that is shown without a point.
 _WHOLE: Final = 2**53
+_steps: Final = lru_cache(maxsize=1024)(steps)
 _ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
 #: Longest Kafka key, in longest ids.
 KEY_IDS: Final = 8
@@ -184,11 +188,12 @@ class Decoder:
                 raw = _distribution(record, policy)
             x = _features(record.get("x"), policy) if policy.features else ()
             segments = _segments(record.get("segments"), policy) if policy.segments else ()
+            entity = self._entity(record, policy.entity) if policy.entity or "entity" in record else 0
             ts = self._time(record, timestamp)
             if ts < timestamp - FAR_OFF:
                 self._far(FORECASTS, ts, timestamp)
             carried = self._carried(record, headers) if headers or "carried" in record else None
-            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments, carried))
+            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments, carried, entity))
         except _Unusable as unusable:
             reason = unusable.args[0]
             if reason == PASSED:
@@ -311,6 +316,17 @@ class Decoder:
         ):
             return name
         raise _Unusable(field)
+
+    def _entity(self, record: dict[str, Any], path: str) -> int:
+        """Return the number of what a forecast is about, which stands at a path or in ``entity``; 0 if it does not."""
+        found: Any = record if path else None
+        for step in _steps(path) if path else ():
+            found = found.get(step) if type(found) is dict else None
+        if found is None:
+            found = record.get("entity")
+        if found is None:
+            return 0
+        return number(self._name({"entity": str(found) if type(found) is int else found}, "entity"))
 
     def _scoped(self, event_id: str, record: dict[str, Any]) -> str:
         """Return the name of an event among those of its scope."""

@@ -28,6 +28,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
         "ts",
         "x",
         "segments",
+        "entity",
         "model_version",
     ),
     OUTCOME: ("event_id", "scope", "y", "stream", "ts", "revision"),

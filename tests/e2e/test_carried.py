@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from replay.audit import auditor
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.test_intake import START, Hour, Source
-from tests.e2e.world import World
+from tests.e2e.world import World, produced
+from tests.events import Sent
 
 MakeWorld = Callable[..., World]
 DIRECT = """
@@ -169,23 +170,12 @@ def test_a_worker_that_dies_answers_again_with_what_each_record_carried(
         nameless = {name: said for name, said in unknown.items() if name != "model"}
         sent.append(Score(f"00-nameless-{i:06}", f"u{i}", nameless, START + i, frozenset({"stream"})))
 
-    async def send() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=w.bootstrap, linger_ms=5)
-        async with producer:
-            # Keyed by event, as a worker's own topics are.
-            waits = [
-                await producer.send(
-                    topic,
-                    orjson.dumps(each.value),
-                    key=each.value["transaction"]["id"].encode(),
-                    timestamp_ms=each.ts,
-                    headers=list(each.headers),
-                )
-                for each in sent
-            ]
-            await asyncio.gather(*waits)
-
-    asyncio.run(send())
+    # Keyed by event, as a worker's own topics are.
+    keyed = [
+        Sent(topic, each.value["transaction"]["id"].encode(), orjson.dumps(each.value), each.ts, each.headers)
+        for each in sent
+    ]
+    asyncio.run(produced(w.bootstrap, keyed))
     for step in (1, 2, 3, 4, 5):
         with w.worker("--kill", str(step), "3") as doomed:
             assert doomed.process.wait(90) == KILLED, doomed.printed[-4000:]
@@ -206,17 +196,11 @@ def test_what_a_quota_refuses_is_answered_and_what_it_withholds_too(
     streams.write_text(DIRECT.partition("[sources")[0])
     w = world(partitions=1, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="40")
 
-    async def send() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=w.bootstrap, linger_ms=5)
-        async with producer:
-            for i in range(300):
-                value = {"event_id": f"e{i}", "stream": "flood", "p": i / 300, "carried": {"n": i}}
-                trace = [("traceparent", b"%d" % i)]
-                await producer.send(
-                    w.topic("forecasts"), orjson.dumps(value), key=b"flood", timestamp_ms=START + i, headers=trace
-                )
-
-    asyncio.run(send())
+    flood = []
+    for i in range(300):
+        value: dict[str, Any] = {"event_id": f"e{i}", "stream": "flood", "p": i / 300, "carried": {"n": i}}
+        flood.append(Sent("forecasts", b"flood", orjson.dumps(value), START + i, (("traceparent", b"%d" % i),)))
+    w.send(flood)
     for step in (3, 5):
         with w.worker("--kill", str(step), "2") as doomed:
             assert doomed.process.wait(90) == KILLED, doomed.printed[-4000:]

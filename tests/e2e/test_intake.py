@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
 from agents.intake import Intake
@@ -23,7 +23,8 @@ from state.routes import Routed, Router
 from streams.kafka import partitioner, topics
 from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome
-from tests.e2e.world import BESIDE, Read, Worker, World, along, is_written, journaled, wait_for
+from tests.e2e.world import BESIDE, Read, Worker, World, along, is_written, journaled, produced, wait_for
+from tests.events import Sent
 
 MakeWorld = Callable[..., World]
 START = 1_700_000_000_000
@@ -129,22 +130,9 @@ class Hour:
         asyncio.run(create())
 
     def send(self, records: list[Source]) -> None:
-        async def run() -> None:
-            producer = AIOKafkaProducer(bootstrap_servers=self.world.bootstrap, linger_ms=5)
-            async with producer:
-                sent = [
-                    await producer.send(
-                        self.topics[each.topic],
-                        each.value,
-                        key=each.key,
-                        timestamp_ms=each.ts,
-                        headers=list(each.headers),
-                    )
-                    for each in records
-                ]
-                await asyncio.gather(*sent)
-
-        asyncio.run(run())
+        """Produce records of sources in order."""
+        named = [Sent(self.topics[each.topic], *each[1:]) for each in records]
+        asyncio.run(produced(self.world.bootstrap, named))
 
     def stages(self, *which: str, **accidents: tuple[str, ...]) -> "ExitStack":
         """Run stages; accidents are given by the name of their stage."""

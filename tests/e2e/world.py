@@ -18,6 +18,8 @@ from urllib.request import urlopen
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.protocol.group import LeaveGroupRequest
 
 from cli.rescale import UNFINISHED
 from state import keys
@@ -175,6 +177,7 @@ class World:
         for stage in self.settings.stages:
             asyncio.run(topics.create(stage, partitions=partitions, replication=replication))
         self._workers: list[Worker] = []
+        self._stages: dict[str, list[Worker]] = defaultdict(list)
         #: What an operator left out, by topic and offset.
         self.skips: dict[str, dict[int, str]] = {}
         #: The rows that it began with.
@@ -193,10 +196,18 @@ class World:
 
     @contextmanager
     def worker(self, *accident: str, **settings: str) -> Iterator[Worker]:
-        """Run a worker; it is killed on leaving if it still runs."""
-        log = self.directory / f"worker-{len(self._workers)}.log"
-        worker = Worker({**self.environment, **settings}, log, accident)
+        """Run a worker, or another stage; it is killed on leaving if it still runs.
+
+        It need not wait for the sessions of those before it, if all of them have ended.
+        """
+        stage = accident[1] if accident[:1] == ("--stage",) else "worker"
+        environment = {**self.environment, **settings}
+        earlier = self._stages[stage]
+        if earlier and all(each.process.poll() is not None for each in earlier):
+            asyncio.run(buried(self.bootstrap, self.name if stage == "worker" else f"{self.name}-{stage}"))
+        worker = Worker(environment, self.directory / f"worker-{len(self._workers)}.log", accident)
         self._workers.append(worker)
+        earlier.append(worker)
         try:
             yield worker
         finally:
@@ -207,17 +218,9 @@ class World:
 
         ``options`` are those of aiokafka's producer.
         """
-
-        async def run() -> None:
-            producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5, **options)
-            async with producer:
-                sent = [
-                    await producer.send(self.topic(record.topic), record.value, key=record.key, timestamp_ms=record.ts)
-                    for record in records
-                ]
-                await asyncio.gather(*sent)
-
-        asyncio.run(run())
+        asyncio.run(
+            produced(self.bootstrap, [each._replace(topic=self.topic(each.topic)) for each in records], **options)
+        )
 
     def read(self, label: str, partition: int | None = None) -> list[Read]:
         """Return everything a topic or one of its partitions holds, partition by partition."""
@@ -332,7 +335,15 @@ class World:
         """Assert that state and outputs are the oracle's: nothing lost, nothing doubled, every answer the same."""
         self._until_written()
         state, outputs = self.oracle()
-        assert self.state() == state
+        found_state = self.state()
+        rows = {
+            (partition, key): (wanted.get(key), found.get(key))
+            for partition in state.keys() | found_state.keys()
+            for wanted, found in [(state.get(partition, {}), found_state.get(partition, {}))]
+            for key in wanted.keys() | found.keys()
+        }
+        differ = {where: each for where, each in rows.items() if each[0] != each[1]}
+        assert not differ, f"{len(differ)} rows differ: {sorted(differ.items())[:5]}"
         inputs = self.settings.forecasts, self.settings.outcomes
         for label in ("calibrated", "resolved", "dead-letters"):
             found: dict[str, set[bytes]] = defaultdict(set)
@@ -369,6 +380,30 @@ def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> I
     for topic in entry.topics:
         yield topic, inputs[topic][at[topic]]
         at[topic] += 1
+
+
+async def produced(bootstrap: str, records: Iterable[Sent], **options: Any) -> None:
+    """Produce records in order, once each, and wait until all are acknowledged."""
+    options = {"linger_ms": 5, "enable_idempotence": True, **options}
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, **options) as producer:
+        sent = [
+            await producer.send(each.topic, each.value, key=each.key, timestamp_ms=each.ts, headers=list(each.headers))
+            for each in records
+        ]
+        await asyncio.gather(*sent)
+
+
+async def buried(bootstrap: str, group: str) -> None:
+    """Take all members out of a group: those that were killed, as the end of their sessions would."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        (found,) = await admin.describe_consumer_groups([group])
+        coordinator = await admin.find_coordinator(group)
+        for member, *_ in found.groups[0][5]:
+            await admin._send_request(LeaveGroupRequest(group, member), coordinator)
+    finally:
+        await admin.close()
 
 
 def folded(

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from state import claim, expiry, fence, inputs, journal, ledger, quotas, rescale, routes, rows, witnesses
+from state import claim, entities, expiry, fence, inputs, journal, ledger, quotas, rescale, routes, rows, witnesses
 from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.coverage import Coverage
+from state.entities import Entities
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
@@ -290,6 +291,14 @@ def _journal() -> journal.Entry:
     return journal.Entry(4711, (12, 9), (21, 9), 30, 4709, bytes(range(16)), last, bytes(9))
 
 
+def _entities() -> bytes:
+    known = Entities(lambda _: None)
+    for z, now in ((-2.0, 1_700_000_000_000), (0.5, 1_700_000_100_000)):
+        known.teaches("churn", NO_CONFIG, entities.number("account-1"), z, now, DAY_MS)
+    (row,) = known.changes().values()
+    return row
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -406,6 +415,7 @@ def golden() -> list[Row]:
         Row("quota", quotas.VERSION, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
         Row("quota-times", quotas.VERSION, _clocks(), lambda row: Clocks(row).encode()),
         Row("journal", journal.VERSION, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
+        Row("entities", entities.VERSION, _entities(), entities.recoded),
         Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]
 

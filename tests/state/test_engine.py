@@ -99,6 +99,7 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
         b"",
         b"",
         (),
+        0,
     )
 
 

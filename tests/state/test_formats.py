@@ -51,14 +51,14 @@ def test_a_calibrator_of_an_earlier_build_is_named_with_both(stored: dict[bytes,
         key: seal(
             b"C"[0],
             row[1],
-            unseal(b"C"[0], row[1], row).replace(b"\x05" + bytes(6) + b"\x80", b"\x04" + bytes(6) + b"\x80"),
+            unseal(b"C"[0], row[1], row).replace(b"\x06" + bytes(6) + b"\x80", b"\x05" + bytes(6) + b"\x80"),
         )
         if key[:1] == b"C"
         else row
         for key, row in stored.items()
     }
     assert older != stored
-    said = "state of twospeed has format version 4, this build reads version 5"
+    said = "state of twospeed has format version 5, this build reads version 6"
     with pytest.raises(OtherFormat, match=re.escape(said)):
         check(older)
 

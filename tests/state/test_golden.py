@@ -5,7 +5,7 @@ from struct import calcsize
 
 import pytest
 
-from state import claim, coverage, expiry, fence, journal, ledger, quotas, rows
+from state import claim, coverage, entities, expiry, fence, journal, ledger, quotas, rows
 from state.fence import FATES
 from state.frames import CorruptFrame
 from state.scoring.history import WINDOW
@@ -126,6 +126,7 @@ def test_the_page_names_versions_and_sizes() -> None:
         "G": f"{rows.SEGMENT_VERSION}; of classes and numbers {rows.SEGMENT_PAIRS_VERSION}",
         "B": quotas.VERSION,
         "Z": journal.VERSION,
+        "Y": entities.VERSION,
     }
     for kind, version in versions.items():
         assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind

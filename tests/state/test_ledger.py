@@ -23,8 +23,9 @@ SEGMENTS = st.just((b"", ())) | st.tuples(
     st.binary(min_size=4, max_size=4), st.lists(st.integers(0, 1023), min_size=1, max_size=16).map(tuple)
 )
 ENTRIES = st.builds(
-    lambda segments, *parts: Entry(*parts, *segments),
+    lambda segments, entity, *parts: Entry(*parts, *segments)._replace(entity=entity),
     SEGMENTS,
+    NUMBER,
     st.sampled_from([EARLY, ISSUED, RESOLVED, IMMATURE, WAITING]),
     COUNT,
     COUNT,
@@ -75,7 +76,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
     block += 0 if entry.key == b"" else 2 + len(entry.key or b"")
     kind |= 0x04 if entry.groups else 0
     block += 5 + 2 * len(entry.groups) if entry.groups else 0
-    last = entry.as_of, entry.number, entry.window
+    last = entry.as_of, entry.number, entry.window, entry.entity
     assert ledger.HEAD.unpack_from(payload) == (entry.status, kind, *entry[1:10], *last)
     assert payload[ledger.HEAD.size : end] == ledger.names(entry.config, entry.calibrator, entry.stream)
     assert payload[end : end + len(entry.ticket)] == entry.ticket
@@ -85,7 +86,7 @@ def test_parts_of_a_payload_lie_where_they_are_read(entry: Entry) -> None:
 
 
 def test_size_is_the_documented_one() -> None:
-    assert len(ENTRY.encode()) == OVERHEAD + 96 + len("minimax") + len("flüge".encode()) + 4
+    assert len(ENTRY.encode()) == OVERHEAD + 100 + len("minimax") + len("flüge".encode()) + 4
 
 
 def test_issued_payload_is_the_entry_of_its_arguments() -> None:
@@ -117,7 +118,7 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
 def test_parked_outcome_names_nobody() -> None:
     parked = ledger.parse(ledger.early(5, 1.0, 900))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (0, NO_CONFIG, "", "", b"", PROBABILITY, (), 900, 0, 0, 0, b"", b"", ())
+    assert parked[9:] == (0, NO_CONFIG, "", "", b"", PROBABILITY, (), 900, 0, 0, 0, b"", b"", (), 0)
 
 
 @STEADY

@@ -427,6 +427,34 @@ def test_a_partition_goes_on_with_the_calibrator_that_has_learnt_most_and_learns
         assert table.served("s", policies).calibrator.learnt == counts[0] + others
 
 
+@pytest.mark.parametrize("widths", [(3, 1), (2, 5)])
+def test_what_entities_have_taught_goes_with_the_calibrator_that_they_taught(widths: tuple[int, int]) -> None:
+    policy = Policy("prudent", ttl_ms=10**9, unlabelled="alike")
+    policies, config = Policies([("s", policy)]), policy.config
+    group = Group(policies, [Table() for _ in range(widths[0])])
+    for i in range(600):
+        group.forecast(f"e{i}", "s", 0.3, 1000, entity=1 + i % 10)
+        if i < 400:
+            group.outcome(f"e{i}", "s", float(i % 10 < 3), 1000)
+
+    def counted() -> int:
+        return sum(
+            rows.decode_history(table[keys.scores("s")], table.get(keys.windows("s"))).n
+            for table in group.tables
+            if keys.scores("s") in table
+        )
+
+    assert counted() == 10 * widths[0], "each partition learns apart"
+    before = sums(group)
+    group = group.rescaled(widths[1])
+    assert sums(group) == before
+    assert all(key in table for table in group.tables for key in [keys.entities("s", config, n) for n in range(1, 11)])
+    for i in range(600):
+        group.outcome(f"e{i}", "s", float(i % 10 < 3), 1001)
+    assert counted() == 10 * widths[0]
+    assert sum(isinstance(each, Resolved) for each in group.outputs) == 200
+
+
 def test_a_stream_in_one_partition_moves_as_it_is() -> None:
     group = Group(kept(SHADOWED), [Table() for _ in range(3)], by_stream=True)
     now = fed(group, seeded(1500, seed=3))

@@ -112,7 +112,7 @@ def test_cut_or_changed_scores_row_is_refused() -> None:
 
 def test_rows_of_another_version_or_kind_are_refused() -> None:
     calibrator, scores = rows.encode_calibrator(served("identity", [])), rows.encode_scores(History())
-    with pytest.raises(CorruptFrame, match="a 'C' row has format version 7"):
+    with pytest.raises(CorruptFrame, match="a 'C' row has format version 8"):
         rows.decode_calibrator(seal(ord("C"), rows.CALIBRATOR_VERSION + 1, calibrator[2:-4]), "stream")
     with pytest.raises(CorruptFrame, match="a 'S' row has format version 5"):
         rows.decode_history(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]), None)

@@ -56,7 +56,7 @@ def test_bytes_are_bounded() -> None:
     everywhere: list[Event] = [(age, label) for age in (0, *EDGES) for label in range(LABELS + 5)]
     known = told(everywhere)
     known._counts = {label: [count << 40 for count in counts] for label, counts in known._counts.items()}
-    assert len(known.encode()) == 8 + LABELS * (4 + 8 * 47) == 6088
+    assert len(known.encode()) == 44 + LABELS * (4 + 8 * 47) == 6124
     rng = random.Random(3)
     usual = told([(rng.randrange(45 * DAY_MS), int(rng.random() < 0.1)) for _ in range(5000)])
     assert len(usual.encode()) < 150
@@ -208,3 +208,27 @@ def test_means_are_not_rounded_up(ms: float, said: str) -> None:
 )
 def test_exact_durations_are_those_that_were_written(ms: int, said: str) -> None:
     assert ages.exact(ms) == said
+
+
+def batches(labels: list[list[int]]) -> Ages:
+    """Return the ages of labels, each list of one record time."""
+    known = Ages()
+    for day, each in enumerate(labels):
+        for label in each:
+            known.observe(DAY_MS, label, 1 + day)
+    return known
+
+
+def test_runs_of_equal_labels_at_one_time_are_said() -> None:
+    teams = [team % 2 for team in range(30) for _ in range(200)]
+    assert names(batches([teams]), 90 * DAY_MS) == ["entity"]
+    accounts = [[int(account % 5 == 0)] * 40 for account in range(100)]
+    assert names(batches(accounts), 90 * DAY_MS) == ["entity"]
+    assert names(Ages.decode(batches(accounts).encode()) + batches(accounts), 90 * DAY_MS) == ["entity"]
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.1, 0.01])
+def test_labels_that_come_every_night_in_any_order_are_no_runs(rate: float) -> None:
+    rng = random.Random(4)
+    assert names(batches([[int(rng.random() < rate) for _ in range(1000)] for _ in range(60)]), 90 * DAY_MS) == []
+    assert names(batches([[0], [1]] * 4000), 90 * DAY_MS) == []

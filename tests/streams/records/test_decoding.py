@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from state.entities import number
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
@@ -320,8 +321,8 @@ def test_a_stream_that_no_pattern_matches_is_rejected_where_streams_are_closed()
 
 
 def test_an_outcome_may_have_a_revision_number() -> None:
-    for number, read in ((None, 0), (1, 1), (2**32 - 1, 2**32 - 1)):
-        found = outcome(happened(revision=number))
+    for revision, read in ((None, 0), (1, 1), (2**32 - 1, 2**32 - 1)):
+        found = outcome(happened(revision=revision))
         assert isinstance(found, Outcome)
         assert found.revision == read
 
@@ -329,7 +330,18 @@ def test_an_outcome_may_have_a_revision_number() -> None:
 def test_the_examples_reach_every_reason() -> None:
     shown = {bad.reason for bad in BOTH + FORECAST_ONLY + OUTCOME_ONLY} | {"features", "segments", "unknown_stream"}
     vectors = {bad.reason for bad in UNUSABLE_VECTORS}
-    others = {"parked_label", "conflict", "batch", "skipped", "scope", "format", "schema", "quota", "quota_ids"}
+    others = {
+        "parked_label",
+        "conflict",
+        "batch",
+        "skipped",
+        "scope",
+        "entity",
+        "format",
+        "schema",
+        "quota",
+        "quota_ids",
+    }
     assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
 
 
@@ -550,6 +562,30 @@ def test_what_is_said_of_an_event_names_its_id_and_its_scope() -> None:
     plain = orjson.loads(encode_calibrated(calibrated._replace(event_id="e")))
     assert "scope" not in plain
     assert event_name(plain) == "e"
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "name"),
+    [
+        ("", {}, ""),
+        ("", {"entity": None}, ""),
+        ("", {"entity": "a-17"}, "a-17"),
+        ("", {"entity": 17}, "17"),
+        ("account", {"account": "a-17", "entity": "other"}, "a-17"),
+        ("customer.account", {"customer": {"account": 17}}, "17"),
+        ("customer.account", {"customer": "x", "entity": "mapped"}, "mapped"),
+        ("customer.account", {"customer": {}}, ""),
+    ],
+)
+def test_what_a_forecast_is_about_is_read_where_the_stream_says(path: str, fields: dict[str, Any], name: str) -> None:
+    event = forecast(made(**fields), Decoder(Policies(default=Policy(entity=path)), LIMITS))
+    assert isinstance(event, Forecast)
+    assert event.entity == (number(name) if name else 0)
+
+
+@pytest.mark.parametrize("entity", ["", 1.5, True, ["a"], "a\nb", "x" * 129])
+def test_an_entity_is_a_name_or_a_whole_number(entity: object) -> None:
+    assert reason(forecast(made(entity=entity))) == "entity"
 
 
 @pytest.mark.parametrize("scope", [None, "", 1, "a\nb", "x" * 129])

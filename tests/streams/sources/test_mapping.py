@@ -65,6 +65,7 @@ def test_a_risk_engine_s_scores_and_chargebacks() -> None:
         p = { path = "riskScore", scale = [0, 1000] }
         ts = "scoredAt"
         segments = { country = "country", card = "cards[0].brand" }
+        entity = "account.number"
         model_version = "model.version"
         [sources.a.x]
         amount = { path = "amount", range = [0, 5000] }
@@ -75,6 +76,7 @@ def test_a_risk_engine_s_scores_and_chargebacks() -> None:
         "model": {"name": "m", "version": 3},
         "country": "DE",
         "cards": [{"brand": "visa"}],
+        "account": {"number": 4711},
         "riskScore": 310,
         "scoredAt": "2026-01-01T00:00:00.123456789Z",
         "amount": 6000,
@@ -86,6 +88,7 @@ def test_a_risk_engine_s_scores_and_chargebacks() -> None:
         "p": 0.31,
         "ts": 1_767_225_600_123,
         "segments": {"country": "DE", "card": "visa"},
+        "entity": "4711",
         "model_version": "3",
         "x": {"amount": 1.0, "channel=web": 1.0, "channel=app": 0.0},
     }

@@ -1,0 +1,135 @@
+"""Which outcomes of an entity teach: many forecasts of one account, game or team share one outcome.
+
+Its daily scores are not so many facts. Of each entity at most `MOST` outcomes teach, of scores far apart; all others
+are told, and count nowhere else: in no calibrator, score, window, alarm, interval or comparison.
+"""
+
+import math
+from collections.abc import Callable
+from hashlib import blake2b
+from struct import Struct
+from typing import Final
+
+from state import keys
+from state.forecasts import QUANTILES
+from state.frames import DAMAGE, damaged, seal, unseal
+
+VERSION: Final = 1
+#: Outcomes of an entity that teach, and how far apart their scores are, in log-odds. docs/calibrators.md says what else
+#: was tried.
+MOST: Final = 3
+APART: Final = 2.0
+#: Rows of a stream and configuration, at most, and entities in each.
+ROWS: Final = 4096
+KEPT: Final = 16
+#: Steps of the log-odds that are kept.
+_STEPS: Final = 8
+_Z_CLIP: Final = 13.8
+_ENTRY: Final = Struct("<IqB3b")
+
+
+def number(entity: str) -> int:
+    """Return the number of an entity: 32 bits of a hash, never 0, which stands for none."""
+    return int.from_bytes(blake2b(entity.encode(), digest_size=4).digest(), "little") or 1
+
+
+class Entities:
+    """What of each entity has taught lately, on one partition.
+
+    Parameters
+    ----------
+    get
+        Reads a stored row by key; None where there is none.
+
+    Notes ----- An entity is known for so long after its first outcome that taught as a forecast waits for its outcome:
+    forecasts that wait together may share one. Then it teaches anew. Time is stream time.
+
+    The 32 bits of an entity's number say its row (the lowest 12) and stand in it. A row keeps `KEPT` entities, and
+    forgets those that it has known longest. So a stream remembers 65,536 entities, 1.1 MB. An entity that is forgotten
+    early has as many others after it that what it taught is a small part of what is known.
+
+    Bytes of a row, little-endian: of each entity its number (u32), when it first taught (i64, ms), how many outcomes of
+    it taught (u8), and the log-odds of their scores, in eighths (i8 each, 0 where there is none).
+
+    Examples
+    --------
+    >>> entities = Entities(lambda _: None)
+    >>> [entities.teaches("churn", "00000000", number("a"), z, now, 10) for z, now in ((0, 1), (1, 2), (3, 3), (0, 20))]
+    [True, False, True, True]
+    """
+
+    def __init__(self, get: Callable[[bytes], bytes | None]) -> None:
+        self._get = get
+        self._changed: dict[bytes, bytes] = {}
+
+    def teaches(self, stream: str, config: str, entity: int, z: float, now: int, memory_ms: int) -> bool:
+        """Return whether an outcome of an entity teaches, and remember it if it does.
+
+        Parameters
+        ----------
+        stream, config
+            Whose calibrator it teaches.
+        entity
+            From `number`.
+        z
+            Where its score lies, see `place`.
+        now
+            Stream time, ms.
+        memory_ms
+            How long an entity is known.
+        """
+        key = keys.entities(stream, config, entity % ROWS)
+        row = self._changed.get(key) or self._get(key)
+        known = [] if row is None else _decode(row)
+        place = round(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP))
+        kept = [each for each in known if now - each[1] <= memory_ms]
+        since, places = now, [place]
+        for n, (other, began, taught) in enumerate(kept):
+            if other == entity:
+                if len(taught) == MOST or min([abs(place - each) for each in taught]) < _STEPS * APART:
+                    return False
+                since, places = began, [*taught, place]
+                del kept[n]
+                break
+        kept.append((entity, since, places))
+        kept.sort(key=_since)
+        self._changed[key] = _encode(kept[-KEPT:])
+        return True
+
+    def changes(self) -> dict[bytes, bytes]:
+        """Return the rows that changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+
+def place(raw: object, kind: int) -> float:
+    """Return the log-odds of a raw forecast: of classes those of the likeliest, of numbers 0."""
+    if kind == QUANTILES:
+        return 0.0
+    p = raw if isinstance(raw, float) else max(raw)  # type: ignore[call-overload]  # of classes
+    return _Z_CLIP if p >= 1.0 else -_Z_CLIP if p <= 0.0 else math.log(p / (1.0 - p))
+
+
+_Known = tuple[int, int, list[int]]
+
+
+def _since(known: _Known) -> int:
+    return known[1]
+
+
+def _encode(known: list[_Known]) -> bytes:
+    made = [_ENTRY.pack(entity, since, len(places), *(places + [0] * MOST)[:MOST]) for entity, since, places in known]
+    return seal(keys.ENTITIES[0], VERSION, b"".join(made))
+
+
+def _decode(row: bytes) -> list[_Known]:
+    payload = unseal(keys.ENTITIES[0], VERSION, row)
+    try:
+        return [(entity, since, list(places[:n])) for entity, since, n, *places in _ENTRY.iter_unpack(payload)]
+    except DAMAGE as exc:
+        raise damaged(keys.ENTITIES[0], exc) from exc
+
+
+def recoded(row: bytes) -> bytes:
+    """Return a row as it is written anew; raises `CorruptFrame` if it is not intact."""
+    return _encode(_decode(row))
