@@ -149,16 +149,17 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
     assert cluster.asked == [(3, {C0: b"calibrated/0"})]
 
 
-def test_partitions_share_a_few_connections_and_each_keeps_to_its_own() -> None:
-    def groups(topic: str, partition: int) -> set[object]:
-        cluster = Cluster({TopicPartition(topic, partition): 1})
-        for _ in range(3):
-            append(cluster, [TopicPartition(topic, partition)])
-        return set(cluster.groups)
+def test_requests_share_a_few_connections_in_turn() -> None:
+    cluster = Cluster({C0: 1})
 
-    used = [groups(topic, partition) for topic in ("changelog", "calibrated") for partition in range(20)]
-    assert {len(each) for each in used} == {1}
-    assert len(set.union(*used)) == 2 * appends.CONNECTIONS
+    async def run() -> None:
+        appender = appends.Appender(lambda: cluster)
+        for _ in range(2 * appends.CONNECTIONS):
+            await appender.append({C0: b"x"})
+
+    asyncio.run(run())
+    assert len(set(cluster.groups)) == appends.CONNECTIONS
+    assert cluster.groups[: appends.CONNECTIONS] == cluster.groups[appends.CONNECTIONS :]
 
 
 @pytest.mark.parametrize("code", [PRODUCER_FENCED, InvalidProducerEpoch.errno])
