@@ -42,7 +42,7 @@ def follow() -> None:
     print(
         f"{source.records:,} source records in {account.seconds:.1f} s: {source.records / account.seconds:,.0f} a "
         f"second; {seconds / source.records * 1e6:.0f} us of processor time each; largest process {largest:.0f} MB; "
-        f"{router.outcomes:,} outcomes, {router.by_order:,} by order, {source.copies:,} copies",
+        f"{router.outcomes:,} outcomes, {source.copies:,} copies",
         flush=True,
     )
 
