@@ -205,7 +205,7 @@ class PartitionReader:
         places = {self.place(label, partition): since[label] for label in LABELS}
         stretches: list[list[tuple[int, int | None]]] = [[(span.end[label], None)] for label in LABELS]
         for topic, label in enumerate(INPUTS):
-            stretches[topic] = configurations.unpacked_bytes(topic, span.end[label])
+            stretches[topic] = configurations.unpacked_bytes(topic, since[label], span.end[label])
         for place, ((_, limit), *_) in zip(places, stretches, strict=True):
             self._unpacks[place.topic] = limit
         self._run(self._begin(places))

@@ -224,9 +224,9 @@ class RouterVerifier:
             self._add(exc.args[0])
             self._later = None
         else:
-            if engine is not None:
-                self._rows.write(engine.checkpoint().rows)
             self._await()
+        if engine is not None:
+            self._rows.write(engine.checkpoint().rows)
         self.fates = dict(zip(FATES, fence_of(self._rows).fates, strict=False))
         early = self.fates["early_opened"] - self.fates["early_joined"] - self.fates["expired_labels"]
         self.checked.waiting += max(early, 0)

@@ -73,8 +73,15 @@ class Configurations:
         }
         raise Differs(OutputDifference(self._partition, "configurations", None, None, what, fields))
 
-    def unpacked_bytes(self, topic: int, end: int) -> list[tuple[int, int | None]]:
-        """Return up to which offsets of an input a batch could unpack to how many bytes."""
-        until = [min(each.next[topic], end) for each in self.recorded]
-        limits = [self.under(bytes.fromhex(each.digest)).unpacked_bytes for each in self.recorded]
-        return list(zip([*until, end], [self._settings.unpacked_bytes, *limits], strict=True))
+    def unpacked_bytes(self, topic: int, begin: int, end: int) -> list[tuple[int, int | None]]:
+        """Return up to which offsets of an input, between two, a batch could unpack to how many bytes."""
+        until = [*(each.next[topic] for each in self.recorded), end]
+        under = [None, *self.recorded]
+        return [
+            (min(offset, end), self._settings.unpacked_bytes if each is None else self._unpacked(each))
+            for each, offset in zip(under, until, strict=True)
+            if offset > begin
+        ] or [(end, None)]
+
+    def _unpacked(self, taken: InForce) -> int:
+        return self.under(bytes.fromhex(taken.digest)).unpacked_bytes
