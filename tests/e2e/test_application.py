@@ -15,6 +15,7 @@ from aiokafka import TopicPartition
 from faust.types import TP
 
 from state.engine import BATCH_LIMIT, OUTSTANDING
+from state.journal import NONE, Journal
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
@@ -97,10 +98,19 @@ class Server:
     async def renew(self) -> None:
         await self.table.renew()
 
-    async def applied(self, partition: int) -> tuple[int, int]:
+    def claimed(self, partition: int) -> bool:
+        return self.table.is_claimed(partition)
+
+    async def applied(self, partition: int) -> tuple[tuple[int, int], Journal]:
         self.table.reopened(partition)
         self.calls.append(("applied", partition))
-        return self._fence(partition)
+        return self._fence(partition), Journal(0, (NONE, NONE), [])
+
+    async def forgo(self, partition: int, journal: Journal) -> None:
+        raise NotImplementedError
+
+    async def checkpoint(self) -> None:
+        """Do nothing: every batch writes its row."""
 
     def _fence(self, partition: int) -> tuple[int, int]:
         row = self.table.read(partition, ROW)
@@ -247,9 +257,9 @@ def test_a_batch_that_failed_comes_again(world: MakeWorld, committed: bool) -> N
     with Server(w.settings).running() as second:
         wait_for("all to be processed", lambda: through(w, *(first, second) if committed else (second,)))
     came = [[(topic, record.offset) for topic, record in batch.records] for batch, _ in second.batches]
-    assert {place for places in came for place in places} == {(topic, n) for topic in (0, 1) for n in range(60)}
+    begin = 50 if committed else 0
+    assert {place for places in came for place in places} == {(topic, n) for topic in (0, 1) for n in range(begin, 60)}
     assert len(second.new(0)) == (20 if committed else 120)
-    assert second.batches[0][0].again is committed
 
 
 def test_partitions_that_move_lose_and_double_nothing(world: MakeWorld) -> None:
