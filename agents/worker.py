@@ -36,6 +36,8 @@ MISCONFIGURED, FAILED = 78, 70
 #: How long a start waits for brokers that cannot be asked, s: as long as a cluster takes to replace one of its own;
 #: and the pause between two questions, s.
 START_SECONDS, START_PAUSE = 20.0, 0.5
+#: Pause between two looks for checkpoints that are due, s.
+CHECKPOINT_PAUSE = 0.1
 #: How long a stop may take, s: less than supervisors wait before they kill, so that the log says what it waits for.
 STOP_SECONDS = 45.0
 
@@ -216,6 +218,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
     if topology.publisher is not None:
         topology.publisher.start()
     running = asyncio.create_task(topology.app.start())
+    writing = asyncio.create_task(_checkpoints(topology))
     told = ""
     while not stop.is_set():
         with suppress(TimeoutError):
@@ -223,6 +226,26 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
         topology.processor.tell()
+        if line := topology.progress.look(topology.app.unrestored(), monotonic()):
+            log.info(line)
+        said = f"not ready: {why}" if (why := topology.unready) else "ready"
+        if told != said and (told or not why):
+            told = said
+            log.info(said)
+    topology.stopping = True
+    writing.cancel()
+    log.info("stopping: finishing the batches in flight, committing offsets")
+    if topology.publisher is not None:
+        await asyncio.to_thread(topology.publisher.stop)
+    await topology.app.stop()
+    if crash := topology.app.crash:
+        topology.failed(crash)
+
+
+async def _checkpoints(topology: Topology) -> None:
+    """Write what changed where no batch comes that would bring a checkpoint about."""
+    while True:
+        await asyncio.sleep(CHECKPOINT_PAUSE)
         try:
             await topology.processor.checkpoint()
         except MovedError:
@@ -231,19 +254,6 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
             topology.app.repair(exc)
         except Exception as exc:  # noqa: BLE001 - whatever it is, rows are not written
             topology.failed(exc)
-        if line := topology.progress.look(topology.app.unrestored(), monotonic()):
-            log.info(line)
-        said = f"not ready: {why}" if (why := topology.unready) else "ready"
-        if told != said and (told or not why):
-            told = said
-            log.info(said)
-    topology.stopping = True
-    log.info("stopping: finishing the batches in flight, committing offsets")
-    if topology.publisher is not None:
-        await asyncio.to_thread(topology.publisher.stop)
-    await topology.app.stop()
-    if crash := topology.app.crash:
-        topology.failed(crash)
 
 
 def tell(settings: Settings, port: int, *, page: bool = False) -> None:

@@ -260,8 +260,10 @@ class Partition:
         self._policies = policies
         self._get = get
         self._held = held
+        default = [] if policies.default is None else [policies.default]
+        largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
         #: What a row of the ledger and one of a stream had on average at the last checkpoint, bytes.
-        self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, STREAM_BYTES
+        self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
         self.reset()
 
     def reset(self) -> None:

@@ -793,7 +793,7 @@ class BatchConsumer(driver.Consumer):
             lost = {
                 tp.partition
                 for tp in sources
-                if self._lost(tp, committed[tp], self._fence(tp, taken_up), earliest[tp], ends[tp])
+                if self._lost(tp, committed[tp], *self._applied(tp, taken_up), earliest[tp], ends[tp])
             }
             positions, folded = {}, {}
             for partition in lost & {n for n, (_, journal) in taken_up.items() if journal.entries}:
@@ -802,11 +802,10 @@ class BatchConsumer(driver.Consumer):
                 taken_up[partition] = journal.entries[-1].ends, Journal(journal.number, (NONE, NONE), [])
             for tp in sources:
                 topic, (_, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
-                fence = self._fence(tp, taken_up)
+                fence, folded[tp] = self._applied(tp, taken_up)
                 # The last record that is in the rows is read once more, to see that it is still the same.
                 known = journal.last[topic] != NONE and fence > earliest[tp]
                 positions[tp] = fence - 1 if known else max(fence, earliest[tp])
-                folded[tp] = journal.entries[-1].ends[topic] if journal.entries else fence
         except RebalanceAgain:
             raise
         except DamagedStoreError as exc:
@@ -860,15 +859,15 @@ class BatchConsumer(driver.Consumer):
                     self.inputs.revoked(partition)
         return taken_up
 
-    def _lost(self, tp: TP, committed: int | None, fence: int, earliest: int, end: int) -> bool:
+    def _lost(self, tp: TP, committed: int | None, fence: int, folded: int, earliest: int, end: int) -> bool:
         """Return whether records were deleted that are to be read; raises as `_lose`.
 
         What was folded since the last checkpoint cannot be folded again then: its answers stand, and are not learnt
         from.
         """
-        if fence > end:
+        if folded > end:
             raise DataLossError(
-                f"the state of {tp.topic}/{tp.partition} has applied offset {fence - 1}, but the topic ends at {end}: "
+                f"the state of {tp.topic}/{tp.partition} has applied offset {folded - 1}, but the topic ends at {end}: "
                 "was the topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
             )
         applied = fence or committed or 0
@@ -882,9 +881,10 @@ class BatchConsumer(driver.Consumer):
             )
         return False
 
-    def _fence(self, tp: TP, taken_up: Mapping[int, tuple[tuple[int, int], Journal]]) -> int:
-        """Return the next offset of a source partition after the last checkpoint."""
-        return taken_up[tp.partition][0][self.inputs.sources.index(tp.topic)]
+    def _applied(self, tp: TP, taken_up: Mapping[int, tuple[tuple[int, int], Journal]]) -> tuple[int, int]:
+        """Return the next offset of a source partition after the last checkpoint, and after the journal."""
+        topic, (fence, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
+        return fence[topic], journal.entries[-1].ends[topic] if journal.entries else fence[topic]
 
 
 #: Key, value, timestamp (ms) and headers of a record to produce.
