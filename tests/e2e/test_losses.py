@@ -1,15 +1,18 @@
 """What a worker must not go on from in silence: inputs that are gone, and a group that has no place for it."""
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Callable
 
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.errors import PolicyViolationError
 
 from agents.worker import FAILED
 from streams.kafka import topics
+from tests.e2e.test_disks import changed
 from tests.e2e.world import Worker, World, wait_for
 from tests.events import forecast
 
@@ -22,18 +25,27 @@ def send(w: World, start: int, stop: int) -> None:
     w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(start, stop))
 
 
-def delete_records(w: World, before: int) -> None:
-    """Delete forecasts as retention does."""
+def delete_records(w: World, before: int, label: str = "forecasts") -> None:
+    """Delete records as retention does."""
 
     async def run() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=w.bootstrap)
         await admin.start()
         try:
-            await admin.delete_records({TopicPartition(w.topic("forecasts"), 0): RecordsToDelete(before)})
+            await admin.delete_records({TopicPartition(w.topic(label), 0): RecordsToDelete(before)})
         finally:
             await admin.close()
 
     asyncio.run(run())
+
+
+def deleted(w: World) -> bool:
+    """Delete the beginning of the changelog; False while the brokers do not know that they may."""
+    try:
+        delete_records(w, 3, "changelog")
+    except PolicyViolationError:
+        return False
+    return True
 
 
 def overtake(w: World, worker: Worker) -> None:
@@ -78,6 +90,51 @@ def test_a_topic_that_was_made_anew_and_is_longer_than_the_fence_is_noticed(worl
         assert worker.process.wait(90) == FAILED
         assert "was deleted and made anew" in worker.printed
     assert w.applied()["forecasts_issued"] == 200
+
+
+def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    send(w, 0, 200)
+    with w.worker() as worker:
+        w.wait_until_applied(200)
+        assert worker.stop() == 0
+    most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
+    for policy in ("delete", "compact"):  # for a while its policy was another
+        asyncio.run(changed(w.bootstrap, w.settings.changelog, cleanup_policy=policy, max_message_bytes=most))
+        if policy == "delete":
+            wait_for("the brokers to delete", lambda: deleted(w))
+    with w.worker() as worker:  # its disk has what is gone
+        wait_for("the worker", worker.ready)
+        assert worker.stop() == 0
+    shutil.rmtree(w.directory / "data")
+    with w.worker() as worker:
+        assert worker.process.wait(90) == FAILED
+        assert "has lost what stood before offset 3" in worker.printed
+        assert "Restore the changelog from a snapshot" in worker.printed
+
+
+def test_offsets_that_somebody_set_ahead_count_for_nothing(world: MakeWorld) -> None:
+    w = world(partitions=1)
+    send(w, 0, 100)
+    with w.worker() as worker:
+        w.wait_until_applied(100)
+        assert worker.stop() == 0
+    send(w, 100, 200)
+    asyncio.run(ahead(w, 200))
+    with w.worker() as worker:
+        wait_for("the records that were skipped", lambda: worker.metric("records_total") == 100)
+        assert worker.stop() == 0
+    assert w.applied()["forecasts_issued"] == 200
+    w.judge()
+
+
+async def ahead(w: World, offset: int) -> None:
+    """Commit an offset of the forecasts for the group, as a tool does."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=w.bootstrap, group_id=w.name, enable_auto_commit=False)
+    async with consumer:
+        place = TopicPartition(w.topic("forecasts"), 0)
+        consumer.assign([place])
+        await consumer.commit({place: offset})
 
 
 async def remade(w: World) -> None:
