@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -55,15 +56,18 @@ from tests.state.histories import (
     seeded,
 )
 
-#: A long history, for what short ones cannot reach: full expiry chunks, thousands of outcomes, every case many times.
-LONG = play(seeded(3000, seed=1), policies=SHADOWED)
+
+@cache
+def long() -> History:
+    """Return what short histories cannot reach: full expiry chunks, thousands of outcomes, every case many times."""
+    return play(seeded(3000, seed=1), policies=SHADOWED)
 
 
 def test_the_long_history_holds_every_case() -> None:
-    met = dict(zip(FATES, LONG.table.fence.fates, strict=True))
+    met = dict(zip(FATES, long().table.fence.fates, strict=True))
     assert met.pop("early_unusable") == 0, "an outcome that is 0 or 1 fits every forecast that is one probability"
     assert all(n >= 10 for n in met.values()), met
-    assert any(queue.head > 2 * CHUNK for queue in LONG.table.fence.queues.values())
+    assert any(queue.head > 2 * CHUNK for queue in long().table.fence.queues.values())
 
 
 # 1. Every accepted outcome of an issued, unexpired event changes its calibrator exactly once.
@@ -87,7 +91,7 @@ def test_every_accepted_outcome_changes_its_calibrator_exactly_once(history: His
 
 
 def test_every_outcome_of_a_long_history_changes_its_calibrator_exactly_once() -> None:
-    learnt_exactly_once(LONG.table, LONG.outputs)
+    learnt_exactly_once(long().table, long().outputs)
 
 
 CRASHES = st.lists(st.tuples(st.integers(1, SMALL_BATCH), st.sampled_from(["no", "before", "after"])), max_size=80)
@@ -156,7 +160,7 @@ def test_every_accepted_forecast_is_answered_and_all_its_answers_are_identical(h
 
 
 def test_every_forecast_of_a_long_history_is_answered_and_all_its_answers_are_identical() -> None:
-    answered_and_identical(LONG)
+    answered_and_identical(long())
 
 
 @STEADY
@@ -193,9 +197,9 @@ def test_replay_in_other_batches_gives_the_same_rows_and_outputs(
 
 @pytest.mark.parametrize("lengths", [[], [2, 1] * 2000], ids=["full batches", "mixed batches"])
 def test_replay_of_a_long_history_gives_the_same_rows_and_outputs(lengths: list[int]) -> None:
-    worker, outputs = run(LONG, lengths)
-    assert worker.table == LONG.table
-    assert outputs == LONG.outputs
+    worker, outputs = run(long(), lengths)
+    assert worker.table == long().table
+    assert outputs == long().outputs
 
 
 @STEADY
@@ -266,7 +270,7 @@ def test_rows_and_outputs_do_not_depend_on_the_hash_seed(hash_seed: str) -> None
         text=True,
         check=True,
     )
-    assert ran.stdout.strip() == digest(LONG)
+    assert ran.stdout.strip() == digest(long())
 
 
 # 4. Resolving the same tickets in two orders gives the same later predictions (integer calibrators).
@@ -331,7 +335,7 @@ def test_every_row_expires_and_only_streams_remain(history: History) -> None:
 def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
     worker = Worker(SHADOWED, held=SMALL_BATCH)
     most = 0
-    for t, event in enumerate(LONG.events):
+    for t, event in enumerate(long().events):
         worker.fold(event)
         if t % 20 == 0:
             fence = worker.table.fence
@@ -404,7 +408,7 @@ def test_counts_add_up_after_every_batch(history: History, lengths: list[int]) -
 
 
 def test_counts_of_a_long_history_add_up() -> None:
-    adds_up(LONG.events, LONG.table.fence, LONG.table)
+    adds_up(long().events, long().table.fence, long().table)
 
 
 @STEADY
