@@ -1,14 +1,12 @@
 """What `make test` leaves to the night, and what tests the same promise by day. `make test TIER=night` runs all.
 
-A test belongs here if it takes seconds and another one, or the same one with another parameter, would fail by day. At
-night each law is tried on more examples, too.
+A test belongs here if it takes seconds and another one, or the same one with another parameter, would fail by day.
 """
 
 import os
 from fnmatch import fnmatchcase
 from typing import Final
 
-AT_NIGHT: Final = os.environ.get("TIER") == "night"
 #: By file, below `tests/`, and by a pattern of names there: what stands for them by day.
 NIGHT: Final = {
     "agents/test_processor.py": {"test_taking_up*[[]memory]": "the same with RocksDB"},
@@ -96,7 +94,7 @@ NIGHT: Final = {
 
 def by_day(test: str) -> bool:
     """Whether a test, by its id, runs in this run."""
-    return AT_NIGHT or pattern_of(test) is None
+    return os.environ.get("TIER") == "night" or pattern_of(test) is None
 
 
 def pattern_of(test: str) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state import routes
@@ -18,6 +18,7 @@ from state.policy import Policies, Policy
 from state.routes import EVENT, FATES, LABELS, ORIGIN, ROUTES, Label, Route, Routed, Router, Row
 from state.witnesses import SEVERAL
 
+STEADY = settings(max_examples=60, deadline=None)
 HELD = 20
 POLICIES = Policies(
     patterns=[("short", Policy("platt", ttl_ms=500)), ("long", Policy("platt", ttl_ms=3000))],
@@ -211,6 +212,7 @@ def test_what_may_be_asked_for_again_does_not_leave() -> None:
     assert "a" not in run.events()
 
 
+@STEADY
 @given(RECORDS, st.integers(1, 40))
 def test_it_does_not_matter_how_records_are_cut_into_batches(records: list[Record], size: int) -> None:
     one, other = Run(), Run()
@@ -223,6 +225,7 @@ def test_it_does_not_matter_how_records_are_cut_into_batches(records: list[Recor
 CRASHES = st.lists(st.tuples(st.integers(1, HELD // 2), st.sampled_from(["no", "before", "after"])), max_size=60)
 
 
+@STEADY
 @given(RECORDS, CRASHES, st.integers(0, 999))
 def test_crashes_before_and_after_the_commit_change_nothing(
     records: list[Record], crashes: Sequence[tuple[int, str]], seed: int
@@ -245,6 +248,7 @@ def test_crashes_before_and_after_the_commit_change_nothing(
     assert set(sent) == set(wanted)
 
 
+@STEADY
 @given(RECORDS)
 def test_every_record_has_one_fate_and_rows_add_up(records: list[Record]) -> None:
     run = Run(held=0)
@@ -283,6 +287,7 @@ def resolved(events: Iterable[Event]) -> dict[str, list[tuple[float, int, int]]]
     return found
 
 
+@STEADY
 @given(st.integers(0, 10_000), st.integers(2, 80), st.integers(0, 5))
 def test_a_ledger_behind_the_router_says_what_it_says_without_whatever_is_sent_twice(
     seed: int, n: int, twice: int
@@ -366,6 +371,7 @@ def test_three_records_ahead_move_the_time_and_their_own_events_stay() -> None:
     assert not any(name.startswith("morning") for name in run.events())
 
 
+@STEADY
 @given(RECORDS, st.integers(1, 40), st.integers(0, 999))
 def test_cuts_and_restarts_leave_the_same_rows_of_a_history_that_leaps(
     records: list[Record], size: int, seed: int
