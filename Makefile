@@ -32,8 +32,8 @@ demo: compiled jars ## real data through a real broker: a live table, then a rep
 experiments: compiled data ## the papers' results and five real streams again, into one report; four to nine minutes
 	$(BIN)/trueup experiments
 
-test: compiled jars registry ## run the tests, end to end ones included, two files at a time; all of them with TIER=night
-	TIER=$(TIER) $(BIN)/pytest --numprocesses 2 --dist loadfile --max-worker-restart 0 # one that is replaced waits for ever
+test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
+	TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --max-worker-restart 0 # one that is replaced waits for ever
 
 frozen: compiled ## compare the outputs of fixed histories, every byte, with those of before; a minute
 	$(BIN)/python -m tests.frozen

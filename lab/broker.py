@@ -142,7 +142,7 @@ class Broker(JavaServer):
         BrokerError
             The JVM died, or it was not ready in `START_SECONDS`.
         """
-        self._await(lambda: _answers(self._port))
+        self._await(lambda: answers(self._port))
 
     def pause(self) -> None:
         """Freeze the JVM: connections stay open and nothing answers; return when every thread has stopped."""
@@ -204,8 +204,8 @@ def cluster_id() -> str:
     return uuid.uuid4().hex[:22]
 
 
-def _answers(port: int) -> bool:
-    """Whether a metadata request (version 1, no topics) names a broker: Kafka is up and serves clients."""
+def answers(port: int) -> bool:
+    """Whether a broker of this machine is up at a port: a metadata request names one (version 1, no topics)."""
     request = struct.pack(">ihhihi", 14, 3, 1, 0, -1, 0)
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection, connection.makefile("rb") as answer:

@@ -103,6 +103,7 @@ class PartitionResult:
     where its stream has fewer. Columns of those resolved, in the order in which they were: ``index`` (q) of the
     forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event time of any resolved event up to then,
     ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
+    ``untaught`` (q): forecasts whose outcome counts nowhere, because their entity had taught.
     With segments ``before`` (q), too: the forecasts that had been answered.
     Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
     (b) and ``revised_ms`` (q), the label it has since and its time. Columns of events of classes and numbers, once more
@@ -212,6 +213,7 @@ class InMemoryEngine:
         most = max(len(each.segments) + len(each.pairs) if each else 0 for each in plans)
         self._note_slots = [tape.column(f"slot{n}", "i") for n in range(most)]
         self._note_index = tape.column("index", "q")
+        self._note_untaught = tape.column("untaught", "q")
         self._note_y = tape.column("y", "b")
         self._note_delay_ms = tape.column("delay_ms", "q")
         self._note_time = tape.column("time", "q")
@@ -449,9 +451,7 @@ class InMemoryEngine:
         entrants, y, ts, issued_ms = row.entrants, row.y, row.ts, row.issued_ms
         if entrants is None:
             raise LookupError(f"event {event_id!r} has no forecast to resolve")
-        if row.entity and not self._teaches(entrants, row):
-            self.played.untaught += 1
-            row.untaught, row.status, row.touched = True, RESOLVED, self._applied
+        if row.entity and self._untaught(entrants, row):
             return
         at = 0 if row.as_of == UNSAID else ts
         for learn, ticket in zip(entrants.learns, row.tickets):  # noqa: B905 - a fifth of a microsecond, and they are made together
@@ -486,11 +486,17 @@ class InMemoryEngine:
             self._look(entrants)
         row.status, row.touched = RESOLVED, self._applied
 
-    def _teaches(self, entrants: Entrants, row: Row) -> bool:
-        """Whether an outcome of an entity teaches, and counts, as `state.engine.Partition` has it."""
+    def _untaught(self, entrants: Entrants, row: Row) -> bool:
+        """Whether the outcome of an entity teaches nothing and counts nowhere, as in `state.engine.Partition`."""
         policy, z = entrants.policy, place(row.raw, entrants.kind)
         stream = self.played.streams[entrants.number]
-        return self._entities.teaches(stream, policy.config, row.entity, z, self._stream_time, policy.ttl_ms)
+        if self._entities.teaches(stream, policy.config, row.entity, z, self._stream_time, policy.ttl_ms):
+            return False
+        row.untaught, row.status, row.touched = True, RESOLVED, self._applied
+        self.played.untaught += 1
+        if row.index >= 0:
+            self._note_untaught(row.index)
+        return True
 
     def _score_vectors(self, event_id: str, entrants: Entrants, row: Row, y: float) -> None:
         """Count an event of classes or numbers in the scores of every contender."""

@@ -487,6 +487,8 @@ class Contender:
         Forecasts that still wait for an outcome at the end, and outcomes that wait for a forecast.
     immature
         Forecasts that are younger at the end than the age at which they mature; some have an outcome.
+    untaught
+        Forecasts whose outcome is in no figure, because their entity had taught (`state.entities`).
     overall
         All streams of probabilities together; None if there are none.
     turned
@@ -505,6 +507,7 @@ class Contender:
     pending: int
     early: int
     immature: int
+    untaught: int
     overall: Scored | None
     turned: float
     streams: Mapping[str, Scored]

@@ -63,6 +63,8 @@ class Columns:
         whether it was in its warm-up (`replay.result.Phase`).
     issued_turned
         By contender the share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
+    issued_counting
+        Of all forecasts, whether an outcome counts: not of those whose entity had taught (`state.entities`).
     moments
         Which of those resolved are ranked with one another.
     stream, raw, p, draw, warm, y, implied, delay_ms, time, partition
@@ -79,6 +81,7 @@ class Columns:
     issued_p: list[Floats]
     issued_warm: list[Flags]
     issued_turned: list[float]
+    issued_counting: Flags
     moments: Moments
     stream: NDArray[Any]
     raw: Floats
@@ -105,7 +108,7 @@ class Columns:
         tossed: list[list[Floats]] = [[] for _ in range(contenders)]
         learnt, of_part, first = [], [], 0
         warming: list[list[Flags]] = [[] for _ in range(contenders)]
-        missed, missed_ms = [], []
+        missed, missed_ms, counting = [], [], []
         for n, part in enumerate(parts):
             renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
             of = renumbered[played(part.directory, "stream", "i")]
@@ -118,6 +121,8 @@ class Columns:
             slots.append(_numbered(*segments.slots(part.directory)) if len(of) else np.zeros(0, dtype=np.int64))
             featured.append(np.isin(played(part.directory, "stream", "i"), [number for number, _ in part.biases]))
             index.append(mine + first)
+            counting.append(np.ones(len(of), dtype=np.bool_))
+            counting[-1][played(part.directory, "untaught", "q")] = False
             first += len(of)
             stream.append(of[mine])
             missed.append(renumbered[played(part.directory, "missed", "i")])
@@ -161,6 +166,7 @@ class Columns:
             p,
             warm,
             turns,
+            np.concatenate(counting),
             moments,
             np.concatenate(stream)[order],
             every[at],
@@ -332,6 +338,7 @@ def board(
                 pending=fence.pending,
                 early=fence.early,
                 immature=sum(part.immature for part in parts),
+                untaught=sum(part.untaught for part in parts),
                 overall=overall,
                 turned=columns.issued_turned[i],
                 streams=scored,
@@ -501,7 +508,7 @@ def _scored(
         reversed=int((columns.implied[chosen] & (y != silence)).sum()),
         ttl_ms=min(each.ttl_ms for each in policies),
         matures_ms=max(each.matures_ms for each in policies),
-        coverage=coverage(issued_raw, raw),
+        coverage=coverage(issued_raw[columns.issued_counting[issued]], raw),
         features=_features(parts, i, stream, policies[0]) if stream else (),
         functions=_functions(parts, i, stream) if stream else (),
         late=_late(columns, parts, stream, columns.delay_ms[chosen][said], policies[0].ttl_ms) if stream else None,

@@ -2,16 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from lab.broker import Broker
 from tests.night import NIGHT, by_day, pattern_of
+from tests.sharing import Sharing, broker_of, interleaved, one_broker
 from tests.state.histories import judged_at_once
 
 # The same examples in every run, and no time limit: a test fails by what the code does, never by luck.
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
 
@@ -25,7 +27,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if gone:
             raise pytest.UsageError(f"tests/night.py names tests that are not there: {gone}")
     config.hook.pytest_deselected(items=[item for item in items if not by_day(item.nodeid)])
-    items[:] = [item for item in items if by_day(item.nodeid)]
+    items[:] = interleaved([item for item in items if by_day(item.nodeid)])
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Start the one broker of a run in several processes."""
+    one_broker(node)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
+    """Hand out the tests in their order."""
+    config.option.loadscopereorder = False
+    return Sharing(config, log)
 
 
 @pytest.fixture(scope="class")  # of a function without a class, and hypothesis takes it
@@ -36,10 +49,10 @@ def no_warm_up() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[str]:
+def kafka(request: pytest.FixtureRequest) -> Iterator[str]:
     """Yield the address of a real Apache Kafka: the cluster of TRUEUP_BROKERS, or a broker for this run of pytest."""
-    if brokers := os.environ.get("TRUEUP_BROKERS"):
+    if brokers := os.environ.get("TRUEUP_BROKERS") or broker_of(request.config):
         yield brokers
-        return
-    with Broker() as broker:
-        yield broker.bootstrap
+    else:
+        with Broker() as broker:
+            yield broker.bootstrap

@@ -9,39 +9,86 @@ from typing import Final
 
 #: By file, below `tests/`, and by a pattern of names there: what stands for them by day.
 NIGHT: Final = {
+    "agents/test_processor.py": {"test_taking_up*[[]memory]": "the same with RocksDB"},
     "chaos/test_sources.py": {
         "test_a_loss_is_noticed[[]change*": "a lost score, and a loss in each other judge",
         "test_a_double_is_noticed[[][fro]*": "a double of the answers",
+    },
+    "deploy/test_alerts.py": {
+        # Weeks of samples.
+        f"test_an_alert_fires*[[]quiet-Trueup{alert}]": "it fires in time, and in no scenario of another alert"
+        for alert in (
+            "ForecastsShifted",
+            "InputSilent",
+            "LabelCoverageFallen",
+            "LabelsSilent",
+            "MeanOff",
+            "PendingGrowing",
+            "RegretGrowing",
+        )
     },
     "deploy/test_jars.py": {
         "test_exactly_the_jars*": "`make jars` checks every hash in each run of CI",
         "test_a_jar_that_the_repository*": "the jar that was exchanged in the cache",
         "test_a_jar_that_is_not*": "the jar that was exchanged in the cache",
     },
+    "e2e/test_carried.py": {
+        "test_through_intake_and_router*[[][ir]*": "the same with a worker that is killed",
+    },
     "e2e/test_codecs.py": {
         "test_inputs_outputs*": "records of a Java producer in every codec, and topics whose own codec is lz4",
         "test_topics_whose_own_codec*[[][gsz]*": "the same with lz4",
     },
+    "e2e/test_crashes.py": {
+        "test_workers_join_and_leave[[]]": "the same with slow seeks",
+        "test_kill_9_between*[[]same]": "the same with an empty disk; test_a_restart keeps one",
+    },
+    "e2e/test_disks.py": {"test_damaged_tables*[[]halved]": "tables in which bits are flipped"},
+    "e2e/test_following.py": {
+        "test_sources_are_followed_through_two_moves": "topics that stay and grow; what is lost or doubled at a move",
+    },
     "e2e/test_hostile.py": {
         "test_a_batch_that_expands*[[][gsl]*": "the same with zstd; every codec in streams/faust/test_unpacking.py",
+    },
+    "e2e/test_intake.py": {
+        "test_a_stage_that_is_killed*[[]router]": "intake and worker, each; a router in e2e/test_following.py",
+    },
+    "e2e/test_moved_audit.py": {
+        "test_an_audit_goes_through_four*": "topics that stay and grow, and a row that was changed on the way",
+        "test_a_row_that_was_changed*[[]S]": "the same with a row of the ledger",
     },
     "e2e/test_output_formats.py": {
         "test_from_avro*[[][aj]*": "the same with protobuf; a Java client reads Avro in test_registry.py",
         "test_intake_answers*[[][ap]*": "the same with jsonschema",
         "test_an_incompatible*[[][aj]*": "the same with protobuf",
     },
+    "e2e/test_poison.py": {"test_a_worker_that_dies*[[]outcomes]": "the same with a forecast"},
+    "e2e/test_rescale.py": {
+        "test_intake_router_and_worker*": "a move that is killed at every step; three stages in test_following.py",
+    },
+    "frozen/test_frozen.py": {
+        "test_outputs*[[]flights-*": "the same by the compiled engine in agents/test_compiled.py",
+    },
     "lab/test_broker.py": {"test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py"},
     "lab/test_experiments.py": {"test_one_experiment*": "the other tests there"},
     "lab/test_flights.py": {"*": "frozen/: digests of the flights and of all answers to them"},
+    "state/calibrators/test_auto.py": {"test_guarded_aggregate*[[][bow]*": "the same on four other streams"},
     "state/calibrators/test_by_segment.py": {
+        "test_overlapping*[[]500]": "the same with outcomes that come at once",
         "test_each_of_fifty*": "overlapping segments are each made right",
         "test_a_burst*": "bursts in test_twospeed.py",
+    },
+    "state/calibrators/test_place_by_segment.py": {
+        "test_a_new_value*-100]": "the same with outcomes that come at once",
+        "test_*-500]": "the same with outcomes that come at once",
     },
     "state/calibrators/test_rare_events.py": {
         "test_grids*": "the rate of 1 % in test_noise_margin_is_nearer_still",
         "test_noise_margin*[[]0.0[05]*": "the same at 1 %",
     },
+    "state/scoring/test_recent.py": {"test_few_of_many*levels*": "the same of segments of events"},
     "state/test_shadows.py": {"test_challengers_row_of_a_long*": "the same over generated histories"},
+    "streams/metrics/test_beside.py": {"test_segments_that_are_off*[[]classes]": "the same with numbers"},
 }
 
 

@@ -215,6 +215,13 @@ def unresolved(contender: Contender) -> Iterator[Caution]:
             "matured when the history ended.",
             "They are younger than `matures`, so nothing was learnt of them. All scores are of the others.",
         )
+    if contender.untaught:
+        yield Caution(
+            f"{count(contender.untaught)} of {count(issued)} forecasts ({share(contender.untaught / issued)}) share an "
+            "outcome with others of their entity, which had taught.",
+            "They were answered, and their outcomes taught nothing and are in no figure: scores and intervals count "
+            "entities.",
+        )
     if old:
         yield Caution(
             f"{count(old)} of {count(issued)} forecasts ({share(old / issued)}) have no outcome.",

@@ -21,6 +21,8 @@ LABELS: Final = 16
 
 #: Labels of one record time from which on they are a batch. Flights that land in one minute are none.
 BATCH: Final = 20
+#: Labels after which what was counted of batches counts half: who has said what shares outcomes is not told for ever.
+FADE: Final = 10_000
 #: Share of the runs of equal labels to expect in batches below which they are too few.
 RUNS: Final = 0.5
 
@@ -36,7 +38,7 @@ EXPIRED: Final = 0.1
 #: Share of forecasts that expire from which on those with an outcome, of either label, are not like the others.
 MOST: Final = 0.5
 
-_HEAD: Final = Struct("<Qq7I")
+_HEAD: Final = Struct("<Qq8I")
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 _EXACT: Final = (*_UNITS, ("s", 1000), ("ms", 1))
 
@@ -54,10 +56,10 @@ class Ages:
     *Batches* are labels of one record time, from `BATCH` on. Of those the runs of equal labels are counted.
 
     Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), its labels, runs of equal labels
-    and ones, the label that came last, then labels, runs and ones of the batches before it (u32 each). Then for each
-    label that has come, in ascending order: the label, the bytes of a count (1, 2, 4 or 8), the first cell with a
-    count, the number of cells from there to the last one (u8 each), their counts. With two labels usually about 140
-    bytes; at most 6.2 kB.
+    and ones, the label that came last, then labels, runs and ones of the batches before it, and labels since these were
+    halved, at most `FADE` (u32 each). Then for each label that has come, in ascending order: the label, the bytes of a
+    count (1, 2, 4 or 8), the first cell with a count, the number of cells from there to the last one (u8 each), their
+    counts. With two labels usually about 140 bytes; at most 6.2 kB.
 
     Examples
     --------
@@ -68,11 +70,11 @@ class Ages:
     (45, '24d')
     """
 
-    __slots__ = ("_at", "_before", "_counts", "_last", "_now", "expired")
+    __slots__ = ("_at", "_before", "_counts", "_last", "_now", "_seen", "expired")
 
     def __init__(self) -> None:
         self.expired = 0
-        self._at, self._last = 0, 0
+        self._at, self._last, self._seen = 0, 0, 0
         #: Labels, runs and ones of the last record time, and of the batches before it.
         self._now = [0, 0, 0]
         self._before = [0, 0, 0]
@@ -91,6 +93,9 @@ class Ages:
             Record time of the outcome, ms; 0 if it is of no batch, or its forecast says what shares its outcome.
         """
         label = min(label, LABELS - 1)
+        self._seen += 1
+        if self._seen == FADE:
+            self._seen, self._before = 0, [count // 2 for count in self._before]
         if at:
             self._note(label, at)
         counts = self._counts.get(label)
@@ -118,6 +123,7 @@ class Ages:
         """Return the counts of both."""
         total = type(self)()
         total.expired = self.expired + other.expired
+        total._seen = (self._seen + other._seen) % FADE
         total._before = list(map(add, self._batches(), other._batches()))
         for label in self._counts.keys() | other._counts.keys():
             total._counts[label] = list(map(add, self._of(label), other._of(label)))
@@ -131,7 +137,7 @@ class Ages:
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        parts = [_HEAD.pack(self.expired, self._at, *self._now, self._last, *self._before)]
+        parts = [_HEAD.pack(self.expired, self._at, *self._now, self._last, *self._before, self._seen)]
         parts += (bytes((label,)) + encode_cells(counts) for label, counts in sorted(self._counts.items()))
         return b"".join(parts)
 
@@ -147,7 +153,7 @@ class Ages:
         if len(payload) < _HEAD.size:
             raise ValueError(f"ages of {len(payload)} bytes are shorter than their own header")
         ages = cls()
-        ages.expired, ages._at, *now, ages._last, one, two, three = _HEAD.unpack_from(payload)
+        ages.expired, ages._at, *now, ages._last, one, two, three, ages._seen = _HEAD.unpack_from(payload)
         ages._now, ages._before = list(now), [one, two, three]
         at, before = _HEAD.size, -1
         while at < len(payload):

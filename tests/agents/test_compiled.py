@@ -107,7 +107,7 @@ def test_compiled_engine_keeps_bytes_and_laws() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SAME_BYTES],
         cwd=ROOT,
-        env={**os.environ, "TRUEUP_COMPILED": "yes"},
+        env={**os.environ, "TRUEUP_COMPILED": "yes", "TIER": "night"},
         capture_output=True,
         text=True,
         check=False,

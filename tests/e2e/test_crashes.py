@@ -125,9 +125,10 @@ def test_a_damaged_row_ends_the_worker_and_an_empty_disk_mends_it(world: MakeWor
 
 def test_topics_that_do_not_match_are_refused(world: MakeWorld) -> None:
     w = world(partitions=2)
-    with w.worker(TRUEUP_OUTCOMES="nowhere") as worker:
+    nowhere = f"{w.name}-nowhere"
+    with w.worker(TRUEUP_OUTCOMES=nowhere) as worker:
         assert worker.process.wait(60) == MISCONFIGURED
-        assert "topic nowhere does not exist" in worker.printed
+        assert f"topic {nowhere} does not exist" in worker.printed
 
 
 def _damage(w: World, key: bytes) -> None:

@@ -203,7 +203,8 @@ class World:
         stage = accident[1] if accident[:1] == ("--stage",) else "worker"
         environment = {**self.environment, **settings}
         earlier = self._stages[stage]
-        if earlier and all(each.process.poll() is not None for each in earlier):
+        ended = all(each.process.poll() is not None for each in earlier)
+        if earlier and ended and "TRUEUP_INSTANCE_ID" not in environment:  # a named one takes its own place at once
             asyncio.run(buried(self.bootstrap, self.name if stage == "worker" else f"{self.name}-{stage}"))
         worker = Worker(environment, self.directory / f"worker-{len(self._workers)}.log", accident)
         self._workers.append(worker)

@@ -57,6 +57,23 @@ def test_a_row_is_a_forecast_and_where_its_label_is_known_an_outcome(tmp_path: P
     assert source.size == 5
 
 
+def test_a_column_says_what_shares_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, page = tmp_path / "scores.csv", tmp_path / "review.html"
+    lines = [f"{0.2 + n % 7 / 100},{int(n % 5 == 0)},{1_700_000_000 + n * 60},a{n % 200}" for n in range(2000)]
+    path.write_text("\n".join(["score,label,time,account", *lines]) + "\n")
+    named = ("--table", path, "--score", "score", "--label", "label", "--time", "time", "--report", page)
+    assert run(*named, "--entity", "account") == 0
+    told = capsys.readouterr()
+    (contender,) = orjson.loads(told.out.splitlines()[-1])["contenders"]
+    assert contender["fates"]["outcomes_resolved"] == 2000
+    # The first account taught before stream time was known, and once more after it.
+    assert (contender["untaught"], contender["overall"]["raw"]["n"]) == (1799, 201)
+    assert all(each["identifiable"] for each in contender["overall"]["coverage"] if each["issued"])
+    assert re.search(
+        r"1,799 of 2,000 forecasts \([^)]*\) share an outcome with others of their entity", page.read_text()
+    )
+
+
 def test_columns_of_segments_become_segments_as_they_are_written(tmp_path: Path) -> None:
     columns = Columns("p", "fraud", "at", segments=("country", "mcc"))
     source = table(tmp_path, "p,fraud,at,country,mcc\n.1,,2026-01-01,DE,0742\n.2,1,2026-01-02,,5411\n", columns)

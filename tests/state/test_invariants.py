@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -59,15 +60,18 @@ from tests.state.histories import (
     seeded,
 )
 
-#: A long history, for what short ones cannot reach: full expiry chunks, thousands of outcomes, every case many times.
-LONG = play(seeded(3000, seed=1), policies=SHADOWED)
+
+@cache
+def long() -> History:
+    """Return what short histories cannot reach: full expiry chunks, thousands of outcomes, every case many times."""
+    return play(seeded(3000, seed=1), policies=SHADOWED)
 
 
 def test_the_long_history_holds_every_case() -> None:
-    met = dict(zip(FATES, LONG.table.fence.fates, strict=True))
+    met = dict(zip(FATES, long().table.fence.fates, strict=True))
     assert met.pop("early_unusable") == 0, "an outcome that is 0 or 1 fits every forecast that is one probability"
     assert all(n >= 10 for n in met.values()), met
-    assert any(queue.head > 2 * CHUNK for queue in LONG.table.fence.queues.values())
+    assert any(queue.head > 2 * CHUNK for queue in long().table.fence.queues.values())
 
 
 # 1. Every accepted outcome of an issued, unexpired event changes its calibrator exactly once.
@@ -91,7 +95,7 @@ def test_every_accepted_outcome_changes_its_calibrator_exactly_once(history: His
 
 
 def test_every_outcome_of_a_long_history_changes_its_calibrator_exactly_once() -> None:
-    learnt_exactly_once(LONG.table, LONG.outputs)
+    learnt_exactly_once(long().table, long().outputs)
 
 
 # 2. Every accepted forecast gets at least one calibrated record; all records for one event are identical.
@@ -121,7 +125,7 @@ def test_every_accepted_forecast_is_answered_and_all_its_answers_are_identical(h
 
 
 def test_every_forecast_of_a_long_history_is_answered_and_all_its_answers_are_identical() -> None:
-    answered_and_identical(LONG)
+    answered_and_identical(long())
 
 
 # 3. The same events in the same order give the same bytes, state and outputs: however they are cut into batches and
@@ -143,8 +147,8 @@ def test_a_long_history_with_crashes_has_the_rows_and_outputs_of_one_fold(seed: 
     rng = random.Random(seed)
     most = (10, 300)[seed - 1]
     thens = ("", "", "checkpoint", "killed", "lost", "reset", "twice")
-    plan = [(rng.randrange(1, most), rng.choice(thens)) for _ in LONG.events]
-    assert crashing(LONG, plan) == (LONG.table, LONG.outputs)
+    plan = [(rng.randrange(1, most), rng.choice(thens)) for _ in long().events]
+    assert crashing(long(), plan) == (long().table, long().outputs)
 
 
 @STEADY
@@ -168,7 +172,7 @@ def test_rows_and_outputs_do_not_depend_on_the_hash_seed(hash_seed: str) -> None
         text=True,
         check=True,
     )
-    assert ran.stdout.strip() == digest(LONG)
+    assert ran.stdout.strip() == digest(long())
 
 
 # 4. Resolving the same tickets in two orders gives the same later predictions (integer calibrators).
@@ -233,7 +237,7 @@ def test_every_row_expires_and_only_streams_remain(history: History) -> None:
 def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
     worker = Worker(SHADOWED, held=SMALL_BATCH)
     most = 0
-    for t, event in enumerate(LONG.events):
+    for t, event in enumerate(long().events):
         worker.fold(event)
         if t % 20 == 0:
             fence = worker.table.fence
@@ -306,7 +310,7 @@ def test_counts_add_up_after_every_batch(history: History, lengths: list[int]) -
 
 
 def test_counts_of_a_long_history_add_up() -> None:
-    adds_up(LONG.events, LONG.table.fence, LONG.table)
+    adds_up(long().events, long().table.fence, long().table)
 
 
 @STEADY

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -34,8 +35,12 @@ from tests.state.histories import (
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
-with judged_at_once():
-    LONG = play(seeded(3000, seed=2), policies=SHADOWED)
+
+@cache
+def long() -> History:
+    """Return a long history, for what short ones do not reach."""
+    with judged_at_once():
+        return play(seeded(3000, seed=2), policies=SHADOWED)
 
 
 def folded(history: History, policies: Policies) -> Worker:
@@ -84,8 +89,8 @@ def test_outputs_and_the_champions_rows_are_those_without_challengers(history: H
 
 
 def test_outputs_and_the_champions_rows_of_a_long_history_are_those_without_challengers() -> None:
-    traceless(LONG)
-    assert len(LONG.table.of(keys.COMPARISON)) == 5
+    traceless(long())
+    assert len(long().table.of(keys.COMPARISON)) == 5
 
 
 # 2. A challenger's row is the row it would have as the champion, so promoting it loses nothing.
@@ -104,7 +109,7 @@ def test_challengers_row_is_the_one_it_would_have_as_the_champion(history: Histo
 
 
 def test_challengers_row_of_a_long_history_is_the_one_it_would_have_as_the_champion() -> None:
-    as_champions(LONG.table, LONG)
+    as_champions(long().table, long())
 
 
 @STEADY
@@ -158,11 +163,11 @@ def test_comparison_counts_every_resolved_event_once_with_what_was_served(histor
 
 
 def test_comparison_of_a_long_history_counts_every_resolved_event_once() -> None:
-    counted(LONG)
+    counted(long())
 
 
 def test_effects_name_what_changed_of_the_challengers_in_force() -> None:
-    for effects in LONG.effects:
+    for effects in long().effects:
         places = {
             keys.comparison(stream, champion.config, config): row
             for (stream, _, config), row in effects.comparisons.items()

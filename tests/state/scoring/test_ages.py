@@ -56,7 +56,7 @@ def test_bytes_are_bounded() -> None:
     everywhere: list[Event] = [(age, label) for age in (0, *EDGES) for label in range(LABELS + 5)]
     known = told(everywhere)
     known._counts = {label: [count << 40 for count in counts] for label, counts in known._counts.items()}
-    assert len(known.encode()) == 44 + LABELS * (4 + 8 * 47) == 6124
+    assert len(known.encode()) == 48 + LABELS * (4 + 8 * 47) == 6128
     rng = random.Random(3)
     usual = told([(rng.randrange(45 * DAY_MS), int(rng.random() < 0.1)) for _ in range(5000)])
     assert len(usual.encode()) < 150
@@ -232,3 +232,10 @@ def test_labels_that_come_every_night_in_any_order_are_no_runs(rate: float) -> N
     rng = random.Random(4)
     assert names(batches([[int(rng.random() < rate) for _ in range(1000)] for _ in range(60)]), 90 * DAY_MS) == []
     assert names(batches([[0], [1]] * 4000), 90 * DAY_MS) == []
+
+
+def test_who_has_said_what_shares_outcomes_is_not_told_for_ever() -> None:
+    known = batches([[int(account % 5 == 0)] * 40 for account in range(500)])
+    for _ in range(100_000):
+        known.observe(DAY_MS, 0)
+    assert names(known, 90 * DAY_MS) == []
