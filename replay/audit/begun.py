@@ -134,7 +134,7 @@ def write(directory: Path, what: Mapping[str, Any], begun: Begun) -> None:
         "sources": begun.sources,
         "written": begun.written,
         "left": left,
-        "routers": {name: list(each) for name, each in begun.routers.items()},
+        "routers": {name: [*each[:-1], list(each.reached)] for name, each in begun.routers.items()},
         "skipped": begun.skipped,
     }
     said = orjson.dumps(head)

@@ -490,7 +490,8 @@ def test_what_was_left_out_is_kept_until_the_next_audit_begins_behind_it() -> No
 
 def test_a_checkpoint_that_is_damaged_or_of_something_else_is_refused(tmp_path: Path) -> None:
     assert begun.read(tmp_path, {}) == Begun()
-    left = Begun(sources={"scores/0": 7}, skipped=[("scores", 0, 9, "skipped at 9: why")])
+    rows = {"0": Rows("router-0", "00", 3, 2, Reached(4, [(0, 2), (1, 1)]))}
+    left = Begun(sources={"scores/0": 7}, routers=rows, skipped=[("scores", 0, 9, "skipped at 9: why")])
     begun.write(tmp_path, {"application": "one"}, left)
     assert begun.read(tmp_path, {"application": "one"}) == left
     with pytest.raises(Unauditable, match="of another application: 'one', not 'two'"):
