@@ -241,6 +241,7 @@ def test_through_intake_and_router_answers_carry_what_the_source_record_did(
         with hour.world.worker("--stage", stage):
             hour.wait()
     checked = judge(hour.world, sent, capsys)
-    assert checked["calibrated"] == 500
+    again = len(range(0, 500, 7))
+    assert checked["calibrated"] >= 500 + again, "an answer for each, and again for those that were sent twice"
     assert checked["raw_answers"] >= sum("conflict" in score.reasons for score in sent)
     assert checked["resolved"] >= 250
