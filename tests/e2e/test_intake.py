@@ -173,6 +173,9 @@ class Hour:
 
     def wait(self) -> None:
         wait_for("every stage to have done everything", self.drained)
+        w = self.world
+        for changelog in (w.settings.changelog, w.settings.router.changelog):
+            wait_for("a checkpoint", lambda name=changelog: is_written(self.read(name, w.partitions)))  # type: ignore[misc]
 
     def read(self, name: str, partitions: int) -> list[Read]:
         return read(self.world.bootstrap, name, partitions)

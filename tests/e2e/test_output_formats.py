@@ -205,7 +205,7 @@ def test_intake_answers_in_every_format_and_an_audit_follows_it(
         assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
         followed = account["followed"]["sources"]
         assert followed["raw_answers"] > 20
-        assert account["checked"]["calibrated"] == 200 + len(range(0, 200, 7)), "those that were sent twice are answered twice"
+        assert account["checked"]["calibrated"] == 200 + len(range(0, 200, 7)), "some were sent twice"
 
 
 def test_a_registry_that_is_away_is_waited_for_and_not_missed_later(world: MakeWorld) -> None:
