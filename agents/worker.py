@@ -233,10 +233,10 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
             told = said
             log.info(said)
     topology.stopping = True
-    writing.cancel()
     log.info("stopping: finishing the batches in flight, committing offsets")
     if topology.publisher is not None:
         await asyncio.to_thread(topology.publisher.stop)
+    await writing  # cut off, it would leave a partition without its last checkpoint
     await topology.app.stop()
     if crash := topology.app.crash:
         topology.failed(crash)
@@ -244,7 +244,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
 
 async def _checkpoints(topology: Topology) -> None:
     """Write what changed where no batch comes that would bring a checkpoint about."""
-    while True:
+    while not topology.stopping:
         await asyncio.sleep(CHECKPOINT_PAUSE)
         try:
             await topology.processor.checkpoint()

@@ -50,7 +50,7 @@ class _Producer:
         async with asyncio.timeout(self._settings.request_seconds):
             return await producer_ids.take(self._client, transactional_id, held)
 
-    def batch(self) -> RecordBatch:
+    def batch(self, _: int | None = None) -> RecordBatch:
         """Return an empty record batch."""
         return RecordBatch(self._settings.batch_bytes, codecs.NUMBERS[self._settings.compression])
 

@@ -266,7 +266,7 @@ def test_after_a_crash_the_journal_is_folded_under_the_configuration_of_then(tmp
         asked.append(config)
         return before
 
-    machine.left = 29
+    machine.left = 17
     with pytest.raises(KilledError):
         run(machine, tmp_path / "first", settings=before)
     rows = {row.key or b"": row.value for row in machine.producer.rows(CHANGELOG)}

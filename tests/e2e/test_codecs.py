@@ -115,6 +115,8 @@ def produce_by_java(w: World, records: Iterable[tuple[str, Sent]]) -> None:
 def compress(w: World, label: str, codec: str, *, compacted: bool) -> None:
     """Give a topic a codec of its own: the brokers pack anew what comes by another."""
     configs = {"cleanup.policy": "compact" if compacted else "delete", "compression.type": codec}
+    if label == "changelog":
+        configs["max.message.bytes"] = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
 
     async def run() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=w.settings.brokers[0])

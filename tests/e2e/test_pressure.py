@@ -76,7 +76,7 @@ def test_records_larger_than_a_fetch_become_letters_and_hold_nobody_up(world: Ma
 
 def test_a_worker_killed_while_it_restores_goes_on_where_it_was_and_loses_no_row(world: MakeWorld) -> None:
     # With an instance id nobody waits for a session to end; without compression one fetch does not bring it all.
-    w = world(partitions=1, TRUEUP_INSTANCE_ID="one", TRUEUP_COMPRESSION="none")
+    w = world(partitions=1, TRUEUP_INSTANCE_ID="one", TRUEUP_COMPRESSION="none", TRUEUP_BATCH_BYTES="100000")
     n = 8000
     w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(n))
     with w.worker() as worker:
@@ -84,7 +84,7 @@ def test_a_worker_killed_while_it_restores_goes_on_where_it_was_and_loses_no_row
         assert worker.stop() == 0
     shutil.rmtree(w.directory / "data")
     for _ in range(2):
-        with w.worker("--kill-restoring", "3000", TRUEUP_WRITE_BUFFER_BYTES="65536") as worker:
+        with w.worker("--kill-restoring", "2000", TRUEUP_WRITE_BUFFER_BYTES="65536") as worker:
             assert worker.process.wait(90) == -signal.SIGKILL
     w.send(outcome(f"e{i}", 1, 100_000 + i) for i in range(n))
     with w.worker() as worker:

@@ -242,7 +242,7 @@ def test_topics_that_were_not_made_as_asked_are_named(world: MakeWorld) -> None:
     (replicas,) = (each for each in problems if "1 replicas and were left so, 3 were asked for" in each)
     assert partitions.startswith(f"topics {names} have 2")
     assert replicas.startswith(f"topics {names} have 1")
-    assert len([each for each in problems if "and was left so, 86400000 was asked for" in each]) == 5
+    assert len([each for each in problems if "and was left so, 86400000 was asked for" in each]) == 6
     assert asyncio.run(topics.check(there.settings, as_worker=False, partitions=2, replication=1)) == []
 
 

@@ -10,7 +10,7 @@ import uuid
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -21,11 +21,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from cli.rescale import UNFINISHED
 from state import keys
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
+from state.frames import CorruptFrame
 from state.journal import Entry
 from streams.config import in_force
 from streams.config.settings import Settings
@@ -370,8 +370,9 @@ def is_written(changelog: Sequence[Read]) -> bool:
     """Return whether a changelog's rows are those after the last entries of its journal."""
     written: dict[int, int] = {}
     for record in changelog:
-        if record.key == keys.FENCE and record.value and record.value != UNFINISHED:
-            written[record.partition] = Fence.decode(record.value).applied
+        if record.key == keys.FENCE and record.value:
+            with suppress(CorruptFrame):  # what stands there while rows are written by a command
+                written[record.partition] = Fence.decode(record.value).applied
     return all(written.get(n) == entries[-1].applied for n, entries in journaled(changelog).items())
 
 

@@ -134,4 +134,4 @@ def test_the_commands_grant_what_is_needed() -> None:
         "--operation Read --operation DescribeConfigs --topic forecasts"
     )
     assert said[-1].endswith("--operation Write --transactional-id mine- --resource-pattern-type prefixed")
-    assert len(said) == 10
+    assert len(said) == 11
