@@ -83,7 +83,7 @@ def test_making_topics_needs_create_describe_and_describe_configs(world: MakeWor
 
     def able() -> bool:
         try:
-            return len(asyncio.run(topics.create(settings, partitions=1))) == 7
+            return len(asyncio.run(topics.create(settings, partitions=1))) == 8
         except TopicsError:
             return False
 
