@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from streams.kafka import topics
 from tests.chaos import faults
 from tests.chaos.disk import Disk
 from tests.chaos.fleet import Member
@@ -176,7 +177,8 @@ def _(fault: faults.RefuseChangelog, stage: Stage) -> None:
             break
         time.sleep(0.1)
     time.sleep(fault.seconds)
-    stage.cluster.configure(stage.world.settings.changelog, max_message_bytes="1048588")
+    most = stage.world.settings.checkpoint_bytes + topics.BATCH_OVERHEAD
+    stage.cluster.configure(stage.world.settings.changelog, max_message_bytes=str(most))
 
 
 @strike.register
