@@ -795,14 +795,14 @@ class BatchConsumer(driver.Consumer):
                 for tp in sources
                 if self._lost(tp, committed[tp], *self._applied(tp, taken_up), earliest[tp], ends[tp])
             }
-            positions, folded = {}, {}
+            positions = {}
             for partition in lost & {n for n, (_, journal) in taken_up.items() if journal.entries}:
                 _, journal = taken_up[partition]
                 await self.inputs.forgo(partition, journal)
                 taken_up[partition] = journal.entries[-1].ends, Journal(journal.number, (NONE, NONE), [])
             for tp in sources:
                 topic, (_, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
-                fence, folded[tp] = self._applied(tp, taken_up)
+                fence, _ = self._applied(tp, taken_up)
                 # The last record that is in the rows is read once more, to see that it is still the same.
                 known = journal.last[topic] != NONE and fence > earliest[tp]
                 positions[tp] = fence - 1 if known else max(fence, earliest[tp])
@@ -818,13 +818,13 @@ class BatchConsumer(driver.Consumer):
             self._buffer_of(partition).begin(fences, journal)
         self._handed.update(positions)
         await self.seek_wait(positions)
-        # From here on a partition without a committed offset is one whose offsets were lost, not one that is new. Where
-        # somebody has set offsets ahead of the state, they go back.
-        new = {
-            tp: max(offset, positions[tp])
-            for tp, offset in folded.items()
-            if committed[tp] is None or (committed[tp] or 0) > offset
-        }
+        # Committed offsets say how far all is answered: nothing comes again that would bring them up to the state, and
+        # somebody may have set them ahead of it.
+        new = {}
+        for tp, offset in committed.items():
+            fence, folded = self._applied(tp, taken_up)
+            if offset is None or not fence <= offset <= folded:
+                new[tp] = max(fence, earliest[tp])
         if new and await self._commit(new):
             committed |= new
         if self._throttled:

@@ -124,7 +124,7 @@ def test_a_disk_ahead_of_its_changelog_is_set_aside_by_the_first_start(w: World)
 @pytest.mark.parametrize("how", ["flipped", "halved"])
 def test_damaged_tables_of_every_partition_end_no_worker(world: MakeWorld, how: str) -> None:
     """One read finds one of them: without a look at the others each would end, or stop, the worker for itself."""
-    w = world(partitions=3, TRUEUP_WRITE_BUFFER_BYTES="65536")
+    w = world(partitions=3, TRUEUP_WRITE_BUFFER_BYTES="65536", TRUEUP_CHECKPOINT_SECONDS="0")
     made = mixed(6000, seed=1)
     w.send(made.sent)
     with w.worker() as worker:

@@ -19,7 +19,11 @@ PARTITIONS = 2
 @pytest.fixture
 def w(world: MakeWorld) -> World:
     return world(
-        partitions=PARTITIONS, TRUEUP_STANDBYS="1", TRUEUP_SESSION_SECONDS="6", TRUEUP_WRITE_BUFFER_BYTES="65536"
+        partitions=PARTITIONS,
+        TRUEUP_STANDBYS="1",
+        TRUEUP_SESSION_SECONDS="6",
+        TRUEUP_WRITE_BUFFER_BYTES="65536",
+        TRUEUP_CHECKPOINT_SECONDS="0",  # rows of every batch are written: there are tables on disk to be damaged
     )
 
 

@@ -251,9 +251,9 @@ def test_perform_seek_starts_every_source_and_commits_where_new_ones_start(
     brokers.first = {F1: 4}
     write_fence(topology, 0, 80, 30)
     run(consumer.perform_seek())
-    assert brokers.calls == [("seek", {F0: 80, O0: 30, F1: 4, O1: 0}), ("commit", {F1: 4, O1: 0})]
+    assert brokers.calls == [("seek", {F0: 80, O0: 30, F1: 4, O1: 0}), ("commit", {F0: 80, F1: 4, O1: 0})]
     assert topology.gauges.partitions() == [0, 1]
-    assert consumer._confirmed == {F0: 70, O0: 30, F1: 4, O1: 0}
+    assert consumer._confirmed == {F0: 80, O0: 30, F1: 4, O1: 0}
 
 
 def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
