@@ -32,6 +32,7 @@ def test_a_worker_that_is_overrun_stops_fetching_and_holds_its_share(world: Make
             most = max(most, found["buffered_bytes"])
             if found["records_total"] == n:
                 break
+        assert worker.stop() == 0
     assert paused
     assert share <= most < share + fetch + 20_000, "a fetch is buffered whole"
     assert w.applied()["forecasts_issued"] == n
