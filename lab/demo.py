@@ -214,8 +214,6 @@ async def _perform(
                 reading = await worker.scrape()
                 now, so_far = monotonic(), int(reading.total("records_total"))
                 board.show(progress.messages, reading)
-                if player.done() and so_far >= total:
-                    break
                 if so_far > applied:
                     applied, moved = so_far, now
                 elif now - moved > STALL_SECONDS:
@@ -223,6 +221,8 @@ async def _perform(
                         f"the worker applied nothing for {STALL_SECONDS:.0f} s, {applied:,} of {total:,} events are "
                         f"done; its log ends:\n{worker.tail()}"
                     )
+                if player.done() and so_far >= total and reading.written:
+                    break
         sent = player.result()
     finally:
         player.cancel()
@@ -230,4 +230,4 @@ async def _perform(
     status = await worker.stop()
     console.print("reading the topics back", style="dim")
     counts = Counter(forecasts=sent[settings.forecasts], outcomes=sent[settings.outcomes])
-    return DemoRun(counts, now - began, reading, status, await topic_counts.read(settings))
+    return DemoRun(counts, moved - began, reading, status, await topic_counts.read(settings))

@@ -95,6 +95,14 @@ class ScrapedSamples:
         """Return the sum of a metric over all its labels, 0 if there are none."""
         return sum(value for (sample, _), value in self._samples.items() if sample == f"trueup_{name}")
 
+    @property
+    def written(self) -> bool:
+        """Whether the scores have all events that were counted: scores are as of the last checkpoint.
+
+        Of a worker that has counted all events of its state.
+        """
+        return self.total("scored_events_total") == self.total("resolved") + self.total("warm_up_events")
+
     def score(self, name: str, stream: str, kind: str, labels: Mapping[str, str] | None = None) -> float:
         """Return a score of a stream's forecasts of a kind, the expected calibration error by the bins; or NaN."""
         of = {"stream": stream, "kind": kind, **(labels or {})}
