@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agents.notices import Notices
 from state import formats, journal
@@ -94,14 +94,19 @@ class Terms:
     config: bytes
 
 
+class Frozen(NamedTuple):
+    """A checkpoint that is to be written: the rows that changed, and what the journal says of it."""
+
+    changes: Any
+    entry: Entry
+
+
 @dataclass(eq=False)
 class Served:
     """A partition that was taken up.
 
     Attributes
     ----------
-    engine
-        Its state.
     terms
         Under what its records are folded; after a crash those that were in force before it, until all of them came.
     number
@@ -123,11 +128,11 @@ class Served:
     whole
         Whether all records of the last entry are folded.
     waiting
-        The rows of a checkpoint that is to be written once the entries before ``upto`` are answered; and what the
-        journal says of it.
+        The checkpoint that is to be written once the entries before it are answered.
+    engine
+        Its state.
     """
 
-    engine: Engine
     terms: Terms
     number: int = 0
     answered: int = 0
@@ -139,26 +144,28 @@ class Served:
     order: bytearray = field(default_factory=bytearray)
     since: float = 0.0
     whole: bool = True
-    waiting: Any = None
-    upto: int = 0
-    noted: Any = None
+    waiting: Frozen | None = None
+    engine: Engine = field(init=False)
 
     def read(self, stored: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
         """Return what reads a row, be it in the table or on its way there."""
 
         def get(key: bytes) -> bytes | None:
-            if self.waiting is not None and key in self.waiting.rows:
-                row: bytes | None = self.waiting.rows[key]
+            if self.waiting is not None and key in self.waiting.changes.rows:
+                row: bytes | None = self.waiting.changes.rows[key]
                 return row
             return stored(key)
 
         return get
 
-    def took(self, records: Sequence[Merged]) -> None:
-        """Note the order of records that were folded."""
+    def took(self, records: Sequence[Merged]) -> bytes:
+        """Note records that were folded, and return the topic of each, in their order."""
+        topics = bytes([topic for topic, _ in records])
+        if not self.order:
+            self.since = monotonic()
         first, second = self.engine.fence.next
         self.ends = first, second
-        self.order += bytes([topic for topic, _ in records])
+        self.order += topics
         seen = set[int]()
         for topic, record in reversed(records):
             if topic not in seen:
@@ -166,6 +173,7 @@ class Served:
                 seen.add(topic)
                 if len(seen) == len(self.last):
                     break
+        return topics
 
     def entry(self, begins: tuple[int, int], topics: bytes) -> Entry:
         """Return the journal entry of the records that were folded since some offsets."""
@@ -173,12 +181,12 @@ class Served:
         applied, config = self.engine.fence.applied, self.terms.config
         return Entry(self.number, begins, self.ends, applied, self.answered, config, (forecasts, outcomes), topics)
 
-    def freeze(self) -> None:
-        """Make the rows of a checkpoint."""
-        self.noted = self.entry(self.begins, bytes(self.order))
-        self.waiting, self.upto = self.engine.checkpoint(), self.number
+    def freeze(self) -> Frozen:
+        """Make a checkpoint, which waits from now on, and return it."""
+        self.waiting = waiting = Frozen(self.engine.checkpoint(), self.entry(self.begins, bytes(self.order)))
         self.begins = self.ends
         self.order.clear()
+        return waiting
 
 
 @dataclass(frozen=True)
@@ -295,7 +303,7 @@ class BatchProcessor:
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
                 terms = self._terms_of(await recall(entries[0].config.hex()))
-            served = Served(self._open(terms, stored), terms, found.number - len(entries), last=list(found.last))
+            served = Served(terms, found.number - len(entries), last=list(found.last))
             if entries:
                 served.told = served.answered = entries[-1].answered
             served.written = served.number
@@ -310,11 +318,10 @@ class BatchProcessor:
         """Leave out what was folded since the last checkpoint: its records were deleted, and its answers stand."""
         async with self._folding[partition], self._answering[partition]:
             served = self._partitions[partition]
-            served.ends, served.last = found.entries[-1].ends, [journal.NONE, journal.NONE]
+            served.ends, served.last = found.ends(served.ends), [journal.NONE, journal.NONE]
             served.engine.fence.next[:] = served.ends
             served.number = served.answered = found.number
-            served.freeze()
-            await self._write(partition, served)
+            await self._write(partition, served, served.freeze())
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
         """Return the engine of a partition whose rows are read so."""
@@ -455,8 +462,9 @@ class BatchProcessor:
     async def _answered(self, number: int, served: Served, entry: int) -> None:
         """Note that all before a journal entry is answered, and write the checkpoint that waited for it."""
         served.answered = max(served.answered, entry)
-        if served.waiting is not None and served.answered >= served.upto and self._partitions.get(number) is served:
-            await self._write(number, served)
+        waiting = served.waiting
+        if waiting and served.answered >= waiting.entry.number and self._partitions.get(number) is served:
+            await self._write(number, served, waiting)
 
     async def _send(self, folded: AppliedBatch) -> None:
         """Produce the outputs of a batch."""
@@ -470,8 +478,7 @@ class BatchProcessor:
                 pass
         if served.terms is not self._terms:
             if served.order:
-                served.freeze()
-                await self._write(number, served)
+                await self._write(number, served, served.freeze())
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
 
@@ -480,19 +487,17 @@ class BatchProcessor:
         number, records = batch.partition, batch.records
         output_batches: list[OutputBatch] = []
         while records:
-            now = records
             output_batch = self._outputs.batch(number, served.terms.settings)
-            taken, effects, rejected = await self._applied(batch, served, now, output_batch)
-            now, records = now[:taken], now[taken:]
-            if not served.order:
-                served.since = monotonic()
             output_batches.append(output_batch)
+            taken, effects, rejected = await self._applied(batch, served, records, output_batch)
+            begins, topics = served.ends, served.took(records[:taken])
+            records = records[taken:]
             if batch.again is not None:
-                served.took(now)
                 served.number, served.whole = batch.again.number + batch.ended, batch.ended
-                self._gauges.again(number, [topic for topic, _ in now], _committed(served.engine.fence))
+                self._gauges.again(number, topics, _committed(served.engine.fence))
                 continue
-            await self._note(number, served, now)
+            await self._note(number, served.entry(begins, topics))
+            served.number += 1
             self._count(number, effects, _committed(served.engine.fence))
             for each in rejected:
                 self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
@@ -501,8 +506,8 @@ class BatchProcessor:
                 output_batches = []
         return output_batches
 
-    async def _note(self, number: int, served: Served, records: Sequence[Merged]) -> None:
-        """Write the journal entry of records that were folded."""
+    async def _note(self, number: int, entry: Entry) -> None:
+        """Write a journal entry."""
         began = perf_counter()
 
         def done(step: int) -> None:
@@ -511,12 +516,8 @@ class BatchProcessor:
             self._done(step, now - began)
             began = now
 
-        begins = served.ends
-        served.took(records)
-        entry = served.entry(begins, bytes([topic for topic, _ in records]))
         # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
         await self._table.commit(number, {entry.key: entry.encode()}, done)
-        served.number += 1
 
     def _due(self, served: Served) -> bool:
         """Whether it is time for a checkpoint."""
@@ -524,16 +525,16 @@ class BatchProcessor:
             len(served.order) >= CHECKPOINT_RECORDS
             or served.number - served.written >= CHECKPOINT_BATCHES
             or monotonic() - served.since >= self._settings.checkpoint_seconds
-            or served.engine.weight > 2 * self._settings.batch_bytes
+            or served.engine.weight > self._settings.enough_bytes
         )
 
-    async def _write(self, number: int, served: Served) -> None:
+    async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write the checkpoint that waits."""
-        changes = served.waiting
-        await self._outputs.note(number, served.noted.encode())
-        key, row = journal.begun(served.upto, served.noted.last)
+        changes, entry = waiting
+        await self._outputs.note(number, entry.encode())
+        key, row = journal.begun(entry.number, entry.last)
         await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 3))
-        served.waiting, served.written = None, served.upto
+        served.waiting, served.written = None, entry.number
         self._written(number, changes)
 
     async def _write_at_once(self, number: int, served: Served, output_batches: list[OutputBatch]) -> None:
@@ -542,8 +543,7 @@ class BatchProcessor:
             for output_batch in output_batches:
                 await output_batch.send()
             await self._answered(number, served, served.number)
-            served.freeze()
-            await self._write(number, served)
+            await self._write(number, served, served.freeze())
 
     async def checkpoint(self, *, due: bool = True) -> None:
         """Make checkpoints of the partitions where nothing is on its way: of those that are due, or of all.
@@ -557,8 +557,7 @@ class BatchProcessor:
                 free = self._partitions.get(number) is served and served.waiting is None and served.order
                 if free and served.whole and served.answered >= served.number:
                     with self._wholly(number, served):
-                        served.freeze()
-                        await self._write(number, served)
+                        await self._write(number, served, served.freeze())
 
     def _written(self, number: int, changes: Changes) -> None:
         """Show what a checkpoint wrote."""
@@ -581,16 +580,16 @@ class BatchProcessor:
         Returns how many records were applied, their effects, as the engine makes them, and the dead letters. These are
         all records, unless what they changed is too much for one checkpoint.
         """
-        engine, decoder, most = served.engine, served.terms.decoder, self._settings.checkpoint_bytes
+        engine, decoder, enough = served.engine, served.terms.decoder, self._settings.enough_bytes
         outputs: list[list[Any]] = []
         decoding = folding = 0.0
         engine.begin()
         at = 0
-        while at < len(records) and not (at and batch.again is None and engine.weight > most // 4):
+        while at < len(records) and not (at and batch.again is None and engine.weight > enough):
             if at:
                 await asyncio.sleep(0)
             began = perf_counter()
-            part = records[at : at + max(1, min(PART, most // 4 // engine.event_weight))]
+            part = records[at : at + max(1, min(PART, enough // engine.event_weight))]
             try:
                 events = named(decoder.events(part))  # step 1
                 if self._routed:

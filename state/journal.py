@@ -137,6 +137,10 @@ class Journal(NamedTuple):
     last: tuple[Last, Last]
     entries: list[Entry]
 
+    def ends(self, fence: tuple[int, int]) -> tuple[int, int]:
+        """Return the next offset of each topic after the entries, by those after the last checkpoint."""
+        return self.entries[-1].ends if self.entries else fence
+
 
 def last(timestamp: int, value: bytes | None) -> Last:
     """Return what an entry says of the last record of a topic."""

@@ -293,6 +293,11 @@ class Settings:
         return 8 * self.batch_bytes
 
     @property
+    def enough_bytes(self) -> int:
+        """With how many bytes of rows that changed, as they are estimated, a checkpoint is due."""
+        return self.checkpoint_bytes // 4
+
+    @property
     def owner(self) -> str:
         """Name of this process, for people."""
         return self.instance_id or f"{socket.gethostname()}/{os.getpid()}"

@@ -797,9 +797,9 @@ class BatchConsumer(driver.Consumer):
             }
             positions = {}
             for partition in lost & {n for n, (_, journal) in taken_up.items() if journal.entries}:
-                _, journal = taken_up[partition]
+                fences, journal = taken_up[partition]
                 await self.inputs.forgo(partition, journal)
-                taken_up[partition] = journal.entries[-1].ends, Journal(journal.number, (NONE, NONE), [])
+                taken_up[partition] = journal.ends(fences), Journal(journal.number, (NONE, NONE), [])
             for tp in sources:
                 topic, (_, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
                 fence, _ = self._applied(tp, taken_up)
@@ -884,7 +884,7 @@ class BatchConsumer(driver.Consumer):
     def _applied(self, tp: TP, taken_up: Mapping[int, tuple[tuple[int, int], Journal]]) -> tuple[int, int]:
         """Return the next offset of a source partition after the last checkpoint, and after the journal."""
         topic, (fence, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
-        return fence[topic], journal.entries[-1].ends[topic] if journal.entries else fence[topic]
+        return fence[topic], journal.ends(fence)[topic]
 
 
 #: Key, value, timestamp (ms) and headers of a record to produce.

@@ -263,7 +263,9 @@ class PartitionBuffer:
             size -= taken
             self.taken += 1
             is_last = entry.topics.find(topic, self.taken) < 0
-            if is_last != (record.offset == entry.ends[topic] - 1) or (is_last and not _same(entry, topic, record)):
+            if is_last != (record.offset == entry.ends[topic] - 1) or (
+                is_last and entry.last[topic] != last(record.timestamp, record.value)
+            ):
                 raise self._rewritten(topic, record)
             records.append((topic, record))
         if self.taken == len(entry.topics):
@@ -353,11 +355,6 @@ class PartitionBuffer:
         self.sizes = [0, 0]
         for buffer in self.buffers:
             buffer.clear()
-
-
-def _same(entry: Entry, topic: int, record: KafkaRecord) -> bool:
-    """Whether a record is the last of its topic in an entry."""
-    return entry.last[topic] == last(record.timestamp, record.value)
 
 
 def _time(buffer: deque[KafkaRecord]) -> int:

@@ -48,7 +48,7 @@ def measure(calibrator: str, made: list[Event], batch: int, every: int) -> tuple
         partition.apply(made[at : at + batch])
         partition.end()
         since += batch
-        if since >= every or partition.weight > 2 * Settings.batch_bytes:
+        if since >= every or partition.weight > Settings().enough_bytes:
             since = 0
             for key, row in partition.checkpoint().rows.items():
                 if row is None:
