@@ -8,6 +8,7 @@ from aiokafka.structs import TopicPartition
 from state.fence import Fence
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.faust.outputs import put
 from streams.faust.transport import BatchProducer
 from streams.kafka import whole_topics
 
@@ -60,9 +61,7 @@ class Announcer:
         producer = self._producer()
         kind = in_force.ROUTER if self._settings.routed else in_force.WORKER
         for key, value in in_force.records(now, self._settings.batch_bytes // 2, kind):
-            batch = producer.batch()
-            batch.extend([(key, value, None, [])])
-            await producer.append([(batch, self._settings.configurations, partition)])
+            await put(producer, self._settings.configurations, partition, key, value)
         self._announced[partition] = claim
 
 

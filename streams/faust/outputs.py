@@ -45,13 +45,13 @@ class Outputs:
 
     async def note(self, partition: int, entry: bytes) -> None:
         """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
-        await noted(self.producer(), self.settings.journal, partition, entry)
+        await put(self.producer(), self.settings.journal, partition, None, entry)
 
 
-async def noted(producer: BatchProducer, topic: str, partition: int, entry: bytes) -> None:
-    """Append an entry to the topic of the journal, and wait until it is acknowledged."""
+async def put(producer: BatchProducer, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
+    """Append one record, and wait until it is acknowledged; raises as `PackedBatch.send`."""
     batch = producer.batch()
-    batch.extend([(None, entry, None, NO_HEADERS)])
+    batch.extend([(key, value, None, NO_HEADERS)])
     await producer.append([(batch, topic, partition)])
 
 

@@ -11,7 +11,7 @@ from state.events import Rejected
 from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
-from streams.faust.outputs import PackedBatch, noted
+from streams.faust.outputs import PackedBatch, put
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import partitioner
 from streams.records.encoding import NO_HEADERS, EncodedRecord, encode, key_of
@@ -59,7 +59,7 @@ class RoutedOutputs:
 
     async def note(self, partition: int, entry: bytes) -> None:
         """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
-        await noted(self.producer(), self.settings.journal, partition, entry)
+        await put(self.producer(), self.settings.journal, partition, None, entry)
 
     async def send(self, batches: Sequence["RoutedBatch"]) -> None:
         """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`."""
