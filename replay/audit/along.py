@@ -97,6 +97,12 @@ class Along:
             yield from self._parts(entry, record.offset)
             self._read = record.offset + 1
 
+    def require_applied(self, entry: Entry, applied: int) -> None:
+        """See that as many records are applied after an entry as it says; raises `Differs`."""
+        if entry.applied != applied:
+            what = "an entry that counts other records than there are"
+            raise self._contradicts(None, what, {"applied": (entry.applied, applied)})
+
     def rest(self) -> Iterator[tuple[int, KafkaRecord]]:
         """Yield topic and record of everything behind the last entry, one topic after the other."""
         for topic, records in enumerate(self._inputs):
@@ -163,5 +169,5 @@ class Along:
             }
             raise Differs(OutputDifference(self._partition, self._labels[topic], record.offset, None, what, fields))
 
-    def _contradicts(self, offset: int, what: str, fields: dict[str, tuple[Any, Any]] | None = None) -> Differs:
+    def _contradicts(self, offset: int | None, what: str, fields: dict[str, tuple[Any, Any]] | None = None) -> Differs:
         return Differs(OutputDifference(self._partition, "journal", offset, None, what, fields or {}))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from replay.audit.along import Along, Part, Reached
-from replay.audit.output_matcher import Derived, Differs, Matcher, OutputDifference, Settled
+from replay.audit.output_matcher import Derived, Matcher, Settled
 from replay.audit.terms import Configurations, Terms
 from state import keys
 from state.engine import Partition
@@ -224,10 +224,7 @@ class Rederivation:
             self._matchers[label].meet(derived)
         self._folded += len(records)
         if ended:
-            if entry.applied != engine.fence.applied:
-                what = "an entry that counts other records than there are"
-                fields = {"applied": (entry.applied, engine.fence.applied)}
-                raise Differs(OutputDifference(self._number, "journal", None, None, what, fields))
+            self.along.require_applied(entry, engine.fence.applied)
             if self._folded >= FOLDED:
                 self._write()
 
