@@ -1116,12 +1116,10 @@ class Partition:
     def _collect(self, effects: Changes) -> None:
         """Turn what changed into rows."""
         changes = effects.rows = self._changed
-        events, streams, size = len(changes), self._stream_rows(), 0
+        events, streams = len(changes), self._stream_rows()
         for key, payload in changes.items():
             if payload is not None:
-                row = changes[key] = ledger.sealed(payload)
-                size += len(row)
-        self._ledger_bytes = max(size // events, LEDGER_BYTES) if events else self._ledger_bytes
+                changes[key] = ledger.sealed(payload)
         changes.update(self._expiry.changes())
         for key, learner in self._learnt.items():
             row = changes[key] = rows.encode_calibrator(learner.served)
@@ -1143,11 +1141,22 @@ class Partition:
                 effects.vectors[stream] = row
         self._collect_counts(effects)
         self._collect_segments(effects)
-        if streams:
-            size = sum([len(row) for key, row in changes.items() if row is not None and key[0] != keys.LEDGER[0]])
-            self._stream_bytes = max(size // streams, 1)
+        self._weigh(changes, events, streams)
         changes.update(self._guards())
         changes[keys.FENCE] = self.fence.encode()
+
+    def _weigh(self, changes: dict[bytes, bytes | None], events: int, streams: int) -> None:
+        """Note what a row of the ledger and one of a stream have on average, by rows of so many of both."""
+        of_events = of_streams = 0
+        for key, row in changes.items():
+            if row is not None and key[0] == keys.LEDGER[0]:
+                of_events += len(row)
+            elif row is not None:
+                of_streams += len(row)
+        if events:
+            self._ledger_bytes = max(of_events // events, LEDGER_BYTES)
+        if streams:
+            self._stream_bytes = max(of_streams // streams, 1)
 
     def _collect_counts(self, effects: Changes) -> None:
         """Turn what changed of ages, coverage and distributions into rows."""

@@ -41,8 +41,10 @@ class Entities:
     get
         Reads a stored row by key; None where there is none.
 
-    Notes ----- An entity is known for so long after its first outcome that taught as a forecast waits for its outcome:
-    forecasts that wait together may share one. Then it teaches anew. Time is stream time.
+    Notes
+    -----
+    An entity is known for so long after its first outcome that taught as a forecast waits for its outcome: forecasts
+    that wait together may share one. Then it teaches anew. Time is stream time.
 
     The 32 bits of an entity's number say its row (the lowest 12) and stand in it. A row keeps `KEPT` entities, and
     forgets those that it has known longest. So a stream remembers 65,536 entities, 1.1 MB. An entity that is forgotten
