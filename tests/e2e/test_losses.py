@@ -25,6 +25,14 @@ def send(w: World, start: int, stop: int) -> None:
     w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(start, stop))
 
 
+def serve(w: World, n: int) -> None:
+    """Let a worker answer the first records, and stop."""
+    send(w, 0, n)
+    with w.worker() as worker:
+        w.wait_until_applied(n)
+        assert worker.stop() == 0
+
+
 def delete_records(w: World, before: int, label: str = "forecasts") -> None:
     """Delete records as retention does."""
 
@@ -80,10 +88,7 @@ def test_or_counts_what_was_lost_and_goes_on(world: MakeWorld) -> None:
 
 def test_a_topic_that_was_made_anew_and_is_longer_than_the_fence_is_noticed(world: MakeWorld) -> None:
     w = world(partitions=1)
-    send(w, 0, 200)
-    with w.worker() as worker:
-        w.wait_until_applied(200)
-        assert worker.stop() == 0
+    serve(w, 200)
     asyncio.run(remade(w))
     send(w, 200, 700)
     with w.worker() as worker:
@@ -94,10 +99,7 @@ def test_a_topic_that_was_made_anew_and_is_longer_than_the_fence_is_noticed(worl
 
 def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: MakeWorld) -> None:
     w = world(partitions=1)
-    send(w, 0, 200)
-    with w.worker() as worker:
-        w.wait_until_applied(200)
-        assert worker.stop() == 0
+    serve(w, 200)
     most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
     for policy in ("delete", "compact"):  # for a while its policy was another
         asyncio.run(changed(w.bootstrap, w.settings.changelog, cleanup_policy=policy, max_message_bytes=most))
@@ -115,10 +117,7 @@ def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: 
 
 def test_offsets_that_somebody_set_ahead_count_for_nothing(world: MakeWorld) -> None:
     w = world(partitions=1)
-    send(w, 0, 100)
-    with w.worker() as worker:
-        w.wait_until_applied(100)
-        assert worker.stop() == 0
+    serve(w, 100)
     send(w, 100, 200)
     asyncio.run(ahead(w, 200))
     with w.worker() as worker:
