@@ -66,15 +66,13 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("load needs --table FILE, or --forecasts FILE and --outcomes FILE")
     if options.table and not options.id:
         raise SettingsError("load needs --id, the column of event ids: labels that are still to come name the event")
-    routed = len(settings.stages) > 1
-    if routed and not options.table:
-        raise SettingsError("with sources that intake reads, load needs --table FILE: it makes the keys as intake does")
     group = load.opened(settings)
     options.partitions = group.partitions
     source = replay.of_files(options)
     (plan,) = configurations(settings, [], [])
+    source = replace(source, routed=plan.policies if len(settings.stages) > 1 else None)
     if options.table:
-        source = replace(source, by_stream=options.keys == "stream", routed=plan.policies if routed else None)
+        source = replace(source, by_stream=options.keys == "stream")
         replay.require_segments(source.columns, [plan])
         (meant,), said = understood(source, [plan])
         if any(meant.policies.of(stream) != plan.policies.of(stream) for stream in source.silent):

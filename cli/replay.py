@@ -313,7 +313,7 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         entity=options.entity,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
-    return TableSource(options.table, options.table, partitions, columns)
+    return TableSource(options.table, options.table, partitions, columns=columns)
 
 
 def _format(form: str | None, option: str) -> str | None:

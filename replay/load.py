@@ -48,7 +48,7 @@ from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
 from streams.kafka.writer import writer
 from streams.records.decoding import SCOPED
-from streams.records.routing import LOADED, encode_route, place, target
+from streams.records.routing import LOADED, encode_route, place, target_of
 
 #: How long the router has at least to read the routes before brokers delete them, ms.
 _ROUTED_MS: Final = 86_400_000
@@ -296,8 +296,7 @@ def _routes(
         if not key.startswith(keys.LEDGER) or ledger.decode(row).status == ledger.EARLY:
             continue
         event_id, _, stream = key[len(keys.LEDGER) :].decode().partition(SCOPED)
-        policy = configuration.policies.of(stream)
-        to = target(stream, event_id, policy.shards if policy else 1)
+        to = target_of(configuration.policies, stream, event_id)
         made = event_id.encode(), encode_route(event_id, stream, to, (origin, offset))
         found[partitioner.partition(made[0], partitions)].append(made)
         offset += 1

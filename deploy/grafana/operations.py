@@ -339,6 +339,18 @@ OPERATIONS: Final = Dashboard(
                     alert="TrueupDeadLetters",
                 ),
                 _lines(
+                    "Times far off",
+                    "Records whose ts lies twenty years or more before their Kafka timestamp; in ten minutes.",
+                    [
+                        Query(
+                            over("sum", f"increase(trueup_far_off_times_total{{{WORKER}}}[10m])", "topic") + " > 0",
+                            "{{topic}}",
+                        )
+                    ],
+                    "short",
+                    alert="TrueupTimesFarOff",
+                ),
+                _lines(
                     "Ids of other events",
                     "Forecasts under an id that was answered for another stream or another forecast; in ten minutes.",
                     [

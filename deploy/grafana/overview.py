@@ -142,8 +142,9 @@ OVERVIEW: Final = Dashboard(
                 Panel(
                     "table",
                     "Streams",
-                    "One line a stream, of the window above; alarm raw and AUC are of its life. Calibrated should lie "
-                    "below raw and near the noise, regret below zero. Follow a stream's name to see it closely.",
+                    "One line a stream, of the window above; alarm raw is of its life, AUC of the last windows. "
+                    "Calibrated should lie below raw and near the noise, regret below zero. "
+                    "Follow a stream's name to see it closely.",
                     [
                         Query(_by_stream("stream_kind:trueup_events:sum", kind="raw", window="$window"), "events"),
                         Query(_by_stream("stream_kind:trueup_ece:ratio", kind="raw", window="$window"), "error raw"),

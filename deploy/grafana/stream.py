@@ -623,8 +623,8 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "AUC",
-                    "Chance that an event that happened was ranked above one that did not, within windows of 5,000 "
-                    "events; Gini is twice that less 1. What is served should keep the model's order.",
+                    "Chance that an event that happened was ranked above one that did not, within the last windows of "
+                    "5,000 events; Gini is twice that less 1. What is served should keep the model's order.",
                     _both("stream_kind:trueup_auc:ratio"),
                     "none",
                     decimals=3,
@@ -635,7 +635,7 @@ STREAM: Final = Dashboard(
                     "timeseries",
                     "Recall and precision in the top 1 %",
                     "Of the events that happened, the share that is found when the highest 1 % of the forecasts are "
-                    "looked at; dashed, the share of those looked at that happened. Within windows of 5,000 events. "
+                    "looked at; dashed, the share of those looked at that happened. Within the last windows. "
                     "`trueup inspect` and the status page show other shares, and KS.",
                     [
                         *_both("stream_kind_volume:trueup_recall:ratio", volume="0.01"),

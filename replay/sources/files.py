@@ -7,6 +7,7 @@ the file, as those of a topic do, so a file should be in the order of time.
 """
 
 import marshal
+import sys
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -25,8 +26,10 @@ from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.unpacking import PARQUET, begins, bounded, opened
 from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
+from state.policy import Policies
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition as hashed
+from streams.records.routing import target_of
 
 #: Bytes of a file parsed at once: about two thousand records.
 _BLOCK = 1 << 18
@@ -47,6 +50,9 @@ class FileSource:
         The files.
     partitions
         Calibrators of different partitions learn apart, as live.
+    routed
+        The plan, if the records are to be those that intake and router make: an event is one of its stream, and the
+        key is the stream or its shard.
 
     Raises
     ------
@@ -59,6 +65,7 @@ class FileSource:
     forecasts: Path
     outcomes: Path
     partitions: int = 1
+    routed: Policies | None = None
     until_ms = 0
 
     def __post_init__(self) -> None:
@@ -137,14 +144,42 @@ class FileSource:
                     if named is None:
                         named = record.get("event_id")
                     key = named.encode() if type(named) is str else None
+                    if self.routed is not None:
+                        line, key = self._along(self.routed, record, line, key)  # noqa: PLW2901 - what a stage makes of it
                     if several:
-                        places.append(self._place(path, number, record.get("partition"), key))
+                        given = None if self.routed else record.get("partition")
+                        places.append(self._place(path, number, given, key))
                 elif several:
                     places.append(0)
                 append(new(SourceRecord, (time, topic, number, key, line, reason, ())))
                 number += 1
             yield places, Chunk(records, at - before)
             before = at
+
+    def _along(
+        self, policies: Policies, record: dict[str, Any], line: bytes, key: bytes | None
+    ) -> tuple[bytes, bytes | None]:
+        """Return value and key as intake and router make them; as they are where the stream is not known."""
+        event_id = record.get("event_id")
+        stream = record.get("stream", self._streams.get(event_id) if type(event_id) is str else None)
+        if type(event_id) is not str or type(stream) is not str:
+            return line, key
+        return orjson.dumps(record | {"scope": stream}), target_of(policies, stream, event_id).encode()
+
+    @cached_property
+    def _streams(self) -> dict[str, str]:
+        """The stream of each forecast, by its event's id; `TableError` if an id is one of two streams."""
+        found: dict[str, str] = {}
+        for lines, _ in _lines(self.forecasts):
+            for record, _ in lines:
+                match record:
+                    case {"event_id": str(event_id), "stream": str(stream)}:
+                        if found.setdefault(event_id, sys.intern(stream)) != stream:
+                            raise TableError(
+                                f"{self.forecasts}: {event_id!r} is a forecast of stream {found[event_id]} and of "
+                                f"{stream}; give the stream of each record of {self.outcomes}"
+                            )
+        return found
 
     def _place(self, path: Path, number: int, given: object, key: bytes | None) -> int:
         if given is None:

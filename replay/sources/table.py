@@ -27,9 +27,8 @@ from replay.sources.unpacking import PARQUET, begins
 from state.arrays import Floats, Integers
 from state.calibrators.answer import new
 from state.fence import FORECASTS
-from state.policy import Policies
 from streams.kafka.partitioner import partition as hashed
-from streams.records.routing import target
+from streams.records.routing import target_of
 
 #: By name: from the numbers of a column to probabilities.
 UNITS: Final = tuple(scores.UNITS)
@@ -126,9 +125,6 @@ class TableSource(FileSource):
         Which column holds what.
     by_stream
         Whether the stream is the key, not the event's id.
-    routed
-        The plan, if the records are to be those that intake and router make: an event is one of its stream, and the
-        key is the stream or its shard.
 
     Raises
     ------
@@ -140,7 +136,6 @@ class TableSource(FileSource):
 
     columns: Columns = Columns("", "", "")
     by_stream: bool = False
-    routed: Policies | None = None
 
     @property
     def notes(self) -> Sequence[str]:
@@ -206,8 +201,7 @@ class TableSource(FileSource):
                 key = (rows.streams[row] if self.by_stream else event_id).encode()
                 if self.routed:
                     made["scope"] = stream = rows.streams[row]
-                    policy = self.routed.of(stream)
-                    key = target(stream, event_id, policy.shards if policy else 1).encode()
+                    key = target_of(self.routed, stream, event_id).encode()
                 reason = None if timed[row] else "timestamp"
                 value = orjson.dumps(made)
                 records.append(new(SourceRecord, (int(stands[row]), topic, number, key, value, reason, ())))

@@ -38,10 +38,12 @@ ISO: Final = "ISO 8601"
 _ISO: Final = re.compile(
     r"(?:(\d{4})([-/.])(\d\d?)\2(\d\d?)|(\d{4})(\d\d)(\d\d))"
     r"(?:(?:T|_|\s+)(\d\d?)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?"
-    r"\s*(?:(Z|UTC|GMT)|([+-]\d\d):?(\d\d)?)?(?:\[[\w/+-]+\])?",
+    r"\s*(?:(?:(Z|UTC|GMT)|([+-]\d\d):?(\d\d)?)(?:\[[\w/+-]+\])?)?",
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+#: A number whose last digits were not written, where there are fewer behind the mark than the exponent says.
+_ROUNDED: Final = re.compile(r"\d(?:[.,](\d*))?[eE]\+(0\d|1[0-5])", re.ASCII)
 _OF_DAY: Final = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?(\s*[AaPp][Mm])?", re.ASCII)
 #: How else people write times; what fits is proposed, not taken.
 _DATES: Final = (
@@ -118,6 +120,10 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
         if len(kinds) > 1 or "" in kinds:
             raise _wrong(column, texts, tell, clock, kinds, form)
         kind = next(iter(kinds), "")
+        if kind in dict(_UNITS):
+            for at, cell in enumerate(texts):
+                if "+" in cell and (short := _ROUNDED.fullmatch(cell)) and len(short[1] or "") < int(short[2]):
+                    raise column.wrong(at, ", whose last digits were cut; export the column with all of them")
     notes = []
     if clock.assumed and zone is None:
         notes.append(UTC_ASSUMED)

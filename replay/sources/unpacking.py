@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import shlex
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -67,7 +68,10 @@ def _parts(folder: Path) -> str:
     if len(files) == 1:
         return f"name its file, {files[0]}"
     if files and files[0].suffix == ".csv":
-        return f"put its parts into one file first: awk 'NR==1 || FNR>1' {folder}/*.csv > table.csv"
+        return f"put its parts into one file first: awk 'NR==1 || FNR>1' {shlex.quote(str(folder))}/*.csv > table.csv"
+    if next(folder.rglob("*.parquet"), None):
+        code = f"import pyarrow.parquet as p; p.write_table(p.read_table({str(folder)!r}), 'table.parquet')"
+        return f"put its parts into one file first: python -c {shlex.quote(code)}"
     return "name one file, or put its parts into one first"
 
 

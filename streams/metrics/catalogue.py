@@ -296,7 +296,7 @@ CATALOGUE: Final = {
             "auc",
             "gauge",
             ("stream", "kind"),
-            f"Chance that an event that happened was ranked above one that did not, within windows of {WINDOW:,}",
+            f"Chance that what happened was ranked above what did not, within the last windows of {WINDOW:,} events",
             "if calibrated is far below raw, recalibration spoils the model's ranking; Gini is 2 auc - 1",
             series=2,
         ),
@@ -307,7 +307,8 @@ CATALOGUE: Final = {
             "recall",
             "gauge",
             ("stream", "kind", "volume"),
-            "Share of the events that happened that is among the highest forecasts; volume: which share of them",
+            "Share of the events that happened that is among the highest forecasts of the last windows; volume: which "
+            "share of them",
             "precision is recall * base rate / volume",
             series=2,
         ),

@@ -141,7 +141,7 @@ def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
     Ranks are those within the last windows. Over a life they would mix the answers of many maps.
     """
     last = total(window.scores for each in histories.values() if (window := each.last))
-    order = reduce(Order.__add__, [each.lately for each in histories.values()])
+    order = lately(histories.values())
     described: dict[str, Any] = {
         kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _window(histories, last, kind)
         for kind in scores.kinds
@@ -237,6 +237,11 @@ def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
         "reliability": _curve(scores.bins(kind)),
         "low_reliability": _curve(scores.bands(kind)),
     }
+
+
+def lately(histories: Iterable[History]) -> Order:
+    """Return how events are ranked within the last windows of all partitions: older ones were ranked by older maps."""
+    return reduce(Order.__add__, [each.lately for each in histories], Order())
 
 
 def _ranked(ranking: Within) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from streams.metrics.description import (
     compared,
     distributed,
     guarantee,
+    lately,
     learnt,
     saturated,
     warmed,
@@ -86,7 +87,7 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
     yield "scored_partitions", (stream,), len(histories)
     if not scores.n:
         return
-    order = history.ranked(histories.values())
+    order = lately(histories.values())
     for kind in KINDS:
         for i, each in enumerate(scores.bins(kind)):
             if each.n:

@@ -12,6 +12,7 @@ import orjson
 
 from state.calibrators.answer import new
 from state.events import Rejected
+from state.policy import Policies
 from state.routes import LABELS, ROUTES, Label, Route, Routed
 from streams.records.decoding import LAST_REVISION
 from streams.records.limits import LATEST
@@ -45,6 +46,12 @@ def place(source: str, topic_id: str, partition: int) -> str:
 def target(stream: str, event_id: str, shards: int) -> str:
     """Return the key under which the records of an event go to a stream: the stream itself, or one of its shards."""
     return stream if shards == 1 else f"{stream}#{crc32(event_id.encode()) % shards}"
+
+
+def target_of(policies: Policies, stream: str, event_id: str) -> str:
+    """Return that key under a plan."""
+    policy = policies.of(stream)
+    return target(stream, event_id, policy.shards if policy else 1)
 
 
 def encode_forecast(record: dict[str, Any], origin: Origin) -> bytes:

@@ -195,6 +195,10 @@ def letters(dead: float, records: float, topic: str = "forecasts") -> dict[str, 
     }
 
 
+def far_off(values: str) -> dict[str, str]:
+    return {f'trueup_far_off_times_total{{{W},topic="outcomes"}}': values}
+
+
 def mapped(source: str, sent: str = NONE, passed: str = NONE, dead: str = NONE) -> dict[str, str]:
     """Return an intake's source whose records became this."""
     which = f'job="trueup-intake",instance="i0",source="{source}"'
@@ -648,6 +652,10 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupAnswersLate": {
         "fires": [scene(latency(90, 10), at=25, fires="TrueupAnswersLate")],
         "quiet": [scene(latency(9, 1), at=25), scene(latency(1000, 1), at=25), scene(latency(90, 10), at=10)],
+    },
+    "TrueupTimesFarOff": {
+        "fires": [scene(far_off("0x30 3x40"), at=62, fires="TrueupTimesFarOff")],
+        "quiet": [scene(far_off("0x30 2x40"), at=62), scene(far_off("3x70"), at=65)],
     },
     "TrueupDeadLetters": {
         "fires": [

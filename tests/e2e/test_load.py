@@ -80,6 +80,20 @@ def loader(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     return load
 
 
+def files(tmp_path: Path) -> list[str]:
+    """Return options with the rows of `table` as two files; its outcomes name no stream."""
+    rows = [line.split(",") for line in table(tmp_path).read_text().splitlines()[1:]]
+    made = {
+        "forecasts": [{"event_id": i, "stream": "cards", "p": float(p), "ts": int(at)} for i, p, _, at, _ in rows],
+        "outcomes": [{"event_id": i, "y": int(y), "ts": int(known)} for i, _, y, _, known in rows if known],
+    }
+    options = []
+    for name, records in made.items():
+        (tmp_path / name).write_bytes(b"\n".join(map(orjson.dumps, records)))
+        options += [f"--{name}", str(tmp_path / name)]
+    return options
+
+
 def keep(made: World, topic: str, ms: int) -> None:
     configs = {"retention.ms": str(ms), "message.timestamp.after.max.ms": "300000"}
 
@@ -137,12 +151,13 @@ def test_labels_that_come_through_intake_and_router_find_what_was_loaded(
 ) -> None:
     hour = Hour(world, tmp_path, "loaded", PLAN + SOURCES)
     made, load = hour.world, loader(hour.world, tmp_path, monkeypatch)
+    past = files(tmp_path)
     hour.send([source("scores.v3", f"card-{n % 3}", payment=f"new-{n}", risk=0.8) for n in range(10)])
     keep(made, made.settings.routes, DAY // 2)
     assert load() == main.MISCONFIGURED
     assert f"topic {made.settings.routes} keeps records for 0.5 days" in capsys.readouterr().err
     keep(made, made.settings.routes, 7 * DAY)
-    assert load() == 0
+    assert main.main(["load", *past]) == 0
     assert "The router is told of " in capsys.readouterr().out
     # Silence has labelled the one long ago; the other is not yet mature.
     late, waiting = "old-2332", "old-3999"

@@ -20,9 +20,11 @@ from replay.sources.files import FileSource
 from replay.sources.merge import merged
 from replay.sources.record import Chunk, Source, SourceRecord, TableError
 from state.fence import FORECASTS, OUTCOMES
+from state.policy import Policies, Policy
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition
 from streams.records.merge import PartitionBuffer
+from streams.records.routing import target
 from tests.replay.history import written
 from tests.streams.fakes import record
 
@@ -45,6 +47,28 @@ def test_line_keeps_its_bytes_its_number_and_its_time(tmp_path: Path) -> None:
         SourceRecord(5, FORECASTS, 1, None, b"junk"),
         SourceRecord(7, FORECASTS, 2, b"b", b'{"event_id":"b","ts":9,"timestamp":7}'),
     ]
+
+
+def test_files_behind_intake_have_its_keys_and_scopes_also_where_outcomes_name_no_stream(tmp_path: Path) -> None:
+    plan = Policies([("cards", Policy("platt", shards=2))], Policy("platt"))
+    forecasts = [{"event_id": f"e{n}", "stream": ("cards", "loans")[n % 2], "p": 0.5, "ts": n} for n in range(20)]
+    outcomes: list[dict[str, object]] = [{"event_id": f"e{n}", "y": 0, "ts": 50} for n in range(20)]
+    files = (
+        write(tmp_path / "f", *forecasts),
+        write(tmp_path / "o", *outcomes, {"event_id": "unknown", "y": 0, "ts": 60}),
+    )
+    source = FileSource(*files, routed=plan)
+    for topic in (FORECASTS, OUTCOMES):
+        read = all_of(source, topic)
+        assert [orjson.loads(each.value or b"").get("scope") for each in read[:20]] == ["cards", "loans"] * 10
+        assert [(each.key or b"").decode() for each in read[:20]] == [
+            target(stream, f"e{n}", 2 if stream == "cards" else 1) for n, stream in enumerate(["cards", "loans"] * 10)
+        ]
+    write(files[0], *forecasts, {"event_id": "e0", "stream": "loans", "p": 0.5, "ts": 30})
+    with pytest.raises(
+        TableError, match="'e0' is a forecast of stream cards and of loans; give the stream of each record"
+    ):
+        all_of(FileSource(*files, routed=plan), OUTCOMES)
 
 
 def test_record_without_a_time_is_rejected_for_it(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +30,7 @@ DAY = 86_400_000
 def table(tmp_path: Path, text: str, columns: Columns = PLAIN, **options: Any) -> TableSource:
     path = tmp_path / "scores.csv"
     path.write_text(text)
-    return TableSource(path, path, options.get("partitions", 1), columns)
+    return TableSource(path, path, options.get("partitions", 1), columns=columns)
 
 
 def records(source: TableSource, topic: int) -> list[SourceRecord]:
@@ -102,6 +104,18 @@ def test_times_are_read_as_they_are_usually_written(tmp_path: Path, times: tuple
     text = "p,fraud,at\n" + "".join(f"0.5,1,{each}\n" for each in times)
     source = table(tmp_path, text, Columns("p", "fraud", "at", time_format=form))
     assert [each.timestamp for each in records(source, FORECASTS)] == [JANUARY, JANUARY + DAY]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("1.767226E+09", "'1.767226E\\+09', whose last digits were cut"),
+        ("2026-01-01T00:00:00[Europe/Berlin]", "not a time that is recognised"),
+    ],
+)
+def test_times_that_lack_digits_or_an_offset_are_refused(tmp_path: Path, written: str, said: str) -> None:
+    with pytest.raises(TableError, match=f"row 2 holds {said}" if "digits" in said else said):
+        records(table(tmp_path, f"p,fraud,at\n0.5,1,{written}\n"), FORECASTS)
 
 
 def test_times_that_could_be_read_in_two_ways_are_not_guessed(tmp_path: Path) -> None:
@@ -190,7 +204,7 @@ def test_parquet_gives_the_same_records(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table(rows), path)
     text = table(tmp_path, "p,fraud,at\n0.25,true,2026-01-01\n0.5,,2026-01-02\n")
     for topic in (FORECASTS, OUTCOMES):
-        assert records(TableSource(path, path, 1, PLAIN), topic) == records(text, topic)
+        assert records(TableSource(path, path, columns=PLAIN), topic) == records(text, topic)
 
 
 def made(tmp_path: Path, rows: int = 2000) -> Path:
@@ -431,9 +445,9 @@ def test_a_value_inside_a_list_is_named_by_its_path(tmp_path: Path, score: str, 
     at = pa.array([20260101, 20260102])
     pa.parquet.write_table(pa.table({"vector": [{"values": [0.75, 0.25]}] * 2, "fraud": [0, 1], "at": at}), path)
     columns = Columns("vector.values[1]", "fraud", "at")
-    assert [made["p"] for _, made in values(TableSource(path, path, 1, columns), FORECASTS)] == [0.25, 0.25]
+    assert [made["p"] for _, made in values(TableSource(path, path, columns=columns), FORECASTS)] == [0.25, 0.25]
     with pytest.raises(TableError, match=said):
-        records(TableSource(path, path, 1, replace(columns, score=score)), FORECASTS)
+        records(TableSource(path, path, columns=replace(columns, score=score)), FORECASTS)
 
 
 @pytest.mark.parametrize(
@@ -455,6 +469,25 @@ def test_a_file_that_holds_no_records_is_refused_in_one_sentence(
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.startswith("trueup: ")
     assert said in told
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_folder_of_parts_is_refused_with_a_command_that_joins_them(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "the parts"
+    folder.mkdir()
+    for n in range(2):
+        rows = {"p": [0.5, 0.25], "fraud": [n, 0], "at": ["2026-01-01"] * 2}
+        if kind == "csv":
+            cells = "\n".join(",".join(map(str, row)) for row in zip(*rows.values(), strict=True))
+            (folder / f"part-{n}.csv").write_text(f"{','.join(rows)}\n{cells}\n")
+        else:
+            pa.parquet.write_table(pa.table(rows), folder / f"part-{n}.parquet")
+    with pytest.raises(TableError, match="put its parts into one file first: ") as refused:
+        TableSource(folder, folder, columns=PLAIN)
+    command = str(refused.value).split("first: ")[1].replace("python -c", f"{shlex.quote(sys.executable)} -c", 1)
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)  # noqa: S602 - the text of the message
+    whole = tmp_path / f"table.{kind}"
+    assert [made["p"] for _, made in values(TableSource(whole, whole, columns=PLAIN), FORECASTS)] == [0.5, 0.25] * 2
 
 
 @pytest.mark.parametrize("option", ["--time-format=%Q", "--time-zone=Mars", "--encoding=foo"])

@@ -68,11 +68,11 @@ def test_gauges_are_the_views_of_the_rows() -> None:
         expected = {
             "brier": scores.brier(kind),
             "log_loss": scores.log_loss(kind),
-            "auc": each.order.ranking(kind).auc().value,
+            "auc": each.lately.ranking(kind).auc().value,
             "alarm_log10": each.log_alarm(kind) / math.log(10),
         }
         assert {name: read.value(name, labels) for name in expected} == pytest.approx(expected)
-        recall = each.order.ranking(kind).at(0.01)[0].value
+        recall = each.lately.ranking(kind).at(0.01)[0].value
         assert read.value("recall", {**labels, "volume": "0.01"}) == pytest.approx(recall)
         filled = {str(i): each.n for i, each in enumerate(scores.bins(kind)) if each.n}
         assert {i: read.value("resolved_bin_events", {**labels, "bin": i}) for i in filled} == filled
@@ -84,7 +84,7 @@ def test_gauges_are_the_views_of_the_rows() -> None:
     gained = gain(two_bin(scores, "raw"), two_bin(scores, "calibrated"))
     assert read.value("two_bin_error", served) == pytest.approx(two_bin(scores, "calibrated").value)
     assert [read.value("two_bin_gain", {"stream": "s0", "end": end}) for end in gained._fields] == pytest.approx(gained)
-    error = each.order.ranking("raw").auc().error
+    error = each.lately.ranking("raw").auc().error
     assert read.value("auc_error", {"stream": "s0", "kind": "raw"}) == pytest.approx(error)
 
 
