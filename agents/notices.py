@@ -79,6 +79,15 @@ class Notices:
             self._found.get(kind, (0,))[0] + events,
         )
 
+    def cleaned(self, changelog: str, policy: str) -> None:
+        """Say that a changelog loses rows under its policy."""
+        self._count(
+            (changelog, "cleanup_policy"),
+            f"minutes in which {changelog} has had cleanup.policy={policy}",
+            "It loses rows that are not written again in time: no worker can restore the state from it then. Set it "
+            f"to compact: kafka-configs.sh --alter --topic {changelog} --add-config cleanup.policy=compact",
+        )
+
     def _count(self, kind: tuple[str, str], what: str, more: str, records: int = 0) -> int:
         before = self._found.get(kind, (0,))[0]
         count = records or before + 1

@@ -18,6 +18,7 @@ from agents.notices import path as noticed
 from agents.processor import BatchProcessor, Probe
 from state.frames import REMEDY, OtherFormat
 from state.journal import Journal
+from streams.config.in_force import InForceError
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
@@ -106,10 +107,12 @@ class Topology:
         return await self.table.vet(partitions)
 
     async def renew(self) -> None:
-        """Confirm the claims that have not been for long, and that the inputs are the topics they were."""
+        """Confirm the claims that have not been for long, and look whether the topics are what they were."""
         await self.table.renew()
         if claims := self.table.changelog.claims():
             await self.table.recognise(claims, self.sources)
+            if policy := await self.table.cleanup():
+                self.processor.notices.cleaned(self.settings.changelog, policy)
 
     async def applied(self, partition: int) -> tuple[tuple[int, int], Journal]:
         """Take up a partition and say what is in force in it from now on.
@@ -184,6 +187,10 @@ class Topology:
             self.failure = exc
             if isinstance(exc, OtherFormat):
                 log.critical("the state of %s cannot be read: %s; %s", self.settings.app_id, exc, REMEDY)
+                self.abort(os.EX_CONFIG)
+                return
+            if isinstance(exc, InForceError):
+                log.critical("%s", exc)
                 self.abort(os.EX_CONFIG)
                 return
             log_end(exc)

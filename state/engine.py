@@ -151,6 +151,8 @@ class Effects(Changes):
         How many records of each stream its quota refused; without a stream those of unknown events.
     overdue
         How many events of each stream got their first outcome after silence had labelled them.
+    belated
+        How many forecasts were as old as their stream's ttl when they came: the row of an earlier copy is gone.
     untaught
         How many events of each stream taught nothing, because their entity had taught.
     passed
@@ -170,6 +172,7 @@ class Effects(Changes):
     withheld: int = 0
     refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    belated: int = 0
     untaught: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     passed: list[int] = field(default_factory=lambda: [0, 0])
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -217,9 +220,10 @@ class _Service:
     kind: int
     calibrator: str
     config: str
-    #: Role and duration of the queue an answered forecast enters, and the status of its row.
+    #: Role and duration of the queue an answered forecast enters, how long its row is kept, and the row's status.
     role: int
     due_ms: int
+    ttl_ms: int
     status: int
     names: bytes
     key: bytes
@@ -466,6 +470,7 @@ class Partition:
         self._effects.answered[stream] += 1
         if found is None:
             self._changed[key] = payload
+            self._effects.belated += fence.stream_time - ts >= service.ttl_ms
             if version == 0:  # tickets must find the recipe that made them
                 self._learnt[service.key] = service.learner
         else:
@@ -1021,6 +1026,7 @@ class Partition:
         service = self._by_ticket.get(names) or self._service(stream, policy.calibrator, policy.config, names, policy)
         matures = policy.matures_ms > 0
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
+        service.ttl_ms = policy.ttl_ms
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         if policy.segments:
@@ -1051,6 +1057,7 @@ class Partition:
             calibrator,
             config,
             EXPIRY,
+            0,
             0,
             ledger.ISSUED,
             names,

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import orjson
 
+from state.formats import ARITHMETIC
 from state.policy import NOTHING, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config.settings import Settings
@@ -119,7 +120,7 @@ def described(settings: Settings) -> bytes:
 
     Options that are not set are written with their defaults: a later version may have others.
     """
-    found = _described(settings)
+    found = _described(settings) | {"arithmetic": ARITHMETIC}
     if settings.direct is not None:
         found["sources"] = _sources(mode for mode in settings.modes if mode.direct)
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
@@ -158,10 +159,11 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
     Raises
     ------
     InForceError
-        If this version does not know what it names.
+        If this version does not know what it names, or answers in another way.
     """
     try:
         found = orjson.loads(configuration)
+        arithmetic = found.get("arithmetic", ARITHMETIC)
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
@@ -173,6 +175,12 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         sources = source_config.parse(dict(orjson.loads(found.get("sources", "[]"))), headers)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
+    if arithmetic != ARITHMETIC:
+        raise InForceError(
+            f"what was answered under configuration {digest(configuration)} has version {arithmetic} of the "
+            f"arithmetic, this build has {ARITHMETIC}: start the build that answered it, and stop it by SIGTERM; then "
+            "start this one"
+        )
     if coin != policies.coin_name:
         drew, here = f"key {coin}" if coin else "no key", policies.coin_name or "not set"
         raise InForceError(

@@ -19,6 +19,7 @@ from state.inputs import InputIds, Widths
 from streams.faust.changelog import Changelog
 from streams.faust.stores import MemoryStore, RocksStore, Store, restore
 from streams.faust.transport import BatchProducer, DataLossError
+from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
 
 NAME = "state"
@@ -245,6 +246,12 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             async with self._lock(partition):
                 if self.changelog.due(partition):
                     await self._confirm(partition)
+
+    async def cleanup(self) -> str:
+        """Return the changelog's ``cleanup.policy`` if rows are lost under it, else nothing; raises as `vet`."""
+        producer = cast("BatchProducer", self.app.producer)
+        policy = (await producer.describe(self.app.conf.id, str(self.changelog_topic_name))).policy
+        return "" if policy == COMPACT else policy
 
     async def _confirm(self, partition: int) -> None:
         rows, offset = await self.changelog.confirm(partition)

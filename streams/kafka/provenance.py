@@ -33,6 +33,8 @@ T = TypeVar("T")
 BACKOFF: Final = 0.1
 #: Kafka's default for a topic that does not set it, ms.
 DELETE_RETENTION_MS: Final = 86_400_000
+#: The only ``cleanup.policy`` under which no row is lost.
+COMPACT: Final = "compact"
 
 
 class Origin(NamedTuple):
@@ -61,10 +63,21 @@ class Origin(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A changelog as the brokers describe it: its origin, and how long it keeps tombstones, ms."""
+    """A changelog as the brokers describe it.
+
+    Attributes
+    ----------
+    origin
+        Which it is.
+    retention_ms
+        How long it keeps tombstones, ms.
+    policy
+        Its ``cleanup.policy``.
+    """
 
     origin: Origin
     retention_ms: int
+    policy: str = COMPACT
 
 
 class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
@@ -145,7 +158,7 @@ class _Topic(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]
 
 
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
-    """Return a changelog's origin and tombstone retention, trying until a broker answers.
+    """Return what a changelog is and how it is cleaned, trying until a broker answers.
 
     Parameters
     ----------
@@ -163,7 +176,7 @@ async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     """
 
     async def ask() -> Described:
-        return Described(await _origin(client, app, name), await _retention(client, name))
+        return Described(await _origin(client, app, name), *await _cleaning(client, name))
 
     return await _insisted(client, ask)
 
@@ -207,13 +220,13 @@ async def _origin(client: AIOKafkaClient, app: str, name: str) -> Origin:
     return Origin(app, response.cluster_id or "", UUID(int=number).hex, len(topic[5]))
 
 
-async def _retention(client: AIOKafkaClient, name: str) -> int:
-    """Return how long a compacted topic keeps tombstones, ms; Kafka's default if this user may not ask."""
-    request = DescribeConfigsRequest([(ConfigResourceType.TOPIC, name, ["delete.retention.ms"])])
+async def _cleaning(client: AIOKafkaClient, name: str) -> tuple[int, str]:
+    """Return how long a topic keeps tombstones, ms, and its policy; the usual if this user may not ask."""
+    retention, policy = "delete.retention.ms", "cleanup.policy"
+    request = DescribeConfigsRequest([(ConfigResourceType.TOPIC, name, [retention, policy])])
     response = await client.send(client.get_random_node(), request)
     ((code, _, _, _, entries),) = response.resources
-    if code == errors.TopicAuthorizationFailedError.errno:
-        return DELETE_RETENTION_MS
-    if code:
+    if code and code != errors.TopicAuthorizationFailedError.errno:
         raise errors.for_code(code)(f"{name}: error {code}")
-    return next((int(entry[1]) for entry in entries), DELETE_RETENTION_MS)
+    found = {entry[0]: entry[1] for entry in entries}
+    return int(found.get(retention, DELETE_RETENTION_MS)), found.get(policy, COMPACT)

@@ -650,6 +650,14 @@ CATALOGUE: Final = {
             "set matures above the ages of outcomes; of a first start on a history see 'Sources of any key'",
         ),
         Metric(
+            "belated_forecasts",
+            "counter",
+            (),
+            "Forecasts that were as old as their stream's ttl when they came: one that was sent before is taken for "
+            "new, and learnt again with its outcome",
+            "set ttl above the longest time after which producers send something again",
+        ),
+        Metric(
             "untaught_events",
             "counter",
             (),

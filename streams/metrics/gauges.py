@@ -91,6 +91,7 @@ class Gauges(Collector):
             "expired_early",
             "withheld_letters",
             "overdue_labels",
+            "belated_forecasts",
             "untaught_events",
             "far_off_times",
         )
@@ -202,6 +203,7 @@ class Gauges(Collector):
         self._count(effects.refused, self._refused)
         self._counters["withheld_letters"].inc(effects.withheld)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
+        self._counters["belated_forecasts"].inc(effects.belated)
         self._counters["untaught_events"].inc(sum(effects.untaught.values()))
         held = self._held.get(partition)
         if held is None:

@@ -373,6 +373,16 @@ def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
     assert line.exc_info is None
 
 
+def test_what_another_arithmetic_answered_ends_the_start_for_good(
+    topology: Topology, caplog: pytest.LogCaptureFixture
+) -> None:
+    statuses: list[int] = []
+    topology.abort = statuses.append
+    topology.failed(in_force.InForceError("start the build that answered it"))
+    assert statuses == [78]
+    assert "start the build that answered it" in caplog.text
+
+
 # -- readiness and samples -----------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ import orjson
 from lab import flights, fraud, payments
 from lab.player import Message
 from state.events import Event, Output
+from state.formats import ARITHMETIC
 from state.policy import Policies
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
@@ -74,7 +75,7 @@ class Digests:
         """Return the file: a line for the inputs, then of each topic its count and its digests."""
         for topic in list(self._open):
             self._close(topic)
-        lines = [f"inputs {self.inputs.hexdigest()}"]
+        lines = [f"arithmetic {ARITHMETIC}", f"inputs {self.inputs.hexdigest()}"]
         for topic, digests in sorted(self.topics.items()):
             lines += [f"{topic} {self._counts[topic]}", *(f"  {each}" for each in digests)]
         return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from state import engine, keys, ledger, rows
 from state.engine import HELD, SWEEP, Effects, Partition
 from state.events import Calibrated, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
-from state.fence import EXPIRY, FATES, FORECASTS, OUTCOMES, Fence
+from state.fence import EXPIRY, FATES, FORECASTS, ISSUED, OUTCOMES, Fence
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.policy import Policies, Policy
@@ -285,6 +285,14 @@ def test_row_that_changed_within_the_last_batch_is_kept_though_it_is_due() -> No
         assert one.table.entry("e") is not None
     one.fold(forecast(4, "f4", ts=5000))
     assert one.table.entry("e") is None
+
+
+def test_forecast_whose_earlier_copy_would_be_forgotten_is_counted() -> None:
+    one = worker()
+    assert one.fold(forecast(0), forecast(1, "later", ts=1101)).belated == 0
+    again = one.fold(forecast(2), forecast(3, "young", ts=1002))
+    assert (again.belated, again.fates[ISSUED]) == (1, 2)
+    assert one.fold(forecast(4)).belated == 0, "its row is there"
 
 
 def test_row_that_changed_lately_holds_back_only_its_own_queue() -> None:

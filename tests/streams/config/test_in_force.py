@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from state import calibrators
+from state.formats import ARITHMETIC
 from state.policy import Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config import in_force
@@ -65,6 +66,15 @@ def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
         assert now.quota == was.quota
     assert settings.policies.of("demand").quota  # type: ignore[union-attr]
     assert settings.policies.quota == read.policies.quota == Quota(ids=Rate(7, 60_000))
+
+
+def test_what_another_arithmetic_answered_is_not_answered_by_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = in_force.described(Settings())
+    monkeypatch.setattr(in_force, "ARITHMETIC", ARITHMETIC + 1)
+    assert in_force.digest(in_force.described(Settings())) != in_force.digest(written)
+    said = rf"version {ARITHMETIC} of the arithmetic, this build has {ARITHMETIC + 1}: start the build that answered"
+    with pytest.raises(InForceError, match=said):
+        in_force.restored(written, Settings())
 
 
 @pytest.mark.parametrize("name", [*calibrators.REGISTRY, *calibrators.VECTORS])

@@ -123,6 +123,19 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
     assert table.offset(0) == 3
 
 
+def test_a_changelog_whose_policy_loses_rows_is_told_while_the_worker_runs(
+    run: Run, topology: Topology, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(topology.claim(0))
+    topology.table.changelog.activate(0)
+    for policy in ("compact", "delete"):
+        producer.described = producer.described._replace(policy=policy)
+        run(topology.renew())
+        topology.processor.tell()
+    (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith(f"minutes in which {C0.topic} has had cleanup.policy=delete: 1. It loses rows")
+
+
 def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology: Topology, producer: Producer) -> None:
     table = topology.table
     run(topology.claim(0))
