@@ -38,16 +38,16 @@ def main() -> int:
     )
     options = parser.parse_args()
     began = time.monotonic()
-    total, every, good = Verdict(), list[Seen](), True
-    of_sources = 0
+    total, every, good, of_sources = Verdict(), list[Seen](), True, Verdict()
     for part in (workers, behind_intake):
         found = part(options)
         if found is None:
             continue
         verdict, seen, well = found
         print(report.table(seen))
+        print(report.judged(verdict), flush=True)
         total, every, good = total + verdict, every + seen, good and well
-        of_sources += verdict.records if part is behind_intake else 0
+        of_sources = verdict if part is behind_intake else of_sources
     print(report.conclusion(total, every, time.monotonic() - began, of_sources))
     return 0 if good and not any(each.broken for each in every) else 1
 

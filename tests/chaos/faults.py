@@ -253,6 +253,35 @@ class Overtaken(Fault):
 
 
 @dataclass(frozen=True)
+class MovedOffsets(Outage):
+    """All workers are killed, and another tool commits the ends or the beginnings of the inputs for their group."""
+
+    name = "committed offsets moved"
+    to: str
+
+
+@dataclass(frozen=True)
+class CutChangelog(Fault):
+    """In another application: the changelog of a stopped worker loses its beginning, and the disk is lost."""
+
+    name = "changelog cut"
+
+
+@dataclass(frozen=True)
+class NewChangelog(Fault):
+    """In another application: the changelog of a stopped worker is made anew, and retention trims the inputs."""
+
+    name = "changelog made anew"
+
+
+@dataclass(frozen=True)
+class RewrittenInput(Outage):
+    """In another application: the broker loses the end of an input, whose offsets other records get."""
+
+    name = "input cut and written anew"
+
+
+@dataclass(frozen=True)
 class DoubledIds(Fault):
     """Two more workers start at a time under one instance id; who serves in the end is killed."""
 
@@ -396,10 +425,10 @@ class SilentLeader(Outage):
 WORKERS: tuple[type[Fault], ...] = (
     KillAtStep, Kill, Stop, Stall, EmptyDisk, Damage, FullDisk, KillRestoring, OldDisk, ForeignDisk, AheadDisk, Cut,
     Silence, LongSilence, Slow, RefuseChangelog, Storm, DoubledIds, ClockJump, WildTimestamps, PoisonedTime, Poison,
-    Overtaken,
+    Overtaken, MovedOffsets, CutChangelog, NewChangelog,
 )  # fmt: skip
 #: What befalls the only broker.
-ONE: tuple[type[Fault], ...] = (KillBroker, FreezeBroker)
+ONE: tuple[type[Fault], ...] = (KillBroker, FreezeBroker, RewrittenInput)
 #: What befalls three brokers.
 THREE: tuple[type[Fault], ...] = (
     KillLeader, FreezeLeader, KillFollower, FreezeFollower, KillCoordinator, FreezeCoordinator, KillController,
@@ -451,7 +480,10 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float, pa
         return [one(files=files, how=how) for files, how in DAMAGE]
     if kind in (KillBroker, KillAll):  # away for a moment, and for longer than workers wait
         return [one(seconds=few), one(seconds=session + few)]
+    if kind is MovedOffsets:
+        return [one(seconds=few, to=to) for to in ("end", "beginning")]
     drawn: dict[type[Fault], dict[str, Any]] = {
+        RewrittenInput: {"seconds": few},
         FullDisk: {"seconds": few},
         KillRestoring: {"after": 1},
         Cut: {"seconds": few},

@@ -14,7 +14,17 @@ import orjson
 from state import keys, rows
 from state.engine import BATCH_LIMIT
 from state.events import Forecast
-from state.fence import EARLY_JOINED, FORECAST_FATES, IMPLIED, INPUT_FATES, ISSUED, MATURED, RESOLVED, Fence
+from state.fence import (
+    EARLY_JOINED,
+    FORECAST_DUPLICATE,
+    FORECAST_FATES,
+    IMPLIED,
+    INPUT_FATES,
+    ISSUED,
+    MATURED,
+    RESOLVED,
+    Fence,
+)
 from state.journal import Entry
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
@@ -96,7 +106,7 @@ class Verdict:
     differing_answers
         Events that were answered in two ways, or in another than the engine's.
     copies
-        Answers that were given more than once, alike: allowed.
+        Records of the outputs that were sent once more after a crash, alike: allowed.
     findings
         A sentence for each of the first of what is wrong.
     """
@@ -150,7 +160,8 @@ def judge(recorded: Recorded, settings: Settings) -> Verdict:
     _compare_with_the_engine(recorded, settings, found)
     _count(recorded, settings, found)
     fence = recorded.fence
-    copies = sum(sum(values.values()) - 1 for each in recorded.outputs.values() for values in each.values())
+    given = sum(sum(values.values()) - 1 for each in recorded.outputs.values() for values in each.values())
+    copies = given - fence.fates[FORECAST_DUPLICATE]  # those were asked for
     return Verdict(
         sum(map(len, recorded.inputs)),
         fence.fates[ISSUED],

@@ -9,6 +9,8 @@ import orjson
 from tests.chaos.campaign import Seen
 from tests.chaos.judge import Verdict
 
+NOTHING = Verdict()
+
 
 def table(seen: Sequence[Seen]) -> str:
     """Return a line a kind of fault: how often, how workers ended, the longest silence, and when all was well again."""
@@ -31,25 +33,35 @@ def table(seen: Sequence[Seen]) -> str:
     return "\n".join(lines)
 
 
-def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float, of_sources: int = 0) -> str:
-    """Return the verdict in words and, as the last line, as JSON; some of the records are those of source topics."""
+def judged(verdict: Verdict) -> str:
+    """Return a verdict in words."""
+    lines = [f"FOUND: {finding}" for finding in verdict.findings]
+    lines += [
+        f"{verdict.records:,} records, {verdict.events:,} events",
+        f"{verdict.copies:,} records of the outputs are copies of others, as after a crash they may",
+        f"lost {verdict.lost}, doubled {verdict.doubled}, differing answers {verdict.differing_answers}",
+    ]
+    return "\n".join(lines)
+
+
+def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float, of_sources: Verdict = NOTHING) -> str:
+    """Return the verdict in words and, as the last line, as JSON; ``of_sources`` is what it has of source topics."""
     kinds = len({type(each.fault) for each in seen})
     broken = sum(len(each.broken) for each in seen)
     # Where brokers could be written to and reached, silence is the workers' own.
     silences = [each.silence for each in seen if not (each.fault.outage or math.isnan(each.silence))]
     silent = max(silences, default=0.0)
-    lines = [f"FOUND: {finding}" for finding in verdict.findings]
-    lines += [
+    lines = [
         f"{len(seen)} faults of {kinds} kinds in {seconds:.0f} s",
-        f"{verdict.records:,} records, {verdict.events:,} events",
-        f"{verdict.copies:,} records of the outputs are copies of others, as after a crash they may",
-        f"lost {verdict.lost}, doubled {verdict.doubled}, differing answers {verdict.differing_answers}",
+        judged(verdict),
         f"promises broken {broken}; longest silence while enough brokers could be reached: {silent:.1f} s",
         orjson.dumps(
             {
                 "events": verdict.events,
                 "records": verdict.records,
-                "source_records": of_sources,
+                "source_records": of_sources.records,
+                "sent_twice": verdict.copies - of_sources.copies,
+                "source_sent_twice": of_sources.copies,
                 "faults": len(seen),
                 "kinds": kinds,
                 "lost": verdict.lost,

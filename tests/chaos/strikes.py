@@ -1,10 +1,13 @@
 """What each fault of workers, disks, network and load does; those of the brokers are told in ``outages.py``."""
 
+import asyncio
 import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streams.kafka import topics
 from tests.chaos import faults
@@ -12,6 +15,7 @@ from tests.chaos.disk import Disk
 from tests.chaos.fleet import Member
 from tests.chaos.proxy import Proxy
 from tests.chaos.stage import PATIENCE, Stage, strike
+from tests.e2e.world import World, buried
 from tests.events import Sent, forecast, outcome
 
 
@@ -135,6 +139,31 @@ def _tamper(stage: Stage, worker: int, how: Callable[[Disk], None]) -> None:
     _end(stage, member)
     how(member.disk)
     _begin(member)
+
+
+@strike.register
+def _(fault: faults.MovedOffsets, stage: Stage) -> None:
+    world = stage.world
+    for member in stage.fleet.members:
+        _end(stage, member)
+    asyncio.run(buried(world.bootstrap, world.name))
+    asyncio.run(_commit(world, fault.to))
+    time.sleep(fault.seconds)
+    for member in stage.fleet.members:
+        _begin(member)
+
+
+async def _commit(world: World, to: str) -> None:
+    """Commit the ends or the beginnings of the inputs for a group without members, as a tool does."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, group_id=world.name, enable_auto_commit=False)
+    async with consumer:
+        tps = [
+            TopicPartition(world.topic(label), n)
+            for label in ("forecasts", "outcomes")
+            for n in range(world.partitions)
+        ]
+        consumer.assign(tps)
+        await consumer.commit(await (consumer.end_offsets if to == "end" else consumer.beginning_offsets)(tps))
 
 
 @strike.register

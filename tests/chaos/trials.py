@@ -1,19 +1,28 @@
 """What each fault does that is tried on workers of its own: a promise is kept or broken, and the campaign goes on."""
 
+import asyncio
 import itertools
+import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from struct import unpack_from
 
-from aiokafka.errors import KafkaError
+import orjson
+from aiokafka.errors import KafkaError, PolicyViolationError
 
 from state.engine import HELD
+from streams.kafka import topics
 from tests.chaos import faults
 from tests.chaos.stage import PATIENCE, BrokenPromiseError, Stage, strike
-from tests.e2e.world import Worker, World, wait_for
-from tests.events import forecast, mixed, outcome
+from tests.e2e.world import ROOT, Worker, World, wait_for
+from tests.events import Sent, forecast, mixed, outcome
 
 #: 9999-01-01, ms since 1970.
 FAR = 253_370_764_800_000
@@ -86,6 +95,135 @@ def _(fault: faults.Overtaken, stage: Stage) -> None:  # noqa: ARG001 - as above
             raise BrokenPromiseError(f"records were deleted unread, and the worker ended with {status} instead of 70")
         if "DataLossError" not in worker.printed:
             raise BrokenPromiseError("records were deleted unread, and the worker ended without saying so")
+
+
+@strike.register
+def _(fault: faults.CutChangelog, stage: Stage) -> None:  # noqa: ARG001 - as above
+    with _stopped(stage) as world:
+        stage.cluster.configure(world.settings.changelog, cleanup_policy="delete")
+        wait_for("the brokers to delete", lambda: _cut(stage, world), PATIENCE)
+        stage.cluster.configure(world.settings.changelog, cleanup_policy="compact")
+        shutil.rmtree(world.directory / "data")
+        _refused(world, "has lost what stood before offset")
+        world.send(_forecasts("outage", EACH))
+        _succeeded(stage, world, ["replay", "--write-state", f"{world.name}-heir"])
+        _goes_on(world, {"outage": EACH, **{str(n): EACH for n in range(SERVED)}})
+
+
+@strike.register
+def _(fault: faults.NewChangelog, stage: Stage) -> None:  # noqa: ARG001 - as above
+    with _stopped(stage) as world:
+        stage.cluster.ask(lambda admin: admin.delete_topics([world.settings.changelog]))
+        made = lambda: asyncio.run(topics.create(world.settings, partitions=1, replication=stage.cluster.replication))  # noqa: E731
+        wait_for("the changelog to be made anew", lambda: bool(made()), PATIENCE)
+        stage.cluster.delete_records(world.topic("forecasts"), {0: SERVED * EACH})
+        _refused(world, "its state is gone")
+        _succeeded(stage, world)
+        _goes_on(world, {str(n): EACH for n in range(SERVED)})
+
+
+@strike.register
+def _(fault: faults.RewrittenInput, stage: Stage) -> None:
+    with _stopped(stage) as world:
+        (broker,) = stage.cluster.brokers
+        broker.kill()
+        _shorten(broker.directory / "data" / f"{world.topic('forecasts')}-0")
+        time.sleep(fault.seconds)
+        stage.cluster.start()
+        world.send(_forecasts("other", 2 * EACH))
+        _refused(world, "is not the record that was applied before")
+        _succeeded(stage, world)
+        # The new id answers all that the input has once more; the records that it lost were answered once.
+        _goes_on(world, {"other": 2 * EACH, str(SERVED - 1): EACH, **{str(n): 2 * EACH for n in range(SERVED - 1)}})
+
+
+#: How many times a worker is sent forecasts before it is stopped, and how many each time.
+SERVED, EACH = 5, 100
+
+
+def _forecasts(name: str, n: int) -> list[Sent]:
+    now = time.time_ns() // 1_000_000
+    return [forecast(f"{name}-{i}", i / n, now + i) for i in range(n)]
+
+
+@contextmanager
+def _stopped(stage: Stage) -> Iterator[World]:
+    """Let a worker apart answer some forecasts, and stop it."""
+    with _apart(stage) as (world, worker):
+        for n in range(SERVED):
+            world.send(_forecasts(str(n), EACH))
+        world.wait_until_applied(SERVED * EACH)
+        worker.stop()
+        yield world
+
+
+def _cut(stage: Stage, world: World) -> bool:
+    """Delete the beginning of a changelog; False while the brokers do not know that they may."""
+    try:
+        stage.cluster.delete_records(world.settings.changelog, {0: 3})
+    except PolicyViolationError:
+        return False
+    return True
+
+
+def _shorten(directory: Path) -> None:
+    """Take the last batch from the only segment of a partition, as a power loss does."""
+    (log,) = directory.glob("*.log")
+    data, at, last = log.read_bytes(), 0, 0
+    while at < len(data) and (length := unpack_from(">i", data, at + 8)[0]):
+        last, at = at, at + 12 + length
+    os.truncate(log, last)
+    for index in directory.glob("*.*index"):
+        index.unlink()
+
+
+def _refused(world: World, said: str) -> None:
+    """Start the worker again: it must end and say why, however often it is started."""
+    for _ in range(2):
+        began = time.monotonic()
+        with world.worker() as worker:
+            try:
+                status = worker.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                raise BrokenPromiseError(f"the worker goes on without a word, instead of: {said}") from None
+            if status != 70 or said not in worker.printed:
+                raise BrokenPromiseError(f"the worker ended with {status} and does not say: {said}")
+        print(f"    worker: {said!r} after {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+
+
+def _succeeded(stage: Stage, world: World, *commands: list[str]) -> None:
+    """Give a worker's topics to another application id, as the documentation says, after commands of the old one."""
+    old, name = world.environment, f"{world.name}-heir"
+    world.environment = {**old, "TRUEUP_APP_ID": name}
+    _operate(
+        world.environment, "topics", "create", "--partitions", "1", "--replication", str(stage.cluster.replication)
+    )
+    for command in commands:
+        _operate(old, *command)
+    _operate(world.environment, "topics", "take")
+
+
+def _operate(settings: Mapping[str, str], *command: str) -> None:
+    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT)}
+    program = [sys.executable, "-m", "cli.main", *command]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BrokenPromiseError(f"trueup {' '.join(command)} ended with {done.returncode}: {done.stderr[-300:]}")
+
+
+def _goes_on(world: World, answered: dict[str, int]) -> None:
+    """Serve under the new id; what is sent now is answered, and all before as often as it is to be."""
+    wanted = Counter(answered | {"new": EACH})
+    world.send(_forecasts("new", EACH))
+
+    def found() -> Counter[str]:
+        return Counter(orjson.loads(each.value or b"")["event_id"].split("-")[0] for each in world.read("calibrated"))
+
+    with world.worker() as worker:
+        wait_for("the worker under another id to answer", lambda: worker.ready() and found() >= wanted, PATIENCE)
+        worker.stop()
+    if found() != wanted:
+        raise BrokenPromiseError(f"answers by batch are {dict(found())}, to be {dict(wanted)}")
 
 
 @strike.register

@@ -421,6 +421,8 @@ def folded(
     """
     rows = begun if begun is not None else {}
     outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
+    if not entries:
+        return rows, outputs
     settings = in_force(entries[0].config)
     engine = Partition(settings.policies, rows.get)
     for entry in entries:
