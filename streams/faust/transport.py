@@ -790,6 +790,7 @@ class BatchConsumer(driver.Consumer):
         )
         try:
             taken_up = await self._taken_up(sorted({tp.partition for tp in sources}))
+            await self._whole(taken_up, earliest)
             lost = {
                 tp.partition
                 for tp in sources
@@ -874,12 +875,21 @@ class BatchConsumer(driver.Consumer):
         if applied < earliest and (fence or committed is not None):
             self._lose(tp, applied, earliest)
             return True
-        if not fence and 0 < earliest < (committed or 0):
-            raise DataLossError(
-                f"this group has applied {tp.topic}/{tp.partition} up to offset {committed}, its state is gone, and "
-                f"records before {earliest} are deleted, so it cannot be derived again. {RESTORE}"
-            )
         return False
+
+    async def _whole(self, taken_up: Mapping[int, tuple[tuple[int, int], Journal]], earliest: Mapping[TP, int]) -> None:
+        """Raise `DataLossError` where the state of a partition is gone, and its inputs cannot give it again."""
+        empty = {n for n, (fence, journal) in taken_up.items() if not any(journal.ends(fence))}
+        bare = {tp: first for tp, first in earliest.items() if first and tp.partition in empty}
+        journals = {TP(self.inputs.settings.journal, tp.partition): (tp, first) for tp, first in bare.items()}
+        for journal, end in (await self.highwaters(*journals) if journals else {}).items():
+            if end:
+                tp, first = journals[journal]
+                raise DataLossError(
+                    f"partition {tp.partition} was served before, as {journal.topic} has {end} entries of it, and its "
+                    f"state is gone: records of {tp.topic} before {first} are deleted, so it cannot be derived again. "
+                    f"{RESTORE}"
+                )
 
     def _applied(self, tp: TP, taken_up: Mapping[int, tuple[tuple[int, int], Journal]]) -> tuple[int, int]:
         """Return the next offset of a source partition after the last checkpoint, and after the journal."""

@@ -117,7 +117,7 @@ def _(fault: faults.NewChangelog, stage: Stage) -> None:  # noqa: ARG001 - as ab
         made = lambda: asyncio.run(topics.create(world.settings, partitions=1, replication=stage.cluster.replication))  # noqa: E731
         wait_for("the changelog to be made anew", lambda: bool(made()), PATIENCE)
         stage.cluster.delete_records(world.topic("forecasts"), {0: SERVED * EACH})
-        _refused(world, "its state is gone")
+        _refused(world, "and its state is gone")
         _succeeded(stage, world)
         _goes_on(world, {str(n): EACH for n in range(SERVED)})
 

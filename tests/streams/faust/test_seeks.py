@@ -117,7 +117,9 @@ def test_what_was_folded_and_cannot_be_again_is_left_out_for_good(
     ("committed", "fence", "earliest", "end", "said"),
     [
         (5, 70, 0, 50, "forecasts/0 has applied offset 69, but the topic ends at 50"),
-        (70, 0, 9, 90, "its state is gone, and records before 9 are deleted"),
+        (5, 0, 9, 90, "state is gone: records of forecasts before 9 are deleted"),
+        (9, 0, 9, 90, "state is gone: records of forecasts before 9 are deleted"),
+        (70, 0, 9, 90, "state is gone: records of forecasts before 9 are deleted"),
     ],
 )
 def test_what_cannot_be_folded_to_is_refused_in_any_case(
@@ -132,6 +134,7 @@ def test_what_cannot_be_folded_to_is_refused_in_any_case(
     said: str,
 ) -> None:
     at(topology, brokers, committed, fence, earliest, end)
+    brokers.ends[TP(topology.settings.journal, 0)] = 1
     with pytest.raises(DataLossError, match=said):
         run(consumer.perform_seek())
 
