@@ -1,10 +1,12 @@
 """``trueup inspect``: what the state says of a stream, read from the changelog."""
 
 import asyncio
+import gc
 import logging
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
+from heapq import nlargest
 from typing import Final
 
 import orjson
@@ -27,6 +29,8 @@ log = logging.getLogger("trueup")
 STILL_SECONDS: Final = 60.0
 #: How often the log says how far the reading is, s.
 TELL_SECONDS: Final = 5.0
+#: Most lines of the table of all streams.
+LINES: Final = 200
 #: Kinds of rows that describe streams.
 KEPT = (
     keys.FENCE,
@@ -51,6 +55,14 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     TopicsError
         If the changelog cannot be read, or another build wrote it.
     """
+    gc.disable()  # all is kept to the end: the collector walks it again and again, for half of the time
+    try:
+        return _run(settings, stream, json_output=json_output)
+    finally:
+        gc.enable()
+
+
+def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     try:
         found = asyncio.run(read(settings))
     except KafkaError as exc:
@@ -65,7 +77,9 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         )
         return 1
     of = settings.policies.of
-    report = {name: describe(found, name, of(name)) for name in (names if stream is None else [stream])}
+    names = names if stream is None else [stream]
+    shown = names if json_output else sorted(nlargest(LINES, names, lambda name: _outcomes(found, name)))
+    report = {name: describe(found, name, of(name)) for name in shown}
     fences = found.fences.values()
     fates = {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
     waits = {name: sum(getattr(fence, name) for fence in fences) for name in ("pending", "waiting", "early")}
@@ -73,7 +87,16 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         sys.stdout.write(orjson.dumps({"streams": report, "fates": fates, "waits": waits}).decode() + "\n")
     else:
         inspect_tables.show(report, fates | waits, whole=stream is not None)
+        if left := len(names) - len(shown):
+            said = f"Streams with fewer outcomes that are left out: {left:,}. Name one, or use --json."
+            inspect_tables.console().print(said)
     return 0
+
+
+def _outcomes(found: StateRows, stream: str) -> int:
+    """Return how many outcomes of a stream its scores count."""
+    parts = *found.histories.get(stream, {}).values(), *found.vectors.get(stream, {}).values()
+    return sum(each.n for each in parts)
 
 
 async def read(settings: Settings) -> StateRows:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from operator import add
 from statistics import fmean
 from typing import Any
 
@@ -279,7 +280,7 @@ def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
 
 def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
     """Return how old a stream's outcomes are when they come, and in words what to set where that does not fit."""
-    ages = sum(rows_of.ages[stream].values(), Ages())
+    ages = reduce(add, rows_of.ages[stream].values())
     uncovered = [each for each in rows_of.coverages.get(stream, {}).values() if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
     silence = policy is not None and policy.silence is not None
@@ -302,7 +303,7 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
 
 def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
     """Return how raw forecasts of the last week, and since yesterday, differ from earlier ones; None if too few."""
-    both = sum(found, Distribution())
+    both = reduce(add, found)  # of one partition as it is: to add to nothing costs more than all the rest
     shift = both.shift()
     return {
         "recent": sum(both.recent),

@@ -269,6 +269,17 @@ def test_the_table_lists_every_stream_and_the_fates(shown: Callable[[], str]) ->
     assert "reliability" not in said
 
 
+def test_of_many_streams_the_table_has_those_with_most_outcomes(
+    shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect, "LINES", 1)
+    assert inspected(json_output=False) == 0
+    said = shown()
+    assert "\n fraud " in said
+    assert "churn" not in said
+    assert "with fewer outcomes that are left out: 1. Name one, or use --json." in said
+
+
 def test_the_table_of_one_stream_shows_its_curve_and_calibrators(shown: Callable[[], str]) -> None:
     assert inspected("fraud", json_output=False) == 0
     said = shown()
