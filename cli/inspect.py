@@ -95,8 +95,8 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
 
 def _outcomes(found: StateRows, stream: str) -> int:
     """Return how many outcomes of a stream its scores count."""
-    parts = *found.histories.get(stream, {}).values(), *found.vectors.get(stream, {}).values()
-    return sum(each.n for each in parts)
+    of_events, of_vectors = found.histories.get(stream, {}), found.vectors.get(stream, {})
+    return sum(each.n for each in of_events.values()) + sum(each.n for each in of_vectors.values())
 
 
 async def read(settings: Settings) -> StateRows:

@@ -114,8 +114,7 @@ def _(fault: faults.CutChangelog, stage: Stage) -> None:  # noqa: ARG001 - as ab
 def _(fault: faults.NewChangelog, stage: Stage) -> None:  # noqa: ARG001 - as above
     with _stopped(stage) as world:
         stage.cluster.ask(lambda admin: admin.delete_topics([world.settings.changelog]))
-        made = lambda: asyncio.run(topics.create(world.settings, partitions=1, replication=stage.cluster.replication))  # noqa: E731
-        wait_for("the changelog to be made anew", lambda: bool(made()), PATIENCE)
+        wait_for("the changelog to be made anew", lambda: _made(stage, world), PATIENCE)
         stage.cluster.delete_records(world.topic("forecasts"), {0: SERVED * EACH})
         _refused(world, "and its state is gone")
         _succeeded(stage, world)
@@ -164,6 +163,14 @@ def _cut(stage: Stage, world: World) -> bool:
     except PolicyViolationError:
         return False
     return True
+
+
+def _made(stage: Stage, world: World) -> bool:
+    """Make what a worker lacks of topics; False while the brokers still delete one."""
+    try:
+        return bool(asyncio.run(topics.create(world.settings, partitions=1, replication=stage.cluster.replication)))
+    except topics.TopicsError:
+        return False
 
 
 def _shorten(directory: Path) -> None:
