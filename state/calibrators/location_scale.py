@@ -20,8 +20,6 @@ FAST = 0.3
 PRIOR = (0.9, 0.05, 0.05)
 #: Most weight of evidence, at small losses; and what evidence is kept of a law that is far behind, in nats.
 STEEP, KEPT = 4.0, 12.0
-#: Evidence is the noisier the more forecasts are outstanding: so many count as one more outcome.
-OVERLAP = 10.0
 #: Scores, losses and scales are cut to these.
 FAR, MOST_LOSS, LEAST_SCALE, MOST_SCALE = 1e6, 10.0, 1e-3, 1e3
 #: Levels that one value may span before a law is not moved. Smaller atoms come from measurements that are rounded.
@@ -62,9 +60,10 @@ class LocationScale:
     loss of place k as issued, at `EVIDENCE`, in units of the spread, less the least of the three. V is the sum of their
     variances under the weights of the time. The weights are proportional to
 
-        ρ_k exp(-η L_k),  η = min(`STEEP`, 2 / sqrt(V (1 + D / `OVERLAP`))),
+        ρ_k exp(-η L_k),  η = min(`STEEP`, 2 / sqrt(V N)),
 
-    D the forecasts outstanding. Pinball loss is convex in the quantile. So with prompt outcomes, and but for the
+    N the noise: by how much outcomes that are late or alike say less than as many prompt and independent ones, see
+    `Quantile`. Pinball loss is convex in the quantile. So with prompt outcomes, and but for the
     cuts, the loss of the mixture exceeds that of raw laws by at most about half of sqrt(V), half a standard error of
     the sum (exponential weights; Cesa-Bianchi & Lugosi 2006, section 2.3). η L_k is cut to `KEPT`: a place that was
     worse for long can come back.
@@ -96,8 +95,8 @@ class LocationScale:
         """Return the ticket of a forecast that is answered now."""
         return self.ticket.pack(*self._mixed, *self._slow, *self._fast)
 
-    def update(self, ticket: Sequence[float], law: Law, of: Units, y: float, outstanding: int) -> None:
-        """Learn from an outcome: ``ticket`` as unpacked, the raw law and its units, the most outstanding at once."""
+    def update(self, ticket: Sequence[float], law: Law, of: Units, y: float, noise: float) -> None:
+        """Learn from an outcome: ``ticket`` as unpacked, the raw law and its units, and N."""
         median, spread = of
         if not spread:
             return
@@ -114,7 +113,7 @@ class LocationScale:
             share = self.learnt / (self.learnt + FEWEST)
             self._slow = Place(share * self._scores.quantile(0.5), self._scores.spread() ** share)
             self._fast = Place(self._mean, self._left.spread() ** share)
-            self._mix(outstanding)
+            self._mix(noise)
 
     def _weigh(self, places: Sequence[Place], quantiles: Sequence[float], z: float) -> None:
         """Add the losses of the places that were issued."""
@@ -125,9 +124,9 @@ class LocationScale:
         self._variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self._weights, losses, strict=True))
         self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
 
-    def _mix(self, outstanding: int) -> None:
+    def _mix(self, noise: float) -> None:
         """Mix the places by the evidence."""
-        noise = self._variance * (1.0 + outstanding / OVERLAP)
+        noise *= self._variance
         eta = min(STEEP, 2.0 / math.sqrt(noise)) if noise else STEEP
         least = min(self._losses)
         self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]

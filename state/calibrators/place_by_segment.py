@@ -13,7 +13,6 @@ from state.calibrators.location_scale import (
     FEWEST,
     KEPT,
     MOST_LOSS,
-    OVERLAP,
     STEEP,
     WINDOW,
     Place,
@@ -81,7 +80,7 @@ class PlaceBySegment:
     Where nothing is known, nothing is moved. (By 1 - mean u_g of both, names that say nothing cost more.)
 
     The quantile functions are mixed by the rule of `LocationScale`, weights proportional to ρ_k exp(-η L_k), L_k the
-    pinball loss of place k as issued, and η is divided by sqrt(1 + D / `OVERLAP`), D the forecasts outstanding. So with
+    pinball loss of place k as issued, and η is divided by sqrt(N), N the noise, see `Quantile`. So with
     prompt outcomes, and but for the cuts, segments cost at most about half a standard error of the sum of the
     differences.
 
@@ -159,7 +158,7 @@ class PlaceBySegment:
             mixed.scale * math.pow(narrower, share),
         )
 
-    def update(self, ticket: bytes, mixed: Place, law: Law, of: Units, y: float, outstanding: int) -> None:
+    def update(self, ticket: bytes, mixed: Place, law: Law, of: Units, y: float, noise: float) -> None:
         """Learn from an outcome of a law that is moved.
 
         Parameters
@@ -172,8 +171,8 @@ class PlaceBySegment:
             The raw law and its units.
         y
             The outcome, any finite number.
-        outstanding
-            The most forecasts that were outstanding at once.
+        noise
+            N.
         """
         issued = _ISSUED.unpack_from(ticket)
         median, spread = of
@@ -184,7 +183,7 @@ class PlaceBySegment:
         self._learnt += 1
         self._learn(self._touched(ticket), score - mixed.shift)
         if self._learnt >= FEWEST:
-            self._mix(outstanding)
+            self._mix(noise)
 
     def _weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
         losses = [
@@ -196,10 +195,9 @@ class PlaceBySegment:
         self._variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self._weights, losses, strict=True))
         self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
 
-    def _mix(self, outstanding: int) -> None:
+    def _mix(self, noise: float) -> None:
         """Weigh the places by the evidence."""
-        doubt = math.sqrt(1.0 + outstanding / OVERLAP)
-        eta = min(STEEP, 2.0 / math.sqrt(self._variance) if self._variance else STEEP) / doubt
+        eta = min(STEEP, 2.0 / math.sqrt(self._variance) if self._variance else STEEP) / math.sqrt(noise)
         least = min(self._losses)
         self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
         weights = [rho * math.exp(-eta * loss) for rho, loss in zip(PRIOR, self._losses, strict=True)]

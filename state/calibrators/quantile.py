@@ -26,8 +26,12 @@ RATE = 0.025
 STEADY = 0.25
 #: Outstanding forecasts are counted at so many moments, the blocks' ends, an even number.
 BLOCKS = 32
+#: Evidence about places is the noisier the more forecasts are outstanding: so many count as one more outcome.
+OVERLAP = 10.0
+#: Outcomes that were independent of their neighbours, before the first.
+APART = 20
 #: Of ticket and state. States of earlier versions, which moved no laws or not by segment, are refused.
-VERSION = 4
+VERSION = 5
 #: Without a declared range, a level played at or below 0 is served as the raw quantile of this level, and one at or
 #: above 1 as that of 1 - TAIL: 6 deviations of a normal law, and a number where the theorem wants an infinite one.
 TAIL = 1e-9
@@ -62,13 +66,22 @@ class Quantile(Recalibrator):
     -----
     With u = F(y), F the distribution function of the law as moved (`LocationScale`), n outcomes and k_j of
     them covered, ``s_j = p_j + e (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function
-    of integers. The step is ``e = min(η, STEADY / (1 + D))``, D the forecasts that were outstanding: an outcome that
-    comes D forecasts late moves the levels when D others are already on their way, and larger steps make the levels
-    swing. D is counted, not declared: a ticket holds r, the outcomes learnt when it was issued. Of the n outcomes
-    learnt, A(w) have r < w. So A(w) - w were outstanding when w had been learnt, and have resolved since. D is the
-    largest A(w) - w over the ends w of `BLOCKS` blocks of equal length, n / 2 <= w <= n. A long wait is so forgotten
-    when the outcomes have doubled. The order of outcomes changes neither A nor n. What is *played* is a chain from the
-    anchor a, the level nearest the median:
+    of integers. The step is ``e = min(η / C, STEADY / (1 + D))``, D the forecasts that were outstanding: an outcome
+    that comes D forecasts late moves the levels when D others are already on their way, and larger steps make the
+    levels swing. D is counted, not declared: a ticket holds r, the outcomes learnt when it was issued. Of the n
+    outcomes learnt, A(w) have r < w. So A(w) - w were outstanding when w had been learnt, and have resolved since. D is
+    the largest A(w) - w over the ends w of `BLOCKS` blocks of equal length, n / 2 <= w <= n. A long wait is so
+    forgotten when the outcomes have doubled. The order of outcomes changes neither A nor n.
+
+    *Overlap.* Forecasts of the next hour, one every five minutes, share most of what happens: D + 1 outcomes in
+    succession say nearly the same. Let ρ be the correlation of successive outcomes in whether the anchor covers them,
+    as if `APART` more had been independent. Normal variables with correlation r = sin(π ρ / 2) lie so often on the same
+    side of their median. If each depends on the one before it alone, the variance of their sum is ``C = (1 + r) / (1 -
+    r)`` times that of independent ones. C is taken to be at least 1 and at most 1 + D. So it is 1 where outcomes are
+    prompt, and nearly 1 where they are late and independent. The evidence of `LocationScale` is taken to be
+    ``max(1 + D / OVERLAP, C)`` times as noisy.
+
+    What is *played* is a chain from the anchor a, the level nearest the median:
 
         v_a = s_a;   upward v_j = max(v_{j-1}, s_j);   downward v_j = min(v_{j+1}, s_j)
 
@@ -87,14 +100,15 @@ class Quantile(Recalibrator):
     P(y < q_j) <= k_j / n <= P(y <= q_j) while outcomes lie in the declared range or, if none is, between the raw
     quantiles of `TAIL` and 1 - TAIL.
 
-    A revised label is counted exactly; shift and scale keep what they learnt.
+    A revised label is counted exactly; shift, scale and C keep what they learnt.
 
     Ticket: the draw and the outcomes learnt (u64 each), the levels played (f64 each), that of the `LocationScale`, the
     raw forecast (`state.forecasts.encode`). Bytes, little-endian: `VERSION`, m (u16 each), outcomes whose answer was
-    saturated (u64), the levels (f64 each), then for j = 0..m the outcomes
+    saturated, pairs of successive outcomes that the anchor both covered, whether it covered the last (u64 each), the
+    largest C so far, the levels (f64 each), then for j = 0..m the outcomes
     with v_j < u <= v_{j+1} (u64 each): k_j is the sum of those before j. Then of each block the outcomes whose
     tickets were issued in it (u64 each). A block is 2**b outcomes long, b the least with n < 2**b `BLOCKS`. Then the
-    `LocationScale`. ``276 + 16 m`` bytes before it.
+    `LocationScale`. ``300 + 16 m`` bytes before it.
 
     References
     ----------
@@ -153,17 +167,24 @@ class Quantile(Recalibrator):
         self._draw = Draw(name, seed)
         m = len(self.levels)
         self._ticket = Struct(f"<QQ{m}d")
-        self._state = Struct(f"<HHQ{m}d{m + 1 + BLOCKS}Q")
+        self._state = Struct(f"<HHQQQd{m}d{m + 1 + BLOCKS}Q")
         self._place, self._segments = LocationScale(), PlaceBySegment()
         #: Outcomes that were learnt whose answer had a level played at 0 or below, or at 1 or above.
         self._saturated = 0
+        #: Of the anchor: successive outcomes that were both covered, whether the last one was, and the largest C.
+        self._pairs, self._last, self._most_alike = 0, 0, 1.0
         self._take([0] * (m + 1), [0] * BLOCKS)
 
     def _take(self, counts: list[int], blocks: list[int]) -> None:
         self._counts, self._blocks = counts, blocks
         self.learnt = sum(counts)
         self._block_bits = _block_bits(self.learnt)
-        self._play = self._played(self.outstanding())
+        self._replay()
+
+    def _replay(self) -> None:
+        """Find v again, from the counts."""
+        outstanding = self.outstanding()
+        self._play = self._played(outstanding, self._alike(outstanding))
 
     def _count(self, version: int) -> None:
         """Count a ticket that was issued when so many outcomes were learnt; before `learnt` counts its outcome."""
@@ -184,13 +205,22 @@ class Quantile(Recalibrator):
             most = max(most, issued - (end << bits))
         return most
 
-    def _step(self, outstanding: int) -> float:
-        """Return the step with so many outstanding, on the scale of the link."""
-        return self._scale * min(self._rate, STEADY / (1 + outstanding))
+    def _alike(self, outstanding: int) -> float:
+        """Return C, see the class's notes."""
+        n, covered = self.learnt, sum(self._counts[: self._anchor + 1])
+        if not 0 < covered < n:
+            return 1.0
+        rho = (n * self._pairs - covered * covered) / (covered * (n - covered)) * n / (n + APART)
+        r = math.sin(math.pi / 2.0 * rho)
+        return max((1.0 + r) / (1.0 - r), 1.0) if r * (outstanding + 2) < outstanding else 1.0 + outstanding
 
-    def _played(self, outstanding: int) -> tuple[float, ...]:
+    def _step(self, outstanding: int, alike: float) -> float:
+        """Return the step with so many outstanding and with C, on the scale of the link."""
+        return self._scale * min(self._rate / alike, STEADY / (1 + outstanding))
+
+    def _played(self, outstanding: int, alike: float) -> tuple[float, ...]:
         """Return v, from the counts."""
-        n, step = self.learnt, self._step(outstanding)
+        n, step = self.learnt, self._step(outstanding, alike)
         covered = accumulate(self._counts[:-1])
         s = [z + step * (p * n - k) for z, p, k in zip(self._start, self.levels, covered, strict=True)]
         v = chain(s, self._anchor)
@@ -232,16 +262,23 @@ class Quantile(Recalibrator):
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
         issued = self._issued_by(ticket)
-        self._counts[_covering(issued, y)] += 1
+        first = _covering(issued, y)
+        self._counts[first] += 1
+        covered = int(first <= self._anchor)
+        self._pairs += covered & self._last
+        self._last = covered
         self._count(issued.version)
         self.learnt += 1
         self._saturated += issued.play[0] <= 0.0 or issued.play[-1] >= 1.0
         outstanding = self.outstanding()
-        self._place.update(issued.places, issued.law, issued.units, y, outstanding)
+        alike = self._alike(outstanding)
+        self._most_alike = max(self._most_alike, alike)
+        noise = max(1.0 + outstanding / OVERLAP, alike)
+        self._place.update(issued.places, issued.law, issued.units, y, noise)
         if issued.segments:
             mixed = Place(*issued.places[:2])
-            self._segments.update(issued.segments, mixed, issued.law, issued.units, y, outstanding)
-        self._play = self._played(outstanding)
+            self._segments.update(issued.segments, mixed, issued.law, issued.units, y, noise)
+        self._play = self._played(outstanding, alike)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome where the other number falls."""
@@ -250,7 +287,7 @@ class Quantile(Recalibrator):
         issued = self._issued_by(ticket)
         self._counts[_covering(issued, was)] -= 1
         self._counts[_covering(issued, y)] += 1
-        self._play = self._played(self.outstanding())
+        self._replay()
 
     def _issued_by(self, ticket: bytes) -> "_Issued":
         """Read a ticket."""
@@ -269,7 +306,17 @@ class Quantile(Recalibrator):
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        head = self._state.pack(VERSION, len(self.levels), self._saturated, *self.levels, *self._counts, *self._blocks)
+        head = self._state.pack(
+            VERSION,
+            len(self.levels),
+            self._saturated,
+            self._pairs,
+            self._last,
+            self._most_alike,
+            *self.levels,
+            *self._counts,
+            *self._blocks,
+        )
         segments = self._segments.encode()
         return head + _LENGTH.pack(len(segments)) + segments + self._place.encode()
 
@@ -286,7 +333,7 @@ class Quantile(Recalibrator):
         start = self._state.size + _LENGTH.size
         if m != len(self.levels) or len(payload) < start:
             raise ValueError(f"state of {m} levels and {len(payload)} bytes does not fit {self.levels}")
-        saturated, *rest = self._state.unpack_from(payload)[2:]
+        saturated, pairs, last, most_alike, *rest = self._state.unpack_from(payload)[2:]
         if tuple(rest[:m]) != self.levels:
             raise ValueError(f"state of levels {rest[:m]} does not fit {self.levels}")
         counts, blocks = rest[m:-BLOCKS], rest[-BLOCKS:]
@@ -295,7 +342,7 @@ class Quantile(Recalibrator):
         end = start + _LENGTH.unpack_from(payload, start - _LENGTH.size)[0]
         self._segments.decode(payload[start:end])
         self._place.decode(payload[end:])
-        self._saturated = saturated
+        self._saturated, self._pairs, self._last, self._most_alike = saturated, pairs, last, most_alike
         self._take(counts, blocks)
 
     def saturated(self) -> int:
@@ -326,7 +373,7 @@ class Quantile(Recalibrator):
         -----
         With D outstanding at most, T learnt, h levels between j and the anchor, G_j = p_j n - k_j after n outcomes,
         z_j where s_j starts, a and b the ends of its scale (0 and 1; the log-odds of `TAIL` and 1 - TAIL), and e the
-        least step, that with D outstanding, above the anchor (below it mirrored):
+        least step, that with D outstanding and the largest C so far, above the anchor (below it mirrored):
 
             |k_j / T - p_j| <= max(b - z_j + e (1 + D) p_j, z_j - a + e (1 + D) (1 - p_j + h)) / (e T)
 
@@ -341,7 +388,7 @@ class Quantile(Recalibrator):
         if not self.learnt:
             return None
         outstanding = max(outstanding, self.outstanding())
-        step = self._step(outstanding)
+        step = self._step(outstanding, self._most_alike)
         late = step * (1 + outstanding)
         first, last = self._ends
         most = 0.0

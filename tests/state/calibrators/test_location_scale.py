@@ -18,7 +18,7 @@ from state.calibrators.location_scale import (
     offset,
     units,
 )
-from state.calibrators.quantile import LEVELS, Quantile
+from state.calibrators.quantile import LEVELS, OVERLAP, Quantile
 from state.forecasts import Law, Normal, Quantiles
 
 RAIN = Quantiles((0.2, 0.4, 0.6, 0.8), (0.0, 0.0, 1.0, 3.0))
@@ -68,7 +68,7 @@ def test_without_evidence_the_law_stays() -> None:
     law = Normal(0.0, 1.0)
     tickets = [place.issue()] * (FEWEST - 1)
     for ticket in tickets:
-        place.update(LocationScale.ticket.unpack(ticket), law, units(law), 8.0, FEWEST)
+        place.update(LocationScale.ticket.unpack(ticket), law, units(law), 8.0, 1.0)
         assert place.mixed == RAW_PLACE
 
 
@@ -76,7 +76,7 @@ def test_a_law_with_an_atom_is_not_moved() -> None:
     place, rng = LocationScale(), random.Random(2)
     assert units(RAIN).spread == 0.0
     for _ in range(100):
-        place.update(LocationScale.ticket.unpack(place.issue()), RAIN, units(RAIN), rng.random(), 0)
+        place.update(LocationScale.ticket.unpack(place.issue()), RAIN, units(RAIN), rng.random(), 1.0)
     assert (place.learnt, place.mixed) == (0, RAW_PLACE)
     assert offset((5.0, 2.0), units(RAIN)) == (0.0, 1.0)
 
@@ -99,7 +99,7 @@ def test_late_outcomes_do_not_make_places_swing() -> None:
             waiting.append((place.issue(), y))
             if len(waiting) > late:
                 ticket, known = waiting.popleft()
-                place.update(LocationScale.ticket.unpack(ticket), law, units(law), known, late)
+                place.update(LocationScale.ticket.unpack(ticket), law, units(law), known, 1.0 + late / OVERLAP)
                 found.append(offset(place.mixed, units(law))[0])
         assert all(abs(c - 40.0) < 3.0 for c in found[-1000:])
 
@@ -108,7 +108,7 @@ def test_a_place_that_was_worse_for_long_comes_back() -> None:
     place, rng, law = LocationScale(), random.Random(4), Normal(0.0, 1.0)
     for t in range(6000):
         y = rng.gauss(0.0 if t < 5000 else 6.0, 1.0)
-        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), y, 0)
+        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), y, 1.0)
         if t == 4999:
             before = offset(place.mixed, units(law))
     assert abs(before[0]) < 0.05
@@ -129,7 +129,7 @@ def test_extreme_outcomes_and_laws_stay_finite() -> None:
     place = LocationScale()
     for law in (Normal(0.0, 1e-100), Normal(1e100, 1e100), Quantiles((0.1, 0.9), (-1e100, 1e100)), Normal(0.0, 1.0)):
         for y in (1e100, -1e100, 0.0) * 30:
-            place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), y, 10)
+            place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), y, 2.0)
             shift, scale = place.mixed
             assert math.isfinite(shift)
             assert 0.0 < scale <= MOST_SCALE
@@ -152,10 +152,10 @@ def test_decoded_goes_on_identically(n: int) -> None:
     rng, law = random.Random(7), Normal(1.0, 2.0)
     place, other = LocationScale(), LocationScale()
     for _ in range(n):
-        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), rng.gauss(0.0, 1.0), 3)
+        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), rng.gauss(0.0, 1.0), 1.3)
     other.decode(place.encode())
     for each in (place, other):
-        each.update(LocationScale.ticket.unpack(each.issue()), law, units(law), 0.3, 3)
+        each.update(LocationScale.ticket.unpack(each.issue()), law, units(law), 0.3, 1.3)
     assert place.encode() == other.encode()
     assert len(place.encode()) == 120 + 16 * min(n + 1, WINDOW)
     for cut in (b"", place.encode()[:-1], place.encode() + b"x"):

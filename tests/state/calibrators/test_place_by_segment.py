@@ -242,7 +242,7 @@ def test_extreme_outcomes_and_laws_stay_finite() -> None:
             waiting.append((part.place(RAW, (2, 66))[1], law, y))
     for _ in range(3):  # what is learnt again and again
         for ticket, law, y in waiting:
-            part.update(ticket, RAW, law, units(law), y, 10)
+            part.update(ticket, RAW, law, units(law), y, 2.0)
             (shift, scale), _ = part.place(RAW, (2, 66))
             assert math.isfinite(shift)
             assert 0.0 < scale < math.inf
@@ -251,7 +251,7 @@ def test_extreme_outcomes_and_laws_stay_finite() -> None:
 def test_outcomes_that_never_vary_stay_finite() -> None:
     part = PlaceBySegment()
     for t in range(5000):
-        part.update(part.place(RAW, (2 + t % 2,))[1], RAW, LAW, units(LAW), 0.25, 0)
+        part.update(part.place(RAW, (2 + t % 2,))[1], RAW, LAW, units(LAW), 0.25, 1.0)
     (shift, scale), _ = part.place(RAW, (2,))
     assert math.isfinite(shift)
     assert scale > 0.0
