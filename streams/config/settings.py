@@ -218,7 +218,11 @@ class Settings:
     session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 15.0)
     request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
     write_buffer_bytes: int = _setting("RocksDB write buffer of a partition", _number(65_536, 1 << 30), 16 << 20)
-    block_cache_bytes: int = _setting("RocksDB block cache of a partition", _number(65_536, 1 << 34), 64 << 20)
+    block_cache_bytes: int = _setting(
+        "RocksDB's memory in a worker, for all partitions: half for blocks, half for write buffers",
+        _number(65_536, 1 << 34),
+        256 << 20,
+    )
     log_level: str = _setting(
         "What is logged: DEBUG, INFO, WARNING or ERROR", lambda value: _one_of(value.upper(), LOG_LEVELS), "INFO"
     )

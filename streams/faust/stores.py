@@ -5,7 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -55,11 +55,19 @@ class RocksOptions(rocksdb.RocksDBOptions):
         options: rocksdict.Options = super().as_options()
         tables = rocksdict.BlockBasedOptions()
         tables.set_bloom_filter(10, block_based=False)
-        tables.set_block_cache(rocksdict.Cache(self.block_cache_size))
+        blocks, buffers = _memory(self.block_cache_size)
+        tables.set_block_cache(blocks)
+        options.set_write_buffer_manager(buffers)
         options.set_block_based_table_factory(tables)
         options.set_memtable_prefix_bloom_ratio(0.1)
         options.set_memtable_whole_key_filtering(True)
         return options
+
+
+@cache
+def _memory(size: int) -> tuple[rocksdict.Cache, rocksdict.WriteBufferManager]:
+    """Return what all databases of the process share: so many bytes, half for blocks and half for write buffers."""
+    return rocksdict.Cache(size // 2), rocksdict.WriteBufferManager(size // 2, allow_stall=False)
 
 
 class RocksStore(rocksdb.Store):

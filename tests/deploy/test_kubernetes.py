@@ -270,12 +270,11 @@ def test_a_pod_has_time_to_finish_its_batch() -> None:
 
 
 def test_memory_is_enough_for_what_rocksdb_may_take() -> None:
-    settings, partitions = Settings(), 4
-    full = 76 * 2**20 + settings.buffer_bytes
-    full += partitions * (3 * settings.write_buffer_bytes + settings.block_cache_bytes)
+    settings = Settings()
+    full = 76 * 2**20 + settings.buffer_bytes + settings.block_cache_bytes
     (container,) = of("StatefulSet")["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["memory"] == "1Gi"
-    assert full < 2**30
+    assert full < 2**29
 
 
 def test_production_names_its_image_by_digest() -> None:

@@ -15,7 +15,9 @@ import pytest
 from faust.types import TP
 from rocksdict import AccessType, Options, Rdict
 
+from streams.config.settings import Settings
 from streams.faust.stores import AS_OF, ORIGIN, DamagedStoreError, RocksStore, Store
+from tests.e2e.world import wait_for
 from tests.streams.fakes import wire
 
 
@@ -392,6 +394,21 @@ def test_a_manifest_that_lost_its_last_record_is_noticed(tmp_path: Path, caplog:
     damage(tmp_path, "MANIFEST-*", "short")
     assert wire(tmp_path).table.store.offset(0) is None
     assert "is missing among the newest" in caplog.text
+
+
+def test_write_buffers_of_all_partitions_share_one_bound(tmp_path: Path) -> None:
+    size = 32 << 20
+    store = wire(tmp_path, settings=Settings(data_dir=tmp_path, block_cache_bytes=size)).table.store
+    assert isinstance(store, RocksStore)
+    for n in range(80):
+        for partition in range(8):
+            store.write(partition, [(b"%d" % n, os.urandom(100_000))], n)
+    assert len(store._dbs) == 8
+
+    def held() -> int:
+        return sum(db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0 for db in store._dbs.values())
+
+    wait_for("tables to be written: each partition was given 8 MB", lambda: held() < size, 20)
 
 
 def test_a_full_ring_of_writes_goes_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
