@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 
-from state import keys, maps, rows
+from state import kinds, maps
 from state.policy import Policy
-from state.rows import Served
 from state.segments import Dictionary
+from state.served import Served
 from streams.config.settings import Settings
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.records.maps import ALIVE, Place, encode_alive, encode_map, encode_none, key_of
@@ -96,19 +96,21 @@ class Maps:
         at
             The time, ms since 1970.
         """
-        for stream in list(held.calibrators):
-            policy, row = self._policies.of(stream), held.calibrators.get(stream)
+        streams = held.streams()
+        for stream in streams:
+            policy = self._policies.of(stream)
+            row = None if policy is None else held.row(kinds.CALIBRATOR, stream, policy.config)
             if policy is None or row is None:
                 continue
             why = maps.why_not(policy)
-            made_of = policy.config.encode() if why or _withheld(stream, held) else row
+            made_of = policy.config.encode() if why or _withheld(stream, policy, held) else row
             source = blake2b(made_of, digest_size=16).digest(), claim
             if self._written.get((partition, stream)) != source:
                 place = Place(stream, partition, claim, applied, stream_time, at)
                 value = encode_none(place, policy, why) if why else self._map(place, policy, row, held)
                 yield Due(partition, stream, value, source)
         for n, stream in list(self._written):
-            if n == partition and stream not in held.calibrators:
+            if n == partition and stream not in streams:
                 yield Due(partition, stream, None, (b"", claim))
 
     def _map(self, place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
@@ -133,19 +135,20 @@ class Maps:
             del self._written[place]
 
 
-def _withheld(stream: str, held: PartitionSnapshot) -> bool:
+def _withheld(stream: str, policy: Policy, held: PartitionSnapshot) -> bool:
     """Whether a stream is answered as if nothing had been learnt."""
-    row = held.coverages.get(stream)
-    return row is not None and rows.decode_coverage(row).uncovered
+    row = held.row(kinds.COVERAGE, stream) if policy.guarded else None
+    return row is not None and kinds.COVERAGE.decode(row).uncovered
 
 
 def _made(place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
     stream = place.stream
-    scores, segments = held.scores.get(stream), held.segments.get(stream, {})
-    named = segments.get(keys.names(stream, policy.layout)) if policy.segments else None
-    names = Dictionary(policy.segments, policy.pairs) if named is None else rows.decode_names(named)
-    history = None if scores is None else rows.decode_history(*scores)
-    learnt = Served.fresh(policy.recipe, stream) if _withheld(stream, held) else rows.decode_calibrator(row, stream)
+    scores = held.row(kinds.SCORES, stream)
+    named = held.row(kinds.NAMES, stream, policy.layout) if policy.segments else None
+    names = Dictionary(policy.segments, policy.pairs) if named is None else kinds.NAMES.decode(named)
+    history = None if scores is None else kinds.history(scores, held.row(kinds.WINDOWS, stream))
+    withheld = _withheld(stream, policy, held)
+    learnt = Served.fresh(policy.recipe, stream) if withheld else kinds.CALIBRATOR.decode(row, stream)
     return encode_map(place, policy, learnt, history, names)
 
 

@@ -139,7 +139,7 @@ class Topology:
             await self.announcer.announce(partition, self.table.claimed(partition), folded)
         for topic in self.sources:
             self._skips.pop((topic, partition), None)
-        for skip in skips.read(self.table.range(partition, skips.LETTER)):
+        for skip in skips.read(self.table.range(partition, skips.SKIP.letter)):
             log.warning("leaving out %s/%d@%d: %s", self.sources[skip.topic], partition, skip.offset, skip.reason)
             left_out = self._skips.setdefault((self.sources[skip.topic], partition), {})
             left_out[skip.offset] = skips.why(skip.offset, skip.reason)

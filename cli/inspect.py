@@ -14,14 +14,15 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from cli import inspect_tables
-from state import keys, rows
+from state import kinds
 from state.fence import FATES, Fence
 from state.frames import REMEDY, CorruptFrame, OtherFormat
-from state.policy import Policies
+from state.kind import KINDS
 from streams.config.settings import Settings
 from streams.faust.client import stop
 from streams.kafka.topics import TopicsError, partitions
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import KNOWN, StateRows, describe
+from streams.metrics.snapshot import by_stream
 
 log = logging.getLogger("trueup")
 
@@ -31,20 +32,6 @@ STILL_SECONDS: Final = 60.0
 TELL_SECONDS: Final = 5.0
 #: Most lines of the table of all streams.
 LINES: Final = 200
-#: Kinds of rows that describe streams.
-KEPT = (
-    keys.FENCE,
-    keys.SCORES,
-    keys.WINDOWS,
-    keys.VECTORS,
-    keys.CALIBRATOR,
-    keys.COMPARISON,
-    keys.AGES,
-    keys.COVERAGE,
-    keys.DISTRIBUTION,
-    keys.NAMES,
-    keys.SEGMENT,
-)
 
 
 def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
@@ -70,7 +57,7 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     except CorruptFrame as exc:
         remedy = f"; {REMEDY}" if isinstance(exc, OtherFormat) else ""
         raise TopicsError(f"the state of {settings.app_id} cannot be read: {exc}{remedy}") from exc
-    names = sorted(found.histories.keys() | found.vectors.keys() | found.served.keys() | found.distributions.keys())
+    names = sorted(stream for stream in found.streams if any(found.of(kind, stream) for kind in KNOWN))
     if stream is not None and stream not in names:
         inspect_tables.console(stderr=True).print(
             f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
@@ -95,7 +82,7 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
 
 def _outcomes(found: StateRows, stream: str) -> int:
     """Return how many outcomes of a stream its scores count."""
-    of_events, of_vectors = found.histories.get(stream, {}), found.vectors.get(stream, {})
+    of_events, of_vectors = found.of(kinds.SCORES, stream), found.of(kinds.VECTORS, stream)
     return sum(each.n for each in of_events.values()) + sum(each.n for each in of_vectors.values())
 
 
@@ -122,7 +109,7 @@ async def read(settings: Settings) -> StateRows:
         await consumer.start()
         tps = [TopicPartition(settings.changelog, n) for n in range(count)]
         consumer.assign(tps)
-        return _found(await _newest(consumer, await consumer.end_offsets(tps)), settings.policies)
+        return _found(await _newest(consumer, await consumer.end_offsets(tps)))
     finally:
         await stop(consumer)
 
@@ -144,7 +131,11 @@ async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
                     tell = now() + TELL_SECONDS
                 for tp, records in (await consumer.getmany(timeout_ms=500)).items():
                     for record in records:
-                        if record.key[:1] in KEPT and record.value is not None:
+                        if (
+                            (kind := KINDS.get(record.key[:1]))
+                            and (kind.shown or kind is kinds.FENCE)
+                            and record.value is not None
+                        ):
                             newest[tp.partition, record.key] = record.value
     except TimeoutError:
         raise TopicsError(
@@ -155,45 +146,10 @@ async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
     return newest
 
 
-def _found(newest: dict[tuple[int, bytes], bytes], policies: Policies) -> StateRows:
-    """Decode rows, given by partition and key; of segments those that streams have now."""
-    found = StateRows()
-    segments: dict[tuple[str, int], dict[bytes, bytes]] = defaultdict(dict)
+def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
+    """Return rows, given by partition and key."""
+    held: dict[int, dict[bytes, bytes]] = defaultdict(dict)
     for (partition, key), value in newest.items():
-        kind = key[:1]
-        if kind == keys.FENCE:
-            found.fences[partition] = Fence.decode(value)
-        elif kind == keys.SCORES:
-            windows = newest.get((partition, keys.WINDOWS + key[1:]))
-            found.histories[key[1:].decode()][partition] = rows.decode_history(value, windows)
-        elif kind == keys.VECTORS:
-            config, stream = keys.of_vectors(key)
-            found.vectors[stream][partition, config] = rows.decode_vectors(value)
-        elif kind in (keys.AGES, keys.COVERAGE, keys.DISTRIBUTION):
-            _counted(found, policies, key, partition, value)
-        elif kind == keys.COMPARISON:
-            stream, champion, challenger = keys.of_comparison(key)
-            found.comparisons[stream][partition, champion, challenger] = rows.decode_comparison(value)
-        elif kind == keys.CALIBRATOR:
-            config, stream = keys.of_vectors(key)
-            found.served[stream][partition, config] = rows.decode_calibrator(value, stream)
-        elif kind in (keys.NAMES, keys.SEGMENT):
-            stream, found_under, *_ = (keys.of_names if kind == keys.NAMES else keys.of_segment)(key)
-            policy = policies.of(stream)
-            if policy is not None and found_under == (policy.layout if kind == keys.NAMES else policy.scored):
-                segments[stream, partition][key] = value
-    for (stream, partition), each in segments.items():
-        found.take_segments(stream, partition, each)
-    return found
-
-
-def _counted(found: StateRows, policies: Policies, key: bytes, partition: int, value: bytes) -> None:
-    """Decode a row that counts the forecasts of a stream or the ages of its outcomes."""
-    stream = key[1:].decode()
-    policy = policies.of(stream)
-    if key[:1] == keys.AGES:
-        found.ages[stream][partition] = rows.decode_ages(value)
-    elif key[:1] == keys.DISTRIBUTION:
-        found.distributions[stream][partition] = rows.decode_distribution(value)
-    elif policy is not None and policy.guarded:
-        found.coverages[stream][partition] = rows.decode_coverage(value)
+        held[partition][key] = value
+    fences = {n: Fence.decode(rows.pop(kinds.FENCE.key())) for n, rows in held.items() if kinds.FENCE.key() in rows}
+    return StateRows({n: by_stream(rows) for n, rows in held.items()}, fences).read()

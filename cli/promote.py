@@ -28,6 +28,7 @@ from tomlkit.items import InlineTable
 
 from cli import inspect
 from replay.console import Console
+from state import kinds
 from state.frames import CorruptFrame
 from state.policy import Challenger, Policies, Policy
 from state.scoring.pair_scores import AnyComparison, of_challenger
@@ -274,11 +275,11 @@ def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], 
     names = promotion.champion.calibrator, promotion.challenger.calibrator
     pair = promotion.champion.config, promotion.challenger.config
     compared, matching = list[tuple[tuple[str, str], AnyComparison]](), set[str]()
-    for stream, comparisons in found.comparisons.items():
+    for stream in found.streams:
         matched = settings.policies.matched(stream)
         if matched is None or matched[0] != promotion.pattern:
             continue
-        for (_, *configs), comparison in comparisons.items():
+        for (_, *configs), comparison in found.of(kinds.COMPARISON, stream).items():
             if tuple(configs) == pair:
                 compared.append((pair, comparison))
                 matching.add(stream)

@@ -1,13 +1,21 @@
-"""``python -m cli.reference``: the reference page, written from the settings and catalogues themselves."""
+"""``python -m cli.reference``: the reference page, written from the settings and catalogues themselves.
+
+With a file, ``python -m cli.reference docs/state-format.md``, the table of rows in that page is written anew.
+"""
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from struct import calcsize
+from typing import Final
 
+from state import kinds, rescale  # noqa: F401 - they declare rows
 from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
+from state.kind import KINDS, Part
 from streams.config.settings import Settings
 from streams.metrics.catalogue import CATALOGUE, PROCESS
-from streams.records import output_schemas
+from streams.records import output_schemas, skips  # noqa: F401 - declares rows
 from streams.records.decoding import REASONS
 
 INTRODUCTION = """\
@@ -78,10 +86,50 @@ def page() -> str:
     return "\n".join(parts) + ".\n"
 
 
+#: The head of the table of rows.
+ROWS: Final = ("kind", "key", "rows", "version", "in a rescale", "metrics")
+
+
+def state_format(page: str) -> str:
+    """Return the page on the state format with its table of rows as they are declared, see `state.kind`."""
+    before, _, after = page.partition("| " + " | ".join(ROWS) + " |\n")
+    if not after:
+        raise ValueError("the page has no table of rows")
+    found = [
+        (
+            f"`{kind.letter.decode()}`",
+            " · ".join(
+                [f"`{kind.letter.decode()}`", *map(_part, sorted(kind.parts, key=lambda part: not part.format))]
+            ),
+            kind.rows,
+            ", ".join(map(str, sorted(kind.forms))),
+            kind.moves.value,
+            "yes" if kind.shown else "",
+        )
+        for _, kind in sorted(KINDS.items())
+    ]
+    rest = after[after.index("\n\n") :]
+    return before + "\n".join(_table(ROWS, found)) + rest
+
+
+def _part(part: Part) -> str:
+    n = calcsize(">" + part.format)
+    return f"{part.name} ({n} byte{'s' if n > 1 else ''})" if n else part.name
+
+
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     lines = [head, tuple("---" for _ in head), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
+def main(*names: str) -> None:
+    """Write the reference page to the standard output, or the table of rows into the pages of these names."""
+    for name in names:
+        written = Path(name)
+        written.write_text(state_format(written.read_text()))
+    if not names:
+        sys.stdout.write(page())
+
+
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    main(*sys.argv[1:])

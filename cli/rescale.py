@@ -29,11 +29,11 @@ from aiokafka.errors import KafkaError
 from replay import moves
 from replay.export_state import append, open_group
 from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
-from state import journal, keys, routes
+from state import journal, kinds, routes
 from state.fence import Fence
 from state.frames import CorruptFrame
 from state.inputs import InputIds, Widths
-from state.rescale import Moved, Plan, RescaleError, rescaled, rescaled_routes
+from state.rescale import MOVED, Moved, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import groups, owners, provenance, topics
@@ -197,7 +197,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         for each, finished in zip(stages, there, strict=True):
             for n, done in enumerate(finished):
                 if done is None:
-                    await append(producer, each.new, n, [(keys.FENCE, each.made[n][keys.FENCE])])
+                    await append(producer, each.new, n, [(kinds.FENCE.key(), each.made[n][kinds.FENCE.key()])])
                     probe(4)
     written = sum(len(part) for each in stages for part in each.made)
     return (
@@ -287,7 +287,7 @@ async def _intake(
     ids = {(await provenance.identity(producer.client, name)).id: name for name in names}
     for part in stages[1].parts:
         for key, row in part.items():
-            if key[:1] != routes.ORIGIN:
+            if key[:1] != routes.ORIGIN.letter:
                 continue
             topic_id, _, number = key[1:].decode().rpartition("@")[2].rpartition("/")
             place = TopicPartition(ids.get(topic_id, ""), int(number))
@@ -331,10 +331,10 @@ async def _stage(
     inputs = [await provenance.identity(producer.client, name) for name in (new.forecasts, new.outcomes)]
     ends = await _ends(reader, old.changelog, changelog.partitions)
     parts = await _rows(reader, old.changelog, changelog.partitions)
-    if any(part.get(keys.FENCE) == UNFINISHED for part in parts):
+    if any(part.get(kinds.FENCE.key()) == UNFINISHED for part in parts):
         raise TopicsError(f"{old.changelog} is itself half written by trueup rescale: finish that first")
     _require_written(old, parts)
-    fences = [Fence.decode(part[keys.FENCE]) if keys.FENCE in part else Fence() for part in parts]
+    fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
     stage = Stage(old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])
     _require_known(stage)
     return stage
@@ -359,9 +359,9 @@ def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
 def _require_known(stage: Stage) -> None:
     """See that the old inputs are the topics whose records were applied."""
     for part in stage.parts:
-        if keys.INPUTS not in part:
+        if kinds.INPUTS.key() not in part:
             continue
-        for name, known, now in zip(stage.names, InputIds.decode(part[keys.INPUTS]), stage.ids, strict=True):
+        for name, known, now in zip(stage.names, InputIds.decode(part[kinds.INPUTS.key()]), stage.ids, strict=True):
             if now.id and known != now.id:
                 raise TopicsError(
                     f"{name[0]} was deleted and made anew since the state of {stage.old.app_id} was written"
@@ -433,10 +433,10 @@ def _divide(stages: Sequence[Stage], width: int, by: str) -> dict[str, int]:
         router.made = rescaled_routes(router.parts, _plan(router, width, EVENT, []))
     for stage in stages:
         for part in stage.made:
-            part[keys.MOVED] = stage.moved.encode()
-            part[keys.WIDTHS] = Widths(*(each.partitions for each in stage.inputs)).encode()
+            part[MOVED.key()] = stage.moved.encode()
+            part[kinds.WIDTHS.key()] = Widths(*(each.partitions for each in stage.inputs)).encode()
             if all(each.id for each in stage.inputs):
-                part[keys.INPUTS] = InputIds(*(each.id for each in stage.inputs)).encode()
+                part[kinds.INPUTS.key()] = InputIds(*(each.id for each in stage.inputs)).encode()
     return divided
 
 
@@ -480,8 +480,10 @@ async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
     """
     there: list[Rows | None] = []
     for n, part in enumerate(await _rows(reader, stage.new.changelog, stage.moved.partitions)):
-        begun = part.get(keys.FENCE) in (None, UNFINISHED) and not any(key.startswith(keys.JOURNAL) for key in part)
-        if not begun and part.get(keys.MOVED) != stage.moved.encode():
+        begun = part.get(kinds.FENCE.key()) in (None, UNFINISHED) and not any(
+            key.startswith(kinds.JOURNAL.letter) for key in part
+        )
+        if not begun and part.get(MOVED.key()) != stage.moved.encode():
             raise TopicsError(
                 f"partition {n} of {stage.new.changelog} has a state that is not of {stage.old.app_id} as it is now: "
                 "take another application id, or delete the topic and make it anew"
@@ -500,13 +502,15 @@ async def _write(
 ) -> None:
     unfinished = [n for n, done in enumerate(finished) if done is None]
     for n in unfinished:
-        await append(producer, stage.new, n, [(keys.FENCE, UNFINISHED)])
+        await append(producer, stage.new, n, [(kinds.FENCE.key(), UNFINISHED)])
         probe(1)
     before = await _rows(reader, stage.new.changelog, len(finished))
     for n in unfinished:
         made = stage.made[n]
         gone = [(key, None) for key in before[n] if key not in made]
-        await append(producer, stage.new, n, [*gone, *((key, row) for key, row in made.items() if key != keys.FENCE)])
+        await append(
+            producer, stage.new, n, [*gone, *((key, row) for key, row in made.items() if key != kinds.FENCE.key())]
+        )
         if told is not None:
             await producer.send_and_wait(stage.new.configurations, told[n].encode(), in_force.MOVED, partition=n)
         probe(2)

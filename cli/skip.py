@@ -20,7 +20,7 @@ from typing import Final, cast
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from state import keys
+from state import kinds
 from state.fence import Fence
 from state.journal import Entry
 from streams.config.settings import Settings, SettingsError
@@ -182,10 +182,12 @@ async def _following(consumer: AIOKafkaConsumer, place: TopicPartition) -> Seque
         newest: dict[bytes, bytes] = {}
         while await consumer.position(place) < end:
             for record in (await consumer.getmany(place, timeout_ms=500)).get(place, ()):
-                if record.value and (record.key == keys.FENCE or record.key[:1] == keys.JOURNAL != record.key):
+                if record.value and (
+                    record.key == kinds.FENCE.key() or record.key[:1] == kinds.JOURNAL.letter != record.key
+                ):
                     newest[record.key[:1]] = record.value
         if start == first or len(newest) == 2:
-            rows = Fence.decode(newest[keys.FENCE]).next if keys.FENCE in newest else (0, 0)
-            folded = Entry.decode(newest[keys.JOURNAL]).ends if keys.JOURNAL in newest else (0, 0)
+            rows = Fence.decode(newest[kinds.FENCE.key()]).next if kinds.FENCE.key() in newest else (0, 0)
+            folded = Entry.decode(newest[kinds.JOURNAL.letter]).ends if kinds.JOURNAL.letter in newest else (0, 0)
             return [max(each) for each in zip(rows, folded, strict=True)]
         tail *= 10

@@ -93,7 +93,7 @@ class TopicCounts:
         return raw, p, y
 
     def warm_up(self, *, matures: bool = False) -> set[str]:
-        """Return the events answered in the warm-up of their partition, see `state.rows.Served.warms`.
+        """Return the events answered in the warm-up of their partition, see `state.served.Served.warms`.
 
         Most forecasts must get an outcome. ``matures`` says that silence counts as one; else the warm-up lasts at least
         until `state.coverage` has the labels to say so.

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 
 from replay.row_engine import EngineOutput
 from replay.sources.topics import TopicSource
-from state import keys
+from state import kinds
 from state.fence import Fence
 from streams.config.settings import Settings
 from streams.kafka import owners, topics
@@ -126,12 +126,12 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
     try:
         await producer.start()
         for n in range(len(folded)):
-            await append(producer, settings, n, [(keys.FENCE, UNFINISHED)])
+            await append(producer, settings, n, [(kinds.FENCE.key(), UNFINISHED)])
         for n, each in enumerate(folded):
-            rows = ((key, row) for key, row in each.rows() if key != keys.FENCE)
+            rows = ((key, row) for key, row in each.rows() if key != kinds.FENCE.key())
             written += await append(producer, settings, n, rows)
         for n, each in enumerate(folded):
-            await append(producer, settings, n, [(keys.FENCE, _fence(source, n, each).encode())])
+            await append(producer, settings, n, [(kinds.FENCE.key(), _fence(source, n, each).encode())])
             written += 1
     finally:
         await producer.stop()

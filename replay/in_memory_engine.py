@@ -55,11 +55,11 @@ from state.forecasts import PROBABILITY, Quantiles, admits
 from state.ledger import EARLY, IMMATURE, ISSUED, MOST_REVISIONS, RESOLVED, UNSAID, WAITING
 from state.policy import Policy
 from state.quotas import Quotas
-from state.rows import Served
 from state.scoring.bias import Bias
 from state.scoring.pair_scores import SegmentPairScores, at_levels, losses, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
+from state.served import Served
 from state.witnesses import SLACK, Entry, Witnesses
 from streams.metrics import functions
 from streams.metrics.functions import Part

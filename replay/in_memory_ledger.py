@@ -7,9 +7,9 @@ from typing import Any
 from state.coverage import Coverage
 from state.forecasts import PROBABILITY, admits
 from state.policy import Policy
-from state.rows import Served
 from state.scoring.bias import Bias
 from state.segments import Dictionary
+from state.served import Served
 
 #: What predicts, and where the served probability and the draw are written down.
 Predicts = tuple[Callable[..., Any], Callable[[float], None], Callable[[float], None]]

@@ -39,7 +39,7 @@ from replay.score import dead
 from replay.sources.files import FileSource
 from replay.sources.record import TableError
 from replay.sources.table import TableSource
-from state import keys, ledger
+from state import kinds, ledger
 from state.fence import FATES, FORECAST_FATES, INPUT_FATES, Fence
 from streams.config import in_force
 from streams.config.settings import Settings
@@ -110,7 +110,7 @@ async def _opened(settings: Settings) -> Group:
     known = False
     async for _, records in batches(settings, [settings.changelog]):
         found = (record.key for record in records if record.key is not None)
-        known = known or any(is_of_engine(key) or key.startswith(keys.JOURNAL) for key in found)
+        known = known or any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in found)
     if known:
         raise TopicsError(
             f"group {settings.app_id} has a state already, of a worker or of an earlier load. Nothing was loaded, "
@@ -251,13 +251,14 @@ async def _write(
     written = routes = 0
     async with writer(settings) as producer:
         for n in range(len(folded)):
-            await append(producer, settings, n, [(keys.FENCE, UNFINISHED)])
+            await append(producer, settings, n, [(kinds.FENCE.key(), UNFINISHED)])
         for n, each in enumerate(folded):
             fence = each.fence
             fence.next[:] = group.next[n]
             rows = await append(producer, settings, n, _rows(each))
             again = (
-                (in_force.LOADED_ROW + key, row) for key, row in chain(_rows(each), [(keys.FENCE, fence.encode())])
+                (in_force.LOADED_ROW + key, row)
+                for key, row in chain(_rows(each), [(kinds.FENCE.key(), fence.encode())])
             )
             await append(producer, settings, n, again, settings.configurations)
             told = Loaded(files, at, rows + 1, group.since[n])
@@ -271,7 +272,7 @@ async def _write(
                     routes += await append(producer, settings, to, part, settings.routes, last_ms)
         await _require_stopped(settings)
         for n, each in enumerate(folded):
-            await append(producer, settings, n, [(keys.FENCE, each.fence.encode())])
+            await append(producer, settings, n, [(kinds.FENCE.key(), each.fence.encode())])
     return written, routes
 
 
@@ -293,9 +294,9 @@ def _routes(
     found: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
     offset = 0
     for key, row in folded.rows():
-        if not key.startswith(keys.LEDGER) or ledger.decode(row).status == ledger.EARLY:
+        if not key.startswith(kinds.LEDGER.letter) or ledger.decode(row).status == ledger.EARLY:
             continue
-        event_id, _, stream = key[len(keys.LEDGER) :].decode().partition(SCOPED)
+        event_id, _, stream = key[len(kinds.LEDGER.letter) :].decode().partition(SCOPED)
         to = target_of(configuration.policies, stream, event_id)
         made = event_id.encode(), encode_route(event_id, stream, to, (origin, offset))
         found[partitioner.partition(made[0], partitions)].append(made)
@@ -305,4 +306,4 @@ def _routes(
 
 def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
     """Yield the rows but for the fence, which comes last, and those of quotas, which begin full."""
-    return ((key, row) for key, row in folded.rows() if not key.startswith((keys.FENCE, keys.QUOTA)))
+    return ((key, row) for key, row in folded.rows() if not key.startswith((kinds.FENCE.key(), kinds.QUOTA.letter)))

@@ -16,7 +16,9 @@ from typing import Any, Final, Self
 
 import orjson
 
-from state import keys, routes
+from state import routes
+from state.kind import KINDS
+from state.kind import Moves as Kept
 from state.rescale import Moved, Moves, Plan, RescaleError
 from streams.kafka.partitioner import partition
 from streams.records.decoding import SCOPED
@@ -28,8 +30,6 @@ EVENT, STREAM = KEYS = ("event", "stream")
 #: The topics of a group by their labels, inputs first.
 LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
 
-#: Kinds of rows that say where records come from, in which order, and who writes a partition: no engine makes them.
-_OUTSIDE: Final = (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED, keys.JOURNAL)
 _LENGTHS: Final = Struct("<II")
 
 
@@ -239,7 +239,7 @@ def _stream_key(
     if right(key, old) or not routed:
         return key
     # The number of shards has changed since: the router knows where its forecast went.
-    row = routed[partition(event_id.encode(), len(routed))].get(routes.EVENT + event_id.encode())
+    row = routed[partition(event_id.encode(), len(routed))].get(routes.EVENT.key(event_id))
     known = routes.Row.decode(row).routes if row is not None else []
     return next((each.target for each in known if each.stream == stream), key)
 
@@ -249,7 +249,8 @@ def _stream_key(
 
 def is_of_engine(key: bytes) -> bool:
     """Whether a row is one that engines read."""
-    return key[:1] not in _OUTSIDE
+    kind = KINDS.get(key[:1])
+    return kind is None or kind.moves != Kept.OUTSIDE
 
 
 def digests(rows: Mapping[bytes, bytes]) -> dict[str, str]:
@@ -258,28 +259,3 @@ def digests(rows: Mapping[bytes, bytes]) -> dict[str, str]:
     for key in sorted(filter(is_of_engine, rows)):
         hashed[key[:1].decode()].update(_LENGTHS.pack(len(key), len(rows[key])) + key + rows[key])
     return {kind: whole.hexdigest() for kind, whole in hashed.items()}
-
-
-def shown(key: bytes) -> str:
-    """Return what people call a row, by its key."""
-    kind = key[:1]
-    if kind == keys.LEDGER:
-        return f"the row of event {key[1:].decode(errors='backslashreplace')!r}"
-    if kind == keys.FENCE:
-        return "the fence"
-    name = {
-        keys.CALIBRATOR: "a calibrator",
-        keys.SCORES: "the scores",
-        keys.WINDOWS: "the closed windows",
-        keys.VECTORS: "the scores",
-        keys.NAMES: "the names of the segments",
-        keys.SEGMENT: "the scores of a segment",
-        keys.COMPARISON: "a comparison with a challenger",
-        keys.AGES: "the ages of outcomes",
-        keys.COVERAGE: "which forecasts have a label",
-        keys.DISTRIBUTION: "the distribution of forecasts",
-        keys.ENTITIES: "what entities taught",
-    }.get(kind)
-    if name is None:
-        return f"the row {key!r}"
-    return f"{name} of stream {key[keys.OF_STREAM[kind] :].decode(errors='backslashreplace')!r}"

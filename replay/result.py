@@ -105,7 +105,7 @@ class Caught:
 class Phase:
     """A part of the history, scored apart.
 
-    `state.rows.Served.warms` says which forecasts belong to the warm-up of a contender. After the warm-up means: not in
+    `state.served.Served.warms` says which forecasts belong to the warm-up of a contender. After it means: not in
     that of any contender, so that all are scored on the same forecasts.
 
     Attributes

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Self
 
-from state import keys
-from state.frames import CorruptFrame, seal, unseal
+from state.frames import CorruptFrame
+from state.kind import PLAIN, Kind, Moves
 
-VERSION = 1
-_KIND = keys.CLAIM[0]
 _HEAD = Struct("<qH")
 
 
@@ -35,7 +33,7 @@ class Claim:
 
     def encode(self) -> bytes:
         """Return the row."""
-        return seal(_KIND, VERSION, _HEAD.pack(self.producer_id, self.epoch) + self.owner.encode())
+        return CLAIM.seal(_HEAD.pack(self.producer_id, self.epoch) + self.owner.encode())
 
     @classmethod
     def decode(cls, row: bytes) -> Self:
@@ -46,8 +44,11 @@ class Claim:
         CorruptFrame
             If it is not one.
         """
-        payload = unseal(_KIND, VERSION, row)
+        payload = CLAIM.open(row, bytes)
         if len(payload) < _HEAD.size:
             raise CorruptFrame(f"a claim of {len(payload)} bytes is shorter than {_HEAD.size}")
         producer_id, epoch = _HEAD.unpack_from(payload)
         return cls(producer_id, epoch, payload[_HEAD.size :].decode())
+
+
+CLAIM = Kind[Claim]("O", "the claim", (), {1: PLAIN}, Moves.OUTSIDE, "one a partition: who writes it")

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
-from state import calibrators, keys, ledger, rows
+from state import calibrators, kinds, ledger
 from state.calibrators.answer import new
 from state.coverage import Coverage
 from state.entities import Entities, place
@@ -47,9 +47,9 @@ from state.fence import (
     Queue,
 )
 from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
+from state.kind import Kind, kind_of
 from state.policy import DEFAULT_TTL_MS, Policies, Policy, scored_of
 from state.quotas import Quotas
-from state.rows import Served
 from state.scoring.ages import Ages
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
@@ -66,6 +66,7 @@ from state.scoring.segment_scores import observe, revise
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import WarmUp
 from state.segments import Dictionary
+from state.served import Served
 from state.witnesses import SLACK, Entry, Witnesses
 
 #: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
@@ -89,8 +90,13 @@ LEDGER_BYTES, STREAM_BYTES = 200, 4000
 #: How many rows of its stream one event may change.
 STREAM_ROWS: Final = 8
 
+_LEDGER: Final = kinds.LEDGER.letter
+_FENCE: Final = kinds.FENCE.key()
+
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
+#: What a row of a stream holds.
+Value = TypeVar("Value")
 #: Reads a stored row by key; None where there is none.
 Get = Callable[[bytes], bytes | None]
 
@@ -103,32 +109,12 @@ class Changes:
     ----------
     rows
         Rows to write, by key; None deletes. They are written all at once, or not at all.
-    scores, windows, vectors, calibrators
-        Rows among ``rows`` that changed, by stream. They are its scores and its closed windows; its scores under the
-        present configuration, if its forecasts are more than one probability; and the calibrator that serves it now.
-    ages
-        The rows among ``rows`` that changed of the ages of each stream's outcomes.
-    coverages
-        Those of which forecasts of each stream have a label, where another one got a label.
-    distributions
-        Those of the distribution of each stream's raw forecasts.
-    segments
-        The rows among ``rows`` that changed of the segments that each stream has now: their slots and their scores.
-    comparisons
-        Those that compare a challenger which is configured now with what serves now, by stream, the challenger's
-        calibrator and its configuration.
+    of_streams
+        Those among ``rows`` that belong to a stream and say something of it.
     """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
-    scores: dict[str, bytes] = field(default_factory=dict)
-    windows: dict[str, bytes] = field(default_factory=dict)
-    vectors: dict[str, bytes] = field(default_factory=dict)
-    calibrators: dict[str, bytes] = field(default_factory=dict)
-    ages: dict[str, bytes] = field(default_factory=dict)
-    coverages: dict[str, bytes] = field(default_factory=dict)
-    distributions: dict[str, bytes] = field(default_factory=dict)
-    segments: dict[str, dict[bytes, bytes]] = field(default_factory=lambda: defaultdict(dict))
-    comparisons: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
+    of_streams: dict[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -204,12 +190,10 @@ class _Challenger:
 
 @dataclass(slots=True, eq=False)
 class _Segments:
-    """The scores of a stream's segments under one `Policy.scored`, by slot; and which of them have changed."""
+    """The scores of a stream's segments under one `Policy.scored`, by slot, with the keys of their rows."""
 
-    stream: str
-    scored: bytes
     scores: dict[int, AnySegmentScores]
-    changed: set[int]
+    keys: dict[int, bytes]
 
 
 @dataclass(slots=True, eq=False)
@@ -231,6 +215,14 @@ class _Service:
     served: Served
     features: Features | None
     history: History | None
+    #: Keys of its scores, of its closed windows, and of the rows that count its forecasts and the ages of outcomes.
+    scores_key: bytes
+    windows_key: bytes
+    ages_key: bytes
+    coverage_key: bytes
+    distribution_key: bytes
+    ages: Ages
+    distribution: Distribution
     #: What challenges it now, and by configuration whatever has since its tickets were issued.
     shadows: tuple[_Challenger, ...]
     challengers: dict[str, _Challenger]
@@ -272,10 +264,10 @@ class Partition:
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
-        row = self._get(keys.FENCE)
+        row = self._get(_FENCE)
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
-        self._witnesses = Witnesses(self._get(keys.WITNESSES))
+        self._witnesses = Witnesses(self._get(kinds.WITNESSES.key()))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
         self._entities = Entities(self._get)
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
@@ -283,11 +275,8 @@ class Partition:
         self._by_ticket: dict[bytes, _Service] = {}
         #: By the row's key. The one live copy of each: a promoted challenger still learns from tickets it had before.
         self._learners: dict[bytes, _Learner] = {}
-        self._histories: dict[str, History] = {}
-        self._vectors: dict[tuple[str, str], VectorHistory] = {}
-        self._ages: dict[str, Ages] = {}
-        self._coverages: dict[str, Coverage | None] = {}
-        self._distributions: dict[str, Distribution] = {}
+        #: By stream and key, what other rows of streams hold.
+        self._values: dict[str, dict[bytes, Any]] = {}
         self._segments: dict[tuple[str, bytes], _Segments] = {}
         self._held_segments = 0
         #: Streams with working copies, those that were used least recently first.
@@ -299,17 +288,8 @@ class Partition:
         """Note that everything is in rows."""
         #: Payloads of the ledger rows that changed, by key.
         self._changed: dict[bytes, bytes | None] = {}
-        self._learnt: dict[bytes, _Learner] = {}
-        self._compared: dict[bytes, _Challenger] = {}
-        self._scored: dict[str, History] = {}
-        self._closed: dict[str, History] = {}
-        self._scored_vectors: dict[tuple[str, str], VectorHistory] = {}
-        self._aged: dict[str, Ages] = {}
-        #: Whose coverage changed, and whether by a label.
-        self._covered: dict[str, bool] = {}
-        self._distributed: dict[str, Distribution] = {}
-        self._named: dict[tuple[str, bytes], Dictionary] = {}
-        self._segmented: dict[tuple[str, bytes], _Segments] = {}
+        #: What the rows of streams hold that changed, by key.
+        self._touched: dict[bytes, Any] = {}
 
     def begin(self) -> None:
         """Begin a batch, whose events `apply` takes in one part or in several."""
@@ -374,7 +354,9 @@ class Partition:
         """Return the rows that changed since the last checkpoint, in ``changes`` if that is given."""
         made = Changes() if changes is None else changes
         self._collect(made)
-        for stream in self._touched():
+        streams = {kind_of(key).stream(key) for key in self._touched}
+        streams.update([stream for stream in self._active if stream not in self._used])  # forecasts of numbers alone
+        for stream in streams:
             self._used.pop(stream, None)
             self._used[stream] = None
         self._clean()
@@ -382,55 +364,36 @@ class Partition:
             self._forget_some()
         return made
 
-    def _touched(self) -> set[str]:
-        """Return the streams that were used since the last checkpoint."""
-        touched = {learner.stream for learner in self._learnt.values()}
-        touched.update(self._scored, self._aged, self._covered, self._distributed)
-        touched.update([stream for stream, _ in (*self._segmented, *self._scored_vectors)])
-        touched.update([stream for stream in self._active if stream not in self._used])  # forecasts of numbers alone
-        return touched
-
     def _forget_some(self) -> None:
         """Forget the working copies of an eighth of the streams, those that were used least recently."""
         gone = set(islice(self._used, len(self._used) // 8 + 1))
         for stream in gone:
             del self._used[stream]
             self._active.pop(stream, None)
-            self._histories.pop(stream, None)
-            self._ages.pop(stream, None)
-            self._coverages.pop(stream, None)
-            self._distributions.pop(stream, None)
+            self._values.pop(stream, None)
         for names in [names for names, each in self._by_ticket.items() if each.stream in gone]:
             del self._by_ticket[names]
         for key in [key for key, each in self._learners.items() if each.stream in gone]:
             del self._learners[key]
-        for scored in [scored for scored in self._vectors if scored[0] in gone]:
-            del self._vectors[scored]
         for named in [named for named in self._segments if named[0] in gone]:
             self._held_segments -= len(self._segments.pop(named).scores)
 
     @property
     def weight(self) -> int:
         """About how many bytes of rows have changed since the last checkpoint."""
-        return len(self._changed) * self._ledger_bytes + self._stream_rows() * self._stream_bytes
+        return len(self._changed) * self._ledger_bytes + len(self._touched) * self._stream_bytes
 
     @property
     def event_weight(self) -> int:
         """About how many bytes of rows one event may change."""
         return self._ledger_bytes + STREAM_ROWS * self._stream_bytes
 
-    def _stream_rows(self) -> int:
-        """Return how many rows of streams have changed."""
-        rows_of = len(self._learnt) + len(self._compared) + len(self._scored) + len(self._closed)
-        counted = len(self._scored_vectors) + len(self._aged) + len(self._covered) + len(self._distributed)
-        return rows_of + counted + len(self._named) + sum([len(each.changed) for each in self._segmented.values()])
-
     def _forecast(self, forecast: Forecast) -> None:
         _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity = forecast
         fence = self.fence
         self._advance(ts)
         name = event_id.encode()
-        key = keys.LEDGER + name
+        key = _LEDGER + name
         found = self._payload(key)
         known = found is not None and found[0] != ledger.EARLY
         if self._quotas is not None and (over := self._quotas.refused(FORECASTS, stream, ts, not known)):
@@ -460,7 +423,7 @@ class Partition:
             payload = ledger.with_shadows(payload, self._ask(service, raw, x, ts, name, groups))
         if coverage is not None:
             coverage.issue(fence.applied)
-            self._covered[stream] = self._covered.get(stream, False)
+            self._touched[service.coverage_key] = coverage
         self._enter(service.role, service.due_ms, event_id, ts)
         fence.fates[ISSUED] += 1
         self._note(service, raw)
@@ -472,7 +435,7 @@ class Partition:
             self._changed[key] = payload
             self._effects.belated += fence.stream_time - ts >= service.ttl_ms
             if version == 0:  # tickets must find the recipe that made them
-                self._learnt[service.key] = service.learner
+                self._touched[service.key] = service.served
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
 
@@ -484,10 +447,10 @@ class Partition:
         p: Any,  # noqa: ANN401 - of the stream's kind
         ts: int,
     ) -> bool:
-        """Whether a forecast belongs to the warm-up of a calibrator that is in it, see `state.rows.Served.warms`."""
+        """Whether a forecast belongs to the warm-up of a calibrator that is in it, see `state.served.Served.warms`."""
         if learner.served.warms(raw, p, ts, coverage is None or coverage.covered):
             return True
-        self._learnt[learner.key] = learner
+        self._touched[learner.key] = learner.served
         return False
 
     def _enter(self, role: int, ttl_ms: int, event_id: str, ts: int) -> None:
@@ -516,7 +479,7 @@ class Partition:
         taken = dictionary.taken
         groups = dictionary.groups(values)
         if dictionary.taken > taken:
-            self._named[service.stream, service.layout] = dictionary
+            self._touched[kinds.NAMES.key(service.stream, service.layout)] = dictionary
         for scores in self._scores_of(service.stream, service.layout, groups, service.kind, service.config):
             scores.issued += 1
         return groups
@@ -527,16 +490,16 @@ class Partition:
         place = stream, scored
         segments = self._segments.get(place)
         if segments is None:
-            segments = self._segments[place] = _Segments(stream, scored, {}, set())
-        self._segmented[place] = segments
-        segments.changed.update(groups)
+            segments = self._segments[place] = _Segments({}, {})
         found = []
         for slot in groups:
             scores = segments.scores.get(slot)
             if scores is None:
-                row = self._get(keys.segment(stream, scored, slot))
-                scores = segments.scores[slot] = of_segment(kind) if row is None else rows.decode_segment(row)
+                key = segments.keys[slot] = kinds.SEGMENT.key(stream, scored, slot)
+                row = self._get(key)
+                scores = segments.scores[slot] = of_segment(kind) if row is None else kinds.SEGMENT.decode(row)
                 self._held_segments += 1
+            self._touched[segments.keys[slot]] = scores
             found.append(scores)
         return found
 
@@ -568,7 +531,7 @@ class Partition:
             version = calibrator.learnt
             block += ledger.shadow(challenger.config, version, p, draw, ticket, warm)
             if version == 0:
-                self._learnt[learner.key] = learner
+                self._touched[learner.key] = learner.served
         return block
 
     def _unlearnt(
@@ -595,14 +558,14 @@ class Partition:
                 self.fence.fates[EARLY_WAITING] += 1
                 self._age(service, self._segments_in(service.stream, service.config, issued), issued, ts, y)
                 self._changed[key] = ledger.labelled(issued, ledger.WAITING, self.fence.applied, *label)
-                self._learnt[service.key] = service.learner
+                self._touched[service.key] = service.served
             else:
                 self.fence.fates[EARLY_JOINED] += 1
                 self._resolve(key, forecast.key, forecast.event_id, issued, *label, new_outcome=True)
             return
         self.fence.fates[EARLY_UNUSABLE] += 1
         self._changed[key] = issued
-        self._learnt[service.key] = service.learner
+        self._touched[service.key] = service.served
         self._reject(_parked(forecast, y), forecast.stream, forecast.ts)
 
     def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
@@ -630,7 +593,7 @@ class Partition:
         _, record_key, event_id, y, ts, _, number = outcome
         fence = self.fence
         self._advance(ts)
-        key = keys.LEDGER + event_id.encode()
+        key = _LEDGER + event_id.encode()
         found = self._payload(key)
         if self._quotas is not None and self._over(self._quotas, outcome, found):
             return
@@ -698,7 +661,7 @@ class Partition:
 
     def _age(self, service: _Service, segments: Sequence[Any], issued: bytes, ts: int, y: float) -> None:
         """Note that the forecast of a row has its first outcome, and how old it was."""
-        ages = self._aged.get(service.stream) or self._of_ages(service.stream)
+        ages = self._touched[service.ages_key] = service.ages
         issued_ts = ledger.issued_ts(issued)
         age_ms = ts - issued_ts if ts > issued_ts else 0
         at = 0 if ledger.entity(issued) else ts  # whose labels belong together is known
@@ -709,43 +672,24 @@ class Partition:
         coverage = service.coverage
         if coverage is not None:
             coverage.label(ledger.born(issued))
-            self._covered[service.stream] = True
+            self._touched[service.coverage_key] = coverage
 
-    def _coverage(self, stream: str) -> Coverage | None:
-        """Return which forecasts of a stream have a label; None where that does not matter."""
-        try:
-            return self._coverages[stream]
-        except KeyError:
-            policy = self._policies.of(stream)
-            coverage = None
-            if policy is not None and policy.guarded:
-                row = self._get(keys.coverage(stream))
-                coverage = Coverage() if row is None else rows.decode_coverage(row)
-            self._coverages[stream] = coverage
-            return coverage
-
-    def _of_ages(self, stream: str) -> Ages:
-        """Return the ages of a stream's outcomes, which are about to change."""
-        ages = self._ages.get(stream)
-        if ages is None:
-            row = self._get(keys.ages(stream))
-            ages = self._ages[stream] = Ages() if row is None else rows.decode_ages(row)
-        self._aged[stream] = ages
-        return ages
+    def _value(self, stream: str, kind: Kind[Value], key: bytes, new: Callable[[], Value]) -> Value:
+        """Return the one live copy of what a row of a stream holds; what is new without a row."""
+        values = self._values.get(stream)
+        if values is None:
+            values = self._values[stream] = {}
+        value: Value | None = values.get(key)
+        if value is None:
+            row = self._get(key)
+            value = values[key] = new() if row is None else kind.decode(row)
+        return value
 
     def _note(self, service: _Service, raw: Any) -> None:  # noqa: ANN401 - of the service's kind
         """Count a raw forecast in the distribution of its stream: of classes the highest probability, no numbers."""
         if service.kind == QUANTILES:
             return
-        stream = service.stream
-        found = self._distributed.get(stream)
-        if found is None:
-            found = self._distributions.get(stream)
-            if found is None:
-                row = self._get(keys.distribution(stream))
-                found = Distribution() if row is None else rows.decode_distribution(row)
-                self._distributions[stream] = found
-            self._distributed[stream] = found
+        found = self._touched[service.distribution_key] = service.distribution
         found.observe(raw if service.kind == PROBABILITY else max(raw), self.fence.stream_time)
 
     def _served(self, payload: bytes) -> _Service:
@@ -798,7 +742,7 @@ class Partition:
         if window != ledger.UNTAUGHT:
             served.late += served.calibrator.learnt - version
             served.calibrator.learn(ticket, y, 0 if implied else ts)
-            self._learnt[service.key] = service.learner
+            self._touched[service.key] = service.served
         effects = self._effects
         if not implied:
             effects.delays.append(ts - issued_ts)
@@ -819,7 +763,7 @@ class Partition:
         history = service.history
         if history is None:
             return self._of_vectors(service, p).warm_up
-        self._scored[service.stream] = history
+        self._touched[service.scores_key] = history
         return history.warm_up
 
     def _score(
@@ -846,8 +790,8 @@ class Partition:
         if service.features:
             history.bias.observe(service.features(ticket), raw, p, y)
         if history.observe(raw, p, y, draw):
-            self._closed[service.stream] = history
-        self._scored[service.stream] = history
+            self._touched[service.windows_key] = history
+        self._touched[service.scores_key] = history
         if segments:
             observe(segments, raw, p, y, window)
         return window
@@ -867,15 +811,15 @@ class Partition:
         if entry.window == ledger.UNTAUGHT:
             return
         service.served.calibrator.revise(ticket, was, y)
-        self._learnt[service.key] = service.learner
+        self._touched[service.key] = service.served
         for config, _, forecast, drawn, own, warm in entry.shadows:
             challenger = service.challengers.get(config) or self._challenger(service, config, None)
             challenger.learner.served.calibrator.revise(own, was, y)
-            self._learnt[challenger.learner.key] = challenger.learner
+            self._touched[challenger.learner.key] = challenger.learner.served
             if not warm and entry.window != ledger.NO_WINDOW:
                 compare(challenger.comparison, p, forecast, was, drawn, -1)
                 compare(challenger.comparison, p, forecast, y, drawn)
-                self._compared[challenger.key] = challenger
+                self._touched[challenger.key] = challenger.comparison
         if entry.window == ledger.NO_WINDOW:
             warm_up = self._warm_up(service, p)
             warm_up.observe(raw, was, -1)
@@ -892,8 +836,8 @@ class Partition:
                 history.bias.observe(x, one, other, was, -1)
                 history.bias.observe(x, one, other, y)
             if history.revise(one, other, third, was, y, entry.window):
-                self._closed[service.stream] = history
-            self._scored[service.stream] = history
+                self._touched[service.windows_key] = history
+            self._touched[service.scores_key] = history
             if segments := self._counting(service, found, entry.born):
                 revise(segments, one, other, was, y, entry.window)
 
@@ -910,21 +854,21 @@ class Partition:
             served = learner.served
             served.late += served.calibrator.learnt - version
             served.calibrator.learn(ticket, y, at)
-            self._learnt[learner.key] = learner
+            self._touched[learner.key] = learner.served
             if not warm and window != ledger.NO_WINDOW:
                 compare(challenger.comparison, p, forecast, y, draw)
-                self._compared[challenger.key] = challenger
+                self._touched[challenger.key] = challenger.comparison
 
     def _of_vectors(self, service: _Service, served: Any) -> VectorHistory:  # noqa: ANN401 - of the service's kind
         """Return the scores of a stream of classes or numbers, which are about to change."""
-        place = service.stream, service.config
-        history = self._vectors.get(place)
+        values = self._values[service.stream]
+        history = values.get(service.scores_key)
         if history is None:
-            row = self._get(keys.vectors(*place))
-            history = VectorHistory.of(served) if row is None else rows.decode_vectors(row)
-            self._vectors[place] = history
-        self._scored_vectors[place] = history
-        return history
+            row = self._get(service.scores_key)
+            history = VectorHistory.of(served) if row is None else kinds.VECTORS.decode(row)
+            values[service.scores_key] = history
+        self._touched[service.scores_key] = history
+        return cast("VectorHistory", history)
 
     def _advance(self, ts: int) -> None:
         """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
@@ -954,7 +898,7 @@ class Partition:
         since, born, event_id = self._expiry.first(queue)
         self._expiry.pop(queue)
         name = event_id.encode()
-        key = keys.LEDGER + name
+        key = _LEDGER + name
         payload = self._payload(key)
         if payload is None or ledger.born(payload) != born:
             return
@@ -979,7 +923,7 @@ class Partition:
         """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""
         fence, expiry = self.fence, self._expiry
         since, named, event_id = expiry.first(queue)
-        key = keys.LEDGER + event_id.encode()
+        key = _LEDGER + event_id.encode()
         payload = self._payload(key)
         # A row that was entered again later (its forecast came after its outcome) leaves with its later entry.
         if payload is not None and (queue.role == MATURED_EXPIRY or ledger.born(payload) == named):
@@ -997,7 +941,9 @@ class Partition:
             if entry.status in (ledger.ISSUED, ledger.IMMATURE):
                 fence.fates[EXPIRED_FORECAST] += 1
                 self._effects.lapsed.append(since + queue.ttl_ms)
-                self._of_ages(entry.stream).expire()
+                key_of_ages = kinds.AGES.key(entry.stream)
+                ages = self._touched[key_of_ages] = self._value(entry.stream, kinds.AGES, key_of_ages, Ages)
+                ages.expire()
                 for scores in self._segments_in(entry.stream, entry.config, payload):
                     scores.expired += 1
             elif entry.status == ledger.EARLY:
@@ -1030,11 +976,11 @@ class Partition:
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         if policy.segments:
-            row = self._get(keys.names(stream, policy.layout))
-            made = Dictionary(policy.segments, policy.pairs) if row is None else rows.decode_names(row)
+            row = self._get(kinds.NAMES.key(stream, policy.layout))
+            made = Dictionary(policy.segments, policy.pairs) if row is None else kinds.NAMES.decode(row)
             service.layout, service.dictionary = policy.layout, made
             if row is None:  # also where no event ever has a value
-                self._named[stream, policy.layout] = made
+                self._touched[kinds.NAMES.key(stream, policy.layout)] = made
         self._active[stream] = service
         return service
 
@@ -1048,6 +994,7 @@ class Partition:
         served = learner.served
         kind = KINDS.index(calibrators.kind(calibrator))
         history = self._history(stream) if kind == PROBABILITY else None
+        ages_key, distribution_key = kinds.AGES.key(stream), kinds.DISTRIBUTION.key(stream)
         # Tickets of an earlier configuration hold other features.
         keeps = served.calibrator.keeps_features and self._present(stream, config)
         features = served.calibrator.features_in if keeps else None
@@ -1066,6 +1013,13 @@ class Partition:
             served,
             features,
             history,
+            kinds.SCORES.key(stream) if kind == PROBABILITY else kinds.VECTORS.key(stream, config),
+            kinds.WINDOWS.key(stream),
+            ages_key,
+            kinds.COVERAGE.key(stream),
+            distribution_key,
+            self._value(stream, kinds.AGES, ages_key, Ages),
+            self._value(stream, kinds.DISTRIBUTION, distribution_key, Distribution),
             (),
             {},
             b"",
@@ -1082,12 +1036,12 @@ class Partition:
 
     def _learner(self, stream: str, config: str, policy: Policy | None) -> _Learner:
         """Return the calibrator of a stream and configuration; without a row it is new, and needs its policy."""
-        key = keys.calibrator(stream, config)
+        key = kinds.CALIBRATOR.key(stream, config)
         learner = self._learners.get(key)
         if learner is None:
             row = self._get(key)
             if row is not None:
-                served = rows.decode_calibrator(row, stream, self._policies.coin)
+                served = kinds.CALIBRATOR.decode(row, stream, self._policies.coin)
             elif policy is not None:
                 served = Served.fresh(policy.recipe, stream, self._policies.coin)
             else:
@@ -1100,20 +1054,27 @@ class Partition:
         challenger = service.challengers.get(config)
         if challenger is None:
             learner = self._learner(service.stream, config, policy)
-            key = keys.comparison(service.stream, service.config, config)
+            key = kinds.COMPARISON.key(service.stream, service.config, config)
             row = self._get(key)
-            comparison = of_challenger(service.kind) if row is None else rows.decode_comparison(row)
+            comparison = of_challenger(service.kind) if row is None else kinds.COMPARISON.decode(row)
             challenger = _Challenger(learner, service.config, bytes.fromhex(config), key, comparison)
             service.challengers[config] = challenger
         return challenger
 
+    def _coverage(self, stream: str) -> Coverage | None:
+        """Return which forecasts of a stream have a label; None where that does not matter."""
+        policy = self._policies.of(stream)
+        if policy is None or not policy.guarded:
+            return None
+        return self._value(stream, kinds.COVERAGE, kinds.COVERAGE.key(stream), Coverage)
+
     def _history(self, stream: str) -> History:
-        history = self._histories.get(stream)
-        if history is None:
-            row = self._get(keys.scores(stream))
-            history = History() if row is None else rows.decode_history(row, self._get(keys.windows(stream)))
-            self._histories[stream] = history
-        return history
+        key = kinds.SCORES.key(stream)
+        values = self._values.setdefault(stream, {})
+        if key not in values:
+            row = self._get(key)
+            values[key] = History() if row is None else kinds.history(row, self._get(kinds.WINDOWS.key(stream)))
+        return cast("History", values[key])
 
     def _guards(self) -> dict[bytes, bytes | None]:
         """Return the rows that changed of what holds back: witnesses, quotas and entities."""
@@ -1123,77 +1084,21 @@ class Partition:
     def _collect(self, effects: Changes) -> None:
         """Turn what changed into rows."""
         changes = effects.rows = self._changed
-        events, streams = len(changes), self._stream_rows()
         for key, payload in changes.items():
             if payload is not None:
                 changes[key] = ledger.sealed(payload)
-        changes.update(self._expiry.changes())
-        for key, learner in self._learnt.items():
-            row = changes[key] = rows.encode_calibrator(learner.served)
-            if self._present(learner.stream, learner.config):
-                effects.calibrators[learner.stream] = row
-        for key, challenger in self._compared.items():
-            row = changes[key] = rows.encode_comparison(challenger.comparison)
-            stream, config = challenger.learner.stream, challenger.learner.config
-            policy = self._policies.challenger(stream, challenger.champion, config)
-            if policy is not None:
-                effects.comparisons[stream, policy.calibrator, config] = row
-        for stream, history in self._scored.items():
-            effects.scores[stream] = changes[keys.scores(stream)] = rows.encode_scores(history)
-        for stream, history in self._closed.items():
-            effects.windows[stream] = changes[keys.windows(stream)] = rows.encode_windows(history)
-        for (stream, config), vectors in self._scored_vectors.items():
-            row = changes[keys.vectors(stream, config)] = rows.encode_vectors(vectors)
-            if self._present(stream, config):
-                effects.vectors[stream] = row
-        self._collect_counts(effects)
-        self._collect_segments(effects)
-        self._weigh(changes, events, streams)
+        if changes:
+            of_events = sum([len(row) for row in changes.values() if row is not None])
+            self._ledger_bytes = max(of_events // len(changes), LEDGER_BYTES)
+        queues = self._expiry.changes()
+        changes.update(queues)
+        of_streams = effects.of_streams = {key: kind_of(key).encode(value) for key, value in self._touched.items()}
+        changes.update(of_streams)
+        if of_streams:
+            others = sum([len(row) for row in (*queues.values(), *of_streams.values()) if row is not None])
+            self._stream_bytes = max(others // len(of_streams), 1)
         changes.update(self._guards())
-        changes[keys.FENCE] = self.fence.encode()
-
-    def _weigh(self, changes: dict[bytes, bytes | None], events: int, streams: int) -> None:
-        """Note what a row of the ledger and one of a stream have on average, by rows of so many of both."""
-        of_events = of_streams = 0
-        for key, row in changes.items():
-            if row is not None and key[0] == keys.LEDGER[0]:
-                of_events += len(row)
-            elif row is not None:
-                of_streams += len(row)
-        if events:
-            self._ledger_bytes = max(of_events // events, LEDGER_BYTES)
-        if streams:
-            self._stream_bytes = max(of_streams // streams, 1)
-
-    def _collect_counts(self, effects: Changes) -> None:
-        """Turn what changed of ages, coverage and distributions into rows."""
-        changes = effects.rows
-        for stream, ages in self._aged.items():
-            effects.ages[stream] = changes[keys.ages(stream)] = rows.encode_ages(ages)
-        for stream, labelled in self._covered.items():
-            coverage = self._coverage(stream)
-            if coverage is not None:
-                row = changes[keys.coverage(stream)] = rows.encode_coverage(coverage)
-                if labelled:
-                    effects.coverages[stream] = row
-        for stream, found in self._distributed.items():
-            effects.distributions[stream] = changes[keys.distribution(stream)] = rows.encode_distribution(found)
-
-    def _collect_segments(self, effects: Changes) -> None:
-        """Turn what changed of segments into rows."""
-        changes = effects.rows
-        for (stream, layout), dictionary in self._named.items():
-            row = changes[keys.names(stream, layout)] = rows.encode_names(dictionary)
-            effects.segments[stream][keys.names(stream, layout)] = row
-        for (stream, scored), segments in self._segmented.items():
-            policy = self._policies.of(stream)
-            present = policy is not None and policy.scored == scored
-            for slot in segments.changed:
-                key = keys.segment(stream, scored, slot)
-                row = changes[key] = rows.encode_segment(segments.scores[slot])
-                if present:
-                    effects.segments[stream][key] = row
-            segments.changed.clear()
+        changes[_FENCE] = self.fence.encode()
 
 
 def _admits(payload: bytes, y: float) -> bool:

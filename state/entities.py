@@ -10,11 +10,9 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
-from state import keys
 from state.forecasts import QUANTILES
-from state.frames import DAMAGE, damaged, seal, unseal
+from state.kind import CONFIG, STREAM, Form, Kind, Moves, Part
 
-VERSION: Final = 1
 #: Outcomes of an entity that teach, and how far apart their scores are, in log-odds. docs/calibrators.md says what else
 #: was tried.
 MOST: Final = 3
@@ -80,9 +78,9 @@ class Entities:
         memory_ms
             How long an entity is known.
         """
-        key = keys.entities(stream, config, entity % ROWS)
+        key = ENTITIES.key(stream, config, entity % ROWS)
         row = self._changed.get(key) or self._get(key)
-        known = [] if row is None else _decode(row)
+        known = [] if row is None else ENTITIES.decode(row)
         place = round(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP))
         kept = [each for each in known if now - each[1] <= memory_ms]
         since, places = now, [place]
@@ -95,7 +93,7 @@ class Entities:
                 break
         kept.append((entity, since, places))
         kept.sort(key=_since)
-        self._changed[key] = _encode(kept[-KEPT:])
+        self._changed[key] = ENTITIES.encode(kept[-KEPT:])
         return True
 
     def changes(self) -> dict[bytes, bytes]:
@@ -121,17 +119,18 @@ def _since(known: _Known) -> int:
 
 def _encode(known: list[_Known]) -> bytes:
     made = [_ENTRY.pack(entity, since, len(places), *(places + [0] * MOST)[:MOST]) for entity, since, places in known]
-    return seal(keys.ENTITIES[0], VERSION, b"".join(made))
+    return b"".join(made)
 
 
-def _decode(row: bytes) -> list[_Known]:
-    payload = unseal(keys.ENTITIES[0], VERSION, row)
-    try:
-        return [(entity, since, list(places[:n])) for entity, since, n, *places in _ENTRY.iter_unpack(payload)]
-    except DAMAGE as exc:
-        raise damaged(keys.ENTITIES[0], exc) from exc
+def _decode(payload: bytes) -> list[_Known]:
+    return [(entity, since, list(places[:n])) for entity, since, n, *places in _ENTRY.iter_unpack(payload)]
 
 
-def recoded(row: bytes) -> bytes:
-    """Return a row as it is written anew; raises `CorruptFrame` if it is not intact."""
-    return _encode(_decode(row))
+ENTITIES: Final = Kind[list[_Known]](
+    "Y",
+    "what entities taught",
+    (STREAM, CONFIG, Part("row", "H")),
+    {1: Form(list, _encode, _decode)},
+    Moves.TAUGHT,
+    f"up to {ROWS:,} a stream whose forecasts name entities: what these taught lately",
+)

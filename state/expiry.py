@@ -10,16 +10,14 @@ from math import inf
 from struct import Struct
 from typing import Final
 
-from state import keys
 from state.fence import MATURITY, Fence, Queue
-from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
+from state.frames import CorruptFrame
+from state.kind import PLAIN, Kind, Moves, Part
 
-VERSION: Final = 1
 #: Entries a chunk row holds. The last chunk is rewritten with every checkpoint, so it must stay small.
 CHUNK: Final = 64
 
 _ENTRY: Final = Struct("<qQB")
-_KIND: Final = keys.EXPIRY[0]
 
 #: When the entry was made (stream time, ms), the applied count that names it, and whose row it is.
 QueueEntry = tuple[int, int, str]
@@ -31,24 +29,34 @@ def encode(entries: list[QueueEntry]) -> bytes:
     for since, born, event_id in entries:
         name = event_id.encode()
         parts.append(_ENTRY.pack(since, born, len(name)) + name)
-    return seal(_KIND, VERSION, b"".join(parts))
+    return QUEUE.seal(b"".join(parts))
 
 
 def decode(frame: bytes) -> list[QueueEntry]:
     """Read a chunk row written by `encode`; raises `CorruptFrame` if it is not intact."""
-    payload = unseal(_KIND, VERSION, frame)
+    return QUEUE.open(frame, _decode)
+
+
+def _decode(payload: bytes) -> list[QueueEntry]:
     entries, at = [], 0
-    try:
-        while at < len(payload):
-            since, born, n = _ENTRY.unpack_from(payload, at)
-            at += _ENTRY.size
-            entries.append((since, born, payload[at : at + n].decode()))
-            at += n
-    except DAMAGE as exc:
-        raise damaged(_KIND, exc) from exc
+    while at < len(payload):
+        since, born, n = _ENTRY.unpack_from(payload, at)
+        at += _ENTRY.size
+        entries.append((since, born, payload[at : at + n].decode()))
+        at += n
     if at > len(payload):
         raise CorruptFrame("the last entry of an expiry queue's chunk is cut")
     return entries
+
+
+QUEUE: Final = Kind[list[QueueEntry]](
+    "Q",
+    "the entries of a queue",
+    (Part("role", "B"), Part("time to live in ms", "Q"), Part("chunk number", "Q")),
+    {1: PLAIN},
+    Moves.ANEW,
+    f"one for {CHUNK} entries of a queue",
+)
 
 
 class Expiry:
@@ -85,7 +93,7 @@ class Expiry:
             self.soonest = min(self.soonest, queue.due)
         tail = self._tails.get(which)
         if tail is None or not queue.tail % CHUNK:
-            key = keys.expiry(role, ttl_ms, queue.tail // CHUNK)
+            key = QUEUE.key(role, ttl_ms, queue.tail // CHUNK)
             if queue.tail % CHUNK:
                 chunk = self._chunk(key)
             else:
@@ -112,11 +120,11 @@ class Expiry:
 
     def first(self, queue: Queue) -> QueueEntry:
         """Return the first entry of a queue that is not empty."""
-        return self._chunk(keys.expiry(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
+        return self._chunk(QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
 
     def pop(self, queue: Queue) -> None:
         """Remove the first entry of a queue, and its chunk with the last entry in it."""
-        key = keys.expiry(queue.role, queue.ttl_ms, queue.head // CHUNK)
+        key = QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK)
         queue.head += 1
         if not queue.head % CHUNK:
             self._chunks.pop(key, None)
@@ -137,7 +145,7 @@ class Expiry:
         self._dropped.clear()
         # Keep only what the next batch is likely to touch: the chunk at each end of each queue.
         ends = {
-            keys.expiry(queue.role, queue.ttl_ms, at // CHUNK)
+            QUEUE.key(queue.role, queue.ttl_ms, at // CHUNK)
             for queue in self._fence.queues.values()
             for at in (queue.head, queue.tail)
         }

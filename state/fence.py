@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
-from state.frames import DAMAGE, damaged, seal, unseal
-from state.keys import FENCE
+from state.kind import PLAIN, Kind, Moves
 
-VERSION: Final = 2
 #: The input topics, in the order in which their next offsets stand in the fence.
 FORECASTS: Final = 0
 OUTCOMES: Final = 1
@@ -136,7 +134,7 @@ class Fence:
             _HEAD.pack(*self.next, self.stream_time, self.applied, *self.fates, len(self.queues)),
             *(_QUEUE.pack(q.role, q.ttl_ms, q.head, q.tail, q.due) for q in self.queues.values()),
         ]
-        return seal(FENCE[0], VERSION, b"".join(parts))
+        return FENCE.seal(b"".join(parts))
 
     @classmethod
     def decode(cls, frame: bytes) -> "Fence":
@@ -147,10 +145,13 @@ class Fence:
         CorruptFrame
             If the frame is not an intact fence of this version.
         """
-        payload = unseal(FENCE[0], VERSION, frame)
-        try:
-            forecasts, outcomes, stream_time, applied, *fates, n = _HEAD.unpack_from(payload)
-            queues = [Queue(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n)]
-        except DAMAGE as exc:
-            raise damaged(FENCE[0], exc) from exc
+        return FENCE.open(frame, cls._of)
+
+    @classmethod
+    def _of(cls, payload: bytes) -> "Fence":
+        forecasts, outcomes, stream_time, applied, *fates, n = _HEAD.unpack_from(payload)
+        queues = [Queue(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n)]
         return cls([forecasts, outcomes], stream_time, applied, fates, {(q.role, q.ttl_ms): q for q in queues})
+
+
+FENCE: Final = Kind[Fence]("F", "the fence", (), {2: PLAIN}, Moves.ANEW, "one a partition: the fence")

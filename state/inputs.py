@@ -3,11 +3,9 @@
 from struct import Struct
 from typing import NamedTuple, Self
 
-from state import keys
-from state.frames import CorruptFrame, seal, unseal
+from state.frames import CorruptFrame
+from state.kind import PLAIN, Kind, Moves
 
-VERSION = 1
-_KIND = keys.INPUTS[0]
 #: Length of an id, bytes.
 _ID = 16
 _WIDTHS = Struct("<2I")
@@ -30,7 +28,7 @@ class InputIds(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the row."""
-        return seal(_KIND, VERSION, b"".join(map(bytes.fromhex, self)))
+        return INPUTS.seal(b"".join(map(bytes.fromhex, self)))
 
     @classmethod
     def decode(cls, row: bytes) -> Self:
@@ -41,7 +39,7 @@ class InputIds(NamedTuple):
         CorruptFrame
             If it is not one.
         """
-        payload = unseal(_KIND, VERSION, row)
+        payload = INPUTS.open(row, bytes)
         if len(payload) != 2 * _ID:
             raise CorruptFrame(f"ids of topics take {2 * _ID} bytes, these are {len(payload)}")
         return cls(payload[:_ID].hex(), payload[_ID:].hex())
@@ -63,7 +61,7 @@ class Widths(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the row."""
-        return seal(keys.WIDTHS[0], VERSION, _WIDTHS.pack(*self))
+        return WIDTHS.seal(_WIDTHS.pack(*self))
 
     @classmethod
     def decode(cls, row: bytes) -> Self:
@@ -74,7 +72,15 @@ class Widths(NamedTuple):
         CorruptFrame
             If it is not one.
         """
-        payload = unseal(keys.WIDTHS[0], VERSION, row)
+        payload = WIDTHS.open(row, bytes)
         if len(payload) != _WIDTHS.size:
             raise CorruptFrame(f"widths of topics take {_WIDTHS.size} bytes, these are {len(payload)}")
         return cls(*_WIDTHS.unpack(payload))
+
+
+INPUTS = Kind[InputIds](
+    "I", "the inputs", (), {1: PLAIN}, Moves.OUTSIDE, "one a partition: which topics its records came from"
+)
+WIDTHS = Kind[Widths](
+    "P", "the widths of inputs", (), {1: PLAIN}, Moves.OUTSIDE, "one a partition: how many partitions its inputs had"
+)

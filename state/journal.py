@@ -20,13 +20,10 @@ from zlib import crc32
 
 import numpy as np
 
-from state import keys
-from state.frames import DAMAGE, damaged, seal, unseal
+from state.kind import PLAIN, Kind, Moves
 
-VERSION: Final = 1
 #: Keys of the ring. A checkpoint is made long before so many entries were written since the one before it.
 SLOTS: Final = 1 << 12
-_KIND: Final = keys.JOURNAL[0]
 _ENTRY: Final = Struct("<QQQQQQQ16sqIqII")
 _HEAD: Final = Struct("<QqIqI")
 _SLOT: Final = Struct(">H")
@@ -96,7 +93,7 @@ class Entry(NamedTuple):
             len(self.topics),
         )
         bits = np.packbits(np.frombuffer(self.topics, np.uint8)).tobytes()
-        return seal(_KIND, VERSION, head + bits)
+        return JOURNAL.seal(head + bits)
 
     @classmethod
     def decode(cls, frame: bytes) -> "Entry":
@@ -107,17 +104,28 @@ class Entry(NamedTuple):
         CorruptFrame
             If the frame is not an intact entry of this version.
         """
-        payload = unseal(_KIND, VERSION, frame)
-        try:
-            number, f0, o0, f1, o1, applied, answered, config, t0, c0, t1, c1, n = _ENTRY.unpack_from(payload)
-            bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
-            if len(bits) != -(-n // 8):
-                raise ValueError(f"{len(bits)} bytes for {n} records")
-            topics = np.unpackbits(bits, count=n).tobytes()
-        except DAMAGE as exc:
-            raise damaged(_KIND, exc) from exc
+        return JOURNAL.open(frame, cls._of)
+
+    @classmethod
+    def _of(cls, payload: bytes) -> "Entry":
+        number, f0, o0, f1, o1, applied, answered, config, t0, c0, t1, c1, n = _ENTRY.unpack_from(payload)
+        bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
+        if len(bits) != -(-n // 8):
+            raise ValueError(f"{len(bits)} bytes for {n} records")
         last = Last(t0, c0), Last(t1, c1)
-        return cls(number, (f0, o0), (f1, o1), applied, answered, config, last, topics)
+        return cls(number, (f0, o0), (f1, o1), applied, answered, config, last, np.unpackbits(bits, count=n).tobytes())
+
+
+#: The first entry after the last checkpoint, and behind a slot the entries since.
+JOURNAL: Final = Kind[Entry](
+    "Z",
+    "the journal",
+    (),
+    {1: PLAIN},
+    Moves.OUTSIDE,
+    "one a partition: the number of the first journal entry after the last checkpoint; behind a slot (2 bytes) one a "
+    "batch since then, and older ones: the journal",
+)
 
 
 class Journal(NamedTuple):
@@ -149,7 +157,7 @@ def last(timestamp: int, value: bytes | None) -> Last:
 
 def begun(number: int, last: Sequence[Last]) -> tuple[bytes, bytes]:
     """Return key and row, written with a checkpoint: the first entry after it, and the last records before."""
-    return keys.JOURNAL, seal(_KIND, VERSION, _HEAD.pack(number, *last[0], *last[1]))
+    return JOURNAL.key(), JOURNAL.seal(_HEAD.pack(number, *last[0], *last[1]))
 
 
 def read(get: Callable[[bytes], bytes | None]) -> Journal:
@@ -166,13 +174,9 @@ def read(get: Callable[[bytes], bytes | None]) -> Journal:
         If a row is damaged.
     """
     number, before = 0, (NONE, NONE)
-    row = get(keys.JOURNAL)
+    row = get(JOURNAL.key())
     if row is not None:
-        payload = unseal(_KIND, VERSION, row)
-        try:
-            number, t0, c0, t1, c1 = _HEAD.unpack(payload)
-        except DAMAGE as exc:
-            raise damaged(_KIND, exc) from exc
+        number, t0, c0, t1, c1 = JOURNAL.open(row, _HEAD.unpack)
         before = Last(t0, c0), Last(t1, c1)
     entries: list[Entry] = []
     while (row := get(_key(number))) is not None and (entry := Entry.decode(row)).number == number:
@@ -182,4 +186,4 @@ def read(get: Callable[[bytes], bytes | None]) -> Journal:
 
 
 def _key(number: int) -> bytes:
-    return keys.JOURNAL + _SLOT.pack(number % SLOTS)
+    return JOURNAL.letter + _SLOT.pack(number % SLOTS)

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from state import forecasts
 from state.forecasts import PROBABILITY
-from state.frames import DAMAGE, CorruptFrame, checked, damaged, unseal
-from state.keys import LEDGER
+from state.frames import CorruptFrame, checked
+from state.kind import EVENT, Form, Kind, Moves
 
-VERSION: Final = 4
 EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
@@ -56,8 +55,6 @@ _SHADOW: Final = Struct("<4sQdd?H")
 _BLOCK: Final = Struct("<H")
 #: Bytes behind the slots of segments: the layout and their number.
 _GROUPS: Final = 5
-_KIND: Final = LEDGER[0]
-_FRAME: Final = bytes((_KIND, VERSION))
 NAN: Final = float("nan")
 #: Stands for the configuration while none has served the event.
 NO_CONFIG: Final = "00000000"
@@ -195,16 +192,25 @@ def decode(frame: bytes) -> Entry:
     CorruptFrame
         If the frame is not an intact ledger row of this version.
     """
-    payload = unsealed(frame)
-    try:
-        entry, end = parse(payload), names_end(payload)
-    except CorruptFrame:
-        raise
-    except DAMAGE as exc:
-        raise damaged(_KIND, exc) from exc
-    if end > len(payload):
+    return LEDGER.open(frame, _whole)
+
+
+def _whole(payload: bytes) -> Entry:
+    entry = parse(payload)
+    if names_end(payload) > len(payload):
         raise CorruptFrame("the names in a ledger row are cut")
     return entry
+
+
+LEDGER: Final = Kind[Entry](
+    "L",
+    "the row",
+    (EVENT,),
+    {4: Form(bytes, bytes, _whole)},
+    Moves.EVENT,
+    "one an event that has not expired: the ledger",
+)
+_FRAME: Final = bytes((LEDGER.letter[0], LEDGER.version))
 
 
 # The engine works on payloads: it reads the head of a row and leaves the rest as it is, at a third of the cost of
@@ -218,7 +224,7 @@ def sealed(payload: bytes) -> bytes:
 
 def unsealed(frame: bytes) -> bytes:
     """Return the payload of a row; raises `CorruptFrame` as `decode` does."""
-    return unseal(_KIND, VERSION, frame)
+    return LEDGER.open(frame, bytes)
 
 
 def parse(payload: bytes) -> Entry:

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from state import keys
-from state.frames import DAMAGE, damaged, seal, unseal
+from state.kind import PLAIN, STREAM, Kind, Moves
 from state.witnesses import SEVERAL, SLACK
 
-VERSION: Final = 1
 #: The limits of a quota, in stored order: each stands twice, for forecasts and for outcomes.
 RECORDS: Final = 0
 IDS: Final = 2
@@ -43,7 +41,17 @@ _FULL: Final = -1
 _CACHED: Final = 4000
 _BUCKETS: Final = Struct("<4q6q")
 _CLOCKS: Final = Struct("<4q4B")
-_KIND: Final = keys.QUOTA[0]
+#: Stands for a stream in the key of the buckets that streams share which no pattern names.
+SHARED: Final = "\0"
+QUOTA: Final = Kind[bytes](
+    "B",
+    "the quota",
+    (STREAM,),
+    {1: PLAIN},
+    Moves.LEFT,
+    "one a stream that has a quota: what it may still send; a byte 0 instead of a stream for those that share one; "
+    "without a stream one a partition with quotas: how late it is in each topic",
+)
 
 
 @dataclass(frozen=True)
@@ -136,14 +144,10 @@ class Buckets:
     def encode(self) -> bytes:
         """Return the row: when they were filled, by the `TIMES`, and how full they are, by limit and topic."""
         levels = [level if limited else _FULL for level, limited in zip(self._levels, self.limited, strict=True)]
-        return seal(_KIND, VERSION, _BUCKETS.pack(*self._filled, *levels))
+        return QUOTA.seal(_BUCKETS.pack(*self._filled, *levels))
 
     def _decode(self, row: bytes) -> None:
-        payload = unseal(_KIND, VERSION, row)
-        try:
-            numbers = _BUCKETS.unpack(payload)
-        except DAMAGE as exc:
-            raise damaged(_KIND, exc) from exc
+        numbers = QUOTA.open(row, _BUCKETS.unpack)
         self._filled = list(numbers[:TIMES])
         for at, level in enumerate(numbers[TIMES:]):
             most = self._most[at]
@@ -189,14 +193,10 @@ class Clocks:
 
     def encode(self) -> bytes:
         """Return the row: the times, and how many records came."""
-        return seal(_KIND, VERSION, _CLOCKS.pack(*self.now, *self._seen))
+        return QUOTA.seal(_CLOCKS.pack(*self.now, *self._seen))
 
     def _decode(self, row: bytes) -> None:
-        payload = unseal(_KIND, VERSION, row)
-        try:
-            numbers = _CLOCKS.unpack(payload)
-        except DAMAGE as exc:
-            raise damaged(_KIND, exc) from exc
+        numbers = QUOTA.open(row, _CLOCKS.unpack)
         self.now = list(numbers[:TIMES])
         self._seen = list(numbers[TIMES:])
 
@@ -215,7 +215,7 @@ class Quotas:
     def __init__(self, quota_of: QuotaOf, get: Get) -> None:
         self._quota_of = quota_of
         self._get = get
-        self._clocks = Clocks(get(keys.QUOTA))
+        self._clocks = Clocks(get(QUOTA.key()))
         self._moved = False
         #: By stream, with the key of their row; None where it has no quota. Streams that share one share the buckets.
         self._known: dict[str, tuple[bytes, Buckets] | None] = {}
@@ -270,7 +270,7 @@ class Quotas:
         """Return the rows to write since the last call."""
         rows: dict[bytes, bytes | None] = {key: found.encode() for key, found in self._changed.items()}
         if self._moved:
-            rows[keys.QUOTA] = self._clocks.encode()
+            rows[QUOTA.key()] = self._clocks.encode()
         self._moved = False
         self._changed.clear()
         if len(self._known) > _CACHED:
@@ -295,7 +295,7 @@ class Quotas:
         if under is None:
             return None
         name, quota = under
-        key = keys.quota(name)
+        key = QUOTA.key(name or SHARED)
         found = self._read.get(key)
         if found is None:
             found = self._read[key] = Buckets(quota, self._get(key))

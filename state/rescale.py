@@ -22,21 +22,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
-from state import calibrators, keys, ledger, routes, rows
+from state import calibrators, kinds, ledger, routes
 from state.calibrators.quantile import LEVELS
-from state.coverage import Coverage
 from state.expiry import CHUNK, QueueEntry
 from state.expiry import decode as decode_chunk
 from state.expiry import encode as encode_chunk
 from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAITING, Fence, Queue
 from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
-from state.frames import DAMAGE, damaged, seal, unseal
+from state.kind import KINDS as ROWS
+from state.kind import PLAIN, Kind, kind_of
+from state.kind import Moves as Kept
 from state.ledger import Entry
 from state.policy import layout_of, scored_of
-from state.rows import Served
-from state.scoring.ages import Ages
 from state.scoring.bias import Bias
-from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.order import Order
 from state.scoring.pair_scores import (
@@ -55,9 +53,8 @@ from state.scoring.segment_scores import observe as observe_probabilities
 from state.scoring.vector_history import VectorHistory, overall
 from state.scoring.warm_up import WarmUp
 from state.segments import Dictionary
+from state.served import Served
 from state.witnesses import Witnesses
-
-VERSION: Final = 1
 
 Rows = Mapping[bytes, bytes]
 #: Which old partition's part of a stream goes to which new one.
@@ -72,7 +69,7 @@ class RescaleError(ValueError):
 
 @dataclass(frozen=True)
 class Moved:
-    """The row that says which state a partition's rows are from, see `keys.MOVED`.
+    """The row that says which state a partition's rows are from, see `MOVED`.
 
     Attributes
     ----------
@@ -94,7 +91,7 @@ class Moved:
     def encode(self) -> bytes:
         """Return the row: JSON with sorted keys."""
         made = {"app": self.app, "changelog": self.changelog, "ends": self.ends, "partitions": self.partitions}
-        return seal(keys.MOVED[0], VERSION, json.dumps(made, sort_keys=True, separators=(",", ":")).encode())
+        return MOVED.seal(json.dumps(made, sort_keys=True, separators=(",", ":")).encode())
 
     @classmethod
     def decode(cls, row: bytes) -> Self:
@@ -105,12 +102,22 @@ class Moved:
         CorruptFrame
             If it is not one.
         """
-        payload = unseal(keys.MOVED[0], VERSION, row)
-        try:
-            made = json.loads(payload)
-            return cls(str(made["app"]), str(made["changelog"]), tuple(made["ends"]), int(made["partitions"]))
-        except DAMAGE as exc:
-            raise damaged(keys.MOVED[0], exc) from exc
+        return MOVED.open(row, cls._of)
+
+    @classmethod
+    def _of(cls, payload: bytes) -> Self:
+        made = json.loads(payload)
+        return cls(str(made["app"]), str(made["changelog"]), tuple(made["ends"]), int(made["partitions"]))
+
+
+MOVED: Final = Kind[Moved](
+    "M",
+    "what the rows were made of",
+    (),
+    {1: PLAIN},
+    Kept.OUTSIDE,
+    "one a partition that `trueup rescale` wrote: what its rows were made of",
+)
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     held = [[0, 0, 0] for _ in range(plan.width)]
     feeding: list[set[int]] = [set() for _ in range(plan.width)]
     for old, part in enumerate(parts):
-        for key in [key for key in part if key[:1] == keys.LEDGER]:
+        for key in [key for key in part if key[:1] == kinds.LEDGER.letter]:
             payload = ledger.unsealed(part[key])
             stream = _stream(payload)
             new = plan.of_event(key[1:].decode(), stream, old)
@@ -195,7 +202,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
         for old, new in moves:
             feeding[new].add(old)
         _Divided(stream, parts, found, of_stream, moves, plan.home(stream)).into(made)
-    fences = [Fence.decode(part[keys.FENCE]) if keys.FENCE in part else Fence() for part in parts]
+    fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
     queues = _queues(
         parts, fences, plan.width, lambda role, named, event_id: _entered(parts, where, role, named, event_id)
     )
@@ -209,7 +216,7 @@ def _stream(payload: bytes) -> str:
 
 def _entered(parts: Sequence[Rows], where: Mapping[bytes, _Event], role: int, named: int, event_id: str) -> int | None:
     """Return where a queue's entry goes; None if its row is gone or was entered again later."""
-    event = where.get(keys.ledger(event_id))
+    event = where.get(kinds.LEDGER.key(event_id))
     if event is None:
         return None
     born = ledger.born(ledger.unsealed(parts[event.old][event.key]))
@@ -221,9 +228,9 @@ def _by_stream(parts: Sequence[Rows], events: Iterable[str]) -> dict[str, list[t
     found: dict[str, list[tuple[int, bytes]]] = {stream: [] for stream in events}
     for old, part in enumerate(parts):
         for key in part:
-            at = keys.OF_STREAM.get(key[:1])
-            if at is not None:
-                found.setdefault(key[at:].decode(), []).append((old, key))
+            kind = ROWS.get(key[:1])
+            if kind is not None and kind.of_stream:
+                found.setdefault(kind.stream(key), []).append((old, key))
     return found
 
 
@@ -269,9 +276,9 @@ def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
         chunk: list[QueueEntry] = []
         for at in range(queue.head, queue.tail):
             if not chunk or not at % CHUNK:
-                chunk = decode_chunk(part[keys.expiry(role, ttl_ms, at // CHUNK)])
+                chunk = decode_chunk(part[kinds.QUEUE.key(role, ttl_ms, at // CHUNK)])
             yield role, ttl_ms, chunk[at % CHUNK]
-    for witness in Witnesses(part.get(keys.WITNESSES)).waiting:
+    for witness in Witnesses(part.get(kinds.WITNESSES.key())).waiting:
         if witness.entry is not None:
             role, ttl_ms, named, event_id = witness.entry
             yield role, ttl_ms, (fence.stream_time, named, event_id)
@@ -293,8 +300,8 @@ def _shut(
         for (role, ttl_ms), entries in queues[new].items():
             fence.queues[role, ttl_ms] = Queue(role, ttl_ms, 0, len(entries), entries[0][0] + ttl_ms)
             for at in range(0, len(entries), CHUNK):
-                own[keys.expiry(role, ttl_ms, at // CHUNK)] = encode_chunk(entries[at : at + CHUNK])
-        own[keys.FENCE] = fence.encode()
+                own[kinds.QUEUE.key(role, ttl_ms, at // CHUNK)] = encode_chunk(entries[at : at + CHUNK])
+        own[kinds.FENCE.key()] = fence.encode()
 
 
 # -- one stream ------------------------------------------------------------------------------------------------------
@@ -388,30 +395,28 @@ class _Divided:
         self._settle_vectors(made)
         self._settle_comparisons(made)
         self._settle_segments(made)
-        self._settle_ages(made)
-        self._settle_coverage(made)
-        self._settle_distribution(made)
+        self._settle_sums(made)
         for new, here in self._here.items():
             for config, learning in here.learning.items():
                 learning.served.late += learning.short
-                made[new][keys.calibrator(self._stream, config)] = rows.encode_calibrator(learning.served)
+                made[new][kinds.CALIBRATOR.key(self._stream, config)] = kinds.CALIBRATOR.encode(learning.served)
                 made[new] |= {
-                    key: row
-                    for old, key, row in self._old(keys.ENTITIES)
-                    if old == learning.old and key[1:5].hex() == config
+                    key: self._parts[old][key]
+                    for old, key in self._found
+                    if old == learning.old and kind_of(key).moves == Kept.TAUGHT and kind_of(key).of(key)[1] == config
                 }
             for layout, dictionary in here.dictionaries.items():
-                made[new][keys.names(self._stream, layout)] = rows.encode_names(dictionary)
+                made[new][kinds.NAMES.key(self._stream, layout)] = kinds.NAMES.encode(dictionary)
 
     def _read(self) -> None:
         for old, key in self._found:
             row = self._parts[old][key]
-            if key[:1] == keys.CALIBRATOR:
-                self._served[keys.of_vectors(key)[0]][old] = rows.decode_calibrator(row, self._stream)
-            elif key[:1] == keys.NAMES:
-                self._names[keys.of_names(key)[1]][old] = rows.decode_names(row)
-            elif key[:1] == keys.SEGMENT:
-                self._segments[(old, *keys.of_segment(key)[1:])] = rows.decode_segment(row)
+            if key[:1] == kinds.CALIBRATOR.letter:
+                self._served[kinds.CALIBRATOR.of(key)[1]][old] = kinds.CALIBRATOR.decode(row, self._stream)
+            elif key[:1] == kinds.NAMES.letter:
+                self._names[kinds.NAMES.of(key)[1]][old] = kinds.NAMES.decode(row)
+            elif key[:1] == kinds.SEGMENT.letter:
+                self._segments[(old, *kinds.SEGMENT.of(key)[1:])] = kinds.SEGMENT.decode(row)
 
     # What a partition begins with.
 
@@ -438,8 +443,8 @@ class _Divided:
             if chosen is None:
                 here.learning[config] = _Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
             else:
-                row = self._parts[chosen][keys.calibrator(self._stream, config)]
-                here.learning[config] = _Learning(chosen, rows.decode_calibrator(row, self._stream))
+                row = self._parts[chosen][kinds.CALIBRATOR.key(self._stream, config)]
+                here.learning[config] = _Learning(chosen, kinds.CALIBRATOR.decode(row, self._stream))
 
     def _join(self, here: _Here, layout: bytes, olds: Sequence[int]) -> None:
         """Give the values of several partitions slots, those of the first one the slots that they have."""
@@ -562,8 +567,8 @@ class _Divided:
     def _resume(self) -> None:
         """Let the home go on for all partitions, with the events of which no row is left."""
         before = [
-            rows.decode_history(row, self._parts[old].get(keys.windows(self._stream)))
-            for old, _, row in self._old(keys.SCORES)
+            kinds.history(row, self._parts[old].get(kinds.WINDOWS.key(self._stream)))
+            for old, _, row in self._old(kinds.SCORES.letter)
         ]
         if not before:
             return
@@ -597,14 +602,14 @@ class _Divided:
                 left -= each.bias
         home.bias = _usual([left, home.bias])
         for new, history in own.items():
-            made[new][keys.scores(self._stream)] = rows.encode_scores(history)
+            made[new][kinds.SCORES.key(self._stream)] = kinds.SCORES.encode(history)
             if history.windows:
-                made[new][keys.windows(self._stream)] = rows.encode_windows(history)
+                made[new][kinds.WINDOWS.key(self._stream)] = kinds.WINDOWS.encode(history)
 
     def _resume_vectors(self) -> None:
         """Let the home go on for all partitions, as `_resume` does, for each configuration."""
-        for _, key, row in self._old(keys.VECTORS):
-            self._vectors[keys.of_vectors(key)[0]].append(rows.decode_vectors(row))
+        for _, key, row in self._old(kinds.VECTORS.letter):
+            self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(row))
         left: dict[str, VectorHistory] = {}
         counting: dict[str, set[int]] = defaultdict(lambda: {self._home})
         for event, entry in self._entries():
@@ -633,12 +638,12 @@ class _Divided:
             now = [sum(sums) for sums in zip(*(each.ordered() for each in own.values()), strict=True)]
             own[self._home].rank([one - other for one, other in zip(order, now, strict=True)])
             for new, history in own.items():
-                made[new][keys.vectors(self._stream, config)] = rows.encode_vectors(history)
+                made[new][kinds.VECTORS.key(self._stream, config)] = kinds.VECTORS.encode(history)
 
     def _settle_comparisons(self, made: Sequence[dict[bytes, bytes]]) -> None:
         before: dict[tuple[str, str], list[Any]] = defaultdict(list)
-        for _, key, row in self._old(keys.COMPARISON):
-            before[keys.of_comparison(key)[1:]].append(rows.decode_comparison(row))
+        for _, key, row in self._old(kinds.COMPARISON.letter):
+            before[kinds.COMPARISON.of(key)[1:]].append(kinds.COMPARISON.decode(row))
         for pair, found in before.items():
             own: dict[int, Any] = {
                 new: here.comparisons[pair] for new, here in self._here.items() if pair in here.comparisons
@@ -648,7 +653,7 @@ class _Divided:
                 rest -= each
             own[self._home] = own[self._home] + rest if self._home in own else rest
             for new, comparison in own.items():
-                made[new][keys.comparison(self._stream, *pair)] = rows.encode_comparison(comparison)
+                made[new][kinds.COMPARISON.key(self._stream, *pair)] = kinds.COMPARISON.encode(comparison)
 
     def _settle_segments(self, made: Sequence[dict[bytes, bytes]]) -> None:
         home = self._here[self._home]
@@ -671,24 +676,20 @@ class _Divided:
             home.segments[place] = home.segments[place] + scores if place in home.segments else scores
         for new, here in self._here.items():
             for (scored, slot), scores in here.segments.items():
-                made[new][keys.segment(self._stream, scored, slot)] = rows.encode_segment(scores)
+                made[new][kinds.SEGMENT.key(self._stream, scored, slot)] = kinds.SEGMENT.encode(scores)
 
-    def _settle_ages(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        found = [rows.decode_ages(row) for _, _, row in self._old(keys.AGES)]
-        if found:
-            made[self._home][keys.ages(self._stream)] = rows.encode_ages(_sum(found, Ages()))
-
-    def _settle_coverage(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        found = [rows.decode_coverage(row) for _, _, row in self._old(keys.COVERAGE)]
-        if found:
-            for new in self._here:
-                made[new][keys.coverage(self._stream)] = rows.encode_coverage(_sum(found, Coverage()))
-
-    def _settle_distribution(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        found = [rows.decode_distribution(row) for _, _, row in self._old(keys.DISTRIBUTION)]
-        if found:
-            row = rows.encode_distribution(_sum(found, Distribution()))
-            made[self._home][keys.distribution(self._stream)] = row
+    def _settle_sums(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        """Add up what is added up."""
+        sums: dict[bytes, Any] = {}
+        for old, key in self._found:
+            kind = kind_of(key)
+            if kind.moves in (Kept.SUM, Kept.SHARED):
+                value = kind.decode(self._parts[old][key])
+                sums[key] = sums[key] + value if key in sums else value
+        for key, value in sums.items():
+            kind = kind_of(key)
+            for new in self._here if kind.moves == Kept.SHARED else (self._home,):
+                made[new][key] = kind.encode(value)
 
 
 def _recorded(entry: Entry) -> int:
@@ -734,10 +735,10 @@ def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes
     feeding: list[set[int]] = [set() for _ in range(plan.width)]
     for old, part in enumerate(parts):
         for key, frame in part.items():
-            if key[:1] == routes.ORIGIN:
+            if key[:1] == routes.ORIGIN.letter:
                 # All that was sent is applied, so what is the last of one partition is the last of all.
                 origins[key] = max(origins.get(key, frame), frame, key=routes.offset_of)
-            if key[:1] != routes.EVENT:
+            if key[:1] != routes.EVENT.letter:
                 continue
             event_id = key[1:].decode()
             new = where[event_id] = plan.of_event(event_id, "", old)
@@ -746,7 +747,7 @@ def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes
             born[event_id] = row.born
             held[new][0 if row.routes else 1] += 1
             made[new][key] = frame
-    fences = [Fence.decode(part[keys.FENCE]) if keys.FENCE in part else Fence() for part in parts]
+    fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
     for new, own in enumerate(made):
         own.update(origins)
         feeding[new] |= set(range(len(parts)))

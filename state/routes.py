@@ -14,20 +14,17 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple
 
-from state import keys
 from state.calibrators.answer import new
 from state.engine import HELD, SWEEP
 from state.events import Rejected
 from state.expiry import Expiry
-from state.fence import EXPIRY, FORECASTS, OUTCOMES, Fence, Queue
-from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
+from state.fence import EXPIRY, FENCE, FORECASTS, OUTCOMES, Fence, Queue
+from state.frames import CorruptFrame
+from state.kind import EVENT as EVENT_ID
+from state.kind import PLAIN, Kind, Moves, Part
 from state.policy import DEFAULT_TTL_MS, Policies
-from state.witnesses import SLACK, Entry, Witnesses
+from state.witnesses import SLACK, WITNESSES, Entry, Witnesses
 
-VERSION: Final = 2
-#: Letters of the rows: an event, and how far the records of one source partition were applied.
-EVENT: Final = b"E"
-ORIGIN: Final = b"U"
 #: The inputs, in the order of the fence.
 ROUTES, LABELS = FORECASTS, OUTCOMES
 #: Most streams of an event, and most labels.
@@ -72,7 +69,7 @@ _OFFSET: Final = Struct("<q")
 
 def offset_of(row: bytes) -> int:
     """Return the next offset of a source partition, from its row; raises `CorruptFrame` if it is not intact."""
-    return int(_OFFSET.unpack(unseal(ORIGIN[0], VERSION, row))[0])
+    return int(ORIGIN.open(row, _OFFSET.unpack)[0])
 
 
 class Route(NamedTuple):
@@ -178,7 +175,7 @@ class Row:
         for stamp, ts, y, number, stream, target in self.labels:
             name, key = stream.encode(), target.encode()
             parts.append(_LABEL.pack(stamp, ts, y, number, len(name), len(key)) + name + key)
-        return seal(EVENT[0], VERSION, b"".join(parts))
+        return EVENT.seal(b"".join(parts))
 
     @classmethod
     def decode(cls, frame: bytes) -> "Row":
@@ -189,27 +186,27 @@ class Row:
         CorruptFrame
             If the frame is not an intact row of this version.
         """
-        payload = unseal(EVENT[0], VERSION, frame)
-        try:
-            born, touched, due, n_routes, n_labels = _HEAD.unpack_from(payload)
-            at = _HEAD.size
-            routes, labels = [], []
-            for _ in range(n_routes):
-                known, n_name, n_key = _ROUTE.unpack_from(payload, at)
-                at += _ROUTE.size
-                middle, end = at + n_name, at + n_name + n_key
-                texts = payload[at:middle].decode(), payload[middle:end].decode()
-                routes.append(new(Known, (known, *texts)))
-                at = end
-            for _ in range(n_labels):
-                stamp, ts, y, number, n_name, n_key = _LABEL.unpack_from(payload, at)
-                at += _LABEL.size
-                middle, end = at + n_name, at + n_name + n_key
-                texts = payload[at:middle].decode(), payload[middle:end].decode()
-                labels.append(new(Said, (stamp, ts, y, number, *texts)))
-                at = end
-        except DAMAGE as exc:
-            raise damaged(EVENT[0], exc) from exc
+        return EVENT.open(frame, cls._of)
+
+    @classmethod
+    def _of(cls, payload: bytes) -> "Row":
+        born, touched, due, n_routes, n_labels = _HEAD.unpack_from(payload)
+        at = _HEAD.size
+        routes, labels = [], []
+        for _ in range(n_routes):
+            known, n_name, n_key = _ROUTE.unpack_from(payload, at)
+            at += _ROUTE.size
+            middle, end = at + n_name, at + n_name + n_key
+            texts = payload[at:middle].decode(), payload[middle:end].decode()
+            routes.append(new(Known, (known, *texts)))
+            at = end
+        for _ in range(n_labels):
+            stamp, ts, y, number, n_name, n_key = _LABEL.unpack_from(payload, at)
+            at += _LABEL.size
+            middle, end = at + n_name, at + n_name + n_key
+            texts = payload[at:middle].decode(), payload[middle:end].decode()
+            labels.append(new(Said, (stamp, ts, y, number, *texts)))
+            at = end
         if at != len(payload):
             raise CorruptFrame(f"the row of an event has {len(payload)} bytes and says that it has {at}")
         return cls(born, touched, due, routes, labels)
@@ -267,6 +264,24 @@ class Row:
         return new(Routed, (target, event_id, stream, said.y, said.ts, j + 1, said.stamp))
 
 
+EVENT: Final = Kind[Row](
+    "E",
+    "the routes",
+    (EVENT_ID,),
+    {2: PLAIN},
+    Moves.EVENT,
+    "of a router one an event that has not expired: the streams that have it, and its labels",
+)
+ORIGIN: Final = Kind[int](
+    "U",
+    "the next offset",
+    (Part("source partition"),),
+    {2: PLAIN},
+    Moves.ANEW,
+    "of a router one a source partition: up to which offset its records were applied",
+)
+
+
 @dataclass(slots=True)
 class Effects:
     """What a batch did; see `state.engine.Effects`."""
@@ -303,10 +318,10 @@ class Router:
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
-        row = self._get(keys.FENCE)
+        row = self._get(FENCE.key())
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
-        self._witnesses = Witnesses(self._get(keys.WITNESSES))
+        self._witnesses = Witnesses(self._get(WITNESSES.key()))
         #: Next offset of each source partition, as far as they were asked for.
         self._origins: dict[str, int] = {}
         self._clean()
@@ -365,13 +380,12 @@ class Router:
         changes = made.rows
         for event_id in self._changed:
             row = self._rows[event_id]
-            changes[EVENT + event_id.encode()] = None if row is None else row.encode()
+            changes[EVENT.key(event_id)] = None if row is None else row.encode()
         for place in self._moved:
-            frame = seal(ORIGIN[0], VERSION, _OFFSET.pack(self._origins[place]))
-            changes[ORIGIN + place.encode()] = frame
+            changes[ORIGIN.key(place)] = ORIGIN.seal(_OFFSET.pack(self._origins[place]))
         changes.update(self._expiry.changes())
         changes.update(self._witnesses.changes())
-        changes[keys.FENCE] = self.fence.encode()
+        changes[FENCE.key()] = self.fence.encode()
         self._clean()
         return made
 
@@ -395,7 +409,7 @@ class Router:
         place, offset = origin
         following = self._origins.get(place)
         if following is None:
-            row = self._get(ORIGIN + place.encode())
+            row = self._get(ORIGIN.key(place))
             following = 0 if row is None else offset_of(row)
         self._origins[place] = max(following, offset + 1)
         if offset < following:
@@ -461,7 +475,7 @@ class Router:
     def _row(self, event_id: str) -> Row | None:
         if event_id in self._rows:
             return self._rows[event_id]
-        found = self._get(EVENT + event_id.encode())
+        found = self._get(EVENT.key(event_id))
         row = self._rows[event_id] = None if found is None else Row.decode(found)
         return row
 

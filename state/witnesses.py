@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 
 from state.expiry import Expiry
 from state.fence import Fence
-from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
-from state.keys import WITNESSES
+from state.frames import CorruptFrame
+from state.kind import PLAIN, Kind, Moves
 
-VERSION: Final = 1
 #: How far ahead of stream time one record may move it, ms.
 SLACK: Final = 300_000
 #: How many records have to say that it is later than that.
@@ -26,7 +25,6 @@ SEVERAL: Final = 3
 MEMORY: Final = 10_000
 
 _WITNESS: Final = Struct("<qQBQQB")
-_KIND: Final = WITNESSES[0]
 _NO_ROLE: Final = 0xFF
 
 
@@ -72,7 +70,7 @@ class Witnesses:
     """
 
     def __init__(self, row: bytes | None = None) -> None:
-        self.waiting: list[Witness] = [] if row is None else _decode(row)
+        self.waiting: list[Witness] = [] if row is None else WITNESSES.open(row, _decode)
         self._changed = False
 
     def add(self, ts: int, applied: int) -> None:
@@ -139,7 +137,7 @@ class Witnesses:
         if not self._changed:
             return {}
         self._changed = False
-        return {WITNESSES: self.encode()}
+        return {WITNESSES.key(): self.encode()}
 
     def encode(self) -> bytes | None:
         """Return the row, every witness in the order in which they came; None if there are none."""
@@ -150,21 +148,22 @@ class Witnesses:
             role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")
             name = event_id.encode()
             parts.append(_WITNESS.pack(ts, applied, role, ttl_ms, named, len(name)) + name)
-        return seal(_KIND, VERSION, b"".join(parts))
+        return WITNESSES.seal(b"".join(parts))
 
 
-def _decode(row: bytes) -> list[Witness]:
-    payload = unseal(_KIND, VERSION, row)
+WITNESSES: Final = Kind[Witnesses](
+    "T", "the witnesses", (), {1: PLAIN}, Moves.ANEW, "at most one a partition: records far ahead of stream time"
+)
+
+
+def _decode(payload: bytes) -> list[Witness]:
     found, at = [], 0
-    try:
-        while at < len(payload):
-            ts, applied, role, ttl_ms, named, n = _WITNESS.unpack_from(payload, at)
-            at += _WITNESS.size
-            entry = None if role == _NO_ROLE else Entry(role, ttl_ms, named, payload[at : at + n].decode())
-            found.append(Witness(ts, applied, entry))
-            at += n
-    except DAMAGE as exc:
-        raise damaged(_KIND, exc) from exc
+    while at < len(payload):
+        ts, applied, role, ttl_ms, named, n = _WITNESS.unpack_from(payload, at)
+        at += _WITNESS.size
+        entry = None if role == _NO_ROLE else Entry(role, ttl_ms, named, payload[at : at + n].decode())
+        found.append(Witness(ts, applied, entry))
+        at += n
     if at > len(payload):
         raise CorruptFrame("the last witness is cut")
     return found

@@ -13,18 +13,18 @@ import orjson
 
 from agents import notices
 from agents.status.beside import Beside
-from state import rows
+from state import kinds
 from state.forecasts import PROBABILITY
-from state.rows import Served
 from state.scoring import history, vector_history
 from state.scoring.class_scores import ClassScores
 from state.scoring.history import KINDS, History
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED, total
 from state.scoring.vector_history import VectorHistory
+from state.served import Served
 from streams.config import effective_config
 from streams.config.settings import Settings
-from streams.metrics.description import StateRows, describe, guarantee
+from streams.metrics.description import KNOWN, StateRows, covered, describe, guarantee
 from streams.metrics.mirror import Mirror
 
 #: Points of a calibration map: every hundredth from 0 to 1.
@@ -105,10 +105,10 @@ class Readings:
 
     def _rank(self, name: str, order: str) -> float:
         """Return the one figure, without all else that there is to say: a thousand streams take a fifth of a second."""
-        held = self.mirror.held().values()
-        histories = [rows.decode_history(*pair) for each in held if (pair := each.scores.get(name)) is not None]
+        found = self._found(name)
+        histories = list(found.of(kinds.SCORES, name).values())
         scores = total(each.total for each in histories)
-        vectors = [rows.decode_vectors(row) for each in held if (row := each.vectors.get(name)) is not None]
+        vectors = list(found.of(kinds.VECTORS, name).values())
         alike = vector_history.alike(vectors) if vectors else []
         if order == "events":
             everything: list[History | VectorHistory] = [*histories, *vectors]
@@ -134,7 +134,7 @@ class Readings:
     def stream(self, name: str) -> dict[str, Any] | None:
         """Return what the state says of a stream on this worker's partitions, as ``trueup inspect`` does; or None."""
         found = self._found(name)
-        if not (found.histories or found.vectors or found.served or found.distributions):
+        if not any(found.of(kind, name) for kind in KNOWN):
             return None
         return {"stream": name, **describe(found, name, self.settings.policies.of(name))}
 
@@ -164,10 +164,10 @@ class Readings:
             return []
         x = (0.0,) * policy.n_features
         found = self._found(name)
-        uncovered = {n for n, each in found.coverages.get(name, {}).items() if each.uncovered}
+        uncovered = {n for n, each in covered(found, name, policy).items() if each.uncovered}
         answering = {
             place: Served.fresh(served.recipe, name) if place[0] in uncovered else served
-            for place, served in sorted(found.served[name].items())
+            for place, served in sorted(found.of(kinds.CALIBRATOR, name).items())
         }
         return [
             {
@@ -181,7 +181,7 @@ class Readings:
         ]
 
     def _found(self, name: str) -> StateRows:
-        return StateRows.of(self.mirror.held(), name, self.settings.policies.of(name))
+        return StateRows({n: {name: each.rows.get(name, {})} for n, each in self.mirror.held().items()})
 
 
 def events(described: dict[str, Any]) -> int:

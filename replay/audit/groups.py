@@ -22,6 +22,7 @@ from replay.audit.reader import PartitionReader, Span, origins, spans
 from replay.loaded import Loaded
 from replay.moves import Move
 from state.frames import CorruptFrame
+from state.kind import shown
 from state.rescale import RescaleError, rescaled
 from streams.config.settings import Settings
 from streams.kafka import provenance
@@ -322,8 +323,8 @@ def _wrong(changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore)
     wrong = []
     for key, (offset, row) in last.items():
         derived = rows.get(key)
-        if not moves.is_of_engine(key) or key.startswith(skips.LETTER) or row == derived:
+        if not moves.is_of_engine(key) or key.startswith(skips.SKIP.letter) or row == derived:
             continue
         what = "is not what the old rows become" if derived is not None else "is of nothing that was moved"
-        wrong.append(f"{moves.shown(key)} {what} (offset {offset})")
+        wrong.append(f"{shown(key)} {what} (offset {offset})")
     return wrong

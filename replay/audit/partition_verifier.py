@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from replay.audit.along import Along, Part, Reached
 from replay.audit.output_matcher import Derived, Matcher, Settled
 from replay.audit.terms import Configurations, Terms
-from state import keys
+from state import kinds
 from state.engine import Partition
 from state.events import Calibrated, Output, Resolved
 from state.fence import FORECAST_FATES, INPUT_FATES, Fence
@@ -59,7 +59,7 @@ class Memory(dict[bytes, bytes]):
 
 def fence_of(rows: RowStore) -> Fence:
     """Return how far the inputs were applied."""
-    row = rows.get(keys.FENCE)
+    row = rows.get(kinds.FENCE.key())
     return Fence() if row is None else Fence.decode(row)
 
 

@@ -351,7 +351,7 @@ class RouterVerifier:
 
     def _made(self, event_id: str, stream: str) -> dict[int, Routed]:
         """Return what an event was sent in a stream, by its numbers, as far as its row is still there."""
-        found = self._rows.get(EVENT + event_id.encode())
+        found = self._rows.get(EVENT.key(event_id))
         if found is None:
             return {}
         row = Row.decode(found)

@@ -41,7 +41,7 @@ class WarmUp:
     Notes
     -----
     A forecast belongs to the warm-up of a configuration on a partition if it was answered before the first one that
-    ends it (`state.rows.Served.warms`). It is marked in its ledger row. Its outcome teaches the calibrator as any
+    ends it (`state.served.Served.warms`). It is marked in its ledger row. Its outcome teaches the calibrator as any
     other, and counts here and nowhere else: in no score, window, alarm, segment or comparison.
 
     One binary event of each forecast is counted, with its probability by the raw forecast: of a probability the event

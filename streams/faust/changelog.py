@@ -15,7 +15,7 @@ from time import monotonic
 
 from aiokafka.errors import ProducerFenced
 
-from state import keys
+from state import kinds
 from state.claim import Claim
 from streams.faust.transport import BatchProducer
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
@@ -194,7 +194,7 @@ class Changelog:
             raise self._fenced(partition) from None
 
     def _row(self, writer: Writer) -> RowWrites:
-        return {keys.CLAIM: Claim(*writer.identity, self._owner).encode()}
+        return {kinds.CLAIM.key(): Claim(*writer.identity, self._owner).encode()}
 
     async def _send(self, partition: int, writer: Writer, rows: RowWrites) -> int:
         producer = self._producer()

@@ -25,7 +25,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from state import keys
+from state import kinds
 from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.faust.client import hasten, stop
@@ -447,7 +447,7 @@ class Standbys:
             head = heads.popleft()
             if copy.writer is not None and head.writer != copy.writer and head.base <= following and copy.whole:
                 first = next((each for each in records if each.offset >= head.base), None)
-                strayed |= first is None or first.key != keys.CLAIM or head.base < following
+                strayed |= first is None or first.key != kinds.CLAIM.key() or head.base < following
             copy.writer, following = head.writer, head.following
         return strayed
 

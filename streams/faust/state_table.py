@@ -13,7 +13,7 @@ from typing import Any, cast
 import faust
 from faust.types import TP, EventT
 
-from state import keys
+from state import kinds
 from state.fence import Fence
 from state.inputs import InputIds, Widths
 from streams.faust.changelog import Changelog
@@ -177,9 +177,9 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             await self._recognise(partition, topics, InputIds(*(each.id for each in found)), widths)
 
     async def _recognise(self, partition: int, topics: tuple[str, str], now: InputIds, widths: Widths) -> None:
-        row = self.read(partition, keys.INPUTS)
+        row = self.read(partition, kinds.INPUTS.key())
         known = now if row is None else InputIds.decode(row)
-        fence = self.read(partition, keys.FENCE)
+        fence = self.read(partition, kinds.FENCE.key())
         applied = Fence.decode(fence).next if fence else (0, 0)
         for topic, before, found, offset in zip(topics, known, now, applied, strict=True):
             if before != found and offset:
@@ -188,7 +188,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     f"was deleted and made anew: its id was {before} and is {found}. Restore it, or give the worker "
                     "another TRUEUP_APP_ID"
                 )
-        stored = self.read(partition, keys.WIDTHS)
+        stored = self.read(partition, kinds.WIDTHS.key())
         before_widths = widths if stored is None else Widths.decode(stored)
         for topic, had, has in zip(topics, before_widths, widths, strict=True):
             if had != has and any(applied):
@@ -198,7 +198,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     "state to another number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
                 )
         if row is None or known != now or stored is None or before_widths != widths:
-            await self.commit(partition, {keys.INPUTS: now.encode(), keys.WIDTHS: widths.encode()})
+            await self.commit(partition, {kinds.INPUTS.key(): now.encode(), kinds.WIDTHS.key(): widths.encode()})
 
     async def commit(
         self, partition: int, rows: Mapping[bytes, bytes | None], probe: Callable[[int], None] = lambda _: None

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from state import kinds  # noqa: F401 - declares them
+from state.kind import KINDS
 from state.policy import MOST_CHALLENGERS
 from state.scoring import vector_history
 from state.scoring.history import RECENT, WINDOW
@@ -516,14 +518,10 @@ CATALOGUE: Final = {
             'set silence, or unlabelled = "alike"; soon after a stream began, labels that take long may still come',
             series=1,
         ),
-        Metric(
-            "forecast_shift",
-            "gauge",
-            ("stream",),
-            "How far the raw forecasts of the last week are distributed otherwise than those of the weeks before: the "
-            "population stability index, less what chance adds; of classes that of the highest probability",
-            "from .25 on, ask whether the model, its inputs or the population has changed; see TrueupForecastsShifted",
-            series=1,
+        *(
+            Metric(name, "gauge", ("stream",), figure.help, figure.remedy, series=1)
+            for each in KINDS.values()
+            for name, figure in each.figures.items()
         ),
         Metric(
             "function_bias",

@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 from rich.table import Column, Table
 
-from state.rows import Served
 from state.scoring.comparison import LOSSES, SIDES
 from state.scoring.history import KINDS
 from state.scoring.pair_scores import AnyComparison, PairScores
+from state.served import Served
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 

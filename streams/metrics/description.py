@@ -3,125 +3,137 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from statistics import fmean
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import orjson
 
-from state import keys, rows
+from state import kinds
 from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
 from state.fence import Fence
+from state.kind import KINDS as ROWS
+from state.kind import Kind
 from state.policy import Policy
-from state.rows import Served
 from state.scoring import history
-from state.scoring.ages import Ages, findings, late
+from state.scoring.ages import findings, late
 from state.scoring.alarm import ALPHA
 from state.scoring.certificate import certificate
 from state.scoring.distribution import SHIFTED, Distribution
 from state.scoring.history import KINDS, Alarmed, History
 from state.scoring.losses import NAMES
 from state.scoring.order import Order, Within
-from state.scoring.pair_scores import AnyComparison
 from state.scoring.ranking import VOLUMES
-from state.scoring.scores import Bin, Kind, Scores, total
+from state.scoring.scores import Bin, Scores, total
+from state.scoring.scores import Kind as Scored
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
+from state.served import Served
 from streams.metrics import challengers, functions, segments, vectors, warm_up
 from streams.metrics.figures import or_none
 from streams.metrics.segments import SegmentRows
-from streams.metrics.snapshot import PartitionSnapshot
+from streams.metrics.snapshot import StreamRows
+
+Value = TypeVar("Value")
+EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+#: A stream is known that has one of these.
+KNOWN: Final[tuple[Kind[Any], ...]] = kinds.SCORES, kinds.VECTORS, kinds.CALIBRATOR, kinds.DISTRIBUTION
 
 
-@dataclass
 class StateRows:
-    """The newest rows of every partition that say something of streams."""
+    """The newest rows of every partition that say something of streams.
 
-    fences: dict[int, Fence] = field(default_factory=dict)
-    histories: dict[str, dict[int, History]] = field(default_factory=lambda: defaultdict(dict))
-    vectors: dict[str, dict[tuple[int, str], VectorHistory]] = field(default_factory=lambda: defaultdict(dict))
-    served: dict[str, dict[tuple[int, str], Served]] = field(default_factory=lambda: defaultdict(dict))
-    comparisons: dict[str, dict[tuple[int, str, str], AnyComparison]] = field(default_factory=lambda: defaultdict(dict))
-    ages: dict[str, dict[int, Ages]] = field(default_factory=lambda: defaultdict(dict))
-    #: Of streams whose forecasts without a label may be unlike the others.
-    coverages: dict[str, dict[int, Coverage]] = field(default_factory=lambda: defaultdict(dict))
-    distributions: dict[str, dict[int, Distribution]] = field(default_factory=lambda: defaultdict(dict))
-    #: Of the segments that a stream has now.
-    segments: dict[str, dict[int, SegmentRows]] = field(default_factory=lambda: defaultdict(dict))
-    #: Names of calibrators by their configuration, beside those whose rows are in ``served``.
-    named: dict[str, str] = field(default_factory=dict)
+    Parameters
+    ----------
+    held
+        The rows of each partition, by stream; rows of calibrators and challengers may be of several configurations.
+    fences
+        By partition.
+    """
 
-    @classmethod
-    def of(cls, held: Mapping[int, PartitionSnapshot], stream: str, policy: Policy | None) -> "StateRows":
-        """Decode what is held of one stream."""
-        config = policy.config if policy else ""
-        found = cls()
-        for n, each in held.items():
-            found.fences[n] = each.fence
-            if (pair := each.scores.get(stream)) is not None:
-                found.histories[stream][n] = rows.decode_history(*pair)
-            if (row := each.vectors.get(stream)) is not None:
-                found.vectors[stream][n, config] = rows.decode_vectors(row)
-            if (row := each.ages.get(stream)) is not None:
-                found.ages[stream][n] = rows.decode_ages(row)
-            if (row := each.coverages.get(stream)) is not None:
-                found.coverages[stream][n] = rows.decode_coverage(row)
-            if (row := each.distributions.get(stream)) is not None:
-                found.distributions[stream][n] = rows.decode_distribution(row)
-            if (several := each.segments.get(stream)) is not None:
-                found.take_segments(stream, n, several)
-            if (row := each.calibrators.get(stream)) is not None:
-                found.served[stream][n, config] = rows.decode_calibrator(row, stream)
-            for (of, calibrator, other), row in list(each.comparisons.items()):
-                if of == stream:
-                    found.comparisons[stream][n, config, other] = rows.decode_comparison(row)
-                    found.named[other] = calibrator
+    def __init__(
+        self, held: Mapping[int, Mapping[str, StreamRows]] = EMPTY, fences: Mapping[int, Fence] = EMPTY
+    ) -> None:
+        self.fences = dict(fences)
+        self._held = held
+        self._read: dict[tuple[bytes, str], dict[Any, Any]] = {}
+
+    @property
+    def streams(self) -> set[str]:
+        """The streams that have any rows."""
+        return {stream for rows in self._held.values() for stream in rows} | {stream for _, stream in self._read}
+
+    def of(self, kind: Kind[Value], stream: str) -> dict[Any, Value]:
+        """Return what the rows of a kind hold of a stream, by partition; also by all else that their keys say."""
+        found = self._read.get((kind.letter, stream))
+        if found is None:
+            found = self._read[kind.letter, stream] = {}
+            for partition, held in self._held.items():
+                rows = held.get(stream, {})
+                for key in [key for key in rows if key[:1] == kind.letter]:
+                    more = kind.of(key)[1:]
+                    found[(partition, *more) if more else partition] = kind.read(key, rows[key], rows.get)
         return found
 
-    def take_segments(self, stream: str, partition: int, found: Mapping[bytes, bytes]) -> None:
-        """Decode the rows of a stream's segments under one layout, by key, without those that have no name yet.
+    def read(self) -> "StateRows":
+        """Read all rows now; raises `state.frames.CorruptFrame` if one is damaged or of another build."""
+        for stream in self.streams:
+            for kind in [each for each in ROWS.values() if each.shown]:
+                self.of(kind, stream)
+        return self
 
-        Rows that are read while a worker writes may be of different batches.
-        """
-        names = next((row for key, row in found.items() if key[:1] == keys.NAMES), None)
-        if names is not None:
-            dictionary = rows.decode_names(names)
-            given, slots = set(dictionary.slots), [key for key in found if key[:1] == keys.SEGMENT]
-            by_slot = {slot: found[key] for key in slots if (slot := keys.of_segment(key)[2]) in given}
-            scores = {slot: rows.decode_segment(row) for slot, row in by_slot.items()}
-            self.segments[stream][partition] = dictionary, scores
+
+def covered(found: StateRows, stream: str, policy: Policy | None) -> dict[int, Coverage]:
+    """Return which forecasts of a stream have a label, by partition; nothing where that does not matter."""
+    return found.of(kinds.COVERAGE, stream) if policy is not None and policy.guarded else {}
+
+
+def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:
+    """Return the segments that a stream has now, by partition, without those that have no name yet.
+
+    Rows that are read while a worker writes may be of different batches.
+    """
+    if policy is None or not policy.segments:
+        return {}
+    made: dict[int, SegmentRows] = {}
+    scores = found.of(kinds.SEGMENT, stream)
+    for (partition, layout), names in found.of(kinds.NAMES, stream).items():
+        if layout == policy.layout:
+            places = {slot: (partition, policy.scored, slot) for slot in names.slots}
+            made[partition] = names, {slot: scores[place] for slot, place in places.items() if place in scores}
+    return made
 
 
 def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:
     """Return what the state says of a stream, as JSON would have it; ``policy`` is how it is configured now."""
-    histories = found.histories.get(stream, {})
+    histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
     described: dict[str, Any] = {"resolved": scores.n}
     if (warming := warmed(found, stream, policy)) is not None:
         described["warm_up"] = warming | {"words": warm_up.words(warming, scores)}
     if scores.n:
         described |= _described(histories, scores)
-    if stream in found.ages:
+    if found.of(kinds.AGES, stream):
         described["ages"] = aged(found, stream, policy)
-    if stream in found.coverages:
-        described["withheld"] = withheld(found.coverages[stream])
-    if stream in found.distributions:
-        described["forecasts"] = distributed(found.distributions[stream].values())
+    if coverages := covered(found, stream, policy):
+        described["withheld"] = withheld(coverages)
+    if distributions := found.of(kinds.DISTRIBUTION, stream):
+        described["forecasts"] = distributed(distributions.values())
     by_config: dict[str, dict[int, VectorHistory]] = defaultdict(dict)
-    for (partition, config), each in found.vectors.get(stream, {}).items():
+    for (partition, config), each in found.of(kinds.VECTORS, stream).items():
         if each.n:
             by_config[config][partition] = each
     if by_config:
         described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
-    if stream in found.segments:
-        described["segments"] = segments.describe(found.segments[stream].values())
+    if by_segment := segmented(found, stream, policy):
+        described["segments"] = segments.describe(by_segment.values())
     if biases := biased(found, stream, policy):
         described["biases"] = biases
-    if shadows := compared(found, stream):
+    if shadows := compared(found, stream, policy):
         described["shadows"] = shadows
     described["calibrators"] = [
         {
@@ -131,7 +143,7 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
             **learnt(served),
             **_counted(served),
         }
-        for (partition, config), served in sorted(found.served.get(stream, {}).items())
+        for (partition, config), served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     ]
     return described
 
@@ -155,25 +167,28 @@ def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
 def warmed(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Return the warm-up of what serves a stream, see `streams.metrics.warm_up.describe`."""
     present = None if policy is None else policy.config
-    serving = {n: each for (n, config), each in found.served.get(stream, {}).items() if present in (None, config)}
-    vectors_of = found.vectors.get(stream, {}).items()
+    serving = {n: each for (n, config), each in found.of(kinds.CALIBRATOR, stream).items() if present in (None, config)}
+    vectors_of = found.of(kinds.VECTORS, stream).items()
     scored: dict[int, Any] = {n: each for (n, config), each in vectors_of if present in (None, config)}
-    return warm_up.describe(serving, scored or found.histories.get(stream, {}), found.coverages.get(stream, {}))
+    return warm_up.describe(serving, scored or found.of(kinds.SCORES, stream), covered(found, stream, policy))
 
 
-def compared(found: StateRows, stream: str) -> list[dict[str, Any]]:
+def compared(found: StateRows, stream: str, policy: Policy | None = None) -> list[dict[str, Any]]:
     """Return each challenger of a stream beside the champion it challenged, over all partitions."""
     pairs = challengers.added(
-        ((champion, other), each) for (_, champion, other), each in found.comparisons.get(stream, {}).items()
+        ((champion, other), each) for (_, champion, other), each in found.of(kinds.COMPARISON, stream).items()
     )
-    rows_of = found.served.get(stream, {}).items()
-    named = found.named | challengers.names((config, each) for (_, config), each in rows_of)
+    rows_of = found.of(kinds.CALIBRATOR, stream).items()
+    configured = () if policy is None else policy.challengers
+    named = {each.config: each.calibrator for each in configured} | challengers.names(
+        (config, each) for (_, config), each in rows_of
+    )
     return [challengers.describe(pair, each, named) for pair, each in sorted(pairs.items())]
 
 
 def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[str, Any]]:
     """Return the biases that the calibrators of the present configuration bound, over all partitions."""
-    rows_of = found.served.get(stream, {}).items()
+    rows_of = found.of(kinds.CALIBRATOR, stream).items()
     serving = [each for (_, config), each in rows_of if policy is None or config == policy.config]
     return functions.describe(map(functions.part, serving))
 
@@ -218,7 +233,7 @@ def promises_p(calibrators: Iterable[Mapping[str, Any]]) -> bool:
     return backs == {Certified.name}
 
 
-def _scored(scores: Scores, kind: Kind) -> dict[str, Any]:
+def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
     """Return the scores of all events."""
     found = two_bin(scores, kind)
     return {
@@ -280,8 +295,8 @@ def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
 
 def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
     """Return how old a stream's outcomes are when they come, and in words what to set where that does not fit."""
-    ages = reduce(add, rows_of.ages[stream].values())
-    uncovered = [each for each in rows_of.coverages.get(stream, {}).values() if each.uncovered]
+    ages = reduce(add, rows_of.of(kinds.AGES, stream).values())
+    uncovered = [each for each in covered(rows_of, stream, policy).values() if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
     silence = policy is not None and policy.silence is not None
     told = [] if policy is None else findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence, labelled=share)
@@ -316,7 +331,7 @@ def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
     }
 
 
-def _window(histories: dict[int, History], last: Scores, kind: Kind) -> dict[str, Any]:
+def _window(histories: dict[int, History], last: Scores, kind: Scored) -> dict[str, Any]:
     """Return the last window of all partitions and the worst of any; ``partition`` and ``window`` find it again."""
     described: dict[str, Any] = {}
     if last.n:

@@ -68,7 +68,8 @@ class Exposition:
     def _lines(self, held: Mapping[int, PartitionSnapshot], stream: str) -> dict[str, str]:
         policy = self._policies.of(stream)
         lines: dict[str, list[str]] = {}
-        for name, labels, value in views.samples(StateRows.of(held, stream, policy), stream, policy):
+        found = StateRows({n: each.rows for n, each in held.items()})
+        for name, labels, value in views.samples(found, stream, policy):
             lines.setdefault(name, []).append(self._line(PREFIX + name, CATALOGUE[name].labels, labels, value))
         return {name: "".join(several) for name, several in lines.items()}
 
@@ -93,10 +94,6 @@ def _rows(held: Mapping[int, PartitionSnapshot]) -> dict[str, list[object]]:
     """Return the rows of each stream; they compare fast with those of the last time, as most are the same objects."""
     found: dict[str, list[object]] = {}
     for partition, each in held.items():
-        one_row: tuple[Mapping[str, object], ...] = each.scores, each.vectors, each.calibrators, each.ages
-        for kind, by_stream in enumerate((*one_row, each.coverages, each.distributions, each.segments)):
-            for stream, row in list(by_stream.items()):
-                found.setdefault(stream, []).append((partition, kind, row))
-        for place, row in list(each.comparisons.items()):
-            found.setdefault(place[0], []).append((partition, place, row))
+        for stream, rows in list(each.rows.items()):
+            found.setdefault(stream, []).append((partition, rows))
     return found

@@ -7,7 +7,7 @@ import orjson
 from rich.table import Table
 
 from state.calibrators.base import Bias
-from state.rows import Served
+from state.served import Served
 from streams.metrics.sample import Sample
 
 #: Functions of a stream that have series of their own: those whose bias comes nearest to its bound.

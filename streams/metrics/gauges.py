@@ -227,7 +227,7 @@ class Gauges(Collector):
     def written(self, partition: int, changes: Changes) -> None:
         """Take the rows of a checkpoint."""
         if (held := self._held.get(partition)) is not None:
-            held.applied(changes, self.shows)
+            held.applied(changes, self._policies, self.shows)
 
     def _fared(self, fates: Mapping[str, int]) -> None:
         """Count what became of records and rows."""

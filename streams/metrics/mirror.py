@@ -8,14 +8,14 @@ process of the readers decodes and writes them (`Mirror`).
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from time import monotonic, thread_time
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from state.fence import Fence
 from state.policy import Policies
 from streams.faust.progress import Recovery
 from streams.metrics.exposition import Exposition
 from streams.metrics.gauges import Gauges
-from streams.metrics.snapshot import KINDS, PartitionSnapshot
+from streams.metrics.snapshot import PartitionSnapshot, StreamRows
 
 #: How long a copy serves, in times the processor time that it took the worker to hand over what changed.
 KEPT: Final = 9.0
@@ -26,12 +26,11 @@ SILENT: Final = 1.0
 
 
 class Rows(NamedTuple):
-    """The rows of one kind, a field of `PartitionSnapshot`, that changed in a partition, and those that went."""
+    """The rows of one stream that changed in a partition; without any the stream went."""
 
     partition: int
-    kind: str
-    changed: dict[Any, Any]
-    gone: list[Any]
+    stream: str
+    changed: StreamRows
 
 
 class Copy(NamedTuple):
@@ -100,8 +99,8 @@ class Source:
         self, text: Callable[[], bytes], gauges: Gauges | None = None, standing: Callable[[], Standing] = Standing
     ) -> None:
         self._text, self._gauges, self._standing = text, gauges, standing
-        #: By partition and kind: the rows as they were handed over.
-        self._told: dict[int, dict[str, dict[Any, Any]]] = {}
+        #: By partition and stream: the rows as they were handed over.
+        self._told: dict[int, dict[str, StreamRows]] = {}
         self._hidden: frozenset[str] = frozenset()
 
     def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `Ask`
@@ -110,13 +109,19 @@ class Source:
         held = self._gauges.held() if self._gauges else {}
         self._told = {n: {} if whole else self._told.get(n, {}) for n in held}
         for n, each in held.items():
-            for kind in KINDS:
-                now, before = dict(getattr(each, kind)), self._told[n].get(kind, {})
-                changed = {key: row for key, row in now.items() if before.get(key) is not row}
-                gone = [key for key in before if key not in now]
-                self._told[n][kind] = now
-                if changed or gone:
-                    yield Rows(n, kind, changed, gone)
+            now, before = dict(each.rows), self._told[n]
+            self._told[n] = now
+            for stream, rows in now.items():
+                known = before.get(stream, {})
+                if rows is known:
+                    continue
+                if known.keys() - rows.keys():
+                    known = {}
+                    yield Rows(n, stream, {})
+                if changed := {key: row for key, row in rows.items() if known.get(key) is not row}:
+                    yield Rows(n, stream, changed)
+            for stream in before.keys() - now.keys():
+                yield Rows(n, stream, {})
         fences = {n: each.fence.encode() for n, each in held.items()}
         text, standing = self._text(), self._standing()
         if self._gauges is None:
@@ -199,10 +204,11 @@ class Mirror:
                 self.hidden = self.hidden if each.hidden is None else each.hidden
                 self._until = monotonic() + KEPT * each.cost
             else:
-                rows = getattr(held.setdefault(each.partition, PartitionSnapshot(Fence())), each.kind)
-                rows.update(each.changed)
-                for key in each.gone:
-                    rows.pop(key, None)
+                rows = held.setdefault(each.partition, PartitionSnapshot(Fence())).rows
+                if each.changed:
+                    rows[each.stream] = {**rows.get(each.stream, {}), **each.changed}
+                else:
+                    rows.pop(each.stream, None)
         self._whole = False
 
     def exposition(self) -> bytes:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+from state import kinds
+from state.kind import KINDS as ROWS
 from state.policy import Policy
 from state.scoring import history
 from state.scoring.certificate import certificate
@@ -23,11 +25,12 @@ from streams.metrics.description import (
     alarms,
     biased,
     compared,
-    distributed,
+    covered,
     guarantee,
     lately,
     learnt,
     saturated,
+    segmented,
     warmed,
     withheld,
 )
@@ -40,10 +43,10 @@ VOLUME: Final = 0.01
 
 def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
     """Yield the samples of a stream; ``policy`` is how it is configured now."""
-    if stream in found.vectors:  # it may have been of probabilities before, and a series has one value
-        held = {partition: each for (partition, _), each in found.vectors[stream].items() if each.n}
+    if by_config := found.of(kinds.VECTORS, stream):  # it may have been of probabilities before: a series has one value
+        held = {partition: each for (partition, _), each in by_config.items() if each.n}
         yield from vectors.samples(stream, vectors.describe(held)) if held else ()
-    elif stream in found.histories:
+    elif found.of(kinds.SCORES, stream):
         yield from _scored(found, stream)
     yield from _counted(found, stream, policy)
     if (warm := warmed(found, stream, policy)) is not None:
@@ -51,15 +54,15 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield "warm_up_events", (stream,), warm["resolved"]
         yield "warm_up_alarm_log10", (stream,), warm["alarm_log10"]
         yield "warm_up_bias", (stream,), (warm["raw"] or 0.0) - (warm["observed"] or 0.0)
-    if stream in found.segments:
-        yield from segments.samples(stream, segments.describe(found.segments[stream].values()))
-    for each in compared(found, stream):
+    if by_segment := segmented(found, stream, policy):
+        yield from segments.samples(stream, segments.describe(by_segment.values()))
+    for each in compared(found, stream, policy):
         yield from challengers.samples(stream, each)
-    if stream in found.served:
-        known = [learnt(served) for served in found.served[stream].values()]
+    if calibrators := found.of(kinds.CALIBRATOR, stream):
+        known = [learnt(served) for served in calibrators.values()]
         yield "learnt_outcomes", (stream,), sum(each["version"] for each in known)
         for name, value in guarantee(known).items():
-            if value is not None:
+            if value is not None and not math.isnan(value):
                 yield f"calibration_{name}", (stream,), value
         if (count := saturated(known)) is not None:
             yield "saturated_answers", (stream,), count
@@ -68,20 +71,22 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
 
 def _counted(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
     """Yield what is counted of forecasts and of the ages of outcomes."""
-    if stream in found.ages:
+    if found.of(kinds.AGES, stream):
         yield from _aged(stream, aged(found, stream, policy))
-    if stream in found.coverages:
-        for reason, partitions in withheld(found.coverages[stream])["partitions"].items():
+    if coverages := covered(found, stream, policy):
+        for reason, partitions in withheld(coverages)["partitions"].items():
             yield "withheld_partitions", (stream, reason), len(partitions)
-    if stream in found.distributions:
-        shift = distributed(found.distributions[stream].values())["shift"]
-        if shift is not None:
-            yield "forecast_shift", (stream,), shift
+    for kind in list(ROWS.values()):
+        for name, figure in kind.figures.items():
+            values = list(found.of(kind, stream).values())
+            value = figure.of(values) if values else None
+            if value is not None and not math.isnan(value):
+                yield name, (stream,), value
 
 
 def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
     """Yield the scores of forecasts of one probability, of both kinds but for what is asked of one kind only."""
-    histories = found.histories[stream]
+    histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
     yield "resolved", (stream,), scores.n
     yield "scored_partitions", (stream,), len(histories)

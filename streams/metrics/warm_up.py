@@ -7,12 +7,12 @@ from functools import reduce
 from typing import Any
 
 from state.coverage import Coverage
-from state.rows import Served
 from state.scoring.alarm import ALPHA
 from state.scoring.history import History
 from state.scoring.scores import Scores
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import WarmUp
+from state.served import Served
 
 
 def describe(

@@ -29,10 +29,10 @@ import orjson
 from state import maps
 from state.maps import Corrections, Table
 from state.policy import Policy
-from state.rows import Served
 from state.scoring.certificate import certificate
 from state.scoring.history import History
 from state.segments import LIMIT, MISSING, OTHER, Dictionary
+from state.served import Served
 
 FORMAT: Final = 1
 #: Key of the record that says that a partition's maps are as they were committed. No stream has this name.

@@ -11,11 +11,8 @@ import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from state import frames
+from state.kind import PLAIN, Kind, Moves, Part
 
-#: Letter of the rows, and the version of what they hold.
-LETTER: Final = b"K"
-VERSION: Final = 1
 _SAID: Final = "skipped at "
 #: How the keys of records begin that leave out a record of a source.
 _SOURCE: Final = b"skipped/"
@@ -42,11 +39,20 @@ class Skip(NamedTuple):
     at: str
 
 
+SKIP: Final = Kind[Skip](
+    "K",
+    "a record that is left out",
+    (Part("topic, 0 forecasts, 1 outcomes", "B"), Part("offset", "Q")),
+    {1: PLAIN},
+    Moves.LEFT,
+    "one a record that an operator left out",
+)
+
+
 def row(skip: Skip) -> tuple[bytes, bytes]:
     """Return key and value of a skip's row."""
-    key = LETTER + bytes((skip.topic,)) + skip.offset.to_bytes(8, "big")
     said = json.dumps({"reason": skip.reason, "by": skip.by, "at": skip.at})
-    return key, frames.seal(LETTER[0], VERSION, said.encode())
+    return SKIP.key(skip.topic, skip.offset), SKIP.seal(said.encode())
 
 
 def read(rows: Iterable[tuple[bytes, bytes]]) -> list[Skip]:
@@ -59,13 +65,14 @@ def read(rows: Iterable[tuple[bytes, bytes]]) -> list[Skip]:
     """
     found = []
     for key, value in rows:
-        payload = frames.unseal(LETTER[0], VERSION, value)
-        try:
-            said = json.loads(payload)
-            found.append(Skip(key[1], int.from_bytes(key[2:10], "big"), said["reason"], said["by"], said["at"]))
-        except frames.DAMAGE as exc:
-            raise frames.damaged(LETTER[0], exc) from exc
+        topic, offset = SKIP.of(key)
+        found.append(Skip(topic, offset, *SKIP.open(value, _said)))
     return found
+
+
+def _said(payload: bytes) -> tuple[str, str, str]:
+    said = json.loads(payload)
+    return said["reason"], said["by"], said["at"]
 
 
 class SourceSkip(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from agents import compiled
 from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, handed_on, missing, prefer, runs, stamp
-from state import keys
+from state import kinds
 
 #: The tests that say what bytes the engine writes, and what holds for each calibrator.
 SAME_BYTES = (
@@ -67,7 +67,7 @@ def test_sources_imported_first_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_engine_that_runs_is_known_by_where_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "PLACE", tmp_path)
     assert not runs()
-    monkeypatch.setattr(compiled, "PLACE", Path(keys.__file__).parent)
+    monkeypatch.setattr(compiled, "PLACE", Path(kinds.__file__).parent)
     assert runs()
     monkeypatch.setattr(sys, "modules", {"sys": sys})
     assert not runs()

@@ -12,7 +12,7 @@ import pytest
 from faust.types import TP
 
 from agents.processor import BatchProcessor
-from state import journal, keys
+from state import journal, kinds
 from state.events import Output
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.journal import Entry
@@ -163,7 +163,7 @@ class Worker:
         """Return the rows, but for the ring of the journal: how often it was written is no part of the state."""
         table = self.topology.table
         rows = {key: row for n in range(256) for key, row in table.range(0, bytes([n]))}
-        return {key: row for key, row in rows.items() if not key.startswith((keys.JOURNAL, keys.CLAIM))}
+        return {key: row for key, row in rows.items() if not key.startswith((kinds.JOURNAL.letter, kinds.CLAIM.key()))}
 
 
 @pytest.fixture(autouse=True)
@@ -226,9 +226,9 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
             await worker.processor.answer(await worker.processor.fold(Batch(0, part, {}, 0)))
         frozen = await worker.processor.fold(Batch(0, parts[2], {}, 0))
         behind = await worker.processor.fold(Batch(0, parts[3], {}, 0))  # its events' rows are in none of the tables
-        assert keys.FENCE not in worker.state()
+        assert kinds.FENCE.key() not in worker.state()
         await worker.processor.answer(frozen)
-        assert Fence.decode(worker.state()[keys.FENCE]).applied == 3 * LIMIT
+        assert Fence.decode(worker.state()[kinds.FENCE.key()]).applied == 3 * LIMIT
         await worker.processor.answer(behind)
         await worker.processor.checkpoint(due=False)
 

@@ -10,18 +10,19 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from agents import maps
 from agents.maps import Due, Maps, Publisher
-from state import keys, rows
+from state import kinds
 from state.coverage import Coverage
-from state.fence import Fence
+from state.kind import kind_of
 from state.policy import Policies, Policy
-from state.rows import Served
 from state.segments import Dictionary
+from state.served import Served
 from streams.config.effective_config import fingerprint
 from streams.config.settings import Settings
 from streams.kafka import permissions, topics
 from streams.kafka.permissions import Grant
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.records.maps import ALIVE
+from tests.holding import hold, holding
 
 POLICIES = Policies(
     [
@@ -44,12 +45,23 @@ def row(stream: str, outcomes: int = 0) -> bytes:
     served = Served.fresh(policy.recipe, stream)
     for t in range(outcomes):
         served.calibrator.update(served.calibrator.predict(0.3).ticket, t % 5 == 0)
-    return rows.encode_calibrator(served)
+    return kinds.CALIBRATOR.encode(served)
 
 
 def snapshot(**streams: int) -> PartitionSnapshot:
     """Return what is held of a partition whose streams have learnt so many outcomes."""
-    return PartitionSnapshot(Fence(), calibrators={stream: row(stream, n) for stream, n in streams.items()})
+    return holding({key_of(stream): row(stream, n) for stream, n in streams.items()})
+
+
+def key_of(stream: str) -> bytes:
+    policy = POLICIES.of(stream)
+    assert policy is not None
+    return kinds.CALIBRATOR.key(stream, policy.config)
+
+
+def put(held: PartitionSnapshot, key: bytes, row: bytes) -> None:
+    kind = kind_of(key)
+    hold(held, kind, row, *kind.of(key))
 
 
 def due(made: Maps, held: PartitionSnapshot, claim: int = 1, applied: int = 10, partition: int = 0) -> list[Due]:
@@ -64,7 +76,7 @@ def test_a_map_is_due_once_until_its_calibrator_or_its_worker_changes() -> None:
     for each in first:
         made.written(each)
     assert due(made, held) == []
-    held.calibrators["a"] = row("a", 5)
+    put(held, key_of("a"), row("a", 5))
     (again,) = due(made, held)
     assert again.stream == "a"
     made.written(again)
@@ -74,15 +86,15 @@ def test_a_map_is_due_once_until_its_calibrator_or_its_worker_changes() -> None:
 def test_while_most_forecasts_get_no_label_the_map_is_that_of_a_calibrator_that_has_learnt_nothing() -> None:
     made, held, few = Maps(settings()), snapshot(a=200), Coverage()
     few.uncovered = True
-    held.coverages["a"] = rows.encode_coverage(few)
+    put(held, kinds.COVERAGE.key("a"), kinds.COVERAGE.encode(few))
     (first,) = due(made, held)
     (table,) = json.loads(first.value or b"")["stages"]
     assert table["y"] == pytest.approx(table["x"], abs=2e-6)
     made.written(first)
-    held.calibrators["a"] = row("a", 300)
+    put(held, key_of("a"), row("a", 300))
     assert due(made, held) == [], "what is learnt meanwhile is not served"
     few.uncovered = False
-    held.coverages["a"] = rows.encode_coverage(few)
+    put(held, kinds.COVERAGE.key("a"), kinds.COVERAGE.encode(few))
     (then,) = due(made, held)
     assert json.loads(then.value or b"")["version"] == 300
 
@@ -109,17 +121,17 @@ def test_partitions_that_moved_are_forgotten_and_nothing_of_them_is_deleted() ->
 
 
 def test_what_has_no_map_says_why_once() -> None:
-    made, held = Maps(settings()), PartitionSnapshot(Fence(), calibrators={"classes": row("classes")})
+    made, held = Maps(settings()), holding({key_of("classes"): row("classes")})
     (said,) = due(made, held)
     assert json.loads(said.value or b"")["why"] == "multiclass does not serve one probability"
     made.written(said)
-    held.calibrators["classes"] = rows.encode_calibrator(Served.fresh(Policy("multiclass").recipe, "classes", b"x"))
+    put(held, key_of("classes"), kinds.CALIBRATOR.encode(Served.fresh(Policy("multiclass").recipe, "classes", b"x")))
     assert due(made, held) == []
 
 
 def test_a_map_that_cannot_be_made_or_is_too_large_holds_up_no_other() -> None:
     held = snapshot(a=3, b=4)
-    held.calibrators["a"] = held.calibrators["a"][:-3]
+    put(held, key_of("a"), held.rows["a"][key_of("a")][:-3])
     one, other = due(Maps(settings()), held)
     assert json.loads(one.value or b"")["why"] == maps.DAMAGED
     assert json.loads(other.value or b"")["version"] == 4
@@ -139,8 +151,8 @@ def test_segments_are_named_by_the_rows_that_are_held() -> None:
     for t in range(3000):
         ticket = served.calibrator.predict(0.3, (), b"", (2,)).ticket
         served.calibrator.update(ticket, t % 2)
-    held = PartitionSnapshot(Fence(), calibrators={"seg-1": rows.encode_calibrator(served)})
-    held.segments["seg-1"] = {keys.names("seg-1", policy.layout): rows.encode_names(names)}
+    held = holding({key_of("seg-1"): kinds.CALIBRATOR.encode(served)})
+    put(held, kinds.NAMES.key("seg-1", policy.layout), kinds.NAMES.encode(names))
     (said,) = due(Maps(settings()), held)
     _, segments, _ = json.loads(said.value or b"")["stages"]
     assert (segments["names"], segments["values"], list(segments["rows"])) == (["country"], [["DE"]], ["2"])

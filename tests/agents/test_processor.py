@@ -14,7 +14,7 @@ from faust.types import TP
 from agents.processor import BatchProcessor
 from agents.topology import Topology
 from lab.scrape import ScrapedSamples
-from state import keys
+from state import kinds
 from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
@@ -176,9 +176,11 @@ def test_the_changelog_holds_what_the_table_holds(scene: Scene) -> None:
     scene.fold(made[:200], made[200:])
     newest = {row.key: row.value for row in scene.producer.rows(CHANGELOG)}
     kept = {key: value for key, value in newest.items() if value is not None}
-    assert {key: value for key, value in kept.items() if not (key or b"").startswith(keys.JOURNAL)} == scene.state()
-    assert {key: value for key, value in kept.items() if (key or b"").startswith(keys.JOURNAL)} == dict(
-        scene.topology.table.range(0, keys.JOURNAL)
+    assert {
+        key: value for key, value in kept.items() if not (key or b"").startswith(kinds.JOURNAL.letter)
+    } == scene.state()
+    assert {key: value for key, value in kept.items() if (key or b"").startswith(kinds.JOURNAL.letter)} == dict(
+        scene.topology.table.range(0, kinds.JOURNAL.letter)
     )
     assert len(scene.producer.sent) == 3, "two entries and a checkpoint"
 
@@ -293,7 +295,7 @@ def test_another_writer_of_the_partition_is_an_error(scene: Scene) -> None:
 @pytest.mark.parametrize("kind", ["ledger", "calibrator", "scores", "fence"])
 def test_a_damaged_row_is_an_error_and_is_not_learnt_from(scene: Scene, kind: str) -> None:
     scene.fold(batch([*PAIR, forecast("b", 0.3, 3000)]))
-    key = {"ledger": keys.ledger("b"), "fence": keys.FENCE}.get(kind) or next(
+    key = {"ledger": kinds.LEDGER.key("b"), "fence": kinds.FENCE.key()}.get(kind) or next(
         key for key in scene.state() if key.startswith({"calibrator": b"C", "scores": b"S"}[kind])
     )
     table = scene.topology.table
@@ -382,7 +384,7 @@ def test_partitions_share_nothing(scene: Scene) -> None:
     scene.fold(batch(PAIR))
     scene.fold(batch(PAIR), partition=1)
     assert scene.state(0) == scene.state(1)
-    assert Fence.decode(scene.state(1)[keys.FENCE]).fates[FATES.index("forecasts_issued")] == 1
+    assert Fence.decode(scene.state(1)[kinds.FENCE.key()]).fates[FATES.index("forecasts_issued")] == 1
 
 
 def test_batches_of_a_partition_are_folded_one_after_another_and_partitions_overlap(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from aiokafka.errors import NotEnoughReplicasError
 from faust.types import TP
 
 from agents.topology import Topology, build
-from state import keys
+from state import kinds
 from state.frames import OtherFormat, seal
 from streams.config import in_force
 from streams.config.settings import Settings
@@ -363,7 +363,7 @@ def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
 ) -> None:
     statuses: list[int] = []
     topology.abort = statuses.append
-    topology.restore(C0, [record(C0.topic, 0, 41, 0, keys.scores("s"), seal(keys.SCORES[0], 77, b""))])
+    topology.restore(C0, [record(C0.topic, 0, 41, 0, kinds.SCORES.key("s"), seal(kinds.SCORES.letter[0], 77, b""))])
     with pytest.raises(OtherFormat) as caught:
         run(topology.applied(0))
     topology.failed(caught.value)

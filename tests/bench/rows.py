@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import orjson
 from aiokafka import AIOKafkaProducer
 
-from state import keys, ledger
+from state import kinds, ledger
 from state.engine import Partition
 from state.events import Forecast
 from state.fence import EXPIRY, ISSUED
@@ -65,7 +65,9 @@ def batches(settings: Settings, partition: int, pending: int, streams: int) -> I
     engine = Partition(settings.policies, lambda _: None)
     first = engine.fold(forecasts(partition, streams)).rows
     yield dict(first)
-    samples = [ledger.unsealed(row) for key, row in first.items() if row and key.startswith(keys.LEDGER)][:streams]
+    samples = [ledger.unsealed(row) for key, row in first.items() if row and key.startswith(kinds.LEDGER.letter)][
+        :streams
+    ]
     ends = [ledger.names_end(payload) for payload in samples]
     tails = [(payload[ledger.HEAD.size : end], payload[end:]) for payload, end in zip(samples, ends, strict=True)]
     ((_, ttl),) = engine.fence.queues
@@ -79,11 +81,11 @@ def batches(settings: Settings, partition: int, pending: int, streams: int) -> I
             raw = (i * 7919 % 10_007) / 10_007
             who, ticket = tails[i % streams]
             payload = ledger.issued(fence.applied, START + i, raw, raw, raw, 0, who, ticket)
-            rows[keys.LEDGER + name.encode()] = ledger.sealed(payload)
+            rows[kinds.LEDGER.letter + name.encode()] = ledger.sealed(payload)
             expiry.push(EXPIRY, ttl, fence.applied, name)
             fence.fates[ISSUED] += 1
         rows.update(expiry.changes())
-        rows[keys.FENCE] = fence.encode()
+        rows[kinds.FENCE.key()] = fence.encode()
         yield rows
 
 
@@ -123,7 +125,7 @@ async def _write_partition(
             if batch.append(timestamp=None, key=key, value=row) is None:
                 raise ValueError(f"{len(rows)} rows do not fit a record batch of {settings.batch_bytes} bytes")
             size += len(key) + len(row or b"")
-            if key.startswith(keys.LEDGER):
+            if key.startswith(kinds.LEDGER.letter):
                 events += 1
             else:
                 kept.add(key)

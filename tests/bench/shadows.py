@@ -17,7 +17,7 @@ from typing import Final
 import orjson
 
 from agents.compiled import missing
-from state import keys
+from state import kinds
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Event, Forecast, Outcome
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
@@ -68,7 +68,7 @@ def run(champion: str, challengers: tuple[str, ...], made: list[Event]) -> tuple
         spent += process_time() - started
         table.update(effects.rows)
         written += sum(len(key) + len(row or b"") for key, row in effects.rows.items())
-    if challengers and not any(key.startswith(keys.COMPARISON) for key in table):
+    if challengers and not any(key.startswith(kinds.COMPARISON.letter) for key in table):
         raise RuntimeError("nothing was compared: the figures mean nothing")
     return spent, written
 

@@ -11,7 +11,7 @@ from typing import Self
 
 import orjson
 
-from state import keys, rows
+from state import kinds
 from state.engine import BATCH_LIMIT
 from state.events import Forecast
 from state.fence import (
@@ -87,7 +87,7 @@ class Recorded:
     @property
     def fence(self) -> Fence:
         """What the rows say that was applied."""
-        row = self.rows.get(keys.FENCE)
+        row = self.rows.get(kinds.FENCE.key())
         return Fence() if row is None else Fence.decode(row)
 
 
@@ -260,7 +260,7 @@ def _readable(recorded: Recorded, settings: Settings) -> Iterator[str]:
 
 def _scored(recorded: Recorded) -> Iterator[int]:
     for key, row in recorded.rows.items():
-        if key.startswith(keys.SCORES):
-            windows = recorded.rows.get(keys.windows(key[len(keys.SCORES) :].decode()))
-            history = rows.decode_history(row, windows)
+        if key.startswith(kinds.SCORES.letter):
+            windows = recorded.rows.get(kinds.WINDOWS.key(key[len(kinds.SCORES.letter) :].decode()))
+            history = kinds.history(row, windows)
             yield history.total.n + history.warm_up.n

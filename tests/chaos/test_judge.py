@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from state import keys, rows
+from state import kinds
 from state.fence import RESOLVED
 from streams.config.settings import Settings
 from tests.chaos.judge import Recorded, Verdict, judge
@@ -60,7 +60,7 @@ def lose_a_letter(recorded: Recorded) -> None:
 
 
 def lose_a_row(recorded: Recorded) -> None:
-    del recorded.rows[keys.ledger("1-7")]
+    del recorded.rows[kinds.LEDGER.key("1-7")]
 
 
 def lose_the_end(recorded: Recorded) -> None:
@@ -75,16 +75,16 @@ def test_a_loss_is_noticed(truth: tuple[Recorded, Settings], change: Change) -> 
 
 
 def count_an_outcome_twice_in_the_scores(recorded: Recorded) -> None:
-    key = keys.scores("stream-1")
-    history = rows.decode_history(recorded.rows[key], recorded.rows.get(keys.windows("stream-1")))
+    key = kinds.SCORES.key("stream-1")
+    history = kinds.history(recorded.rows[key], recorded.rows.get(kinds.WINDOWS.key("stream-1")))
     history.observe(0.5, 0.5, 1.0, 0.5)
-    recorded.rows[key] = rows.encode_scores(history)
+    recorded.rows[key] = kinds.SCORES.encode(history)
 
 
 def count_an_outcome_twice_in_the_fates(recorded: Recorded) -> None:
     fence = recorded.fence
     fence.fates[RESOLVED] += 1
-    recorded.rows[keys.FENCE] = fence.encode()
+    recorded.rows[kinds.FENCE.key()] = fence.encode()
 
 
 def answer_what_nobody_asked(recorded: Recorded) -> None:

@@ -11,9 +11,9 @@ from agents.processor import BatchProcessor
 from agents.topology import Topology
 from cli import inspect_tables
 from lab.scrape import ScrapedSamples
-from state import keys, rows
-from state.rows import Served
+from state import kinds
 from state.scoring.comparison import Comparison
+from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.faust.outputs import Outputs
@@ -61,9 +61,9 @@ def test_a_worker_shows_challengers_after_a_restart_as_before(tmp_path: Path, *,
     for each in policy.challengers:
         labels = {"stream": "s", "calibrator": each.calibrator, "config": each.config}
         assert read.value("shadow_events", labels) == 20
-        row = topology.table.read(0, keys.comparison("s", policy.config, each.config))
+        row = topology.table.read(0, kinds.COMPARISON.key("s", policy.config, each.config))
         assert row is not None
-        mean = rows.decode_comparison(row).difference("brier").mean
+        mean = kinds.COMPARISON.decode(row).difference("brier").mean
         assert read.value("shadow_difference", labels | {"loss": "brier"}) == pytest.approx(mean)
 
 
@@ -106,10 +106,10 @@ def found() -> StateRows:
     rows = StateRows()
     for partition in (0, 1):
         for each in (policy, *policy.challengers):
-            rows.served["s"][partition, each.config] = Served.fresh(each.recipe, "s")
+            rows.of(kinds.CALIBRATOR, "s")[partition, each.config] = Served.fresh(each.recipe, "s")
         for i, each in enumerate(policy.challengers):
             pair = partition, policy.config, each.config
-            rows.comparisons["s"][pair] = compared(100 * (partition + i), bias=0.1 * i)
+            rows.of(kinds.COMPARISON, "s")[pair] = compared(100 * (partition + i), bias=0.1 * i)
     return rows
 
 

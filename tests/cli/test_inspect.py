@@ -12,7 +12,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from cli import inspect
-from state import keys, rows
+from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import FATES, Fence
@@ -110,12 +110,14 @@ def inspected(stream: str | None = None, *, json_output: bool = True) -> int:
 
 def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     older, newer, other = learnt("s", 3), learnt("s", 5), learnt("s", 4)
-    made = changelog(monkeypatch, {0: [*older.items(), (keys.ledger("e0"), None), *newer.items()], 1: [*other.items()]})
+    made = changelog(
+        monkeypatch, {0: [*older.items(), (kinds.LEDGER.key("e0"), None), *newer.items()], 1: [*other.items()]}
+    )
     found = asyncio.run(inspect.read(SETTINGS))
-    assert found.fences == {0: Fence.decode(newer[keys.FENCE]), 1: Fence.decode(other[keys.FENCE])}
-    assert {n: history.total.n for n, history in found.histories["s"].items()} == {0: 5, 1: 4}
+    assert found.fences == {0: Fence.decode(newer[kinds.FENCE.key()]), 1: Fence.decode(other[kinds.FENCE.key()])}
+    assert {n: history.total.n for n, history in found.of(kinds.SCORES, "s").items()} == {0: 5, 1: 4}
     config = Policy().config
-    assert {place: each.calibrator.learnt for place, each in found.served["s"].items()} == {
+    assert {place: each.calibrator.learnt for place, each in found.of(kinds.CALIBRATOR, "s").items()} == {
         (0, config): 5,
         (1, config): 4,
     }
@@ -124,8 +126,8 @@ def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.Mon
 
 def test_state_of_another_build_is_one_sentence_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = learnt("s", 3)
-    row = stored[keys.scores("s")]
-    stored[keys.scores("s")] = seal(keys.SCORES[0], 77, unseal(keys.SCORES[0], row[1], row))
+    row = stored[kinds.SCORES.key("s")]
+    stored[kinds.SCORES.key("s")] = seal(kinds.SCORES.letter[0], 77, unseal(kinds.SCORES.letter[0], row[1], row))
     changelog(monkeypatch, {0: [*stored.items()]})
     with pytest.raises(TopicsError) as caught:
         inspected()
@@ -164,7 +166,7 @@ def test_a_changelog_that_moves_is_read_however_long_it_takes(
 
     monkeypatch.setattr(made, "getmany", getmany)
     with caplog.at_level(logging.INFO):
-        assert asyncio.run(read()).fences == {0: Fence.decode(stored[keys.FENCE])}
+        assert asyncio.run(read()).fences == {0: Fence.decode(stored[kinds.FENCE.key()])}
     assert f"of {40 * len(stored)} offsets" in caplog.text
 
 
@@ -194,17 +196,17 @@ def found(**streams: list[dict[bytes, bytes]]) -> StateRows:
     made = StateRows()
     for stream, partitions in streams.items():
         for n, held in enumerate(partitions):
-            made.fences[n] = Fence.decode(held[keys.FENCE])
-            made.histories[stream][n] = rows.decode_history(held[keys.scores(stream)], None)
+            made.fences[n] = Fence.decode(held[kinds.FENCE.key()])
+            made.of(kinds.SCORES, stream)[n] = kinds.history(held[kinds.SCORES.key(stream)], None)
             config = Policy().config
-            row = held[keys.calibrator(stream, config)]
-            made.served[stream][n, config] = rows.decode_calibrator(row, stream)
+            row = held[kinds.CALIBRATOR.key(stream, config)]
+            made.of(kinds.CALIBRATOR, stream)[n, config] = kinds.CALIBRATOR.decode(row, stream)
     return made
 
 
 def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
     partitions = [learnt("s", 30), learnt("s", 20, start=5)]
-    total = sum((rows.decode_history(each[keys.scores("s")], None).present for each in partitions), Scores())
+    total = sum((kinds.history(each[kinds.SCORES.key("s")], None).present for each in partitions), Scores())
     described = describe(found(s=partitions), "s")
     assert described["resolved"] == 50
     for kind in KINDS:

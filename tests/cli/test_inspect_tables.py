@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from cli import inspect_tables
+from state import kinds
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policy
-from state.rows import Served
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
@@ -17,6 +17,7 @@ from state.scoring.scores import SCORED
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
+from state.served import Served
 from streams.metrics.description import StateRows, describe
 
 
@@ -38,8 +39,8 @@ def found(n: int, policy: Policy) -> StateRows:
     rows = StateRows()
     for partition in (0, 3):
         known, served = learnt(n, policy, seed=partition)
-        rows.histories["s"][partition] = known
-        rows.served["s"][partition, policy.config] = served
+        rows.of(kinds.SCORES, "s")[partition] = known
+        rows.of(kinds.CALIBRATOR, "s")[partition, policy.config] = served
     return rows
 
 
@@ -56,7 +57,7 @@ def test_the_worst_window_and_the_alarm_are_described() -> None:
     assert not described["calibrated"]["alarm"]["sounds"]
     for kind in KINDS:
         worst = described[kind]["worst_window"]
-        of_partition = rows.histories["s"][worst["partition"]].worst(kind)
+        of_partition = rows.of(kinds.SCORES, "s")[worst["partition"]].worst(kind)
         assert of_partition is not None
         assert (worst["window"], worst["ece"]) == (of_partition.number, of_partition.scores.ece(kind))
         assert sum(each["n"] for each in worst["reliability"]) == 200
@@ -72,13 +73,15 @@ def test_numbers_are_shown_as_probabilities_are(capsys: pytest.CaptureFixture[st
         rng, kept = random.Random(partition), VectorHistory.of(served)
         for t in range(1100):
             kept.observe(raw, served, rng.gauss(0.0, 1.0), b"%d" % t)
-        rows.vectors["s"][partition, policy.config] = kept
+        rows.of(kinds.VECTORS, "s")[partition, policy.config] = kept
     described = describe(rows, "s")
     scored = described["vectors"][policy.config]
     assert scored["raw"]["alarm"]["sounds"]
     assert not scored["calibrated"]["alarm"]["sounds"]
     worst = scored["raw"]["worst_window"]
-    assert worst["error"] == rows.vectors["s"][worst["partition"], policy.config].worst("raw").tally.error("raw")  # type: ignore[union-attr]  # there is one
+    assert worst["error"] == rows.of(kinds.VECTORS, "s")[worst["partition"], policy.config].worst("raw").tally.error(  # type: ignore[union-attr]
+        "raw"
+    )
     assert scored["difference"]["pinball"]["mean"] < -2 * scored["difference"]["pinball"]["error"]
     orjson.dumps(described)
     inspect_tables.show({"s": described}, {}, whole=True)
@@ -92,7 +95,7 @@ def test_classes_are_shown_with_what_their_log_loss_is_of(capsys: pytest.Capture
     kept = VectorHistory.of(Classwise((0.5, 0.3, 0.4)))
     for t in range(30):
         kept.observe(Probs((0.2, 0.3, 0.5)), Classwise((0.5, 0.3, 0.4)), float(t % 3), b"%d" % t)
-    rows.vectors["s"][0, policy.config] = kept
+    rows.of(kinds.VECTORS, "s")[0, policy.config] = kept
     inspect_tables.show({"s": describe(rows, "s")}, {}, whole=True)
     shown = " ".join(capsys.readouterr().out.split())
     assert "The log loss of classes is of normalised" in shown
@@ -153,12 +156,12 @@ def rare(n: int, *, drawn: bool) -> StateRows:
     for _ in range(n):
         chance = 0.04 * rng.random()
         known.observe(10 * chance, chance / 2, float(rng.random() < chance), rng.choice([0.0, 0.02]) if drawn else None)
-    rows.histories["s"][0] = known
+    rows.of(kinds.SCORES, "s")[0] = known
     for t in range(300):
-        rows.ages["s"].setdefault(0, Ages()).observe(t * DAY_MS // 7, 1)
-    rows.ages["s"][1] = Ages()
+        rows.of(kinds.AGES, "s").setdefault(0, Ages()).observe(t * DAY_MS // 7, 1)
+    rows.of(kinds.AGES, "s")[1] = Ages()
     for _ in range(2000):
-        rows.ages["s"][1].observe(45 * DAY_MS, 0)
+        rows.of(kinds.AGES, "s")[1].observe(45 * DAY_MS, 0)
     return rows
 
 
@@ -166,11 +169,11 @@ def rare(n: int, *, drawn: bool) -> StateRows:
 def test_what_is_served_and_drawn_is_described_by_the_same_figures(drawn: bool) -> None:  # noqa: FBT001 - a parameter of tests
     rows = rare(4000, drawn=drawn)
     described = describe(rows, "s")
-    kinds = [kind for kind in SCORED if kind in described]
-    assert kinds == list(SCORED if drawn else KINDS)
-    (found,) = rows.histories["s"].values()
+    found_kinds = [kind for kind in SCORED if kind in described]
+    assert found_kinds == list(SCORED if drawn else KINDS)
+    (found,) = rows.of(kinds.SCORES, "s").values()
     scores, order = found.total, found.lately
-    for kind in kinds:
+    for kind in found_kinds:
         one = described[kind]
         assert one["relative_bias"] == scores.relative_bias(kind)
         assert one["auc"] == order.ranking(kind).auc().value
@@ -200,14 +203,15 @@ def test_the_report_shows_how_raw_forecasts_have_shifted(capsys: pytest.CaptureF
     parts = Distribution(), Distribution()
     for n in range(21 * 960):
         parts[n % 2].observe(0.01 if n < 20 * 960 else 0.0, n * DAY_MS // 960)
-    rows.distributions["s"] = dict(enumerate(parts))
+    rows.of(kinds.DISTRIBUTION, "s").update(dict(enumerate(parts)))
     described = describe(rows, "s")
     assert described["forecasts"]["median"] == 0.0
     assert described["forecasts"]["shift"] == pytest.approx((parts[0] + parts[1]).shift())
     orjson.dumps(described)
     inspect_tables.show({"s": described}, {}, whole=True)
     assert "(shifted)" in capsys.readouterr().out
-    rows.distributions["s"] = {0: Distribution()}
+    rows.of(kinds.DISTRIBUTION, "s").clear()
+    rows.of(kinds.DISTRIBUTION, "s")[0] = Distribution()
     assert describe(rows, "s")["forecasts"]["shift"] is None
     inspect_tables.show({"s": describe(rows, "s")}, {}, whole=True)
     assert "(shifted)" not in capsys.readouterr().out
@@ -237,8 +241,10 @@ def test_the_worst_segments_are_shown_with_their_interval(capsys: pytest.Capture
         of.known, of.expired, of.age_ms = 3, 1, 6 * DAY_MS
         for t in range(1000):
             of.observe(0.5, 0.5, float(t % 10 < 10 * (0.5 - off)))
-    found.segments["s"][0] = dictionary, scores
-    inspect_tables.show({"s": describe(found, "s")}, {}, whole=True)
+    policy = Policy(segments=("country",))
+    found.of(kinds.NAMES, "s")[0, policy.layout] = dictionary
+    found.of(kinds.SEGMENT, "s").update({(0, policy.scored, slot): each for slot, each in scores.items()})
+    inspect_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
     shown = capsys.readouterr().out
     assert "segments, the worst 2 of 2; off: 1" in " ".join(shown.split())
     assert shown.index("FR") < shown.index("DE")

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from agents.worker import MISCONFIGURED
 from cli import inspect, main, promote
+from state import kinds
 from state.policy import Policies
-from state.rows import Served
 from state.scoring.comparison import Comparison
+from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
@@ -186,8 +187,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     champion, challenger = policy.config, policy.challengers[1].config
     found = StateRows()
     for stream in ("fraud-eu", "fraud-us", "other"):
-        found.served[stream][0, champion] = Served.fresh(policy.recipe, stream)
-        comparison = found.comparisons[stream][0, champion, challenger] = Comparison()
+        found.of(kinds.CALIBRATOR, stream)[0, champion] = Served.fresh(policy.recipe, stream)
+        comparison = found.of(kinds.COMPARISON, stream)[0, champion, challenger] = Comparison()
         for i in range(10):
             comparison.observe(0.5, 0.25, float(i % 4 == 0), 0.25)
 

@@ -11,7 +11,6 @@ from cli import rescale
 from cli.rescale import Stage
 from state import routes
 from state.fence import Fence
-from state.frames import seal
 from state.policy import Policies, Policy
 from state.rescale import Moved, RescaleError
 from state.routes import Known, Row
@@ -120,8 +119,8 @@ def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch)
         return Identity(f"id-of-{name}", 3)
 
     monkeypatch.setattr(provenance, "identity", identity)
-    sent = {routes.ORIGIN + b"src@id-of-scores/1": seal(routes.ORIGIN[0], routes.VERSION, (40).to_bytes(8, "little"))}
-    gone = {routes.ORIGIN + b"src@of-another/1": seal(routes.ORIGIN[0], routes.VERSION, (99).to_bytes(8, "little"))}
+    sent = {routes.ORIGIN.key("src@id-of-scores/1"): routes.ORIGIN.seal((40).to_bytes(8, "little"))}
+    gone = {routes.ORIGIN.key("src@of-another/1"): routes.ORIGIN.seal((99).to_bytes(8, "little"))}
     router = staged(2)
     router.parts = [sent, gone]
     old: Any = SimpleNamespace(

@@ -9,7 +9,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from state import keys
+from state import kinds
 from state.fence import Fence
 from streams.config.settings import Settings
 from streams.kafka import topics
@@ -88,7 +88,7 @@ def test_a_changelog_made_anew_is_not_served_from_the_old_ones_rows(w: World) ->
 
 def fence(w: World) -> Fence:
     rows = w.state().get(0, {})
-    return Fence.decode(rows[keys.FENCE]) if keys.FENCE in rows else Fence()
+    return Fence.decode(rows[kinds.FENCE.key()]) if kinds.FENCE.key() in rows else Fence()
 
 
 def test_another_applications_disk_is_not_served(w: World, world: MakeWorld) -> None:

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
 from agents.intake import Intake
-from state import keys
+from state import kinds
 from state.events import Rejected
 from state.journal import Entry
 from state.routes import Routed, Router
@@ -317,7 +317,9 @@ def test_three_topics_of_different_keys_and_widths_are_one_stream(world: MakeWor
     hour.judge()
     assert resolved(hour.world) == expected(sent)
     # One stream has one calibrator: its records are in one partition.
-    calibrators = {(p, key[5:]) for p, rows in hour.world.state().items() for key in rows if key[:1] == keys.CALIBRATOR}
+    calibrators = {
+        (p, key[5:]) for p, rows in hour.world.state().items() for key in rows if key[:1] == kinds.CALIBRATOR.letter
+    }
     assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
 
 

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from replay.audit import auditor
-from state import keys, ledger
+from state import kinds, ledger
 from streams.config.settings import Settings
 from streams.kafka import topics
 from tests.e2e.test_crashes import KILLED
@@ -130,7 +130,7 @@ def test_an_audit_goes_on_where_topics_stay_and_grow(world: MakeWorld, audited: 
     assert counted(account) == len(made.sent)
 
 
-@pytest.mark.parametrize("kind", [keys.LEDGER, keys.SCORES])
+@pytest.mark.parametrize("kind", [kinds.LEDGER.letter, kinds.SCORES.letter])
 def test_a_row_that_was_changed_on_the_way_is_named(world: MakeWorld, audited: Audited, kind: bytes) -> None:
     made = mixed(300, seed=14)
     half = len(made.sent) // 2
@@ -140,14 +140,14 @@ def test_a_row_that_was_changed_on_the_way_is_named(world: MakeWorld, audited: A
     key, row = next(
         (key, row)
         for key, row in sorted(new.begun[1].items())
-        if key[:1] == kind and (kind != keys.LEDGER or ledger.decode(row).status == ledger.ISSUED)
+        if key[:1] == kind and (kind != kinds.LEDGER.letter or ledger.decode(row).status == ledger.ISSUED)
     )
-    if kind == keys.LEDGER:
+    if kind == kinds.LEDGER.letter:
         named, changed = key[1:].decode(), ledger.decode(row)._replace(p=0.4999).encode()
     else:
         named, changed = key[1:].decode(), row[:-1] + bytes([row[-1] ^ 1])
     put(new, "changelog", 1, key, changed)
-    if kind == keys.LEDGER:
+    if kind == kinds.LEDGER.letter:
         serve(new, made.sent[half:])
     status, account = audited(new)
     assert status == auditor.UNCHECKED

@@ -210,5 +210,5 @@ def test_only_records_that_are_still_to_be_applied_can_be_left_out(
         assert main.main(["skip", place, "--reason", "why"]) == MISCONFIGURED
     assert main.main(["skip", f"{w.topic('forecasts')}/0@2", "--reason", " "]) == MISCONFIGURED
     assert sum(line.startswith("trueup: ") for line in capsys.readouterr().err.splitlines()) == 5
-    assert not [record for record in w.read("changelog") if (record.key or b"").startswith(skips.LETTER)]
+    assert not [record for record in w.read("changelog") if (record.key or b"").startswith(skips.SKIP.letter)]
     w.judge()

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from replay.audit import auditor
-from state import keys, ledger, rows
+from state import kinds, ledger
 from streams.config.settings import Settings
 from tests.e2e.test_inspect import inspect
 from tests.e2e.world import ROOT, World, wait_for
@@ -31,7 +31,10 @@ OLD = 40
 def compared(w: World, stream: str, champion: str, challenger: str) -> int:
     """Return how many events have a label and an answer of both after their warm-ups, by the ledger."""
     entries = (
-        ledger.decode(row) for state in w.state().values() for key, row in state.items() if key[:1] == keys.LEDGER
+        ledger.decode(row)
+        for state in w.state().values()
+        for key, row in state.items()
+        if key[:1] == kinds.LEDGER.letter
     )
     return sum(
         entry.status == ledger.RESOLVED
@@ -101,10 +104,10 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
 
     state, served = w.state(), len(w.read("calibrated"))
     learnt = {
-        (partition, stream): rows.decode_calibrator(row, stream).calibrator.learnt
+        (partition, stream): kinds.CALIBRATOR.decode(row, stream).calibrator.learnt
         for partition, found in state.items()
         for stream in ("stream-0", "stream-1", "stream-2")
-        if (row := found.get(keys.calibrator(stream, after.config)))
+        if (row := found.get(kinds.CALIBRATOR.key(stream, after.config)))
     }
     assert len(learnt) == 6
     assert sum(learnt.values()) == resolved
@@ -131,10 +134,10 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
     state = w.state()
     for each in (before, *before.challengers):
         found = (
-            rows.decode_calibrator(row, key[5:].decode()).calibrator.learnt
+            kinds.CALIBRATOR.decode(row, key[5:].decode()).calibrator.learnt
             for partition in state.values()
             for key, row in partition.items()
-            if key[:1] == keys.CALIBRATOR and key[1:5].hex() == each.config
+            if key[:1] == kinds.CALIBRATOR.letter and key[1:5].hex() == each.config
         )
         assert sum(found) == resolved + again + OLD
 

@@ -16,7 +16,7 @@ from replay.configuration import configurations
 from replay.output_topic import HEADER
 from replay.run import Request, replay
 from replay.sources.topics import Range, TopicSource, reread, resolved
-from state import keys
+from state import kinds
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 from tests.e2e.test_hostile import send_at_once
@@ -144,7 +144,7 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
 
     async def dying(producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> int:
         kept = list(rows)
-        if partition == 1 and kept[0][0] != keys.FENCE:
+        if partition == 1 and kept[0][0] != kinds.FENCE.key():
             raise KeyboardInterrupt
         return await real(producer, settings, partition, kept)  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from cli import inspect
 from replay.audit import auditor
-from state import keys
+from state import kinds
 from state.events import Output, Resolved
 from state.fence import FATES
 from state.scoring import history
@@ -72,8 +72,10 @@ def sums(w: World) -> dict[str, Any]:
     found = asyncio.run(inspect.read(w.settings))
     fates = [sum(fence.fates[i] for fence in found.fences.values()) for i in range(len(FATES))]
     waits = [sum(getattr(fence, name) for fence in found.fences.values()) for name in ("pending", "waiting", "early")]
-    scores = {stream: history.overall(each.values()).encode() for stream, each in found.histories.items()}
-    ages = {stream: [sum(each.n(y) for each in ages.values()) for y in (0, 1)] for stream, ages in found.ages.items()}
+    by_stream = {stream: found.of(kinds.SCORES, stream) for stream in found.streams}
+    scores = {stream: history.overall(each.values()).encode() for stream, each in by_stream.items() if each}
+    by_age = {stream: found.of(kinds.AGES, stream).values() for stream in found.streams}
+    ages = {stream: [sum(each.n(y) for each in found) for y in (0, 1)] for stream, found in by_age.items() if found}
     return {"fates": fates, "waits": waits, "scores": scores, "ages": ages}
 
 
@@ -283,7 +285,9 @@ def test_intake_router_and_worker_move_together(world: MakeWorld, tmp_path: Path
             last[where] = max(last.get(where, (-1, 0.0)), (said["revision"], said["y"]))
     assert {where: y for where, (_, y) in last.items()} == expected(sent)
     # One stream still has one calibrator.
-    calibrators = {(p, key[5:]) for p, rows in new.state().items() for key in rows if key[:1] == keys.CALIBRATOR}
+    calibrators = {
+        (p, key[5:]) for p, rows in new.state().items() for key in rows if key[:1] == kinds.CALIBRATOR.letter
+    }
     assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
     # The answers follow from the sources, through the topics of both groups.
     assert auditor.run(new.settings, json_output=True, sources=True) == auditor.AGREE

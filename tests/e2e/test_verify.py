@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from state import keys, ledger
+from state import kinds, ledger
 from tests.e2e.world import ROOT, World
 from tests.events import Sent, mixed, outcome
 
@@ -62,7 +62,7 @@ def test_verify_has_the_digits_of_the_gauge_after_revisions_of_two_partitions(wo
             key[1:].decode(): ledger.decode(row)
             for state in w.state().values()
             for key, row in state.items()
-            if key[:1] == keys.LEDGER
+            if key[:1] == kinds.LEDGER.letter
         }
         later = [
             record.value or b""

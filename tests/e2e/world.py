@@ -21,7 +21,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from state import keys
+from state import kinds, rescale
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
@@ -44,7 +44,14 @@ PATIENCE = 90.0
 
 State = dict[int, dict[bytes, bytes]]
 #: How the keys of rows begin that are no state of the engine's: people and workers write them.
-BESIDE = (keys.CLAIM, keys.INPUTS, keys.WIDTHS, keys.MOVED, keys.JOURNAL, skips.LETTER)
+BESIDE = (
+    kinds.CLAIM.key(),
+    kinds.INPUTS.key(),
+    kinds.WIDTHS.key(),
+    rescale.MOVED.letter,
+    kinds.JOURNAL.letter,
+    skips.SKIP.letter,
+)
 
 
 class Read(NamedTuple):
@@ -249,7 +256,9 @@ class World:
 
     def applied(self) -> dict[str, int]:
         """Return the fates in the newest fences of all partitions, added up."""
-        newest = {record.partition: record.value for record in self.read("changelog") if record.key == keys.FENCE}
+        newest = {
+            record.partition: record.value for record in self.read("changelog") if record.key == kinds.FENCE.key()
+        }
         fences = [Fence.decode(value) for value in newest.values() if value]
         return {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
 
@@ -361,7 +370,12 @@ def journaled(changelog: Iterable[Read]) -> dict[int, list[Entry]]:
     """Return the journal entries that a changelog holds, in order, by partition."""
     found: dict[int, list[Entry]] = defaultdict(list)
     for record in changelog:
-        if record.value and record.key and record.key[:1] == keys.JOURNAL and record.key != keys.JOURNAL:
+        if (
+            record.value
+            and record.key
+            and record.key[:1] == kinds.JOURNAL.letter
+            and record.key != kinds.JOURNAL.letter
+        ):
             found[record.partition].append(Entry.decode(record.value))
     return found
 
@@ -370,7 +384,7 @@ def is_written(changelog: Sequence[Read]) -> bool:
     """Return whether a changelog's rows are those after the last entries of its journal."""
     written: dict[int, int] = {}
     for record in changelog:
-        if record.key == keys.FENCE and record.value:
+        if record.key == kinds.FENCE.key() and record.value:
             with suppress(CorruptFrame):  # what stands there while rows are written by a command
                 written[record.partition] = Fence.decode(record.value).applied
     return all(written.get(n) == entries[-1].applied for n, entries in journaled(changelog).items())

@@ -20,15 +20,16 @@ from aiokafka.record.util import calc_crc32c
 from agents import logs, worker
 from cli import inspect, main
 from replay.audit import auditor
-from state import calibrators, expiry, forecasts, journal, ledger, rows
-from state import keys as letters
+from state import calibrators, expiry, forecasts, journal, kinds, ledger
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected
-from state.fence import VERSION, Fence
+from state.fence import Fence
 from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame, seal
+from state.kind import kind_of
 from state.policy import Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
+from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.faust.transport import RecordBatch
@@ -109,7 +110,7 @@ def record(data: bytes) -> None:
     )
     assert len(encoded(effects.outputs, _SETTINGS, 0)["calibrated"]) == answers
     for key, row in effects.rows.items():
-        if key[:1] == letters.LEDGER and row is not None:
+        if key[:1] == kinds.LEDGER.letter and row is not None:
             ledger.decode(row)
 
 
@@ -336,7 +337,7 @@ def _either(kind: bytes, decode: Callable[[bytes], Any]) -> Callable[[bytes], No
     """Return the check of a kind of row: bytes as they are and bytes well sealed are read, or are a CorruptFrame."""
 
     def check(data: bytes) -> None:
-        for frame in (data, seal(kind[0], VERSION, data)):
+        for frame in (data, seal(kind[0], kind_of(kind).version, data)):
             try:
                 decode(frame)
             except CorruptFrame:
@@ -364,31 +365,31 @@ def _expiry(frame: bytes) -> None:
 
 
 def _scores(frame: bytes) -> None:
-    rows.decode_history(frame, None)
+    kinds.history(frame, None)
 
 
 def _windows(frame: bytes) -> None:
     present = (GOLDEN / "scores.v1.bin").read_bytes()
-    rows.decode_history(present, frame)
+    kinds.history(present, frame)
 
 
 def _vectors(frame: bytes) -> None:
-    rows.encode_vectors(rows.decode_vectors(frame))
+    kinds.VECTORS.encode(kinds.VECTORS.decode(frame))
 
 
 def _comparison(frame: bytes) -> None:
-    rows.encode_comparison(rows.decode_comparison(frame))
+    kinds.COMPARISON.encode(kinds.COMPARISON.decode(frame))
 
 
 def _names(frame: bytes) -> None:
-    dictionary = rows.decode_names(frame)
-    assert rows.encode_names(dictionary) == frame
+    dictionary = kinds.NAMES.decode(frame)
+    assert kinds.NAMES.encode(dictionary) == frame
     assert len({dictionary.segment(slot) for slot in dictionary.slots}) <= len(dictionary.slots)
     assert len(dictionary.groups(("x",) * len(dictionary.names))) == dictionary.families
 
 
 def _segment(frame: bytes) -> None:
-    rows.encode_segment(rows.decode_segment(frame))
+    kinds.SEGMENT.encode(kinds.SEGMENT.decode(frame))
 
 
 def _quota(frame: bytes) -> None:
@@ -426,15 +427,15 @@ def calibrator(data: bytes) -> None:
     recipe = _RECIPES[which % len(_RECIPES)]
     head = len(recipe).to_bytes(2, "little") + bytes(8)
     try:
-        served = rows.decode_calibrator(seal(letters.CALIBRATOR[0], 1, head + recipe.encode() + state), "s")
+        served = kinds.CALIBRATOR.decode(seal(kinds.CALIBRATOR.letter[0], 1, head + recipe.encode() + state), "s")
     except CorruptFrame:
         return
-    written = rows.encode_calibrator(served)
-    assert rows.encode_calibrator(rows.decode_calibrator(written, "s")) == written
+    written = kinds.CALIBRATOR.encode(served)
+    assert kinds.CALIBRATOR.encode(kinds.CALIBRATOR.decode(written, "s")) == written
 
 
 def _calibrator_row(frame: bytes) -> None:
-    rows.encode_calibrator(rows.decode_calibrator(frame, "s"))
+    kinds.CALIBRATOR.encode(kinds.CALIBRATOR.decode(frame, "s"))
 
 
 def forecast(data: bytes) -> None:
@@ -466,7 +467,7 @@ def _golden(*patterns: str) -> Iterator[bytes]:
 def _states() -> Iterator[bytes]:
     """Yield a state of each calibrator: as new, and after an outcome."""
     for which, recipe in enumerate(_RECIPES):
-        served = rows.Served.fresh(recipe, "s")
+        served = Served.fresh(recipe, "s")
         made: Any = served.calibrator
         yield bytes((which,)) + made.encode()
         asked: Any = {"multiclass": Probs((0.2, 0.3, 0.5)), "quantile": Normal(0, 1)}
@@ -552,19 +553,19 @@ TARGETS: Final = {
     "plan": Target(streams_file, lambda: [PLAN]),
     "environment": Target(environment, lambda: list(_ENVIRONMENTS)),
     "arguments": Target(arguments, lambda: list(_ARGUMENTS)),
-    "fence": Target(_either(letters.FENCE, _fence), lambda: list(_golden("fence*"))),
-    "ledger": Target(_either(letters.LEDGER, _ledger), lambda: list(_golden("ledger*"))),
-    "expiry": Target(_either(letters.EXPIRY, _expiry), lambda: list(_golden("expiry*"))),
-    "scores": Target(_either(letters.SCORES, _scores), lambda: list(_golden("scores*"))),
-    "windows": Target(_either(letters.WINDOWS, _windows), lambda: list(_golden("windows*"))),
-    "vectors": Target(_either(letters.VECTORS, _vectors), lambda: list(_golden("vectors*"))),
-    "comparison": Target(_either(letters.COMPARISON, _comparison), lambda: list(_golden("comparison*"))),
-    "names": Target(_either(letters.NAMES, _names), lambda: list(_golden("names*"))),
-    "segment": Target(_either(letters.SEGMENT, _segment), lambda: list(_golden("segment*"))),
-    "quota": Target(_either(letters.QUOTA, _quota), lambda: list(_golden("quota.*"))),
-    "quota-times": Target(_either(letters.QUOTA, _quota_times), lambda: list(_golden("quota-times*"))),
-    "journal": Target(_either(letters.JOURNAL, _journal), lambda: list(_golden("journal*"))),
-    "calibrator-row": Target(_either(letters.CALIBRATOR, _calibrator_row), lambda: list(_golden("calibrator*"))),
+    "fence": Target(_either(kinds.FENCE.letter, _fence), lambda: list(_golden("fence*"))),
+    "ledger": Target(_either(kinds.LEDGER.letter, _ledger), lambda: list(_golden("ledger*"))),
+    "expiry": Target(_either(kinds.QUEUE.letter, _expiry), lambda: list(_golden("expiry*"))),
+    "scores": Target(_either(kinds.SCORES.letter, _scores), lambda: list(_golden("scores*"))),
+    "windows": Target(_either(kinds.WINDOWS.letter, _windows), lambda: list(_golden("windows*"))),
+    "vectors": Target(_either(kinds.VECTORS.letter, _vectors), lambda: list(_golden("vectors*"))),
+    "comparison": Target(_either(kinds.COMPARISON.letter, _comparison), lambda: list(_golden("comparison*"))),
+    "names": Target(_either(kinds.NAMES.letter, _names), lambda: list(_golden("names*"))),
+    "segment": Target(_either(kinds.SEGMENT.letter, _segment), lambda: list(_golden("segment*"))),
+    "quota": Target(_either(kinds.QUOTA.letter, _quota), lambda: list(_golden("quota.*"))),
+    "quota-times": Target(_either(kinds.QUOTA.letter, _quota_times), lambda: list(_golden("quota-times*"))),
+    "journal": Target(_either(kinds.JOURNAL.letter, _journal), lambda: list(_golden("journal*"))),
+    "calibrator-row": Target(_either(kinds.CALIBRATOR.letter, _calibrator_row), lambda: list(_golden("calibrator*"))),
     "calibrator": Target(calibrator, lambda: list(_states())),
     "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),
 }

@@ -24,7 +24,7 @@ from replay.configuration import Configuration, promotions
 from replay.in_memory_engine import InMemoryEngine, PartitionResult
 from replay.score import losses
 from replay.segments import rows_of
-from state import coverage, keys, rows
+from state import coverage, kinds
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
@@ -76,7 +76,7 @@ VALUES = ("", "DE", "FR", "web", "é")
 #: So few forecasts and labels are enough to see that most have none.
 FEW = patch.multiple(coverage, CELL=2, LEAST=3, FEWEST=2)
 #: So few outcomes are enough for a warm-up to end.
-SOON = patch.multiple(warm_up, OF_SEGMENT=3), patch.object(rows, "LONGEST", 9)
+SOON = patch.multiple(warm_up, OF_SEGMENT=3), patch("state.served.LONGEST", 9)
 #: Labels; 7 is one that only a number can have.
 LABELS = (0.0, 1.0, 1.0, 0.0, 2.0, 7.0)
 
@@ -252,18 +252,18 @@ def same_stream(
     for served in entrants.served:
         served.late = entrants.late
         config = next(each.config for each in (policy, *policy.challengers) if each.recipe == served.recipe)
-        row = table.get(keys.calibrator(stream, config))
+        row = table.get(kinds.CALIBRATOR.key(stream, config))
         assert row is not None
-        assert rows.encode_calibrator(served) == row
-    counted = table.get(keys.coverage(stream))
+        assert kinds.CALIBRATOR.encode(served) == row
+    counted = table.get(kinds.COVERAGE.key(stream))
     assert (counted is None) == (entrants.coverage is None)
-    assert entrants.coverage is None or rows.encode_coverage(entrants.coverage) == counted
+    assert entrants.coverage is None or kinds.COVERAGE.encode(entrants.coverage) == counted
     # The first contender is the champion; of the others those that are a challenger here.
     if policy.kind != PROBABILITY:
-        row = table.get(keys.vectors(stream, policy.config))
+        row = table.get(kinds.VECTORS.key(stream, policy.config))
         scores = made.vectors.get((entrants.number, 0))
         assert (row is None) == (scores is None)
-        assert scores is None or rows.encode_vectors(scores) == row
+        assert scores is None or kinds.VECTORS.encode(scores) == row
         same_pairs(policy, stream, table, made, [each.recipe for each in entrants.served])
         return
     resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == entrants.number]
@@ -275,11 +275,11 @@ def same_stream(
             apart.observe(column["raw"][i], y)
         else:
             scored.observe(column["raw"][i], column["p0"][i], y, column["draw0"][i])
-    history_row = table.get(keys.scores(stream))
+    history_row = table.get(kinds.SCORES.key(stream))
     if history_row is None:
         assert not resolved
         return
-    history = rows.decode_history(history_row, table.get(keys.windows(stream)))
+    history = kinds.history(history_row, table.get(kinds.WINDOWS.key(stream)))
     assert history.total == scored
     assert history.warm_up.encode() == apart.encode()
     if policy.features:
@@ -293,16 +293,16 @@ def same_stream(
         both = [(i, y) for i, y in resolved if i >= max(until[0], until[n])]
         for i, y in both:
             compared.observe(column["p0"][i], p[i], y, drawn[i])
-        row = table.get(keys.comparison(stream, policy.config, challenger.config))
+        row = table.get(kinds.COMPARISON.key(stream, policy.config, challenger.config))
         assert (row is None) == (not both)
-        assert row is None or rows.decode_comparison(row) == compared
+        assert row is None or kinds.COMPARISON.decode(row) == compared
 
 
 def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult, recipes: list[str]) -> None:
     """See that comparisons and segments of a stream of classes or numbers are the same bytes."""
     for challenger in policy.challengers:
-        row = table.get(keys.comparison(stream, policy.config, challenger.config))
-        pair = None if row is None else rows.decode_comparison(row)
+        row = table.get(kinds.COMPARISON.key(stream, policy.config, challenger.config))
+        pair = None if row is None else kinds.COMPARISON.decode(row)
         lost = losses([made], recipes.index(challenger.recipe) + 1).get(stream)
         if lost is None:
             assert pair is None
@@ -318,11 +318,11 @@ def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult,
         return
     dictionary, held = rows_of(made, 0, stream) or (None, {})
     assert dictionary is not None
-    assert table.get(keys.names(stream, policy.layout)) == rows.encode_names(dictionary)
-    stored = {keys.of_segment(key)[2]: row for key, row in table.of(keys.SEGMENT + policy.scored).items()}
+    assert table.get(kinds.NAMES.key(stream, policy.layout)) == kinds.NAMES.encode(dictionary)
+    stored = {kinds.SEGMENT.of(key)[2]: row for key, row in table.of(kinds.SEGMENT.letter + policy.scored).items()}
     assert stored.keys() == held.keys()
     for slot, row in stored.items():
-        found, of_replay = rows.decode_segment(row), held[slot]
+        found, of_replay = kinds.SEGMENT.decode(row), held[slot]
         assert found.issued == of_replay.issued
         # A replay knows how old outcomes were only of those that resolved, and not what has expired by now.
         for each in (found, of_replay):
@@ -335,18 +335,18 @@ def same_segments(policy: Policy, stream: str, table: Table, made: PartitionResu
     if not policy.segments:
         return
     number = made.streams.index(stream)
-    dictionary, row = made.dictionaries[number], table.get(keys.names(stream, policy.layout))
-    assert row == rows.encode_names(dictionary)
-    prefix = keys.SEGMENT + policy.layout
+    dictionary, row = made.dictionaries[number], table.get(kinds.NAMES.key(stream, policy.layout))
+    assert row == kinds.NAMES.encode(dictionary)
+    prefix = kinds.SEGMENT.letter + policy.layout
     stored = {
         slot: row
-        for (of, _, slot), row in ((keys.of_segment(key), row) for key, row in table.of(prefix).items())
+        for (of, _, slot), row in ((kinds.SEGMENT.of(key), row) for key, row in table.of(prefix).items())
         if of == stream
     }
     _, of_replay = rows_of(made, 0, stream) or (None, {})
     assert of_replay.keys() == stored.keys()
     for slot, row in stored.items():
-        found = rows.decode_segment(row)
+        found = kinds.SEGMENT.decode(row)
         # A replay knows how old outcomes were only of those that resolved, and not what has expired by now.
         for each in (found, of_replay[slot]):
             each.known = each.expired = each.age_ms = 0

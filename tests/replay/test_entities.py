@@ -6,7 +6,7 @@ from pathlib import Path
 from replay.column_file import played
 from replay.configuration import Configuration
 from replay.in_memory_engine import InMemoryEngine
-from state import keys, rows
+from state import kinds
 from state.entities import number
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
@@ -50,11 +50,11 @@ def test_both_engines_agree_on_what_entities_teach(tmp_path: Path) -> None:
     made = player.end()
     assert played(tmp_path, "p0", "d").tolist() == served
     assert PLAN.default is not None
-    row = worker.table[keys.calibrator("s", PLAN.default.config)]
+    row = worker.table[kinds.CALIBRATOR.key("s", PLAN.default.config)]
     entrants = player._now["s"]
     entrants.served[0].late = entrants.late
-    assert rows.encode_calibrator(entrants.served[0]) == row
-    learnt = rows.decode_calibrator(row, "s").calibrator.learnt
+    assert kinds.CALIBRATOR.encode(entrants.served[0]) == row
+    learnt = kinds.CALIBRATOR.decode(row, "s").calibrator.learnt
     assert learnt == len(played(tmp_path, "index", "q")) == len(events) - len(served) - 40 * 5 - made.untaught
     assert 40 < learnt <= 3 * 40
 
@@ -67,4 +67,4 @@ def test_the_size_of_a_batch_does_not_show() -> None:
             worker.fold(*events[at : at + size])
         tables.append(dict(worker.table))
     assert tables[0] == tables[1] == tables[2]
-    assert any(key[:1] == keys.ENTITIES for key in tables[0])
+    assert any(key[:1] == kinds.ENTITIES.letter for key in tables[0])

@@ -7,7 +7,7 @@ import numpy as np
 from replay.column_file import played
 from replay.configuration import Configuration, with_calibrator
 from replay.in_memory_engine import InMemoryEngine, PartitionResult
-from state import keys, rows
+from state import kinds
 from state.events import Rejected
 from state.policy import Policies, Policy
 from tests.state.histories import POLICIES, SMALL_BATCH, History, Worker, play, seeded
@@ -55,6 +55,6 @@ def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
         worker.fold(event)
     run.play(events)
     bias = run.end().biases[0, 0]
-    history_row = worker.table[keys.scores("ridge")]
-    assert bias == rows.decode_history(history_row, None).bias
+    history_row = worker.table[kinds.SCORES.key("ridge")]
+    assert bias == kinds.history(history_row, None).bias
     assert np.isfinite(bias.along("calibrated")).all()

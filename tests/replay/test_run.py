@@ -19,7 +19,7 @@ from replay.report.recommendation import verdicts
 from replay.result import Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
-from state import keys, rows
+from state import kinds
 from state.calibrators import make
 from state.events import Forecast, Outcome
 from state.fence import FATES, INPUT_FATES
@@ -66,8 +66,8 @@ def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> 
     for at in range(0, len(events), 1000):
         worker.fold(*events[at : at + 1000])
     total = overall_scores(
-        rows.decode_history(row, worker.table.get(keys.windows(key[1:].decode())))
-        for key, row in worker.table.of(keys.SCORES).items()
+        kinds.history(row, worker.table.get(kinds.WINDOWS.key(key[1:].decode())))
+        for key, row in worker.table.of(kinds.SCORES.letter).items()
     )
     assert overall.raw.n == total.n > 1000
     assert overall.calibrated.ece == pytest.approx(total.ece("calibrated"), abs=1e-9)

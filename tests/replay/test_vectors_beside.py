@@ -12,7 +12,7 @@ from replay.report.page import page
 from replay.result import RAW, Pace, Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
-from state import rows
+from state.served import Served
 from streams.config.settings import Settings
 from tests.state.histories import judged_at_once
 
@@ -121,7 +121,7 @@ def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.Ca
 def test_a_history_that_is_all_warm_up_is_reported_without_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rows.Served, "warms", lambda *_: True)
+    monkeypatch.setattr(Served, "warms", lambda *_: True)
     warm = replayed(tmp_path)
     assert {each.resolved for contender in warm.contenders for each in contender.vectors.values()} == {0}
     assert "No choice can be made for intent" in page(warm).decode()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from state import claim, entities, expiry, fence, inputs, journal, ledger, quotas, rescale, routes, rows, witnesses
+from state import entities, expiry, inputs, journal, kinds, ledger, quotas, rescale, routes, witnesses
 from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.coverage import Coverage
@@ -19,7 +19,6 @@ from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
 from state.rescale import Moved
-from state.rows import Served
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.comparison import Comparison
@@ -30,6 +29,7 @@ from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import SegmentWarmUp
 from state.segments import Dictionary
+from state.served import Served
 from state.witnesses import Witnesses
 
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -303,120 +303,127 @@ def golden() -> list[Row]:
     """Return every row that is kept."""
 
     def calibrator(row: bytes) -> bytes:
-        return rows.encode_calibrator(rows.decode_calibrator(row, "fraud"))
+        return kinds.CALIBRATOR.encode(kinds.CALIBRATOR.decode(row, "fraud"))
 
     closed = _history(WINDOW)
     entries = [(1_700_000_000_000, 5, "event-1"), (1_700_000_000_100, 6, "événement-2")]
     return [
         Row(
             "claim",
-            claim.VERSION,
+            kinds.CLAIM.version,
             Claim(4711, 3, "worker-é/17").encode(),
             lambda row: Claim.decode(row).encode(),
         ),
-        Row("fence", fence.VERSION, _fence().encode(), lambda row: Fence.decode(row).encode()),
+        Row("fence", kinds.FENCE.version, _fence().encode(), lambda row: Fence.decode(row).encode()),
         *(
-            Row(name, ledger.VERSION, entry.encode(), lambda row: ledger.decode(row).encode())
+            Row(name, kinds.LEDGER.version, entry.encode(), lambda row: ledger.decode(row).encode())
             for name, entry in _ledger().items()
         ),
         *(
             Row(
                 f"calibrator-{spec}",
-                rows.CALIBRATOR_VERSION,
-                rows.encode_calibrator(_quantile() if spec == "quantile" else _calibrator(spec)),
+                kinds.CALIBRATOR.version,
+                kinds.CALIBRATOR.encode(_quantile() if spec == "quantile" else _calibrator(spec)),
                 calibrator,
             )
             for spec in SPECS
         ),
         Row(
             "scores",
-            rows.SCORES_VERSION,
-            rows.encode_scores(_history(3)),
-            lambda row: rows.encode_scores(rows.decode_history(row, None)),
+            kinds.SCORES.version,
+            kinds.SCORES.encode(_history(3)),
+            lambda row: kinds.SCORES.encode(kinds.history(row, None)),
         ),
         *(
             Row(
                 f"vectors-{name}",
-                rows.VECTORS_VERSION,
-                rows.encode_vectors(history),
-                lambda row: rows.encode_vectors(rows.decode_vectors(row)),
+                kinds.VECTORS.version,
+                kinds.VECTORS.encode(history),
+                lambda row: kinds.VECTORS.encode(kinds.VECTORS.decode(row)),
             )
             for name, history in _vectors().items()
         ),
         Row(
             "windows",
-            rows.WINDOWS_VERSION,
-            rows.encode_windows(closed),
-            lambda row: rows.encode_windows(rows.decode_history(rows.encode_scores(closed), row)),
+            kinds.WINDOWS.version,
+            kinds.WINDOWS.encode(closed),
+            lambda row: kinds.WINDOWS.encode(kinds.history(kinds.SCORES.encode(closed), row)),
         ),
         Row(
             "comparison",
-            rows.COMPARISONS_VERSION,
-            rows.encode_comparison(_comparison()),
-            lambda row: rows.encode_comparison(rows.decode_comparison(row)),
+            kinds.COMPARISON.version,
+            kinds.COMPARISON.encode(_comparison()),
+            lambda row: kinds.COMPARISON.encode(kinds.COMPARISON.decode(row)),
         ),
         Row(
             "ages",
-            rows.AGES_VERSION,
-            rows.encode_ages(_ages()),
-            lambda row: rows.encode_ages(rows.decode_ages(row)),
+            kinds.AGES.version,
+            kinds.AGES.encode(_ages()),
+            lambda row: kinds.AGES.encode(kinds.AGES.decode(row)),
         ),
         Row(
             "coverage",
-            rows.COVERAGE_VERSION,
-            rows.encode_coverage(_coverage()),
-            lambda row: rows.encode_coverage(rows.decode_coverage(row)),
+            kinds.COVERAGE.version,
+            kinds.COVERAGE.encode(_coverage()),
+            lambda row: kinds.COVERAGE.encode(kinds.COVERAGE.decode(row)),
         ),
         Row(
             "distribution",
-            rows.DISTRIBUTION_VERSION,
-            rows.encode_distribution(_distribution()),
-            lambda row: rows.encode_distribution(rows.decode_distribution(row)),
+            kinds.DISTRIBUTION.version,
+            kinds.DISTRIBUTION.encode(_distribution()),
+            lambda row: kinds.DISTRIBUTION.encode(kinds.DISTRIBUTION.decode(row)),
         ),
         Row(
             "names",
-            rows.NAMES_VERSION,
-            rows.encode_names(_names()),
-            lambda row: rows.encode_names(rows.decode_names(row)),
+            kinds.NAMES.version,
+            kinds.NAMES.encode(_names()),
+            lambda row: kinds.NAMES.encode(kinds.NAMES.decode(row)),
         ),
         Row(
             "segment",
-            rows.SEGMENT_VERSION,
-            rows.encode_segment(_segment()),
-            lambda row: rows.encode_segment(rows.decode_segment(row)),
+            kinds.SEGMENT.version,
+            kinds.SEGMENT.encode(_segment()),
+            lambda row: kinds.SEGMENT.encode(kinds.SEGMENT.decode(row)),
         ),
         *(
             Row(
                 f"segment-{name}",
-                rows.SEGMENT_PAIRS_VERSION,
-                rows.encode_segment(pair),
-                lambda row: rows.encode_segment(rows.decode_segment(row)),
+                max(kinds.SEGMENT.forms),
+                kinds.SEGMENT.encode(pair),
+                lambda row: kinds.SEGMENT.encode(kinds.SEGMENT.decode(row)),
             )
             for name, pair in _pairs().items()
         ),
         *(
             Row(
                 f"comparison-{name}",
-                rows.PAIRS_VERSION,
-                rows.encode_comparison(pair),
-                lambda row: rows.encode_comparison(rows.decode_comparison(row)),
+                max(kinds.COMPARISON.forms),
+                kinds.COMPARISON.encode(pair),
+                lambda row: kinds.COMPARISON.encode(kinds.COMPARISON.decode(row)),
             )
             for name, pair in _compared().items()
         ),
-        Row("witnesses", witnesses.VERSION, _witnesses(), _witnesses),
-        Row("widths", inputs.VERSION, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()),
+        Row("witnesses", kinds.WITNESSES.version, _witnesses(), _witnesses),
+        Row(
+            "widths", kinds.INPUTS.version, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()
+        ),
         Row(
             "moved",
-            rescale.VERSION,
+            rescale.MOVED.version,
             Moved("trueup", "0" * 32, (17, 4), 5).encode(),
             lambda row: Moved.decode(row).encode(),
         ),
-        Row("route", routes.VERSION, _route().encode(), lambda row: routes.Row.decode(row).encode()),
-        Row("quota", quotas.VERSION, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
-        Row("quota-times", quotas.VERSION, _clocks(), lambda row: Clocks(row).encode()),
-        Row("journal", journal.VERSION, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
-        Row("entities", entities.VERSION, _entities(), entities.recoded),
-        Row("expiry", expiry.VERSION, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
+        Row("route", routes.EVENT.version, _route().encode(), lambda row: routes.Row.decode(row).encode()),
+        Row("quota", kinds.QUOTA.version, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
+        Row("quota-times", kinds.QUOTA.version, _clocks(), lambda row: Clocks(row).encode()),
+        Row("journal", kinds.JOURNAL.version, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
+        Row(
+            "entities",
+            kinds.ENTITIES.version,
+            _entities(),
+            lambda row: kinds.ENTITIES.encode(kinds.ENTITIES.decode(row)),
+        ),
+        Row("expiry", kinds.QUEUE.version, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
     ]
 
 

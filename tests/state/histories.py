@@ -15,7 +15,7 @@ from unittest.mock import patch
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from state import keys, ledger, rows
+from state import kinds, ledger, served
 from state.coverage import Coverage
 from state.engine import HELD, Effects, Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
@@ -23,8 +23,8 @@ from state.fence import FORECASTS, OUTCOMES, Fence
 from state.ledger import Entry
 from state.policy import Challenger, Policies, Policy
 from state.quotas import Quota, Rate
-from state.rows import Served
 from state.scoring.warm_up import SegmentWarmUp
+from state.served import Served
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def judged_at_once() -> Iterator[None]:
         return True
 
     with (
-        patch.object(rows, "LONGEST", 0),
+        patch.object(served, "LONGEST", 0),
         patch.object(Coverage, "covered", property(lambda self: not self.uncovered)),
         patch.object(SegmentWarmUp, "admits", admits),
     ):
@@ -141,23 +141,23 @@ class Table(dict[bytes, bytes]):
 
     @property
     def fence(self) -> Fence:
-        row = self.get(keys.FENCE)
+        row = self.get(kinds.FENCE.key())
         return Fence() if row is None else Fence.decode(row)
 
     def entry(self, event_id: str) -> Entry | None:
         """Return an event's ledger row."""
-        row = self.get(keys.ledger(event_id))
+        row = self.get(kinds.LEDGER.key(event_id))
         return None if row is None else ledger.decode(row)
 
     def entries(self) -> list[Entry]:
         """Return every ledger row."""
-        return [ledger.decode(row) for key, row in self.items() if key.startswith(keys.LEDGER)]
+        return [ledger.decode(row) for key, row in self.items() if key.startswith(kinds.LEDGER.letter)]
 
     def served(self, stream: str, policies: Policies = POLICIES) -> Served:
         """Return the calibrator that serves a stream now."""
         policy = policies.of(stream)
         assert policy is not None
-        return rows.decode_calibrator(self[keys.calibrator(stream, policy.config)], stream)
+        return kinds.CALIBRATOR.decode(self[kinds.CALIBRATOR.key(stream, policy.config)], stream)
 
     def of(self, kind: bytes) -> dict[bytes, bytes]:
         """Return the rows of one kind."""

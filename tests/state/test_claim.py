@@ -2,7 +2,7 @@
 
 import pytest
 
-from state import keys
+from state import kinds
 from state.claim import Claim
 from state.frames import CorruptFrame, seal
 
@@ -15,9 +15,17 @@ def test_a_claim_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize("payload", [b"", bytes(9)], ids=len)
 def test_a_claim_that_is_too_short_is_refused(payload: bytes) -> None:
     with pytest.raises(CorruptFrame, match=f"a claim of {len(payload)} bytes"):
-        Claim.decode(seal(keys.CLAIM[0], 1, payload))
+        Claim.decode(seal(kinds.CLAIM.letter[0], 1, payload))
 
 
 def test_a_claim_stands_beside_no_other_row() -> None:
-    letters = [keys.FENCE, keys.LEDGER, keys.CALIBRATOR, keys.SCORES, keys.WINDOWS, keys.VECTORS, keys.EXPIRY]
-    assert keys.CLAIM not in letters
+    letters = [
+        kinds.FENCE.key(),
+        kinds.LEDGER.letter,
+        kinds.CALIBRATOR.letter,
+        kinds.SCORES.letter,
+        kinds.WINDOWS.letter,
+        kinds.VECTORS.letter,
+        kinds.QUEUE.letter,
+    ]
+    assert kinds.CLAIM.key() not in letters

@@ -5,7 +5,7 @@ from pathlib import Path
 from replay.column_file import played
 from replay.configuration import Configuration
 from replay.in_memory_engine import InMemoryEngine
-from state import keys
+from state import kinds
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.policy import Policies, Policy
@@ -49,7 +49,7 @@ def test_a_stored_calibrator_goes_on_under_the_key() -> None:
 def test_the_key_stands_in_no_row() -> None:
     worker = Worker(policies(COIN))
     drawn(worker)
-    assert len(worker.table.of(keys.CALIBRATOR)) == 1
+    assert len(worker.table.of(kinds.CALIBRATOR.letter)) == 1
     assert not any(COIN in row for row in worker.table.values())
 
 

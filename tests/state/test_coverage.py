@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from state import keys, rows
+from state import kinds
 from state.arrays import Floats
 from state.calibrators import make
 from state.coverage import CELL, FEWEST, LEAST, MOST, Coverage
@@ -14,7 +14,6 @@ from state.events import Calibrated, Event, Forecast, Outcome, Output
 from state.forecasts import Classwise, Probs
 from state.frames import CorruptFrame
 from state.policy import Challenger, Policies, Policy
-from state.rows import decode_coverage, encode_coverage
 from tests.state.histories import Table, Worker
 
 FORECASTS, DAYS = 12_000, 180.0
@@ -164,18 +163,18 @@ def test_rows_are_read_as_they_were_written_and_damaged_ones_are_refused() -> No
         coverage.issue(born)
         if born % 2:
             coverage.label(born // 2)
-    frame = encode_coverage(coverage)
-    again = decode_coverage(frame)
-    assert encode_coverage(again) == frame
+    frame = kinds.COVERAGE.encode(coverage)
+    again = kinds.COVERAGE.decode(frame)
+    assert kinds.COVERAGE.encode(again) == frame
     for born in range(6000, 6600, 2):
         for each in (coverage, again):
             each.issue(born)
             each.label(born - 600)
-    assert encode_coverage(again) == encode_coverage(coverage)
-    assert encode_coverage(decode_coverage(encode_coverage(other))) == encode_coverage(other)
+    assert kinds.COVERAGE.encode(again) == kinds.COVERAGE.encode(coverage)
+    assert kinds.COVERAGE.encode(kinds.COVERAGE.decode(kinds.COVERAGE.encode(other))) == kinds.COVERAGE.encode(other)
     for at in range(len(frame)):
         with pytest.raises(CorruptFrame):
-            decode_coverage(frame[:at])
+            kinds.COVERAGE.decode(frame[:at])
     payload = coverage.encode()
     for at in range(len(payload)):
         with pytest.raises(ValueError, match="coverage of"):
@@ -255,7 +254,7 @@ def test_what_a_missing_label_means_is_believed_if_it_is_said(policy: Policy) ->
     served = stream.answers[-1].p
     assert isinstance(served, float)
     assert served > 0.9
-    assert keys.coverage("s") not in stream.worker.table
+    assert kinds.COVERAGE.key("s") not in stream.worker.table
 
 
 def test_a_declared_prior_is_served_while_most_forecasts_have_no_label() -> None:
@@ -324,7 +323,7 @@ def test_from_an_answer_that_was_not_served_the_map_learns_as_from_one_that_was(
 def test_a_worker_that_was_killed_goes_on_with_the_same_conclusion() -> None:
     stream = Stream(HASTY)
     stream.play(900, every=10)
-    assert rows.decode_coverage(stream.worker.table[keys.coverage("s")]).uncovered
+    assert kinds.COVERAGE.decode(stream.worker.table[kinds.COVERAGE.key("s")]).uncovered
     stream.worker = Worker(stream.policies, stream.worker.table, 0)
     stream.play(1, every=1)
     assert stream.answers[-1].p == 0.2

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from state import engine, keys, ledger, rows
+from state import engine, kinds, ledger
 from state.engine import HELD, SWEEP, Effects, Partition
 from state.events import Calibrated, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
@@ -12,6 +12,7 @@ from state.fence import EXPIRY, FATES, FORECASTS, ISSUED, OUTCOMES, Fence
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.policy import Policies, Policy
+from tests.holding import shown
 from tests.state.histories import Table, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -71,12 +72,12 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
     assert effects.outputs == [answer()]
     assert fates(effects) == {"forecasts_issued": 1}
     assert one.table.keys() == {
-        keys.FENCE,
-        keys.ledger("e"),
-        keys.expiry(EXPIRY, 100, 0),
-        keys.calibrator("s", IDENTITY.config),
-        keys.coverage("s"),
-        keys.distribution("s"),
+        kinds.FENCE.key(),
+        kinds.LEDGER.key("e"),
+        kinds.QUEUE.key(EXPIRY, 100, 0),
+        kinds.CALIBRATOR.key("s", IDENTITY.config),
+        kinds.COVERAGE.key("s"),
+        kinds.DISTRIBUTION.key("s"),
     }
     entry = one.table.entry("e")
     assert entry is not None
@@ -114,7 +115,7 @@ def test_outcome_after_its_forecast_resolves_it_once() -> None:
     assert entry is not None
     assert entry[:6] == (ledger.RESOLVED, 1, 2, 1000, 1010, 1.0)
     assert one.table.served("s", OPEN).calibrator.learnt == 1
-    assert rows.decode_history(one.table[keys.scores("s")], None).present.n == 1
+    assert kinds.history(one.table[kinds.SCORES.key("s")], None).present.n == 1
 
 
 def test_outcome_first_is_parked_and_says_nothing() -> None:
@@ -122,7 +123,7 @@ def test_outcome_first_is_parked_and_says_nothing() -> None:
     effects = one.fold(outcome(0))
     assert (effects.outputs, effects.delays) == ([], [])
     assert fates(effects) == {"outcomes_early": 1}
-    assert one.table.keys() == {keys.FENCE, keys.ledger("e"), keys.expiry(EXPIRY, 50, 0)}
+    assert one.table.keys() == {kinds.FENCE.key(), kinds.LEDGER.key("e"), kinds.QUEUE.key(EXPIRY, 50, 0)}
     assert (one.partition.fence.early, one.partition.fence.pending) == (1, 0)
 
 
@@ -141,8 +142,8 @@ def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
     first, last = worker(), worker()
     first.fold(forecast(0), outcome(0))
     last.fold(outcome(0), forecast(0))
-    assert first.table.of(keys.CALIBRATOR) == last.table.of(keys.CALIBRATOR)
-    assert first.table.of(keys.SCORES) == last.table.of(keys.SCORES)
+    assert first.table.of(kinds.CALIBRATOR.letter) == last.table.of(kinds.CALIBRATOR.letter)
+    assert first.table.of(kinds.SCORES.letter) == last.table.of(kinds.SCORES.letter)
 
 
 @pytest.mark.parametrize("other", [{"p": 0.2}, {"stream": "other"}])
@@ -165,8 +166,8 @@ def test_duplicate_forecast_gets_the_served_answer() -> None:
     effects = one.fold(forecast(1, ts=1020))
     assert effects.outputs == [answer()]
     assert fates(effects) == {"forecasts_duplicate": 1}
-    assert effects.rows.keys() == {keys.FENCE}
-    assert {**one.table, keys.FENCE: b""} == {**before, keys.FENCE: b""}
+    assert effects.rows.keys() == {kinds.FENCE.key()}
+    assert {**one.table, kinds.FENCE.key(): b""} == {**before, kinds.FENCE.key(): b""}
 
 
 def test_duplicate_forecast_within_a_batch_gets_the_served_answer() -> None:
@@ -185,7 +186,7 @@ def test_duplicate_outcome_says_and_teaches_nothing() -> None:
     one.fold(forecast(0), outcome(0))
     effects = one.fold(outcome(1, ts=1015))
     assert not effects.outputs
-    assert effects.rows.keys() == {keys.FENCE, keys.ledger("e")}
+    assert effects.rows.keys() == {kinds.FENCE.key(), kinds.LEDGER.key("e")}
     assert fates(effects) == {"outcomes_duplicate": 1}
     assert one.table.served("s", OPEN).calibrator.learnt == 1
 
@@ -205,7 +206,7 @@ def test_dead_records_are_counted_and_handed_on() -> None:
     assert effects.outputs == letters
     assert effects.rejected == [(FORECASTS, "not_json"), (OUTCOMES, "label")]
     assert fates(effects) == {"forecasts_dead": 1, "outcomes_dead": 1}
-    assert effects.rows.keys() == {keys.FENCE}
+    assert effects.rows.keys() == {kinds.FENCE.key()}
     assert one.table.fence.next == [4, 1]
 
 
@@ -231,7 +232,7 @@ def test_unresolved_forecast_expires_with_its_time_to_live() -> None:
     assert fates(one.fold(outcome(0, "other", ts=1099))) == {"outcomes_early": 1}
     effects = one.fold(outcome(1, "another", ts=1100))
     assert fates(effects) == {"outcomes_early": 1, "expired_forecasts": 1}
-    assert effects.rows[keys.ledger("e")] is None
+    assert effects.rows[kinds.LEDGER.key("e")] is None
     assert one.partition.fence.pending == 0
 
 
@@ -387,7 +388,7 @@ def test_streams_learn_apart() -> None:
     one.fold(forecast(0, "a", stream="a"), outcome(0, "a"), forecast(1, "b", stream="b"))
     assert one.table.served("a", OPEN).calibrator.learnt == 1
     assert one.table.served("b", OPEN).calibrator.learnt == 0
-    assert list(one.table.of(keys.SCORES)) == [keys.scores("a")]
+    assert list(one.table.of(kinds.SCORES.letter)) == [kinds.SCORES.key("a")]
 
 
 def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tickets() -> None:
@@ -400,7 +401,7 @@ def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tic
     assert [output.calibrator for output in effects.outputs[1:]] == ["minimax", "identity"]  # type: ignore[union-attr]
     assert two.table.served("s", before).calibrator.learnt == 2
     assert two.table.served("s", after).calibrator.learnt == 1
-    scored = rows.decode_history(two.table[keys.scores("s")], None).present
+    scored = kinds.history(two.table[kinds.SCORES.key("s")], None).present
     assert scored.n == 3, "scores are the stream's, not the calibrator's"
 
 
@@ -419,7 +420,7 @@ def test_stream_that_was_closed_still_redeems_its_tickets() -> None:
     closed = Worker(Policies(), one.table)
     effects = closed.fold(outcome(0, "a"), forecast(2, "a"))
     assert effects.outputs == [joined("a"), answer("a")]
-    assert effects.calibrators == {}, "none serves it now"
+    assert shown(effects, Policies(), kinds.CALIBRATOR) == {}, "none serves it now"
     assert closed.table.served("s", OPEN).calibrator.learnt == 1
 
 
@@ -447,9 +448,9 @@ def test_outputs_stand_in_the_order_of_their_events() -> None:
 
 def test_effects_name_the_rows_that_views_show() -> None:
     effects = worker().fold(forecast(0, "a"), forecast(1, "b", stream="t"), outcome(0, "a"))
-    assert effects.scores == {"s": effects.rows[keys.scores("s")]}
-    assert effects.calibrators == {
-        stream: effects.rows[keys.calibrator(stream, IDENTITY.config)] for stream in ("s", "t")
+    assert shown(effects, OPEN, kinds.SCORES) == {("s",): effects.rows[kinds.SCORES.key("s")]}
+    assert shown(effects, OPEN, kinds.CALIBRATOR) == {
+        (stream, IDENTITY.config): effects.rows[kinds.CALIBRATOR.key(stream, IDENTITY.config)] for stream in ("s", "t")
     }
 
 
@@ -457,16 +458,16 @@ def test_calibrator_of_an_old_configuration_is_written_and_not_shown() -> None:
     one = worker(Policies(default=Policy("minimax")))
     one.fold(forecast(0))
     effects = Worker(OPEN, one.table).fold(outcome(0))
-    assert keys.calibrator("s", Policy("minimax").config) in effects.rows
-    assert effects.calibrators == {}
-    assert effects.scores.keys() == {"s"}
+    assert kinds.CALIBRATOR.key("s", Policy("minimax").config) in effects.rows
+    assert shown(effects, OPEN, kinds.CALIBRATOR) == {}
+    assert shown(effects, OPEN, kinds.SCORES).keys() == {("s",)}
 
 
 def test_first_ticket_stores_the_recipe_it_was_made_by() -> None:
     one = worker()
-    assert keys.calibrator("s", IDENTITY.config) in one.fold(forecast(0)).rows
+    assert kinds.CALIBRATOR.key("s", IDENTITY.config) in one.fold(forecast(0)).rows
     one.fold(outcome(0))
-    assert keys.calibrator("s", IDENTITY.config) not in one.fold(forecast(1, "b")).rows
+    assert kinds.CALIBRATOR.key("s", IDENTITY.config) not in one.fold(forecast(1, "b")).rows
 
 
 def test_effects_count_this_batch_and_the_fence_counts_all() -> None:
@@ -536,7 +537,7 @@ def test_restarted_worker_goes_on_where_the_table_is() -> None:
     restarted = worker()
     for events in ([forecast(0), forecast(1, "b")], [outcome(0)], [forecast(2, "c"), outcome(1, "b")]):
         restarted = Worker(OPEN, restarted.table, held=0)
-        assert restarted.fold(*events).rows.keys() >= {keys.FENCE}
+        assert restarted.fold(*events).rows.keys() >= {kinds.FENCE.key()}
     assert restarted.table == running.table
     assert effects.outputs == [answer("c", version=1, applied=4), joined("b", version=0)]
 
@@ -555,7 +556,9 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
     assert run() == kept
 
 
-@pytest.mark.parametrize("key", [keys.FENCE, keys.ledger("e"), keys.expiry(EXPIRY, 100, 0), keys.scores("s")])
+@pytest.mark.parametrize(
+    "key", [kinds.FENCE.key(), kinds.LEDGER.key("e"), kinds.QUEUE.key(EXPIRY, 100, 0), kinds.SCORES.key("s")]
+)
 def test_damaged_row_stops_the_fold(key: bytes) -> None:
     one = worker()
     one.fold(forecast(0), outcome(0))
@@ -567,7 +570,7 @@ def test_damaged_row_stops_the_fold(key: bytes) -> None:
 def test_damaged_calibrator_stops_the_fold() -> None:
     one = worker()
     one.fold(forecast(0))
-    key = keys.calibrator("s", IDENTITY.config)
+    key = kinds.CALIBRATOR.key("s", IDENTITY.config)
     one.table[key] = one.table[key][:-1]
     with pytest.raises(CorruptFrame):
         Partition(OPEN, one.table.get).fold([outcome(0)])
@@ -576,7 +579,7 @@ def test_damaged_calibrator_stops_the_fold() -> None:
 def test_missing_calibrator_of_a_ticket_is_named() -> None:
     one = worker()
     one.fold(forecast(0))
-    del one.table[keys.calibrator("s", IDENTITY.config)]
+    del one.table[kinds.CALIBRATOR.key("s", IDENTITY.config)]
     with pytest.raises(LookupError, match=f"stream 's' has tickets of configuration {IDENTITY.config} but no calib"):
         Partition(OPEN, one.table.get).fold([outcome(0)])
 

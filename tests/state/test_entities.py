@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import keys, rows
+from state import kinds
 from state.entities import APART, KEPT, MOST, ROWS, Entities, number, place
 from state.events import Calibrated, Forecast, Outcome, Resolved
 from state.forecasts import PROBABILITY, PROBS, QUANTILES, Normal, Probs
@@ -58,7 +58,7 @@ def test_rows_are_bounded_and_keep_those_that_came_last() -> None:
         assert entities.teaches("s", CONFIG, 5 + n * ROWS, 0.0, n, 10**6)
     (row,) = entities.changes().values()
     assert len(row) == 6 + KEPT * 16
-    again, _ = Entities({keys.entities("s", CONFIG, 5): row}.get), None
+    again, _ = Entities({kinds.ENTITIES.key("s", CONFIG, 5): row}.get), None
     assert not any(again.teaches("s", CONFIG, 5 + n * ROWS, 0.0, 99, 10**6) for n in range(2 * KEPT, 3 * KEPT))
     assert again.teaches("s", CONFIG, 5, 0.0, 99, 10**6)
 
@@ -154,8 +154,12 @@ def test_an_entitys_fourth_outcome_is_told_and_moves_nothing(matures: int) -> No
     late = Forecast(9, None, "late", "other", 0.5, (), 500)
     if matures:
         worker.fold(late)
-    kept = {key: row for key, row in worker.table.items() if key[:1] in (keys.CALIBRATOR, keys.SCORES, keys.WINDOWS)}
-    made = rows.decode_calibrator(kept[keys.calibrator("s", plan.default.config)], "s")  # type: ignore[union-attr]
+    kept = {
+        key: row
+        for key, row in worker.table.items()
+        if key[:1] in (kinds.CALIBRATOR.letter, kinds.SCORES.letter, kinds.WINDOWS.letter)
+    }
+    made = kinds.CALIBRATOR.decode(kept[kinds.CALIBRATOR.key("s", plan.default.config)], "s")  # type: ignore[union-attr]
     assert made.calibrator.learnt == 3
     if matures:
         return
@@ -172,8 +176,8 @@ def test_entities_of_classes_and_numbers_teach_once() -> None:
         worker = Worker(plan, Table())
         worker.fold(*(Forecast(n, None, f"e{n}", "s", raw, (), n, entity=number("a")) for n in range(4)))
         worker.fold(*(Outcome(n, None, f"e{n}", 1.0, 9) for n in range(4)))
-        row = worker.table[keys.calibrator("s", plan.default.config)]  # type: ignore[union-attr]
-        assert rows.decode_calibrator(row, "s").calibrator.learnt == 1
+        row = worker.table[kinds.CALIBRATOR.key("s", plan.default.config)]  # type: ignore[union-attr]
+        assert kinds.CALIBRATOR.decode(row, "s").calibrator.learnt == 1
 
 
 def test_a_challenger_learns_what_the_champion_learns() -> None:
@@ -182,8 +186,8 @@ def test_a_challenger_learns_what_the_champion_learns() -> None:
     worker.fold(*FORECASTS)
     worker.fold(*(Outcome(n, None, f"e{n}", 1.0, 10 + n) for n in range(5)))
     learnt = [
-        rows.decode_calibrator(row, "s").calibrator.learnt
+        kinds.CALIBRATOR.decode(row, "s").calibrator.learnt
         for key, row in worker.table.items()
-        if key[:1] == keys.CALIBRATOR
+        if key[:1] == kinds.CALIBRATOR.letter
     ]
     assert learnt == [3, 3]

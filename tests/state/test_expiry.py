@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import expiry, keys
+from state import expiry, kinds
 from state.expiry import CHUNK, Expiry, QueueEntry
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.frames import OVERHEAD, CorruptFrame, seal
@@ -38,9 +38,9 @@ def test_cut_or_changed_chunk_is_refused(entries: list[QueueEntry], data: st.Dat
 
 def test_chunk_of_another_version_or_kind_is_refused() -> None:
     with pytest.raises(CorruptFrame, match="format version 2, this build reads version 1"):
-        expiry.decode(seal(ord("Q"), expiry.VERSION + 1, b""))
+        expiry.decode(seal(ord("Q"), kinds.QUEUE.version + 1, b""))
     with pytest.raises(CorruptFrame, match="found a 'L' row where a 'Q' row belongs"):
-        expiry.decode(seal(ord("L"), expiry.VERSION, b""))
+        expiry.decode(seal(ord("L"), kinds.QUEUE.version, b""))
 
 
 class Queues:
@@ -135,7 +135,7 @@ def test_full_chunk_is_never_written_again_and_leaves_with_its_last_entry() -> N
     queues = Queues()
     for _ in range(CHUNK + 1):
         queues.push(10)
-    first, second = keys.expiry(EXPIRY, 10, 0), keys.expiry(EXPIRY, 10, 1)
+    first, second = kinds.QUEUE.key(EXPIRY, 10, 0), kinds.QUEUE.key(EXPIRY, 10, 1)
     changes = queues.expiry.changes()
     assert changes.keys() == {first, second}
     queues.table.write(changes)
@@ -154,7 +154,7 @@ def test_chunk_that_fills_and_empties_in_one_batch_is_deleted() -> None:
         queues.push(10)
     queues.fence.stream_time = 10
     queues.pop_due(CHUNK)
-    assert queues.expiry.changes() == {keys.expiry(EXPIRY, 10, 0): None}
+    assert queues.expiry.changes() == {kinds.QUEUE.key(EXPIRY, 10, 0): None}
     assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, CHUNK, CHUNK, 10)
 
 
@@ -168,22 +168,22 @@ def test_queue_goes_on_after_it_was_empty() -> None:
     queues.push(10)
     queues.store(restart=True)
     assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, 1, 2, 20)
-    assert expiry.decode(queues.table[keys.expiry(EXPIRY, 10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
+    assert expiry.decode(queues.table[kinds.QUEUE.key(EXPIRY, 10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
 
 
 def test_missing_chunk_is_named() -> None:
     fence = Fence(stream_time=10, queues={(EXPIRY, 10): Queue(EXPIRY, 10, 0, 1, 10)})
     lost = Expiry(Table().get, fence)
     with pytest.raises(
-        LookupError, match=f"expiry chunk {keys.expiry(EXPIRY, 10, 0).hex()} is in the fence but not in the"
+        LookupError, match=f"expiry chunk {kinds.QUEUE.key(EXPIRY, 10, 0).hex()} is in the fence but not in the"
     ):
         lost.first(next(lost.due()))
 
 
 def test_keys_of_a_queue_sort_in_the_order_of_its_chunks() -> None:
-    made = [keys.expiry(EXPIRY, 10, chunk) for chunk in (0, 1, 255, 256, 2**40)]
+    made = [kinds.QUEUE.key(EXPIRY, 10, chunk) for chunk in (0, 1, 255, 256, 2**40)]
     assert made == sorted(made)
-    assert keys.expiry(3, 1, 2) == b"Q\3" + bytes(7) + b"\1" + bytes(7) + b"\2"
+    assert kinds.QUEUE.key(3, 1, 2) == b"Q\3" + bytes(7) + b"\1" + bytes(7) + b"\2"
 
 
 def test_what_matures_goes_before_what_leaves() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state import kinds
 from state.fence import (
     EARLY,
     EARLY_JOINED,
@@ -17,7 +18,6 @@ from state.fence import (
     ISSUED,
     MATURED,
     RESOLVED,
-    VERSION,
     WAITING,
     Fence,
     Queue,
@@ -108,9 +108,9 @@ def test_cut_or_changed_fence_is_refused(fence: Fence, data: st.DataObject) -> N
 def test_fence_of_another_version_or_kind_is_refused() -> None:
     payload = Fence().encode()[2:-4]
     with pytest.raises(CorruptFrame, match="format version 3, this build reads version 2"):
-        Fence.decode(seal(ord("F"), VERSION + 1, payload))
+        Fence.decode(seal(ord("F"), kinds.FENCE.version + 1, payload))
     with pytest.raises(CorruptFrame, match="found a 'L' row where a 'F' row belongs"):
-        Fence.decode(seal(ord("L"), VERSION, payload))
+        Fence.decode(seal(ord("L"), kinds.FENCE.version, payload))
 
 
 def test_fences_do_not_share_their_lists() -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from state import formats, keys
+from state import formats, kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.frames import CorruptFrame, OtherFormat, seal, unseal
@@ -37,7 +37,17 @@ def test_rows_of_this_build_are_read(stored: dict[bytes, bytes]) -> None:
     assert {key[:1] for key in stored} >= {b"L", b"S", b"C", b"H", b"G", b"N"}
 
 
-@pytest.mark.parametrize("kind", [keys.LEDGER, keys.SCORES, keys.CALIBRATOR, keys.COMPARISON, keys.SEGMENT, keys.NAMES])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kinds.LEDGER.letter,
+        kinds.SCORES.letter,
+        kinds.CALIBRATOR.letter,
+        kinds.COMPARISON.letter,
+        kinds.SEGMENT.letter,
+        kinds.NAMES.letter,
+    ],
+)
 def test_a_row_of_another_version_is_named_with_both(stored: dict[bytes, bytes], kind: bytes) -> None:
     def of_old(row: bytes) -> bytes:
         return seal(kind[0], 77, unseal(kind[0], row[1], row))
@@ -67,4 +77,4 @@ def test_a_damaged_row_is_left_to_whoever_needs_it(stored: dict[bytes, bytes]) -
     damaged = {key: row[:-1] + bytes((row[-1] ^ 1,)) for key, row in stored.items()}
     check(damaged)
     with pytest.raises(CorruptFrame):
-        unseal(keys.SCORES[0], 3, damaged[keys.scores("s")])
+        unseal(kinds.SCORES.letter[0], 3, damaged[kinds.SCORES.key("s")])

@@ -5,7 +5,8 @@ from struct import calcsize
 
 import pytest
 
-from state import claim, coverage, entities, expiry, fence, journal, ledger, quotas, rows
+from cli import reference
+from state import claim, coverage, expiry, fence, journal, ledger, quotas, served
 from state.fence import FATES
 from state.frames import CorruptFrame
 from state.scoring.history import WINDOW
@@ -93,7 +94,7 @@ def same_layout(one: str, other: str) -> bool:
         ("`O`: the claim", claim._HEAD.format),
         ("`F`: the fence", fence._HEAD.format),
         ("`L`: the ledger", ledger.HEAD.format + ledger._NAMES.format[1:]),
-        ("`C`: calibrators", rows._HEAD.format),
+        ("`C`: calibrators", served._HEAD.format),
         ("`Q`: the expiry queues", expiry._ENTRY.format),
         ("`B`: quotas", quotas._BUCKETS.format),
         ("`J`: which forecasts have a label", coverage._HEAD.format),
@@ -109,26 +110,7 @@ def test_the_page_names_the_fates_in_stored_order() -> None:
     assert named == [(str(n), fate) for n, fate in enumerate(FATES)]
 
 
-def test_the_page_names_versions_and_sizes() -> None:
-    versions = {
-        "O": claim.VERSION,
-        "F": fence.VERSION,
-        "L": ledger.VERSION,
-        "C": rows.CALIBRATOR_VERSION,
-        "S": rows.SCORES_VERSION,
-        "W": rows.WINDOWS_VERSION,
-        "V": rows.VECTORS_VERSION,
-        "H": f"{rows.COMPARISONS_VERSION}; of classes and numbers {rows.PAIRS_VERSION}",
-        "A": rows.AGES_VERSION,
-        "J": rows.COVERAGE_VERSION,
-        "Q": expiry.VERSION,
-        "N": rows.NAMES_VERSION,
-        "G": f"{rows.SEGMENT_VERSION}; of classes and numbers {rows.SEGMENT_PAIRS_VERSION}",
-        "B": quotas.VERSION,
-        "Z": journal.VERSION,
-        "Y": entities.VERSION,
-    }
-    for kind, version in versions.items():
-        assert re.search(rf"^\| `{kind}` \|.*\| {version} \|$", PAGE, flags=re.MULTILINE), kind
+def test_the_page_has_every_kind_of_row_as_it_is_declared() -> None:
+    assert reference.state_format(PAGE) == PAGE, "run 'make docs'"
     assert f"a window of {WINDOW:,} events" in PAGE
     assert f"a chunk holds {expiry.CHUNK} entries" in PAGE

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state import keys, ledger, rows
+from state import kinds, ledger
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import CHUNK
@@ -39,6 +39,7 @@ from state.fence import (
     Fence,
 )
 from state.policy import Policies, Policy
+from tests.holding import shown
 from tests.state.histories import (
     CUTS,
     HISTORIES,
@@ -84,7 +85,7 @@ def learnt_exactly_once(table: Table, outputs: Sequence[Output]) -> None:
     assert sum(resolved.values()) == fates[RESOLVED] + fates[EARLY_JOINED] + fates[MATURED] + fates[IMPLIED]
     for stream, n in resolved.items():
         assert table.served(stream).calibrator.learnt == n
-        history = rows.decode_history(table[keys.scores(stream)], None)
+        history = kinds.history(table[kinds.SCORES.key(stream)], None)
         assert history.present.n + history.warm_up.n == n
 
 
@@ -158,8 +159,8 @@ def test_working_copy_agrees_with_the_table_after_every_batch(history: History, 
     for batch in cut(history.events, lengths):
         effects = worker.fold(*batch)
         assert worker.partition.fence == worker.table.fence
-        for stream, row in effects.calibrators.items():
-            assert row == rows.encode_calibrator(worker.table.served(stream))
+        for (stream, _), row in shown(effects, history.policies, kinds.CALIBRATOR).items():
+            assert row == kinds.CALIBRATOR.encode(worker.table.served(stream))
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
@@ -196,7 +197,7 @@ def test_tickets_resolved_in_two_orders_give_the_same_later_predictions(
         worker = Worker(policies)
         worker.fold(*(Forecast(i, None, f"e{i}", "s", p, (), 0) for i, (p, _) in enumerate(events)))
         worker.fold(*(Outcome(n, None, f"e{i}", events[i][1], 0) for n, i in enumerate(resolved)))
-        states.append(worker.table.of(keys.CALIBRATOR))
+        states.append(worker.table.of(kinds.CALIBRATOR.letter))
         offset = len(events)
         asked = (Forecast(offset + i, None, f"later-{i}", "s", i / 20, (), 0) for i in range(21))
         later.append(worker.fold(*asked).outputs)
@@ -226,12 +227,12 @@ def test_every_row_expires_and_only_streams_remain(history: History) -> None:
         worker.fold(event)
     fence = worker.table.fence
     assert (fence.pending, fence.waiting, fence.early) == (0, 0, 1)
-    assert worker.table.of(keys.LEDGER).keys() == {keys.ledger("filler")}
-    assert len(worker.table.of(keys.EXPIRY)) <= len(fence.queues) <= QUEUES
+    assert worker.table.of(kinds.LEDGER.letter).keys() == {kinds.LEDGER.key("filler")}
+    assert len(worker.table.of(kinds.QUEUE.letter)) <= len(fence.queues) <= QUEUES
     shadows = sum(len(policy.shadow) for _, policy in history.policies.patterns)
-    assert len(worker.table.of(keys.CALIBRATOR)) <= len(STREAMS) + shadows
-    assert len(worker.table.of(keys.SCORES)) <= len(STREAMS)
-    assert len(worker.table.of(keys.COMPARISON)) <= shadows
+    assert len(worker.table.of(kinds.CALIBRATOR.letter)) <= len(STREAMS) + shadows
+    assert len(worker.table.of(kinds.SCORES.letter)) <= len(STREAMS)
+    assert len(worker.table.of(kinds.COMPARISON.letter)) <= shadows
 
 
 def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
@@ -243,8 +244,8 @@ def test_rows_of_a_long_history_stay_within_what_can_be_alive() -> None:
             fence = worker.table.fence
             waiting = sum(queue.tail - queue.head for queue in fence.queues.values())
             chunks = sum(-(-queue.tail // CHUNK) - queue.head // CHUNK for queue in fence.queues.values())
-            assert len(worker.table.of(keys.LEDGER)) <= waiting
-            assert len(worker.table.of(keys.EXPIRY)) <= chunks + len(fence.queues)
+            assert len(worker.table.of(kinds.LEDGER.letter)) <= waiting
+            assert len(worker.table.of(kinds.QUEUE.letter)) <= chunks + len(fence.queues)
             most = max(most, waiting)
     assert most < 150, "a time to live of 90 ms, and a record about every ms"
 
@@ -256,7 +257,7 @@ def test_rows_leave_only_when_they_are_due_and_did_not_change_lately(history: Hi
     ttl = {stream: policy.ttl_ms for stream in STREAMS if (policy := POLICIES.of(stream))}
     since: dict[str, int] = {}  # stream time at which the row entered its queue
     for event in history.events:
-        before = dict(worker.table.of(keys.LEDGER))
+        before = dict(worker.table.of(kinds.LEDGER.letter))
         effects = worker.fold(event)
         fence = worker.table.fence
         gone = [key for key in before if effects.rows.get(key, before[key]) is None]

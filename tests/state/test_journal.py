@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import journal, keys
+from state import journal, kinds
 from state.frames import CorruptFrame, OtherFormat, seal
 from state.journal import NONE, SLOTS, Entry, Last
 from tests.state.histories import STEADY, Table
@@ -42,7 +42,7 @@ def written(*numbers: int, begun: int | None = None) -> Table:
 
 def read(table: Table) -> tuple[int, list[int]]:
     found = journal.read(table.get)
-    assert found.last == (BEFORE if keys.JOURNAL in table else (NONE, NONE))
+    assert found.last == (BEFORE if kinds.JOURNAL.letter in table else (NONE, NONE))
     return found.number, [each.number for each in found.entries]
 
 
@@ -67,7 +67,7 @@ def test_entries_since_the_last_checkpoint_are_read_in_order_and_numbers_go_on()
 def test_entries_take_the_place_of_old_ones_and_those_left_of_an_earlier_turn_are_not_read() -> None:
     numbers = range(2 * SLOTS + 5)
     table = written(*numbers, begun=2 * SLOTS - 1)
-    assert len(table.of(keys.JOURNAL)) == SLOTS + 1
+    assert len(table.of(kinds.JOURNAL.letter)) == SLOTS + 1
     assert read(table) == (2 * SLOTS + 5, list(range(2 * SLOTS - 1, 2 * SLOTS + 5)))
 
 
@@ -84,10 +84,10 @@ def test_cut_or_changed_entry_is_refused(made: Entry, data: st.DataObject) -> No
 @pytest.mark.parametrize("payload", [b"", bytes(99), entry(1).encode()[2:-5]], ids=["empty", "short", "a byte less"])
 def test_entry_whose_parts_do_not_fit_is_refused(payload: bytes) -> None:
     with pytest.raises(CorruptFrame):
-        Entry.decode(seal(keys.JOURNAL[0], journal.VERSION, payload))
+        Entry.decode(seal(kinds.JOURNAL.letter[0], kinds.JOURNAL.version, payload))
 
 
-@pytest.mark.parametrize("key", [keys.JOURNAL, entry(1).key])
+@pytest.mark.parametrize("key", [kinds.JOURNAL.letter, entry(1).key])
 def test_damaged_row_is_not_taken_for_the_end_of_the_journal(key: bytes) -> None:
     table = written(0, 1, begun=0)
     table[key] = table[key][:-1]
@@ -97,6 +97,6 @@ def test_damaged_row_is_not_taken_for_the_end_of_the_journal(key: bytes) -> None
 
 def test_entry_of_another_build_is_named() -> None:
     table = written(0)
-    table[entry(0).key] = seal(keys.JOURNAL[0], journal.VERSION + 1, b"")
+    table[entry(0).key] = seal(kinds.JOURNAL.letter[0], kinds.JOURNAL.version + 1, b"")
     with pytest.raises(OtherFormat):
         journal.read(table.get)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from state import keys, ledger, rows
+from state import kinds, ledger
 from state.engine import RIPE, Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FATES
@@ -141,15 +141,15 @@ def test_silence_and_explicit_zeros_end_in_the_same_calibrator_and_the_same_answ
                 (each.event_id, each.p, each.version) for each in effects.outputs if isinstance(each, Calibrated)
             ]
     assert answers["silent"] == answers["explicit"]
-    assert silent.table.of(keys.CALIBRATOR) == explicit.table.of(keys.CALIBRATOR)
-    assert silent.table.of(keys.SCORES) == explicit.table.of(keys.SCORES)
+    assert silent.table.of(kinds.CALIBRATOR.letter) == explicit.table.of(kinds.CALIBRATOR.letter)
+    assert silent.table.of(kinds.SCORES.letter) == explicit.table.of(kinds.SCORES.letter)
 
 
 def test_age_of_the_first_outcome_counts_also_where_silence_had_spoken() -> None:
     one = worker()
     one.fold(forecast(0, "a", 1000), forecast(1, "b", 1000), forecast(2, "c", 1045))
     one.fold(outcome(0, "a", 1050), outcome(1, "b", 1060, y=0.0), outcome(2, "a", 1055, y=0.0))
-    ages = rows.decode_ages(one.table[keys.ages("s")])
+    ages = kinds.AGES.decode(one.table[kinds.AGES.key("s")])
     assert (ages.n(1), ages.n(0)) == (1, 1)
 
 
@@ -174,8 +174,8 @@ def test_later_outcome_of_another_value_replaces_the_label_wherever_it_counts() 
     effects = one.fold(outcome(0, "a", 1046))
     assert fates(effects) == {"outcomes_revised": 1}
     assert resolved(effects.outputs) == [("a", 1.0, 1, False)]
-    assert one.table.of(keys.CALIBRATOR) == right.table.of(keys.CALIBRATOR)
-    scores, corrected = (rows.decode_history(each.table[keys.scores("s")], None).total for each in (one, right))
+    assert one.table.of(kinds.CALIBRATOR.letter) == right.table.of(kinds.CALIBRATOR.letter)
+    scores, corrected = (kinds.history(each.table[kinds.SCORES.key("s")], None).total for each in (one, right))
     assert scores.brier("calibrated") == pytest.approx(corrected.brier("calibrated"), abs=1e-12)
     assert scores.n == corrected.n == 2
 
@@ -187,7 +187,7 @@ def test_the_same_revision_twice_changes_nothing() -> None:
     effects = one.fold(outcome(1, "a", 1046))
     assert (fates(effects), effects.outputs) == ({"outcomes_duplicate": 1}, [])
     after = dict(one.table)
-    for key in (keys.FENCE, keys.ledger("a")):
+    for key in (kinds.FENCE.key(), kinds.LEDGER.key("a")):
         before.pop(key), after.pop(key)
     assert after == before
 
@@ -249,9 +249,9 @@ def test_challengers_and_their_comparison_are_revised_too() -> None:
     for each in (one, right):
         each.fold(forecast(2, "c", 1045))
     one.fold(outcome(0, "a", 1046))
-    assert one.table.of(keys.CALIBRATOR) == right.table.of(keys.CALIBRATOR)
-    (row,), (other,) = (each.table.of(keys.COMPARISON).values() for each in (one, right))
-    mean, wanted = (rows.decode_comparison(each).difference("brier").mean for each in (row, other))
+    assert one.table.of(kinds.CALIBRATOR.letter) == right.table.of(kinds.CALIBRATOR.letter)
+    (row,), (other,) = (each.table.of(kinds.COMPARISON.letter).values() for each in (one, right))
+    mean, wanted = (kinds.COMPARISON.decode(each).difference("brier").mean for each in (row, other))
     assert mean == pytest.approx(wanted, abs=1e-12)
 
 

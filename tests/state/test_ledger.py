@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import ledger
+from state import kinds, ledger
 from state.forecasts import PROBABILITY
 from state.frames import OVERHEAD, CorruptFrame, seal
 from state.ledger import EARLY, IMMATURE, ISSUED, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
@@ -135,9 +135,9 @@ def test_cut_or_changed_row_is_refused(entry: Entry, data: st.DataObject) -> Non
 def test_row_of_another_version_or_kind_is_refused() -> None:
     payload = ledger.unsealed(ENTRY.encode())
     with pytest.raises(CorruptFrame, match="format version 5, this build reads version 4"):
-        ledger.decode(seal(ord("L"), ledger.VERSION + 1, payload))
+        ledger.decode(seal(ord("L"), kinds.LEDGER.version + 1, payload))
     with pytest.raises(CorruptFrame, match="found a 'Q' row where a 'L' row belongs"):
-        ledger.decode(seal(ord("Q"), ledger.VERSION, payload))
+        ledger.decode(seal(ord("Q"), kinds.LEDGER.version, payload))
 
 
 def test_statuses_are_part_of_the_format() -> None:

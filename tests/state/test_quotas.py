@@ -2,12 +2,12 @@
 
 import pytest
 
-from state import keys
+from state import kinds
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECAST_DEAD, FORECASTS, IMPLIED, OUTCOME_DEAD, OUTCOMES
 from state.frames import CorruptFrame, seal
 from state.policy import Policies, Policy
-from state.quotas import LETTERS, REFUSED, REFUSED_ID, VERSION, Buckets, Clocks, Quota, Rate
+from state.quotas import LETTERS, REFUSED, REFUSED_ID, SHARED, Buckets, Clocks, Quota, Rate
 from state.witnesses import SLACK
 from tests.state.histories import Worker
 
@@ -130,7 +130,7 @@ def test_streams_that_no_pattern_matches_share_one_quota() -> None:
     one, send = worker(rest=Quota(ids=Rate(3, 86_400_000))), Sender()
     outputs = one.fold(*[send.forecast(f"e{i}", f"made-up-{i}") for i in range(6)]).outputs
     assert answered(outputs) == ["e0", "e1", "e2"]
-    assert set(one.table.of(keys.QUOTA)) == {keys.QUOTA, keys.quota("")}
+    assert set(one.table.of(kinds.QUOTA.letter)) == {kinds.QUOTA.letter, kinds.QUOTA.key(SHARED)}
 
 
 def test_dead_letters_beyond_the_rate_say_where_their_record_stands() -> None:
@@ -165,7 +165,7 @@ def test_letters_that_stand_for_other_records_are_always_whole(reason: str) -> N
 def test_without_quotas_there_is_no_row_of_them() -> None:
     one, send = worker(), Sender()
     one.fold(send.forecast("a"), send.outcome("a"), send.outcome("x"), send.junk())
-    assert not one.table.of(keys.QUOTA)
+    assert not one.table.of(kinds.QUOTA.letter)
 
 
 def test_outcomes_do_not_change_what_becomes_of_forecasts() -> None:
@@ -222,9 +222,9 @@ def test_a_bucket_that_is_read_under_another_rate_holds_no_more_than_it() -> Non
 @pytest.mark.parametrize("made", [Clocks, lambda row: Buckets(Quota(), row)])
 def test_a_damaged_row_is_refused(made: type[Clocks]) -> None:
     with pytest.raises(CorruptFrame):
-        made(seal(keys.QUOTA[0], VERSION, b"short"))
+        made(seal(kinds.QUOTA.letter[0], kinds.QUOTA.version, b"short"))
     with pytest.raises(CorruptFrame):
-        made(seal(keys.QUOTA[0], VERSION + 1, b""))
+        made(seal(kinds.QUOTA.letter[0], kinds.QUOTA.version + 1, b""))
 
 
 def test_more_streams_than_are_kept_in_memory_have_the_same_quotas(monkeypatch: pytest.MonkeyPatch) -> None:

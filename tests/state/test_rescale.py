@@ -10,12 +10,13 @@ from zlib import crc32
 
 import pytest
 
-from state import calibrators, keys, ledger, rescale, routes, rows
+from state import calibrators, kinds, ledger, rescale, routes
 from state.calibrators import REGISTRY
 from state.events import Calibrated, Forecast, Outcome, Output, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import Normal, Probs
 from state.frames import CorruptFrame
+from state.kind import kind_of
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from state.rescale import Moved, Plan, RescaleError
 from state.routes import Label, Route, Routed, Router
@@ -142,8 +143,8 @@ def named(policies: Policies, stream: str) -> Policy:
 
 def names_of(group: Group, table: Table, stream: str, scored: bytes) -> bytes:
     """Return the row of the slots of a stream whose scores of segments have this hash in their keys."""
-    row = table.get(keys.names(stream, scored))  # of probabilities it is the layout
-    return table[keys.names(stream, named(group.policies, stream).layout)] if row is None else row
+    row = table.get(kinds.NAMES.key(stream, scored))  # of probabilities it is the layout
+    return table[kinds.NAMES.key(stream, named(group.policies, stream).layout)] if row is None else row
 
 
 def sums(group: Group) -> dict[str, Any]:
@@ -160,21 +161,21 @@ def sums(group: Group) -> dict[str, Any]:
     vectors: dict[tuple[str, str], list[Any]] = defaultdict(list)
     segments: Counter[tuple[str, str, str, str]] = Counter()
     for table in group.tables:
-        for key, row in table.of(keys.SCORES).items():
-            histories[key[1:].decode()].append(rows.decode_history(row, table.get(keys.WINDOWS + key[1:])))
-        for key, row in table.of(keys.AGES).items():
-            ages[key[1:].decode()] += rows.decode_ages(row)
-        for key, row in table.of(keys.DISTRIBUTION).items():
-            distributions[key[1:].decode()] += rows.decode_distribution(row)
-        for key, row in table.of(keys.COMPARISON).items():
-            pair, compared = keys.of_comparison(key), rows.decode_comparison(row)
+        for key, row in table.of(kinds.SCORES.letter).items():
+            histories[key[1:].decode()].append(kinds.history(row, table.get(kinds.WINDOWS.letter + key[1:])))
+        for key, row in table.of(kinds.AGES.letter).items():
+            ages[key[1:].decode()] += kinds.AGES.decode(row)
+        for key, row in table.of(kinds.DISTRIBUTION.letter).items():
+            distributions[key[1:].decode()] += kinds.DISTRIBUTION.decode(row)
+        for key, row in table.of(kinds.COMPARISON.letter).items():
+            pair, compared = kinds.COMPARISON.of(key), kinds.COMPARISON.decode(row)
             comparisons[pair] = comparisons[pair] + compared if pair in comparisons else compared
-        for key, row in table.of(keys.VECTORS).items():
-            vectors[keys.of_vectors(key)].append(rows.decode_vectors(row))
-        for key, row in table.of(keys.SEGMENT).items():
-            stream, scored, slot = keys.of_segment(key)
-            segment = rows.decode_names(names_of(group, table, stream, scored)).segment(slot)
-            scores = rows.decode_segment(row)
+        for key, row in table.of(kinds.VECTORS.letter).items():
+            vectors[kinds.VECTORS.of(key)].append(kinds.VECTORS.decode(row))
+        for key, row in table.of(kinds.SEGMENT.letter).items():
+            stream, scored, slot = kinds.SEGMENT.of(key)
+            segment = kinds.NAMES.decode(names_of(group, table, stream, scored)).segment(slot)
+            scores = kinds.SEGMENT.decode(row)
             bands = [scores.bands(kind) for kind in KINDS] if isinstance(scores, SegmentScores) else []
             off = sum(each.p - each.y for each in chain(*bands))
             for name in ("issued", "known", "age_ms", "expired", "n"):
@@ -220,7 +221,7 @@ def queued(group: Group) -> Counter[tuple[int, int, int, str]]:
     found: Counter[tuple[int, int, int, str]] = Counter()
     for table in group.tables:
         for role, ttl_ms, (_, born, event_id) in rescale._entries(table, table.fence):
-            row = table.get(keys.ledger(event_id))
+            row = table.get(kinds.LEDGER.key(event_id))
             if row is not None and (role == 2 or ledger.decode(row).born == born):
                 found[role, ttl_ms, born, event_id] += 1
     return found
@@ -231,7 +232,7 @@ def events(group: Group) -> dict[bytes, Any]:
     return {
         key: ledger.decode(row)._replace(window=0, ticket=b"", groups=(), layout=b"", shadows=(), version=0).encode()
         for table in group.tables
-        for key, row in table.of(keys.LEDGER).items()
+        for key, row in table.of(kinds.LEDGER.letter).items()
     }
 
 
@@ -311,17 +312,17 @@ def test_every_calibrator_redeems_and_revises_what_another_partition_served(spec
 
 def histories_of(group: Group, stream: str) -> list[history.History]:
     return [
-        rows.decode_history(table[keys.scores(stream)], table.get(keys.windows(stream)))
+        kinds.history(table[kinds.SCORES.key(stream)], table.get(kinds.WINDOWS.key(stream)))
         for table in group.tables
-        if keys.scores(stream) in table
+        if kinds.SCORES.key(stream) in table
     ]
 
 
 def vector_alarms(group: Group) -> list[float]:
     found: dict[bytes, list[vector_history.VectorHistory]] = defaultdict(list)
     for table in group.tables:
-        for key, row in table.of(keys.VECTORS).items():
-            found[key].append(rows.decode_vectors(row))
+        for key, row in table.of(kinds.VECTORS.letter).items():
+            found[key].append(kinds.VECTORS.decode(row))
     return [vector_history.log_alarm(found[key], kind) for key in sorted(found) for kind in KINDS]
 
 
@@ -329,10 +330,10 @@ def pairs(group: Group) -> dict[Any, Any]:
     """Return of each segment of classes and numbers its scores over all partitions, sums but for rounding."""
     found: dict[Any, Any] = {}
     for table in group.tables:
-        for key, row in table.of(keys.SEGMENT).items():
-            stream, scored, slot = keys.of_segment(key)
-            place = stream, rows.decode_names(names_of(group, table, stream, scored)).segment(slot)
-            scores = rows.decode_segment(row)
+        for key, row in table.of(kinds.SEGMENT.letter).items():
+            stream, scored, slot = kinds.SEGMENT.of(key)
+            place = stream, kinds.NAMES.decode(names_of(group, table, stream, scored)).segment(slot)
+            scores = kinds.SEGMENT.decode(row)
             found[place] = found[place] + scores if place in found else scores
     return {
         place: (each.issued, each.known, each.age_ms, each.n, each.tally, [round(n, 9) for n in each.sums])
@@ -343,8 +344,8 @@ def pairs(group: Group) -> dict[Any, Any]:
 
 def recent_of(group: Group, stream: str) -> list[Recent]:
     """Return the recent windows of a stream's segments, of the configuration that serves it."""
-    prefix = keys.SEGMENT + named(group.policies, stream).scored
-    found = [rows.decode_segment(row).recent for table in group.tables for row in table.of(prefix).values()]
+    prefix = kinds.SEGMENT.letter + named(group.policies, stream).scored
+    found = [kinds.SEGMENT.decode(row).recent for table in group.tables for row in table.of(prefix).values()]
     return [recent for recent in found if recent is not None]
 
 
@@ -439,16 +440,18 @@ def test_what_entities_have_taught_goes_with_the_calibrator_that_they_taught(wid
 
     def counted() -> int:
         return sum(
-            rows.decode_history(table[keys.scores("s")], table.get(keys.windows("s"))).n
+            kinds.history(table[kinds.SCORES.key("s")], table.get(kinds.WINDOWS.key("s"))).n
             for table in group.tables
-            if keys.scores("s") in table
+            if kinds.SCORES.key("s") in table
         )
 
     assert counted() == 10 * widths[0], "each partition learns apart"
     before = sums(group)
     group = group.rescaled(widths[1])
     assert sums(group) == before
-    assert all(key in table for table in group.tables for key in [keys.entities("s", config, n) for n in range(1, 11)])
+    assert all(
+        key in table for table in group.tables for key in [kinds.ENTITIES.key("s", config, n) for n in range(1, 11)]
+    )
     for i in range(600):
         group.outcome(f"e{i}", "s", float(i % 10 < 3), 1001)
     assert counted() == 10 * widths[0]
@@ -462,9 +465,7 @@ def test_a_stream_in_one_partition_moves_as_it_is() -> None:
     group = group.rescaled(5)
     for stream in ("counts", "regret", "guarded", "ridge"):
         there, here = before[at(stream, 3)], group.tables[at(stream, 5)]
-        of_stream = [
-            key for key in there if (cut := keys.OF_STREAM.get(key[:1])) is not None and key[cut:].decode() == stream
-        ]
+        of_stream = [key for key in there if (kind := kind_of(key)).of_stream and kind.stream(key) == stream]
         assert of_stream
         assert {key: here[key] for key in of_stream} == {key: there[key] for key in of_stream}
         mine = [each for each in there.entries() if each.stream == stream]
@@ -487,7 +488,7 @@ def test_windows_alarms_and_ranking_go_on() -> None:
         group.outcome(f"{i}", "s", float(rng.random() < raw * 0.8), 1000 + i)
     before = histories_of(group, "s")
     assert sum(each.windows for each in before) >= 2
-    expired = 2 * WINDOW + 6000 - sum(len(table.of(keys.LEDGER)) for table in group.tables)
+    expired = 2 * WINDOW + 6000 - sum(len(table.of(kinds.LEDGER.letter)) for table in group.tables)
     assert expired > 0
     group = group.rescaled(3)
     after = histories_of(group, "s")
@@ -504,7 +505,7 @@ def test_windows_alarms_and_ranking_go_on() -> None:
     # Every label that is still there can be revised, and leaves no trace of the one before.
     n = history.overall(after).n
     for table in group.tables:
-        for key in list(table.of(keys.LEDGER)):
+        for key in list(table.of(kinds.LEDGER.letter)):
             group.outcome(key[1:].decode(), "s", 1.0, 10**6)
     assert history.overall(histories_of(group, "s")).n == n
 
@@ -623,12 +624,14 @@ def test_the_router_goes_on_where_it_was() -> None:
         return sent, tables
 
     def waiting(tables: Sequence[Table]) -> list[int]:
-        fates = [Fence.decode(table[keys.FENCE]).fates for table in tables]
+        fates = [Fence.decode(table[kinds.FENCE.key()]).fates for table in tables]
         summed = [sum(counts) for counts in zip(*fates, strict=True)]
-        held = [routes.Row.decode(row) for table in tables for key, row in table.items() if key[:1] == routes.EVENT]
+        held = [
+            routes.Row.decode(row) for table in tables for key, row in table.items() if key[:1] == routes.EVENT.letter
+        ]
         for table in tables:
-            own = Fence.decode(table[keys.FENCE]).fates
-            events = [routes.Row.decode(row) for key, row in table.items() if key[:1] == routes.EVENT]
+            own = Fence.decode(table[kinds.FENCE.key()]).fates
+            events = [routes.Row.decode(row) for key, row in table.items() if key[:1] == routes.EVENT.letter]
             assert own[routes.OPENED] - own[routes.EXPIRED_ROUTES] == sum(bool(each.routes) for each in events)
         return [*summed, len(held)]
 

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from state import routes
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Rejected, Resolved
-from state.fence import Fence
+from state.fence import FENCE, Fence
 from state.frames import CorruptFrame, seal
-from state.keys import FENCE, WITNESSES
 from state.policy import Policies, Policy
 from state.routes import EVENT, FATES, LABELS, ORIGIN, ROUTES, Label, Route, Routed, Router, Row
-from state.witnesses import SEVERAL
+from state.witnesses import SEVERAL, WITNESSES
 from tests.state.histories import PLANS, Plan, Table, folded_again
 
 STEADY = settings(max_examples=60, deadline=None)
@@ -46,11 +45,11 @@ class Run:
 
     def fates(self) -> dict[str, int]:
         """Return what the fence has counted."""
-        return dict(zip(FATES, Fence.decode(self.table[FENCE]).fates, strict=False))
+        return dict(zip(FATES, Fence.decode(self.table[FENCE.key()]).fates, strict=False))
 
     def events(self) -> dict[str, Row]:
         """Return the rows of events."""
-        return {key[1:].decode(): Row.decode(row) for key, row in self.table.items() if key.startswith(EVENT)}
+        return {key[1:].decode(): Row.decode(row) for key, row in self.table.items() if key.startswith(EVENT.letter)}
 
 
 def route(
@@ -286,12 +285,12 @@ def test_a_ledger_behind_the_router_says_what_it_says_without_whatever_is_sent_t
 def test_a_row_is_read_as_it_was_written_and_damage_is_found() -> None:
     run = Run()
     run.fold([route(0, "é", "long"), label(0, "é", 0.25, 7, number=3, stream="short", origin=("x", 1))])
-    row = run.table[EVENT + "é".encode()]
+    row = run.table[EVENT.key("é")]
     assert Row.decode(row).encode() == row
-    assert ORIGIN + b"x" in run.table
+    assert ORIGIN.key("x") in run.table
     for damaged in (b"\0" * 10, row[2:-5]):
         with pytest.raises(CorruptFrame):
-            Row.decode(seal(EVENT[0], routes.VERSION, damaged))
+            Row.decode(seal(EVENT.letter[0], EVENT.version, damaged))
 
 
 # -- records stamped ahead -------------------------------------------------------------------------------------------
@@ -319,7 +318,7 @@ def test_one_record_ahead_lets_no_event_leave(topic: int) -> None:
     assert [each.event_id for each in sent if isinstance(each, Routed)] == ["a", "b"]
     assert run.fates()["expired_routes"] == run.fates()["expired_labels"] == 0
     assert run.router.fence.stream_time == NOW + 1
-    assert WITNESSES in run.table
+    assert WITNESSES.key() in run.table
 
 
 def test_three_records_ahead_move_the_time_and_their_own_events_stay() -> None:
@@ -327,7 +326,7 @@ def test_three_records_ahead_move_the_time_and_their_own_events_stay() -> None:
     morning = NOW + 12 * HOUR
     run.fold(route(3 + i, f"morning-{i}", stamp=morning + i) for i in range(SEVERAL))
     assert run.router.fence.stream_time == morning + SEVERAL - 1
-    assert WITNESSES not in run.table
+    assert WITNESSES.key() not in run.table
     run.fold(route(6 + i, f"more-{i}", stamp=morning + 10) for i in range(2))
     assert run.fates()["expired_routes"] == SEVERAL, "those of the evening before"
     assert {f"morning-{i}" for i in range(SEVERAL)} <= run.events().keys()

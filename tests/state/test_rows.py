@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import keys, rows
+from state import kinds
 from state.calibrators import REGISTRY
 from state.frames import CorruptFrame, seal, unseal
 from state.policy import Policy
-from state.rows import Served
 from state.scoring.history import WINDOW, History
+from state.served import Served
 from tests.state.histories import STEADY
 
 SPECS = [*REGISTRY, "platt+minimax", "minimax+regret_matching"]
@@ -33,12 +33,12 @@ def test_decoded_calibrator_goes_on_bit_for_bit(spec: str) -> None:
     @given(LESSONS)
     def holds(lessons: Lessons) -> None:
         one = served(spec, lessons)
-        other = rows.decode_calibrator(rows.encode_calibrator(one), "stream")
+        other = kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(one), "stream")
         assert (other.recipe, other.late, other.outstanding) == (one.recipe, one.late, one.outstanding)
         for each in (one, other):
             each.calibrator.update(each.calibrator.predict(0.3, (), b"next").ticket, 1.0)
         assert other.calibrator.predict(0.6, (), b"last") == one.calibrator.predict(0.6, (), b"last")
-        assert rows.encode_calibrator(other) == rows.encode_calibrator(one)
+        assert kinds.CALIBRATOR.encode(other) == kinds.CALIBRATOR.encode(one)
 
     holds()
 
@@ -46,14 +46,14 @@ def test_decoded_calibrator_goes_on_bit_for_bit(spec: str) -> None:
 def test_calibrator_row_has_the_documented_layout() -> None:
     one = served("identity", [(0.5, 1.0)] * 3)
     recipe = Policy("identity").recipe.encode()
-    payload = unseal(ord("C"), rows.CALIBRATOR_VERSION, rows.encode_calibrator(one))
+    payload = unseal(ord("C"), kinds.CALIBRATOR.version, kinds.CALIBRATOR.encode(one))
     assert payload == pack("<HQQ", len(recipe), 3, 0) + recipe + pack("<Q", 3)
 
 
 def test_row_rebuilds_the_calibrator_it_was_made_by() -> None:
     recipe = Policy("minimax", {"grid": 7, "spacing": "uniform"}, seed=9).recipe
     one = Served.fresh(recipe, "stream")
-    other = rows.decode_calibrator(rows.encode_calibrator(one), "stream")
+    other = kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(one), "stream")
     assert other.recipe == recipe
     assert other.calibrator.predict(0.2).p == one.calibrator.predict(0.2).p == 1 / 7
 
@@ -71,72 +71,83 @@ def test_decoded_scores_are_the_encoded_ones(lessons: Lessons) -> None:
     history = History()
     for p, y in lessons:
         history.observe(p, 1 - p, y, 1 - p)
-    frame = rows.encode_scores(history)
-    assert rows.decode_history(frame, None).present == history.present
-    again = rows.decode_history(frame, None)
+    frame = kinds.SCORES.encode(history)
+    assert kinds.history(frame, None).present == history.present
+    again = kinds.history(frame, None)
     assert (again.total, again.windows) == (history.total, 0)
-    assert rows.encode_scores(again) == frame
+    assert kinds.SCORES.encode(again) == frame
 
 
 def test_closed_windows_have_a_row_of_their_own() -> None:
     history = History()
     closed = [t for t in range(2 * WINDOW + 1) if history.observe(0.9, t % 10 / 10, float(t % 3 == 0), t % 10 / 10)]
     assert closed == [WINDOW - 1, 2 * WINDOW - 1]
-    scores, windows = rows.encode_scores(history), rows.encode_windows(history)
-    again = rows.decode_history(scores, windows)
+    scores, windows = kinds.SCORES.encode(history), kinds.WINDOWS.encode(history)
+    again = kinds.history(scores, windows)
     assert (again.total, again.last, again.worst("raw")) == (history.total, history.last, history.worst("raw"))
-    assert (rows.encode_scores(again), rows.encode_windows(again)) == (scores, windows)
+    assert (kinds.SCORES.encode(again), kinds.WINDOWS.encode(again)) == (scores, windows)
     with pytest.raises(ValueError, match="came with the closed ones of 0"):
-        rows.decode_history(scores, None)
+        kinds.history(scores, None)
 
 
 @STEADY
 @given(st.sampled_from(SPECS), LESSONS, st.data())
 def test_cut_or_changed_calibrator_row_is_refused(spec: str, lessons: Lessons, data: st.DataObject) -> None:
-    frame = rows.encode_calibrator(served(spec, lessons))
+    frame = kinds.CALIBRATOR.encode(served(spec, lessons))
     at = data.draw(st.integers(0, len(frame) - 1))
     with pytest.raises(CorruptFrame):
-        rows.decode_calibrator(frame[:at], "stream")
+        kinds.CALIBRATOR.decode(frame[:at], "stream")
     with pytest.raises(CorruptFrame):
-        rows.decode_calibrator(frame[:at] + bytes((frame[at] ^ 2,)) + frame[at + 1 :], "stream")
+        kinds.CALIBRATOR.decode(frame[:at] + bytes((frame[at] ^ 2,)) + frame[at + 1 :], "stream")
 
 
 def test_cut_or_changed_scores_row_is_refused() -> None:
-    frame = rows.encode_scores(History())
+    frame = kinds.SCORES.encode(History())
     for at in range(len(frame)):
         with pytest.raises(CorruptFrame):
-            rows.decode_history(frame[:at], None)
+            kinds.history(frame[:at], None)
         with pytest.raises(CorruptFrame):
-            rows.decode_history(frame[:at] + b"\x7f" + frame[at + 1 :], None)
+            kinds.history(frame[:at] + b"\x7f" + frame[at + 1 :], None)
 
 
 def test_rows_of_another_version_or_kind_are_refused() -> None:
-    calibrator, scores = rows.encode_calibrator(served("identity", [])), rows.encode_scores(History())
+    calibrator, scores = kinds.CALIBRATOR.encode(served("identity", [])), kinds.SCORES.encode(History())
     with pytest.raises(CorruptFrame, match="a 'C' row has format version 8"):
-        rows.decode_calibrator(seal(ord("C"), rows.CALIBRATOR_VERSION + 1, calibrator[2:-4]), "stream")
+        kinds.CALIBRATOR.decode(seal(ord("C"), kinds.CALIBRATOR.version + 1, calibrator[2:-4]), "stream")
     with pytest.raises(CorruptFrame, match="a 'S' row has format version 5"):
-        rows.decode_history(seal(ord("S"), rows.SCORES_VERSION + 1, scores[2:-4]), None)
+        kinds.history(seal(ord("S"), kinds.SCORES.version + 1, scores[2:-4]), None)
     with pytest.raises(CorruptFrame, match="found a 'S' row where a 'C' row belongs"):
-        rows.decode_calibrator(scores, "stream")
+        kinds.CALIBRATOR.decode(scores, "stream")
     with pytest.raises(CorruptFrame, match="found a 'C' row where a 'S' row belongs"):
-        rows.decode_history(calibrator, None)
+        kinds.history(calibrator, None)
 
 
 def test_state_that_does_not_fit_its_recipe_is_refused() -> None:
     one = served("minimax", [(0.5, 1.0)])
     one.recipe = Policy("minimax", {"grid": 7}).recipe
     with pytest.raises(ValueError, match=r"state of .* does not fit"):
-        rows.decode_calibrator(rows.encode_calibrator(one), "stream")
+        kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(one), "stream")
 
 
 def test_kinds_of_rows_have_letters_of_their_own() -> None:
-    made = [keys.FENCE, keys.ledger("e"), keys.calibrator("s", "00000001"), keys.scores("s"), keys.expiry(0, 1, 1)]
-    made += [keys.ages("s"), keys.distribution("s"), keys.names("s", b"\0" * 4), keys.segment("s", b"\0" * 4, 1)]
+    made = [
+        kinds.FENCE.key(),
+        kinds.LEDGER.key("e"),
+        kinds.CALIBRATOR.key("s", "00000001"),
+        kinds.SCORES.key("s"),
+        kinds.QUEUE.key(0, 1, 1),
+    ]
+    made += [
+        kinds.AGES.key("s"),
+        kinds.DISTRIBUTION.key("s"),
+        kinds.NAMES.key("s", b"\0" * 4),
+        kinds.SEGMENT.key("s", b"\0" * 4, 1),
+    ]
     assert [key[:1] for key in made] == [b"F", b"L", b"C", b"S", b"Q", b"A", b"D", b"N", b"G"]
 
 
 @STEADY
 @given(st.text("ab\x00é", min_size=1), st.text("ab\x00é", min_size=1))
 def test_different_events_and_streams_have_different_keys(one: str, other: str) -> None:
-    for key in (keys.ledger, keys.scores, lambda stream: keys.calibrator(stream, "00000001")):
-        assert (key(one) == key(other)) == (one == other)
+    for kind, *more in ((kinds.LEDGER,), (kinds.SCORES,), (kinds.CALIBRATOR, "00000001")):
+        assert (kind.key(one, *more) == kind.key(other, *more)) == (one == other)

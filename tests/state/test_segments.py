@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import calibrators, keys, ledger, rows
+from state import calibrators, kinds, ledger
 from state.calibrators.answer import Answer
 from state.calibrators.histogram import Histogram
 from state.events import Calibrated, Forecast, Outcome
@@ -15,6 +15,7 @@ from state.frames import CorruptFrame, seal
 from state.policy import Challenger, Policies, Policy
 from state.scoring.segment_scores import SegmentScores
 from state.segments import LIMIT, LONGEST, MISSING, OTHER, Dictionary, Segment
+from tests.holding import shown
 from tests.state.histories import STEADY, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -34,7 +35,7 @@ def outcome(offset: int, of: int, y: float = 1.0, ts: int = 1010) -> Outcome:
 
 
 def scores(one: Worker, policy: Policy, slot: int, stream: str = "s") -> SegmentScores:
-    found = rows.decode_segment(one.table[keys.segment(stream, policy.layout, slot)])
+    found = kinds.SEGMENT.decode(one.table[kinds.SEGMENT.key(stream, policy.layout, slot)])
     assert isinstance(found, SegmentScores)
     return found
 
@@ -101,7 +102,7 @@ def test_the_bytes_are_bounded() -> None:
 )
 def test_what_is_no_dictionary_is_refused(payload: bytes) -> None:
     with pytest.raises(CorruptFrame):
-        rows.decode_names(seal(keys.NAMES[0], rows.NAMES_VERSION, payload))
+        kinds.NAMES.decode(seal(kinds.NAMES.letter[0], kinds.NAMES.version, payload))
 
 
 # -- scores --------------------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ def test_each_segment_counts_its_own_events() -> None:
     one = Worker(Policies([("s", POLICY)]), held=0)
     one.fold(forecast(0, "DE", "web"), forecast(1, "DE", ""), forecast(2, "FR", "web"))
     one.fold(outcome(0, 0), outcome(1, 1, 0.0, 1030), outcome(2, 2, ts=1090))
-    dictionary = rows.decode_names(one.table[keys.names("s", POLICY.layout)])
+    dictionary = kinds.NAMES.decode(one.table[kinds.NAMES.key("s", POLICY.layout)])
     found = {dictionary.segment(slot): scores(one, POLICY, slot) for slot in (2, 3, 65, 66, 129, 130, 131)}
     assert {segment.value: each.n for segment, each in found.items()} == {
         "DE": 2, "FR": 1, "(missing)": 1, "web": 2, "web*DE": 1, "(missing)*DE": 1, "web*FR": 1,
@@ -124,20 +125,22 @@ def test_each_segment_counts_its_own_events() -> None:
 def test_rows_of_segments_are_written_only_when_they_are_touched() -> None:
     one = Worker(Policies([("s", POLICY)]), held=0)
     one.fold(forecast(0, "DE", "web"), forecast(1, "FR", "web"))
-    touched = {keys.segment("s", POLICY.layout, slot) for slot in (2, 66, 129)}
+    touched = {kinds.SEGMENT.key("s", POLICY.layout, slot) for slot in (2, 66, 129)}
     effects = one.fold(forecast(2, "DE", "web"))
-    assert {key for key in effects.rows if key[:1] in (keys.SEGMENT, keys.NAMES)} == touched
-    assert effects.segments["s"].keys() == touched
+    assert {key for key in effects.rows if key[:1] in (kinds.SEGMENT.letter, kinds.NAMES.letter)} == touched
     effects = one.fold(outcome(0, 0))
-    assert {key for key in effects.rows if key[:1] in (keys.SEGMENT, keys.NAMES)} == touched
+    assert {key for key in effects.rows if key[:1] in (kinds.SEGMENT.letter, kinds.NAMES.letter)} == touched
 
 
 def test_events_without_any_value_are_a_segment_that_has_a_name() -> None:
     one = Worker(Policies([("s", POLICY)]), held=0)
     one.fold(forecast(0, "", ""))
-    assert rows.decode_names(one.table[keys.names("s", POLICY.layout)]).segment(MISSING) == ("country", "(missing)")
+    assert kinds.NAMES.decode(one.table[kinds.NAMES.key("s", POLICY.layout)]).segment(MISSING) == (
+        "country",
+        "(missing)",
+    )
     effects = one.fold(forecast(1, "", ""))
-    assert keys.names("s", POLICY.layout) not in effects.rows
+    assert kinds.NAMES.key("s", POLICY.layout) not in effects.rows
 
 
 def test_a_revision_leaves_scores_as_if_the_right_label_had_come_first() -> None:
@@ -165,8 +168,11 @@ def test_other_names_have_other_slots_and_old_tickets_count_where_they_belong() 
     effects = two.fold(forecast(1, "DE"), outcome(0, 0))
     assert scores(two, POLICY, 2).n == 1
     assert (scores(two, later, 2).issued, scores(two, later, 2).n) == (1, 0)
-    shown = {keys.names("s", later.layout), keys.segment("s", later.layout, 2)}
-    assert effects.segments["s"].keys() == shown, "gauges are of the segments that there are now"
+    policies = Policies([("s", later)])
+    assert shown(effects, policies, kinds.NAMES).keys() == {("s", later.layout)}
+    assert shown(effects, policies, kinds.SEGMENT).keys() == {("s", later.layout, 2)}, (
+        "gauges are of the segments that there are now"
+    )
 
 
 # -- what the ledger keeps -------------------------------------------------------------------------------------------

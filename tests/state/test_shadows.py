@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import keys, ledger, rows
+from state import kinds, ledger
 from state.engine import Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Resolved
 from state.forecasts import Probs
 from state.policy import Challenger, Policies, Policy
 from state.scoring.comparison import Comparison
+from tests.holding import shown
 from tests.state.histories import (
     CUTS,
     POLICIES,
@@ -61,12 +62,12 @@ def alone() -> Iterator[tuple[str, Policy, Policies]]:
 
 def unshadowed(table: Table) -> dict[bytes, bytes]:
     """Return a table's rows without what challengers have left in it."""
-    serving = {keys.calibrator(stream, policy.config) for stream, policy in POLICIES.patterns}
+    serving = {kinds.CALIBRATOR.key(stream, policy.config) for stream, policy in POLICIES.patterns}
     left: dict[bytes, bytes] = {}
     for key, row in table.items():
-        if key[:1] == keys.LEDGER:
+        if key[:1] == kinds.LEDGER.letter:
             left[key] = ledger.decode(row)._replace(shadows=()).encode()
-        elif key[:1] != keys.COMPARISON and (key[:1] != keys.CALIBRATOR or key in serving):
+        elif key[:1] != kinds.COMPARISON.letter and (key[:1] != kinds.CALIBRATOR.letter or key in serving):
             left[key] = row
     return left
 
@@ -90,7 +91,7 @@ def test_outputs_and_the_champions_rows_are_those_without_challengers(history: H
 
 def test_outputs_and_the_champions_rows_of_a_long_history_are_those_without_challengers() -> None:
     traceless(long())
-    assert len(long().table.of(keys.COMPARISON)) == 5
+    assert len(long().table.of(kinds.COMPARISON.letter)) == 5
 
 
 # 2. A challenger's row is the row it would have as the champion, so promoting it loses nothing.
@@ -98,7 +99,7 @@ def test_outputs_and_the_champions_rows_of_a_long_history_are_those_without_chal
 
 def as_champions(table: Table, history: History) -> None:
     for stream, challenger, policies in alone():
-        key = keys.calibrator(stream, challenger.config)
+        key = kinds.CALIBRATOR.key(stream, challenger.config)
         assert table.get(key) == folded(history, policies).table.get(key)
 
 
@@ -126,7 +127,7 @@ def test_promotions_at_any_time_lose_nothing_and_learn_nothing_twice(
         worker.fold(*batch)
     as_champions(table, history)
     for stream, policy in POLICIES.patterns:
-        key = keys.calibrator(stream, policy.config)
+        key = kinds.CALIBRATOR.key(stream, policy.config)
         assert table.get(key) == history.table.get(key)
 
 
@@ -148,8 +149,8 @@ def counted(history: History) -> None:
             sums[output.stream] = sums.get(output.stream, 0.0) + loss - replaced
     for stream, policy in SHADOWED.patterns:
         for challenger in policy.challengers:
-            row = history.table.get(keys.comparison(stream, policy.config, challenger.config))
-            found = Comparison() if row is None else rows.decode_comparison(row)
+            row = history.table.get(kinds.COMPARISON.key(stream, policy.config, challenger.config))
+            found = Comparison() if row is None else kinds.COMPARISON.decode(row)
             assert isinstance(found, Comparison)
             assert found.n == resolved[stream]
             if found.n:
@@ -169,11 +170,9 @@ def test_comparison_of_a_long_history_counts_every_resolved_event_once() -> None
 def test_effects_name_what_changed_of_the_challengers_in_force() -> None:
     for effects in long().effects:
         places = {
-            keys.comparison(stream, champion.config, config): row
-            for (stream, _, config), row in effects.comparisons.items()
-            if (champion := SHADOWED.of(stream))
+            kinds.COMPARISON.key(*place): row for place, row in shown(effects, SHADOWED, kinds.COMPARISON).items()
         }
-        assert places == {key: row for key, row in effects.rows.items() if key[:1] == keys.COMPARISON}
+        assert places == {key: row for key, row in effects.rows.items() if key[:1] == kinds.COMPARISON.letter}
 
 
 # 4. Examples.
@@ -210,13 +209,13 @@ def test_challenger_that_is_no_longer_configured_learns_from_the_tickets_it_has(
     worker.fold(*asked(10))
     worker = Worker(policies(CHAMPION), worker.table)
     effects = worker.fold(*answered(10))
-    platt = rows.decode_calibrator(worker.table[keys.calibrator("s", BESIDE.challengers[0].config)], "s")
+    platt = kinds.CALIBRATOR.decode(worker.table[kinds.CALIBRATOR.key("s", BESIDE.challengers[0].config)], "s")
     assert platt.calibrator.learnt == 10
     assert platt.late == 45
-    assert rows.decode_comparison(
-        worker.table[keys.comparison("s", CHAMPION.config, BESIDE.challengers[0].config)]
+    assert kinds.COMPARISON.decode(
+        worker.table[kinds.COMPARISON.key("s", CHAMPION.config, BESIDE.challengers[0].config)]
     ).n == 10  # fmt: skip
-    assert effects.comparisons == {}, "there is no gauge of what nobody has configured"
+    assert shown(effects, policies(CHAMPION), kinds.COMPARISON) == {}, "there is no gauge of what nobody has configured"
 
 
 def test_added_challenger_learns_only_from_what_it_was_asked() -> None:
@@ -224,8 +223,8 @@ def test_added_challenger_learns_only_from_what_it_was_asked() -> None:
     worker.fold(*asked(6))
     worker = Worker(policies(BESIDE), worker.table)
     effects = worker.fold(*(event._replace(offset=event.offset) for event in answered(6)))
-    assert effects.comparisons == {}
-    assert worker.table.of(keys.COMPARISON) == {}
+    assert shown(effects, policies(BESIDE), kinds.COMPARISON) == {}
+    assert worker.table.of(kinds.COMPARISON.letter) == {}
 
 
 def test_promoted_challenger_tells_of_its_row_whichever_ticket_taught_it() -> None:
@@ -235,21 +234,25 @@ def test_promoted_challenger_tells_of_its_row_whichever_ticket_taught_it() -> No
     after = replace(platt, shadow=(Challenger(CHAMPION.calibrator, CHAMPION.options), Challenger("identity", {})))
     worker = Worker(policies(after), worker.table)
     effects = worker.fold(*answered(10))
-    assert effects.calibrators == {"s": worker.table[keys.calibrator("s", platt.config)]}
-    assert effects.comparisons == {}, "these were compared with the champion of before"
+    assert shown(effects, policies(after), kinds.CALIBRATOR) == {
+        ("s", platt.config): worker.table[kinds.CALIBRATOR.key("s", platt.config)]
+    }
+    assert shown(effects, policies(after), kinds.COMPARISON) == {}, "these were compared with the champion of before"
     answer = worker.fold(Forecast(10, None, "new", "s", 0.5, (), 30)).outputs[0]
     assert isinstance(answer, Calibrated)
     assert (answer.config, answer.version) == (platt.config, 10)
     effects = worker.fold(Outcome(10, None, "new", 1.0, 31))
-    assert effects.comparisons.keys() == {("s", "minimax", CHAMPION.config), ("s", "identity", identity.config)}
+    assert shown(effects, policies(after), kinds.COMPARISON).keys() == {
+        ("s", platt.config, each.config) for each in (CHAMPION, identity)
+    }
 
 
 def test_outcome_that_came_first_teaches_the_challengers_too() -> None:
     worker = Worker(policies(BESIDE))
     worker.fold(*answered(4), *asked(4))
     for each in BESIDE.challengers:
-        assert rows.decode_calibrator(worker.table[keys.calibrator("s", each.config)], "s").calibrator.learnt == 4
-        assert rows.decode_comparison(worker.table[keys.comparison("s", CHAMPION.config, each.config)]).n == 4
+        assert kinds.CALIBRATOR.decode(worker.table[kinds.CALIBRATOR.key("s", each.config)], "s").calibrator.learnt == 4
+        assert kinds.COMPARISON.decode(worker.table[kinds.COMPARISON.key("s", CHAMPION.config, each.config)]).n == 4
 
 
 def test_outcome_no_forecast_can_have_teaches_nobody() -> None:
@@ -263,7 +266,7 @@ def test_outcome_no_forecast_can_have_teaches_nobody() -> None:
     assert entry is not None
     assert len(entry.shadows) == 2
     for each in BESIDE.challengers:
-        assert rows.decode_calibrator(worker.table[keys.calibrator("s", each.config)], "s").calibrator.learnt == 0
+        assert kinds.CALIBRATOR.decode(worker.table[kinds.CALIBRATOR.key("s", each.config)], "s").calibrator.learnt == 0
     fit = worker.fold(Outcome(1, b"k", "e", 1.0, 2))
     assert isinstance(fit.outputs[0], Resolved)
     assert worker.fold(Forecast(1, None, "v", "n", Probs((0.25, 0.25, 0.25, 0.25)), (), 3)).outputs
@@ -280,6 +283,6 @@ def test_calibrator_that_serves_again_goes_on_from_its_row() -> None:
         worker.fold(*(Outcome(turn * 9 + i, None, f"{turn}-{i}", 1.0, 0) for i in range(9)))
     versions = [{output.version for output in each.outputs if isinstance(output, Calibrated)} for each in found]
     assert versions == [{0}, {9}, {18}]
-    pair = keys.comparison("s", CHAMPION.config, beside.challengers[0].config)
-    other = keys.comparison("s", beside.challengers[0].config, CHAMPION.config)
-    assert [rows.decode_comparison(worker.table[key]).n for key in (pair, other)] == [18, 9]
+    pair = kinds.COMPARISON.key("s", CHAMPION.config, beside.challengers[0].config)
+    other = kinds.COMPARISON.key("s", beside.challengers[0].config, CHAMPION.config)
+    assert [kinds.COMPARISON.decode(worker.table[key]).n for key in (pair, other)] == [18, 9]

@@ -5,7 +5,7 @@ from bisect import bisect_right
 
 import pytest
 
-from state import calibrators, forecasts, keys, rows
+from state import calibrators, forecasts, kinds
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
@@ -14,6 +14,7 @@ from state.scoring import vector_history
 from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES
 from state.scoring.quantile_scores import QuantileScores
+from tests.holding import shown
 from tests.state.histories import Table, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -51,10 +52,10 @@ def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> No
     assert (joined.raw, joined.p, joined.y) == (RAW[stream], answer.p, FIT[stream])
     policy = POLICIES.of(stream)
     assert policy is not None
-    key = keys.vectors(stream, policy.config)
-    assert effects.vectors == {stream: effects.rows[key]}
-    assert not effects.scores
-    scores = rows.decode_vectors(worker.table[key]).total
+    key = kinds.VECTORS.key(stream, policy.config)
+    assert shown(effects, POLICIES, kinds.VECTORS) == {(stream, policy.config): effects.rows[key]}
+    assert not shown(effects, POLICIES, kinds.SCORES)
+    scores = kinds.VECTORS.decode(worker.table[key]).total
     assert isinstance(scores, QuantileScores if stream == "numbers" else ClassScores)
     assert scores.n == 1
     assert worker.table.served(stream, POLICIES).calibrator.learnt == 1
@@ -63,9 +64,9 @@ def test_a_forecast_is_answered_joined_and_scored_by_its_kind(stream: str) -> No
 def test_the_distribution_of_forecasts_is_that_of_the_highest_probability_and_numbers_have_none() -> None:
     worker = Worker(POLICIES)
     effects = worker.fold(*(forecast(i, s, s) for i, s in enumerate(("numbers", "classes", "s"))))
-    assert effects.distributions.keys() == {"classes", "s"}
+    assert shown(effects, POLICIES, kinds.DISTRIBUTION).keys() == {("classes",), ("s",)}
     for stream in ("classes", "s"):
-        counted = rows.decode_distribution(worker.table[keys.distribution(stream)]).recent
+        counted = kinds.DISTRIBUTION.decode(worker.table[kinds.DISTRIBUTION.key(stream)]).recent
         assert counted == [int(cell == bisect_right(EDGES, 0.5)) for cell in range(CELLS)]
 
 
@@ -111,7 +112,7 @@ def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
         worker.fold(outcome(t, f"e{t}", y))
         alone.update(served.ticket, y)
     assert worker.table.served("numbers", POLICIES).calibrator.encode() == alone.encode()
-    scores = rows.decode_vectors(worker.table[keys.vectors("numbers", NUMBERS.config)]).total
+    scores = kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("numbers", NUMBERS.config)]).total
     assert isinstance(scores, QuantileScores)
     assert scores.error("calibrated") < scores.error("raw") / 2
 
@@ -144,7 +145,7 @@ def test_a_revised_label_is_counted_in_the_window_of_its_event(stream: str, monk
         worker.fold(*(forecast(t, f"e{t}", stream) for t in range(25)))  # before any is learnt, so all are served alike
         worker.fold(*(outcome(t, f"e{t}", label if t == 3 else FIT[stream]) for t in range(25)))
         worker.fold(outcome(25, "e3", last))
-        rows_of.append(rows.decode_vectors(worker.table[keys.vectors(stream, policy.config)]))
+        rows_of.append(kinds.VECTORS.decode(worker.table[kinds.VECTORS.key(stream, policy.config)]))
     revised, right = rows_of
     assert revised.windows == 2
     assert revised._past == right._past
@@ -161,7 +162,7 @@ def test_a_changed_configuration_scores_apart() -> None:
     changed.fold(Forecast(1, b"k", "new", "classes", Probs((0.25,) * 4), (), 2000), outcome(0, "old", 2.0))
     changed.fold(outcome(1, "new", 3.0))
     for policy in (CLASSES, other):
-        assert rows.decode_vectors(table[keys.vectors("classes", policy.config)]).n == 1
+        assert kinds.VECTORS.decode(table[kinds.VECTORS.key("classes", policy.config)]).n == 1
 
 
 def test_served_values_are_of_the_kinds_they_claim() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from state import calibrators, keys, rows
+from state import calibrators, kinds
 from state.calibrators.multiclass import Multiclass
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
@@ -14,6 +14,7 @@ from state.policy import Challenger, Policies, Policy
 from state.scoring import pair_scores
 from state.scoring.pair_scores import PairScores, SegmentPairScores
 from state.scoring.recent import Recent
+from tests.holding import shown
 from tests.state.histories import Table, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -68,9 +69,9 @@ def test_challengers_leave_no_trace_in_what_is_served(stream: str) -> None:
     plain, shadowed = Worker(policies(**{stream: PLAIN[stream]})), Worker(policies(**{stream: beside(stream)}))
     for event in events:
         assert plain.fold(event).outputs == shadowed.fold(event).outputs
-    key = keys.calibrator(stream, PLAIN[stream].config)
+    key = kinds.CALIBRATOR.key(stream, PLAIN[stream].config)
     assert plain.table[key] == shadowed.table[key]
-    key = keys.vectors(stream, PLAIN[stream].config)
+    key = kinds.VECTORS.key(stream, PLAIN[stream].config)
     assert plain.table[key] == shadowed.table[key]
 
 
@@ -78,7 +79,7 @@ def test_challengers_leave_no_trace_in_what_is_served(stream: str) -> None:
 def test_a_challengers_row_is_the_one_it_would_have_as_the_champion(stream: str) -> None:
     events = history(stream, 300, 2)
     (challenger,) = beside(stream).challengers
-    key = keys.calibrator(stream, challenger.config)
+    key = kinds.CALIBRATOR.key(stream, challenger.config)
     shadowed = played(events, policies(**{stream: beside(stream)})).table
     assert shadowed[key] == played(events, policies(**{stream: challenger})).table[key]
 
@@ -87,7 +88,7 @@ def test_a_challengers_row_is_the_one_it_would_have_as_the_champion(stream: str)
 def test_a_promoted_challenger_serves_what_it_has_learnt(stream: str) -> None:
     worker = played(history(stream, 60, 3), policies(**{stream: beside(stream)}))
     (challenger,) = beside(stream).challengers
-    learnt = rows.decode_calibrator(worker.table[keys.calibrator(stream, challenger.config)], stream)
+    learnt = kinds.CALIBRATOR.decode(worker.table[kinds.CALIBRATOR.key(stream, challenger.config)], stream)
     champion = PLAIN[stream]
     after = replace(challenger, shadow=(Challenger(champion.calibrator, champion.options),))
     worker = Worker(policies(**{stream: after}), worker.table)
@@ -96,7 +97,9 @@ def test_a_promoted_challenger_serves_what_it_has_learnt(stream: str) -> None:
     assert isinstance(answer, Calibrated)
     assert (answer.config, answer.version) == (challenger.config, learnt.calibrator.learnt)
     effects = worker.fold(Outcome(900, None, "new", 1.0, 2001))
-    assert effects.comparisons.keys() == {(stream, champion.calibrator, champion.config)}
+    assert shown(effects, policies(**{stream: after}), kinds.COMPARISON).keys() == {
+        (stream, challenger.config, champion.config)
+    }
 
 
 @pytest.mark.parametrize("stream", BOTH)
@@ -104,7 +107,7 @@ def test_a_comparison_is_of_the_labels_in_force(stream: str) -> None:
     events = history(stream, 200, 4)
     worker = played(events, policies(**{stream: beside(stream)}))
     (challenger,) = beside(stream).challengers
-    found = rows.decode_comparison(worker.table[keys.comparison(stream, PLAIN[stream].config, challenger.config)])
+    found = kinds.COMPARISON.decode(worker.table[kinds.COMPARISON.key(stream, PLAIN[stream].config, challenger.config)])
     expected = PairScores()
     for entry in worker.table.entries():
         if entry.stream == stream and entry.resolved_ts:
@@ -121,19 +124,19 @@ def test_segments_are_of_their_events_alone(stream: str) -> None:
     events = history(stream, 300, 5)
     policy = replace(PLAIN[stream], segments=("country",))
     worker = played(events, policies(**{stream: policy}))
-    dictionary = rows.decode_names(worker.table[keys.names(stream, policy.layout)])
+    dictionary = kinds.NAMES.decode(worker.table[kinds.NAMES.key(stream, policy.layout)])
     countries = {event.event_id: event.segments for event in events if isinstance(event, Forecast)}
     for slot in dictionary.groups(("DE",)) + dictionary.groups(("FR",)):
         value = dictionary.segment(slot).value
         expected, issued = PairScores(), 0
-        for key, row in worker.table.of(keys.LEDGER).items():
+        for key, row in worker.table.of(kinds.LEDGER.letter).items():
             entry = worker.table.entry(key[1:].decode())
             assert entry is not None, row
             if countries.get(key[1:].decode()) == (value,) and entry.stream:
                 issued += 1
                 if entry.resolved_ts:
                     expected.observe(entry.raw, entry.p, entry.y)  # type: ignore[arg-type]  # of the stream's kind
-        found = rows.decode_segment(worker.table[keys.segment(stream, policy.scored, slot)])
+        found = kinds.SEGMENT.decode(worker.table[kinds.SEGMENT.key(stream, policy.scored, slot)])
         assert isinstance(found, SegmentPairScores)
         assert (found.issued, found.known, found.n) == (issued, expected.n, expected.n)
         assert found.tally == expected.tally
@@ -142,8 +145,8 @@ def test_segments_are_of_their_events_alone(stream: str) -> None:
 
 def recent_of(table: Table, policy: Policy) -> dict[int, Recent]:
     """Return the recent windows of a stream's segments by slot."""
-    prefix = keys.SEGMENT + policy.scored
-    found = {keys.of_segment(key)[2]: rows.decode_segment(row) for key, row in table.of(prefix).items()}
+    prefix = kinds.SEGMENT.letter + policy.scored
+    found = {kinds.SEGMENT.of(key)[2]: kinds.SEGMENT.decode(row) for key, row in table.of(prefix).items()}
     return {slot: each.recent for slot, each in found.items() if each.recent is not None}
 
 
@@ -179,7 +182,9 @@ def test_another_configuration_has_windows_of_its_own(stream: str) -> None:
     worker.fold(*(Outcome(30 + n, None, f"e{n}", 0.0, 32) for n in range(5)))
     counted = [recent_of(worker.table, policy)[2].stretches()[0] for policy in (one, other)]
     assert [each.n for each in counted] == [20, 3]
-    scores = [rows.decode_segment(worker.table[keys.segment(stream, policy.scored, 2)]) for policy in (one, other)]
+    scores = [
+        kinds.SEGMENT.decode(worker.table[kinds.SEGMENT.key(stream, policy.scored, 2)]) for policy in (one, other)
+    ]
     assert [(each.issued, each.n) for each in scores] == [(20, 20), (5, 3)]
 
 
@@ -190,7 +195,7 @@ def test_forecasts_without_an_outcome_expire_in_their_segments(stream: str) -> N
     for event in history(stream, 200, 6):
         if isinstance(event, Forecast):
             worker.fold(event)
-    found = [rows.decode_segment(row) for row in worker.table.of(keys.SEGMENT).values()]
+    found = [kinds.SEGMENT.decode(row) for row in worker.table.of(kinds.SEGMENT.letter).values()]
     assert sum(each.issued for each in found) == 200
     assert sum(each.expired for each in found) > 100
     assert {each.n for each in found} == {0}
@@ -216,7 +221,7 @@ def test_other_levels_or_classes_are_other_segments() -> None:
         worker.fold(Forecast(n, None, f"e{n}", "s", Normal(0.0, 1.0), (), 0, None, ("x",)))
     Worker(policies(s=other), table).fold(*(Outcome(n, None, f"e{n}", 0.5, 1) for n in range(2)))
     for policy in (one, other):
-        scores = rows.decode_segment(table[keys.segment("s", policy.scored, 2)])
+        scores = kinds.SEGMENT.decode(table[kinds.SEGMENT.key("s", policy.scored, 2)])
         assert (scores.n, scores.issued) == (1, 1)
 
 
@@ -258,7 +263,7 @@ def test_classes_are_corrected_by_segment_where_their_calibrator_uses_segments()
             worker.fold(forecast if policy is apart else forecast._replace(segments=()))
             y = float(rng.choices((0, 1, 2), (8, 1, 1) if country == "DE" else (2, 5, 3))[0])
             worker.fold(Outcome(t, None, f"e{t}", y, t))
-        losses.append(rows.decode_vectors(worker.table[keys.vectors("classes", policy.config)]).total)
+        losses.append(kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("classes", policy.config)]).total)
     one, other_loss = (scores.log_loss("calibrated") for scores in losses)  # type: ignore[union-attr]  # of classes
     assert other_loss < one - 0.1
 
@@ -275,7 +280,7 @@ def test_numbers_are_corrected_by_segment() -> None:
             forecast = Forecast(t, None, f"e{t}", "numbers", Normal(0.0, 1.0), (), t, None, (country,))
             worker.fold(forecast if policy is apart else forecast._replace(segments=()))
             worker.fold(Outcome(t, None, f"e{t}", rng.gauss(2.0 if country == "DE" else -2.0, 1.0), t))
-        losses.append(rows.decode_vectors(worker.table[keys.vectors("numbers", policy.config)]).total)
+        losses.append(kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("numbers", policy.config)]).total)
     without, within = (sum(scores.pinball("calibrated")) for scores in losses)  # type: ignore[union-attr]  # of numbers
     assert within < 0.7 * without
 

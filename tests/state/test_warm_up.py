@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from state import keys, ledger, rows
+from state import kinds, ledger
 from state.events import Forecast, Outcome
 from state.policy import Policies, Policy
-from state.rows import Served
 from state.scoring.history import History
 from state.scoring.warm_up import LONGEST, OF_SEGMENT, SegmentWarmUp
+from state.served import Served
 from streams.metrics.description import StateRows, describe
 from streams.metrics.snapshot import read
 from tests.state.histories import Table, Worker
@@ -48,7 +48,7 @@ def lived(policy: Policy, chance: Callable[[int, float], float], n: int, late: i
 
 
 def history(table: Table) -> History:
-    return rows.decode_history(table[keys.scores("s")], table.get(keys.windows("s")))
+    return kinds.history(table[kinds.SCORES.key("s")], table.get(kinds.WINDOWS.key("s")))
 
 
 def test_scores_ten_times_too_high_raise_no_alarm_before_the_map_has_learnt() -> None:
@@ -61,7 +61,7 @@ def test_scores_ten_times_too_high_raise_no_alarm_before_the_map_has_learnt() ->
     assert found.log_alarm("calibrated") < 3.0 < found.warm_up.log_alarm
     assert found.warm_up.mean == pytest.approx(0.5, abs=0.05)
     assert found.warm_up.observed == pytest.approx(0.05, abs=0.03)
-    (segment,) = (rows.decode_segment(row) for key, row in table.of(keys.SEGMENT).items() if key)
+    (segment,) = (kinds.SEGMENT.decode(row) for key, row in table.of(kinds.SEGMENT.letter).items() if key)
     assert 0 < segment.n < 3000 - until - OF_SEGMENT, "a segment has a warm-up after the stream's"
     assert segment.log_alarm("calibrated") < 3.0
 
@@ -85,7 +85,7 @@ def test_a_warm_up_ends_once_raw_scores_have_stood_the_test() -> None:
         served.calibrator.update(served.calibrator.predict(0.3).ticket, 0.0)
     assert not served.warms(0.3, 0.3, 8)
     assert served.warmed_ms == 8
-    again = rows.decode_calibrator(rows.encode_calibrator(served), "s")
+    again = kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(served), "s")
     assert again.warmed_ms == 8
 
 
@@ -129,6 +129,6 @@ def test_the_first_scores_that_are_not_raw_have_no_outcome_yet() -> None:
 def words(table: Table, policy: Policy = Policy()) -> str:  # noqa: B008 - it is frozen
     """Return what the page says of a stream in its warm-up, of which nothing is judged."""
     held = read(table.get, Policies([("s", policy)]), ["s"], table.fence)
-    described = describe(StateRows.of({0: held}, "s", policy), "s", policy)
+    described = describe(StateRows({0: held.rows}), "s", policy)
     assert "calibrated" not in described
     return str(described["warm_up"]["words"])

@@ -8,7 +8,7 @@ import pytest
 
 from replay.configuration import Configuration
 from replay.in_memory_engine import InMemoryEngine
-from state import keys
+from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Resolved
 from state.fence import EXPIRED_FORECAST, EXPIRY, FATES
@@ -63,7 +63,7 @@ def test_after_a_quiet_time_three_records_move_stream_time_and_none_expires_earl
         worker.fold(forecast(at + i, later + i, "morning"))
     fence = worker.table.fence
     assert fence.stream_time == later + SEVERAL - 1
-    assert keys.WITNESSES not in worker.table
+    assert kinds.WITNESSES.key() not in worker.table
     worker.fold(forecast(at + SEVERAL, later + SEVERAL), forecast(at + SEVERAL + 1, later + SEVERAL))
     assert worker.table.fence.fates[EXPIRED_FORECAST] == SEVERAL, "those of the evening before"
     assert all(worker.table.entry(f"morning-{at + i}") for i in range(SEVERAL))
@@ -89,7 +89,7 @@ def test_witness_that_nobody_joins_is_forgotten_and_its_row_leaves() -> None:
     for _ in range(0, MEMORY + 1000, 1000):
         worker.fold(*(forecast(n + i, NOW + n + i) for i in range(1000)))
         n += 1000
-    assert keys.WITNESSES not in worker.table
+    assert kinds.WITNESSES.key() not in worker.table
     for hours in range(1, 20):
         worker.fold(*(forecast(n + i, NOW + hours * HOUR + i) for i in range(1000)))
         n += 1000

@@ -5,16 +5,18 @@ from collections.abc import Iterable
 
 from agents.status.pages import Pages
 from agents.status.readings import Readings
-from state import keys
+from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
+from state.kind import kind_of
 from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Source, Standing
 from streams.metrics.snapshot import PartitionSnapshot
+from tests.holding import hold
 
 
 def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) -> PartitionSnapshot:
@@ -40,21 +42,17 @@ def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) ->
                 stored.pop(key, None)
             else:
                 stored[key] = row
-    held = PartitionSnapshot(Fence.decode(stored[keys.FENCE]))
-    for name in names:
-        held.scores[name] = stored[keys.scores(name)], stored.get(keys.windows(name))
-        policy = policies.of(name)
-        assert policy is not None
-        held.calibrators[name] = stored[keys.calibrator(name, policy.config)]
-    return held
+    described = kinds.SCORES, kinds.WINDOWS, kinds.CALIBRATOR
+    rows = {key: row for key, row in stored.items() if kind_of(key) in described}
+    return PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), rows)
 
 
 def renamed(held: PartitionSnapshot, name: str, names: Iterable[str]) -> PartitionSnapshot:
     """Return the same with one stream's rows under many names: a thousand streams without a thousand folds."""
     made = PartitionSnapshot(held.fence)
     for each in names:
-        made.scores[each] = held.scores[name]
-        made.calibrators[each] = held.calibrators[name]
+        for key, row in held.rows[name].items():
+            hold(made, kind_of(key), row, each, *kind_of(key).of(key)[1:])
     return made
 
 

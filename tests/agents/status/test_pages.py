@@ -15,13 +15,12 @@ import pytest
 from agents import notices
 from agents.status.pages import CARDS, MOST, QUERY, Pages
 from agents.status.readings import POINTS
-from state import keys, rows
+from state import kinds
 from state.engine import Partition
 from state.events import Forecast, Outcome
 from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
 from state.policy import Policies, Policy
-from state.rows import Served
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
@@ -29,6 +28,7 @@ from state.scoring.pair_scores import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
+from state.served import Served
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.description import guarantee
@@ -36,6 +36,7 @@ from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Overview, Rows, Source
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
+from tests.holding import hold, holding
 from tests.state.histories import judged_at_once
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -100,7 +101,7 @@ def test_the_list_of_streams_adds_partitions_up() -> None:
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
     listed = {each["stream"]: each for each in answer.json["streams"]}
     assert {name: each["resolved"] for name, each in listed.items()} == {"churn": 500, "fraud": 400}
-    held = [rows.decode_history(*each.scores["churn"]).total for each in (ONE, TWO)]
+    held = [kinds.history(each.row(kinds.SCORES, "churn") or b"", None).total for each in (ONE, TWO)]
     assert listed["churn"]["calibrated"]["ece"] == (held[0] + held[1]).ece("calibrated")
     assert listed["churn"]["regret"]["brier"] == (held[0] + held[1]).regret("brier")
     assert 0 < listed["churn"]["error"] < listed["churn"]["bound"]
@@ -130,7 +131,7 @@ def test_a_stream_tells_the_map_that_each_partitions_calibrator_serves() -> None
     assert policy is not None
     assert [(each["partition"], each["config"]) for each in answer["maps"]] == [(0, policy.config), (1, policy.config)]
     for each, held in zip(answer["maps"], (ONE, TWO), strict=True):
-        served = rows.decode_calibrator(held.calibrators["churn"], "churn").calibrator
+        served = kinds.CALIBRATOR.decode(held.row(kinds.CALIBRATOR, "churn", policy.config) or b"", "churn").calibrator
         assert each["raw"] == list(POINTS)
         assert each["calibrated"] == [served.predict(p, (), b"any").p for p in POINTS]
     assert [each["version"] for each in answer["calibrators"]] == [400, 100]
@@ -143,8 +144,8 @@ def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> N
     for t in range(400):
         ages.observe(t * DAY_MS // 30, 1)
         ages.expire()
-    held = PartitionSnapshot(
-        Fence(), {"fraud": (rows.encode_scores(known), None)}, ages={"fraud": rows.encode_ages(ages)}
+    held = holding(
+        {kinds.SCORES.key("fraud"): kinds.SCORES.encode(known), kinds.AGES.key("fraud"): kinds.AGES.encode(ages)}
     )
     application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
     answer = get(application, "/api/streams/fraud").json
@@ -165,7 +166,7 @@ def test_a_page_shows_that_raw_forecasts_have_shifted_before_any_outcome_has_com
     found = Distribution()
     for n in range(21 * 480):
         found.observe(0.01 + 0.001 * (n % 7) if n < 19 * 480 else 0.5, n * DAY_MS // 480)
-    held = PartitionSnapshot(Fence(), distributions={"fraud": rows.encode_distribution(found)})
+    held = holding({kinds.DISTRIBUTION.key("fraud"): kinds.DISTRIBUTION.encode(found)})
     application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
     told = get(application, "/api/streams/fraud").json["forecasts"]
     assert told["shifted"]
@@ -183,15 +184,15 @@ def test_a_page_of_a_stream_that_draws_nothing_has_no_column_of_draws() -> None:
     known = History()
     for t in range(100):
         known.observe(t / 100, t / 200, float(t % 5 == 0))
-    held = PartitionSnapshot(Fence(), {"s": (rows.encode_scores(known), None)})
+    held = holding({kinds.SCORES.key("s"): kinds.SCORES.encode(known)})
     assert not [each for each in tags(get(pages(held), "/", "stream=s").text, "th") if each.get("class") == "draw"]
 
 
 def test_asking_changes_no_row() -> None:
-    before = dict(ONE.calibrators), dict(ONE.scores)
+    before = {stream: dict(rows) for stream, rows in ONE.rows.items()}
     application = pages(ONE)
     assert get(application, "/api/streams/churn").body == get(application, "/api/streams/churn").body
-    assert (ONE.calibrators, ONE.scores) == before
+    assert before == ONE.rows
 
 
 def test_features_are_at_zero_in_the_map() -> None:
@@ -201,7 +202,7 @@ def test_features_are_at_zero_in_the_map() -> None:
     stored: dict[bytes, bytes] = {}
     partition = Partition(policies, stored.get)
     effects = partition.fold([Forecast(0, None, "e", "s", 0.5, (0.1, 0.2), 1), Outcome(0, None, "e", 1.0, 2)])
-    held = PartitionSnapshot(Fence(), calibrators={"s": effects.rows[keys.calibrator("s", policy.config)] or b""})
+    held = holding(effects.of_streams)
     (served,) = readings(held, settings=Settings(policies=policies)).maps("s")
     assert all(0 <= p <= 1 for p in served["calibrated"])
 
@@ -226,9 +227,7 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
         for event in (Forecast(i, None, f"e{i}", "s", raw, (), 1 + i), Outcome(i, None, f"e{i}", y, 2 + i))
     ]
     stored.update({k: v for k, v in Partition(policies, stored.get).fold(events).rows.items() if v is not None})
-    held = PartitionSnapshot(Fence.decode(stored[keys.FENCE]))
-    held.vectors["s"] = stored[keys.vectors("s", policy.config)]
-    held.calibrators["s"] = stored[keys.calibrator("s", policy.config)]
+    held = PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), stored)
     application = Pages(readings(held, settings=Settings(policies=policies)))
     assert get(application, "/api/streams").json["streams"][0]["resolved"] == 50
     assert get(application, "/api/streams/s").json["maps"] == []
@@ -260,7 +259,7 @@ def test_streams_of_numbers_are_ordered_by_their_own_figures(order: str) -> None
         middle = raw.mean * 1.2  # of the one stream worse than raw
         for t in range(n):
             history.observe(raw, Quantiles((0.1, 0.5, 0.9), (middle - 1, middle, middle + 1)), 0.0, b"%d" % t)
-        held.vectors[stream] = rows.encode_vectors(history)
+        hold(held, kinds.VECTORS, kinds.VECTORS.encode(history), stream, policy.config)
     listed = get(Pages(readings(held, settings=Settings(policies=policies))), "/api/streams", f"sort={order}").json
     assert [each["stream"] for each in listed["streams"]] == ["most", "few"]
 
@@ -279,9 +278,7 @@ def test_biases_stand_beside_their_bounds() -> None:
         )
     ]
     stored.update({k: v for k, v in Partition(policies, stored.get).fold(events).rows.items() if v is not None})
-    held = PartitionSnapshot(Fence.decode(stored[keys.FENCE]))
-    held.scores["s"] = stored[keys.scores("s")], None
-    held.calibrators["s"] = stored[keys.calibrator("s", policy.config)]
+    held = PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), stored)
     application = Pages(readings(held, settings=Settings(policies=policies)))
     one = get(application, "/", "stream=s").text
     assert "Bias along features" in one
@@ -292,7 +289,7 @@ def test_biases_stand_beside_their_bounds() -> None:
 
 def test_streams_are_found_ordered_and_paged() -> None:
     many = renamed(ONE, "churn", [f"tenant-{i:03}" for i in range(50)])
-    many.scores["Fraud"] = ONE.scores["fraud"]
+    many.add(renamed(ONE, "fraud", ["Fraud"]))
     application = pages(many, TWO)
 
     def names(**query: str) -> list[str]:
@@ -375,7 +372,7 @@ def test_pages_can_only_be_read() -> None:
 
 
 def test_a_defect_is_said_and_logged_and_does_not_show_its_insides(caplog: pytest.LogCaptureFixture) -> None:
-    broken = PartitionSnapshot(ONE.fence, scores={"s": (b"no row", None)})
+    broken = holding({kinds.SCORES.key("s"): b"no row"})
     answer = get(pages(broken), "/api/streams/s")
     assert answer.status == 500
     assert "the worker's log says why" in answer.json["error"]
@@ -433,8 +430,8 @@ def test_a_page_says_how_far_p_is_from_calibrated_scores_and_what_is_guaranteed(
 
 
 def test_a_stream_without_an_outcome_says_so() -> None:
-    fresh = rows.encode_calibrator(Served.fresh(Policy().recipe, "churn"))
-    waiting = PartitionSnapshot(Fence(), calibrators={"churn": fresh})
+    fresh = kinds.CALIBRATOR.encode(Served.fresh(Policy().recipe, "churn"))
+    waiting = holding({kinds.CALIBRATOR.key("churn", Policy().config): fresh})
     for query in ("", "stream=churn"):
         assert "Warm-up: raw scores are served. No outcome is known yet." in get(pages(waiting), "/", query).text
 
@@ -514,9 +511,11 @@ def test_a_page_shows_segments_the_worst_first_whatever_they_are_called() -> Non
         of = scores[slot] = SegmentScores()
         for t in range(n):
             of.observe(0.5, 0.5, float(t % 100 < 100 * (0.5 - off)))
-    segments = {keys.segment("churn", policy.layout, slot): rows.encode_segment(each) for slot, each in scores.items()}
-    segments[keys.names("churn", policy.layout)] = rows.encode_names(dictionary)
-    held = replace(ONE, segments={"churn": segments})
+    segments = {
+        kinds.SEGMENT.key("churn", policy.layout, slot): kinds.SEGMENT.encode(each) for slot, each in scores.items()
+    }
+    segments[kinds.NAMES.key("churn", policy.layout)] = kinds.NAMES.encode(dictionary)
+    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **segments})
     application = Pages(readings(held, settings=Settings(policies=policies)))
     described = get(application, "/api/streams/churn").json["segments"]
     assert (described["scored"], described["off"]) == (3, 1)
@@ -540,9 +539,13 @@ def test_a_page_shows_which_class_of_a_segment_is_off_lately() -> None:
         (slot,), of = dictionary.groups((value,)), SegmentPairScores()
         for t in range(2000):
             observe_segments([of], served, served, float(classes[t % 10]), t // 100)
-        segments[keys.segment("churn", policy.scored, slot)] = rows.encode_segment(of)
-    segments[keys.names("churn", policy.layout)] = rows.encode_names(dictionary)
-    application = Pages(readings(replace(ONE, segments={"churn": segments}), settings=Settings(policies=policies)))
+        segments[kinds.SEGMENT.key("churn", policy.scored, slot)] = kinds.SEGMENT.encode(of)
+    segments[kinds.NAMES.key("churn", policy.layout)] = kinds.NAMES.encode(dictionary)
+    application = Pages(
+        readings(
+            PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **segments}), settings=Settings(policies=policies)
+        )
+    )
     described = get(application, "/api/streams/churn").json["segments"]
     assert described["recently_off"] == 1
     assert (described["recent"][0]["class"], described["recent"][0]["level"]) == (2, None)

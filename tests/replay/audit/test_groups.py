@@ -13,9 +13,10 @@ from replay.audit.groups import Begun
 from replay.audit.output_matcher import Unauditable
 from replay.audit.partition_verifier import Memory
 from replay.moves import EVENT, LABELS, Move, MoveError, Upstream
-from state import keys, ledger
+from state import kinds, ledger
 from state.events import Forecast, Outcome
 from state.fence import Fence
+from state.kind import shown
 from state.policy import Policies, Policy
 from state.rescale import rescaled
 from streams.config.settings import Settings
@@ -61,7 +62,7 @@ def ended() -> list[dict[bytes, bytes]]:
 
 def told(parts: Sequence[dict[bytes, bytes]]) -> list[Move]:
     """Return what a rescale to three partitions writes down of these rows."""
-    fences = [Fence.decode(part[keys.FENCE]) for part in parts]
+    fences = [Fence.decode(part[kinds.FENCE.key()]) for part in parts]
     move = Move(
         "old",
         "c0",
@@ -124,8 +125,8 @@ def test_a_partition_begins_with_what_the_old_rows_become(tmp_path: Path) -> Non
         since = groups.begin(SETTINGS, n, each, rows, log)
         assert dict(rows.items()) == changelog(each)
         assert [each.next for each in since.outputs] == [5, 6, 7]
-        assert Fence.decode(rows[keys.FENCE]).applied > 0
-        events |= {key[1:].decode() for key in rows if key[:1] == keys.LEDGER}
+        assert Fence.decode(rows[kinds.FENCE.key()]).applied > 0
+        events |= {key[1:].decode() for key in rows if key[:1] == kinds.LEDGER.letter}
     assert events == {"nobody", *(f"e{i}" for i in range(40))}
 
 
@@ -133,7 +134,7 @@ def test_a_row_that_is_not_what_the_old_rows_become_is_named(tmp_path: Path) -> 
     parts = ended()
     given = groups.divided(told(parts), left(parts, tmp_path), tmp_path)[1]
     log = changelog(given)
-    key = next(key for key in log if key[:1] == keys.LEDGER and ledger.decode(log[key]).status == ledger.ISSUED)
+    key = next(key for key in log if key[:1] == kinds.LEDGER.letter and ledger.decode(log[key]).status == ledger.ISSUED)
     name = key[1:].decode()
     wrong = {
         "p": ledger.decode(log[key])._replace(p=0.31).encode(),
@@ -146,15 +147,15 @@ def test_a_row_that_is_not_what_the_old_rows_become_is_named(tmp_path: Path) -> 
         with pytest.raises(Unauditable, match=rf"the row of event '{name}' is not what the old rows become \(offset 3"):
             groups.begin(SETTINGS, 1, given, Memory(), records)
     with pytest.raises(Unauditable, match=r"the row of event 'more' is of nothing that was moved \(offset 9"):
-        groups.begin(SETTINGS, 1, given, Memory(), [(9, keys.ledger("more"), log[key])])
+        groups.begin(SETTINGS, 1, given, Memory(), [(9, kinds.LEDGER.key("more"), log[key])])
     # What was overwritten is no longer there, and the rest is no row of an engine.
-    groups.begin(SETTINGS, 1, given, Memory(), [(0, key, b"early"), (1, key, log[key]), (2, keys.CLAIM, b"any")])
+    groups.begin(SETTINGS, 1, given, Memory(), [(0, key, b"early"), (1, key, log[key]), (2, kinds.CLAIM.key(), b"any")])
 
 
 def test_other_rows_than_were_written_down_are_refused_by_their_kind(tmp_path: Path) -> None:
     parts = ended()
     said = told(parts)
-    del parts[0][keys.ages("s")]
+    del parts[0][kinds.AGES.key("s")]
     given = groups.divided(said, left(parts, tmp_path), tmp_path)
     assert {kind for each in given.values() for kind in each.unlike} == {"A"}
     n = next(n for n, each in given.items() if each.unlike)
@@ -172,8 +173,9 @@ def test_a_partition_must_end_where_it_was_divided() -> None:
 
 
 def test_rows_are_called_by_what_they_are() -> None:
-    assert moves.shown(keys.FENCE) == "the fence"
-    assert moves.shown(keys.calibrator("s", "00112233")) == "a calibrator of stream 's'"
-    assert moves.shown(keys.segment("s", b"abcd", 3)) == "the scores of a segment of stream 's'"
-    assert moves.shown(keys.comparison("s", "00112233", "44556677")) == "a comparison with a challenger of stream 's'"
-    assert moves.shown(keys.expiry(1, 5, 0)).startswith("the row b'Q")
+    assert shown(kinds.FENCE.key()) == "the fence"
+    assert shown(kinds.CALIBRATOR.key("s", "00112233")) == "a calibrator of stream 's'"
+    assert shown(kinds.SEGMENT.key("s", b"abcd", 3)) == "the scores of a segment of stream 's'"
+    assert shown(kinds.COMPARISON.key("s", "00112233", "44556677")) == "a comparison with a challenger of stream 's'"
+    assert shown(kinds.QUEUE.key(1, 5, 0)) == "the entries of a queue"
+    assert shown(b"?x") == "the row b'?x'"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from replay.audit.partition_verifier import fence_of
-from state import keys
+from state import kinds
 from state.fence import EXPIRED_FORECAST
 from state.journal import Entry
 from streams.config.settings import Settings
@@ -73,7 +73,7 @@ def test_streams_with_challengers_are_derived_and_answer_as_without(tmp_path: Pa
     topics = served(mixed(600).sent, settings, 5, crashes)
     audited = topics.audit()
     assert audited.checked.calibrated > 600
-    assert any(key.startswith(keys.COMPARISON) for key, _ in audited.derivation.rows.items())
+    assert any(key.startswith(kinds.COMPARISON.letter) for key, _ in audited.derivation.rows.items())
     path.write_text('[streams."*"]\nttl = "9s"\n')
     without = Settings.from_env({"TRUEUP_STREAMS": str(path)})
     plain = served(mixed(600).sent, without, 5, crashes)
@@ -113,7 +113,7 @@ def test_classes_and_numbers_with_segments_and_challengers_are_derived(tmp_path:
     audited = topics.audit()
     assert (audited.checked.calibrated, audited.checked.resolved) == (300, 300)
     found = {key[:1] for key, _ in audited.derivation.rows.items()}
-    assert {keys.COMPARISON, keys.SEGMENT, keys.VECTORS} <= found
+    assert {kinds.COMPARISON.letter, kinds.SEGMENT.letter, kinds.VECTORS.letter} <= found
     path.write_text(re.sub(r"shadow = .*", "", VECTORS))
     plain = served(sent, Settings.from_env({"TRUEUP_STREAMS": str(path)}), 5, crashes)
     for label in ("calibrated", "resolved", "dead-letters"):
@@ -135,7 +135,7 @@ def test_streams_with_segments_are_derived(tmp_path: Path, crashes: float) -> No
     topics = served([carrying(n, each) for n, each in enumerate(mixed(600).sent)], settings, 5, crashes)
     audited = topics.audit()
     assert audited.checked.calibrated > 600
-    assert {keys.NAMES, keys.SEGMENT} <= {key[:1] for key, _ in audited.derivation.rows.items()}
+    assert {kinds.NAMES.letter, kinds.SEGMENT.letter} <= {key[:1] for key, _ in audited.derivation.rows.items()}
 
 
 def test_streams_of_classes_and_of_numbers_are_derived_too(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import rows
+from state import kinds
 from state.frames import CorruptFrame
 from state.scoring import ages
 from state.scoring.ages import DAY_MS, EDGES, HOUR_MS, LABELS, MINUTE_MS, Ages, findings
@@ -37,7 +37,7 @@ def test_parts_add_up_to_the_whole(first: list[Event], rest: list[Event]) -> Non
 def test_decoded_ages_are_the_encoded_ones(events: list[Event]) -> None:
     known = told(events)
     assert Ages.decode(known.encode()) == known
-    assert rows.encode_ages(rows.decode_ages(rows.encode_ages(known))) == rows.encode_ages(known)
+    assert kinds.AGES.encode(kinds.AGES.decode(kinds.AGES.encode(known))) == kinds.AGES.encode(known)
 
 
 @given(EVENTS)
@@ -87,9 +87,9 @@ def test_damaged_ages_are_refused(payload: bytes) -> None:
 
 
 def test_damaged_row_is_refused() -> None:
-    frame = rows.encode_ages(told([(DAY_MS, 1)]))
+    frame = kinds.AGES.encode(told([(DAY_MS, 1)]))
     with pytest.raises(CorruptFrame):
-        rows.decode_ages(frame[:-1])
+        kinds.AGES.decode(frame[:-1])
 
 
 def test_cells_grow_by_the_root_of_two_from_a_minute_to_ten_years() -> None:

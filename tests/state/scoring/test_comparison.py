@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from state import rows
+from state import kinds
 from state.frames import CorruptFrame
 from state.scoring import losses
 from state.scoring.comparison import LOSSES, Comparison
@@ -76,14 +76,14 @@ def test_few_events_have_no_error() -> None:
 
 
 def test_row_is_read_as_it_was_written_and_damage_is_refused() -> None:
-    frame = rows.encode_comparison(compared(EVENTS))
-    assert rows.decode_comparison(frame) == compared(EVENTS)
-    assert rows.encode_comparison(rows.decode_comparison(frame)) == frame
+    frame = kinds.COMPARISON.encode(compared(EVENTS))
+    assert kinds.COMPARISON.decode(frame) == compared(EVENTS)
+    assert kinds.COMPARISON.encode(kinds.COMPARISON.decode(frame)) == frame
     for at in (0, 5, 13, len(frame) - 1):
         with pytest.raises(CorruptFrame):
-            rows.decode_comparison(frame[:at])
+            kinds.COMPARISON.decode(frame[:at])
         with pytest.raises(CorruptFrame):
-            rows.decode_comparison(frame[:at] + bytes((frame[at] ^ 4,)) + frame[at + 1 :])
+            kinds.COMPARISON.decode(frame[:at] + bytes((frame[at] ^ 4,)) + frame[at + 1 :])
 
 
 def test_payload_that_is_cut_is_refused() -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from state import keys, rows
+from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.policy import Policies, Policy
@@ -207,7 +207,7 @@ def joined(n: int) -> list[Event]:
 def test_no_cut_of_batches_and_no_restart_shows_in_the_rows() -> None:
     events = joined(230)
     whole = folded(events, 1000, restart=False)
-    scores = {key: row for key, row in whole.items() if key[:1] in (keys.SCORES, keys.WINDOWS)}
+    scores = {key: row for key, row in whole.items() if key[:1] in (kinds.SCORES.letter, kinds.WINDOWS.letter)}
     assert len(scores) == 4
     for size, restart in ((1, False), (7, True), (64, True)):
         cut = folded(events, size, restart=restart)
@@ -216,6 +216,6 @@ def test_no_cut_of_batches_and_no_restart_shows_in_the_rows() -> None:
 
 def test_the_engine_scores_features_and_windows() -> None:
     table = folded(joined(230), 40, restart=False)
-    known = rows.decode_history(table[keys.scores("s0")], table[keys.windows("s0")])
+    known = kinds.history(table[kinds.SCORES.key("s0")], table[kinds.WINDOWS.key("s0")])
     assert (known.windows, known.total.n) == (2, 114)
     assert len(known.bias.along("calibrated")) == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from state import rows
+from state import kinds
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.frames import CorruptFrame, seal
 from state.scoring.class_scores import ClassScores
@@ -149,8 +149,8 @@ def test_bytes_are_read_as_they_were_written(scores: PairScores) -> None:
     assert PairScores.decode(scores.encode()) == scores
     segment = SegmentPairScores.decode(bytes(32) + scores.encode())
     assert segment.encode() == bytes(32) + scores.encode()
-    assert rows.decode_comparison(rows.encode_comparison(scores)) == scores
-    assert rows.decode_segment(rows.encode_segment(segment)) == segment
+    assert kinds.COMPARISON.decode(kinds.COMPARISON.encode(scores)) == scores
+    assert kinds.SEGMENT.decode(kinds.SEGMENT.encode(segment)) == segment
 
 
 def test_rows_have_the_sizes_that_the_notes_say() -> None:
@@ -184,7 +184,7 @@ def test_scores_that_have_no_sum_are_refused() -> None:
 @pytest.mark.parametrize("payload", [b"", b"\3", b"\1", of(numbers(3, 13)).encode()[:-1], b"\2\0\0", b"\0\0"])
 def test_damaged_bytes_are_refused(payload: bytes) -> None:
     with pytest.raises(CorruptFrame):
-        rows.decode_comparison(seal(ord("H"), rows.PAIRS_VERSION, payload))
+        kinds.COMPARISON.decode(seal(ord("H"), max(kinds.COMPARISON.forms), payload))
 
 
 def test_several_segments_take_an_event_at_once() -> None:

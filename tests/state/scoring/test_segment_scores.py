@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import rows
+from state import kinds
 from state.frames import CorruptFrame
 from state.scoring.recent import LEAST, RECENT
 from state.scoring.scores import Scores
@@ -100,9 +100,9 @@ def test_a_revised_label_leaves_no_trace_of_the_one_before(events: list[tuple[fl
 def test_what_is_no_scores_of_a_segment_is_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="scores of a segment"):
         SegmentScores.decode(payload)
-    frame = rows.encode_segment(of([(0.5, 0.5, 1.0)]))
+    frame = kinds.SEGMENT.encode(of([(0.5, 0.5, 1.0)]))
     with pytest.raises(CorruptFrame):
-        rows.decode_segment(frame[:-1])
+        kinds.SEGMENT.decode(frame[:-1])
 
 
 def test_an_error_ranks_above_chance_however_few_events_chance_had() -> None:

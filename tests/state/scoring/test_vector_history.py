@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from state import keys, rows
+from state import kinds
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.frames import CorruptFrame, seal
 from state.scoring import vector_history
@@ -185,7 +185,7 @@ def test_damaged_histories_are_refused() -> None:
     payload = played(numbers(), 20, lambda _: 0.0).encode()
     for damaged in (b"", payload[:30], payload[:-1], payload + b"\0", b"\7" + payload[1:]):
         with pytest.raises(CorruptFrame, match="not what one holds"):
-            rows.decode_vectors(seal(keys.VECTORS[0], rows.VECTORS_VERSION, damaged))
+            kinds.VECTORS.decode(seal(kinds.VECTORS.letter[0], kinds.VECTORS.version, damaged))
 
 
 def test_partitions_share_the_evidence_that_each_needs() -> None:

@@ -6,7 +6,7 @@ from struct import unpack_from
 import pytest
 from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
 
-from state import keys
+from state import kinds
 from state.claim import Claim
 from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
@@ -53,7 +53,7 @@ def test_a_claim_is_appended_before_anything_else_and_names_its_owner(producer: 
     worker.take_up()
     assert worker.write(b"a", b"b") == 1
     (row, *rows) = producer.rows(TOPIC)
-    assert row.key == keys.CLAIM
+    assert row.key == kinds.CLAIM.key()
     assert Claim.decode(row.value or b"") == Claim(100, 0, "one")
     assert [each.key for each in rows] == [b"a", b"b"]
 
@@ -67,7 +67,7 @@ def test_an_overtaken_worker_is_refused_and_its_heir_is_not(producer: Producer) 
     with pytest.raises(FencedError, match="another worker has taken over partition 0"):
         one.write(b"stale")
     two.write(b"c")
-    assert [row.key for row in producer.rows(TOPIC)] == [keys.CLAIM, b"a", keys.CLAIM, b"b", b"c"]
+    assert [row.key for row in producer.rows(TOPIC)] == [kinds.CLAIM.key(), b"a", kinds.CLAIM.key(), b"b", b"c"]
 
 
 def test_a_stale_batch_before_the_claim_is_appended_lands_and_is_history(producer: Producer) -> None:
@@ -82,7 +82,7 @@ def test_a_stale_batch_before_the_claim_is_appended_lands_and_is_history(produce
             await one.append(0, {b"staler": b"row"})
 
     asyncio.run(race())
-    assert [row.key for row in producer.rows(TOPIC)] == [keys.CLAIM, b"stale", keys.CLAIM]
+    assert [row.key for row in producer.rows(TOPIC)] == [kinds.CLAIM.key(), b"stale", kinds.CLAIM.key()]
 
 
 def test_of_two_claims_at_once_the_later_wins(producer: Producer) -> None:
@@ -184,9 +184,9 @@ def test_a_claim_is_due_when_it_has_not_been_confirmed_for_long(producer: Produc
     clock.now = RENEW_SECONDS
     assert worker.due(0)
     rows, offset = asyncio.run(worker.confirm(0))
-    assert (list(rows), offset) == ([keys.CLAIM], 2)
+    assert (list(rows), offset) == ([kinds.CLAIM.key()], 2)
     assert not worker.due(0)
-    assert Claim.decode(rows[keys.CLAIM] or b"").epoch == 1
+    assert Claim.decode(rows[kinds.CLAIM.key()] or b"").epoch == 1
     worker.write(b"b")
 
 

@@ -10,7 +10,7 @@ from faust.tables.recovery import RebalanceAgain
 from faust.types import TP
 
 from agents.topology import Topology
-from state import keys
+from state import kinds
 from streams.faust.changelog import RENEW_SECONDS, FencedError
 from streams.faust.transport import BatchConsumer
 from streams.kafka.producer_ids import ProducerIdentity
@@ -26,7 +26,7 @@ def producer(topology: Topology) -> Producer:
 
 
 def claims(producer: Producer) -> list[int]:
-    return sorted(sent.partition for sent in producer.sent if [row.key for row in sent.rows] == [keys.CLAIM])
+    return sorted(sent.partition for sent in producer.sent if [row.key for row in sent.rows] == [kinds.CLAIM.key()])
 
 
 def test_highwaters_of_the_changelog_are_asked_for_when_it_is_claimed(
@@ -119,7 +119,7 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
     assert table.offset(0) == 1
     table.changelog._writers[0].since -= RENEW_SECONDS
     run(table.commit(0, {b"a": b"1"}))
-    assert [row.key for row in producer.rows(C0.topic)] == [keys.CLAIM] * 3 + [b"a"]
+    assert [row.key for row in producer.rows(C0.topic)] == [kinds.CLAIM.key()] * 3 + [b"a"]
     assert table.offset(0) == 3
 
 
@@ -147,4 +147,4 @@ def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology:
     producer.newest.clear()
     with pytest.raises(FencedError):
         run(table.commit(0, {b"stale": b"1"}))
-    assert [row.key for row in producer.rows(C0.topic)] == [keys.CLAIM]
+    assert [row.key for row in producer.rows(C0.topic)] == [kinds.CLAIM.key()]

@@ -8,7 +8,7 @@ import pytest
 from faust.types import TP
 
 from agents.topology import Topology
-from state import keys
+from state import kinds
 from streams.faust.stores import RocksStore
 from streams.kafka.provenance import Described, Origin
 from tests.streams.brokers import C0, Brokers
@@ -171,4 +171,4 @@ def test_keys_of_the_store_are_no_rows(tmp_path: Path) -> None:
     left(tmp_path, 7)
     topology = started(tmp_path, end=8)
     assert topology.table.size(0)[0] == 1
-    assert list(topology.table.range(0, keys.FENCE)) == []
+    assert list(topology.table.range(0, kinds.FENCE.key())) == []

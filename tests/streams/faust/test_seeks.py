@@ -11,7 +11,7 @@ from faust.tables.recovery import RebalanceAgain
 from faust.types import TP, Message
 
 from agents.topology import Topology
-from state import keys
+from state import kinds
 from state.fence import Fence
 from state.journal import NONE, Entry, Journal, Last, begun, read
 from streams.config.settings import Settings
@@ -109,7 +109,7 @@ def test_what_was_folded_and_cannot_be_again_is_left_out_for_good(
     assert not consumer.partition_buffers[0].journal
     found = read(topology.table.reader(0))
     assert (found.number, found.entries) == (5, [])
-    assert Fence.decode(topology.table.read(0, keys.FENCE) or b"").next == [60, 0]
+    assert Fence.decode(topology.table.read(0, kinds.FENCE.key()) or b"").next == [60, 0]
 
 
 @pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["go on"])
@@ -242,7 +242,7 @@ def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
 
 def write_fence(topology: Topology, partition: int, forecasts: int, outcomes: int) -> None:
     row = Fence([forecasts, outcomes]).encode()
-    topology.table.store.write(partition, [(keys.FENCE, row)], 0)
+    topology.table.store.write(partition, [(kinds.FENCE.key(), row)], 0)
 
 
 def test_perform_seek_starts_every_source_and_commits_where_new_ones_start(

@@ -14,7 +14,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from agents.topology import Topology
-from state import keys
+from state import kinds
 from streams.config.settings import Settings
 from streams.faust import standbys as module
 from streams.faust.contact import Contact
@@ -54,7 +54,7 @@ class Log:
             log.append((record(C, partition, len(log), NOW, key, value), writer))
 
     def claim(self, partition: int, writer: tuple[int, int]) -> None:
-        self.append(partition, (keys.CLAIM, b"claim"), writer=writer)
+        self.append(partition, (kinds.CLAIM.key(), b"claim"), writer=writer)
 
 
 class Consumer:

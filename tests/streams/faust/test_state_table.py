@@ -9,7 +9,7 @@ import pytest
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from state import keys
+from state import kinds
 from state.fence import Fence
 from state.inputs import InputIds, Widths
 from streams.faust.changelog import TooLargeError
@@ -168,7 +168,7 @@ def known(producer: Producer, forecasts: str, outcomes: str) -> None:
 
 
 def applied(table: StateTable, forecasts: int, outcomes: int) -> None:
-    asyncio.run(table.commit(0, {keys.FENCE: Fence([forecasts, outcomes]).encode()}))
+    asyncio.run(table.commit(0, {kinds.FENCE.key(): Fence([forecasts, outcomes]).encode()}))
 
 
 def test_the_topics_of_the_inputs_are_noted_once(table: StateTable, producer: Producer) -> None:
@@ -176,9 +176,9 @@ def test_the_topics_of_the_inputs_are_noted_once(table: StateTable, producer: Pr
     for _ in range(3):
         asyncio.run(table.recognise([0], ("f", "o")))
         applied(table, 5, 5)
-    rows = [row for row in producer.rows(CHANGELOG) if row.key == keys.INPUTS]
+    rows = [row for row in producer.rows(CHANGELOG) if row.key == kinds.INPUTS.key()]
     assert [InputIds.decode(row.value or b"") for row in rows] == [InputIds("1" * 32, "2" * 32)]
-    assert table.read(0, keys.INPUTS) == rows[0].value
+    assert table.read(0, kinds.INPUTS.key()) == rows[0].value
 
 
 @pytest.mark.parametrize(("fence", "topic"), [((7, 0), "f"), ((0, 7), "o"), ((7, 7), "f")])
@@ -201,13 +201,13 @@ def test_a_topic_that_was_made_anew_before_anything_of_it_was_applied_is_taken(
     applied(table, 7, 0)
     known(producer, "1", "4")
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert InputIds.decode(table.read(0, keys.INPUTS) or b"") == InputIds("1" * 32, "4" * 32)
+    assert InputIds.decode(table.read(0, kinds.INPUTS.key()) or b"") == InputIds("1" * 32, "4" * 32)
 
 
 def test_brokers_that_give_no_ids_are_taken_at_their_names(table: StateTable) -> None:
     applied(table, 7, 7)
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert table.read(0, keys.INPUTS) is None
+    assert table.read(0, kinds.INPUTS.key()) is None
 
 
 def test_another_number_of_partitions_is_refused_once_anything_was_applied(
@@ -218,7 +218,7 @@ def test_another_number_of_partitions_is_refused_once_anything_was_applied(
     asyncio.run(table.recognise([0], ("f", "o")))
     producer.widths.update({"f": 8, "o": 8})  # made anew before the first record
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert Widths.decode(table.read(0, keys.WIDTHS) or b"") == table.widths == Widths(8, 8)
+    assert Widths.decode(table.read(0, kinds.WIDTHS.key()) or b"") == table.widths == Widths(8, 8)
     applied(table, 1, 0)
     producer.widths["o"] = 9
     with pytest.raises(PartitionsError, match="o has 9 partitions, and had 8 when the state of partition 0 was begun"):

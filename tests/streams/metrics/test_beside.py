@@ -1,6 +1,7 @@
 """Segments and challengers of classes and numbers as they are shown: JSON, gauges, tables and the status page."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
 from streams.metrics import segments, views
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import StateRows, describe, segmented
 from streams.metrics.sample import Sample
 from streams.metrics.snapshot import read
 from tests.state.histories import Worker, judged_at_once
@@ -42,7 +43,7 @@ BOTH = ["numbers", "classes"]
 def found(stream: str, n: int = 2000) -> tuple[StateRows, Policy]:
     """Return the rows of two partitions on which forecasts of one of two countries are off."""
     policy, rng = POLICIES[stream], random.Random(3)
-    rows = StateRows()
+    rows = dict[int, Mapping[str, Mapping[bytes, bytes]]]()
     for partition in (0, 1):
         worker = Worker(Policies([(stream, policy)]))
         events: list[Event] = []
@@ -62,16 +63,8 @@ def found(stream: str, n: int = 2000) -> tuple[StateRows, Policy]:
         if stream == "numbers":  # half of them are answered before segments can be corrected
             events.sort(key=lambda event: event.offset + n // 2 * isinstance(event, Outcome))
         worker.fold(*events)
-        held = read(worker.table.get, Policies([(stream, policy)]), [stream], worker.table.fence)
-        each = StateRows.of({partition: held}, stream, policy)
-        rows.named |= each.named
-        for name in ("fences", "vectors", "served", "comparisons", "ages", "segments"):
-            for key, value in getattr(each, name).items():
-                if name == "fences":
-                    rows.fences[key] = value
-                else:
-                    getattr(rows, name)[key].update(value)
-    return rows, policy
+        rows[partition] = read(worker.table.get, Policies([(stream, policy)]), [stream], worker.table.fence).rows
+    return StateRows(rows), policy
 
 
 @pytest.fixture(scope="module", params=BOTH)
@@ -171,7 +164,7 @@ def test_a_stream_without_outcomes_is_described() -> None:
     worker = Worker(Policies([("numbers", policy)]))
     worker.fold(Forecast(0, None, "e", "numbers", Normal(0.0, 1.0), (), 1000, None, ("DE",)))
     held = read(worker.table.get, Policies([("numbers", policy)]), ["numbers"], worker.table.fence)
-    described = describe(StateRows.of({0: held}, "numbers", policy), "numbers", policy)
+    described = describe(StateRows({0: held.rows}), "numbers", policy)
     assert described["segments"]["scored"] == 0
     assert segments.table(described["segments"]).row_count == 0
 
@@ -179,11 +172,11 @@ def test_a_stream_without_outcomes_is_described() -> None:
 def test_segments_of_partitions_are_added_by_what_their_slots_stand_for() -> None:
     rows, policy = found("numbers", 300)
     assert replace(policy, shadow=()).layout == policy.layout
-    both = segments.added(rows.segments["numbers"].values())
+    both = segments.added(segmented(rows, "numbers", policy).values())
     for segment, scores in both.items():
         parts = [
             held[slot].n
-            for dictionary, held in rows.segments["numbers"].values()
+            for dictionary, held in segmented(rows, "numbers", policy).values()
             for slot in held
             if dictionary.segment(slot) == segment
         ]

@@ -5,17 +5,21 @@ import random
 import pytest
 
 from lab.scrape import ScrapedSamples
-from state import keys, rows
+from state import kinds
 from state.engine import Changes
 from state.fence import Fence
+from state.policy import Challenger, Policies, Policy
 from state.scoring.comparison import LOSSES, Comparison
 from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.exposed import exposed
+from tests.holding import holding
 
-PLACE = ("s", "platt", "0011aaff")
-LABELS = {"stream": "s", "calibrator": "platt", "config": "0011aaff"}
+POLICY = Policy(shadow=(Challenger("platt", {}),))
+CONFIG = POLICY.challengers[0].config
+PLACE = ("s", POLICY.config, CONFIG)
+LABELS = {"stream": "s", "calibrator": "platt", "config": CONFIG}
 
 
 def compared(n: int, seed: int = 1) -> Comparison:
@@ -27,7 +31,7 @@ def compared(n: int, seed: int = 1) -> Comparison:
 
 
 def gauges(most_streams: int = 10) -> Gauges:
-    return Gauges(most_streams, "0", lambda: ())
+    return Gauges(most_streams, "0", lambda: (), Policies(default=POLICY))
 
 
 def reading(told: Gauges) -> ScrapedSamples:
@@ -35,10 +39,8 @@ def reading(told: Gauges) -> ScrapedSamples:
 
 
 def held(**comparisons: Comparison) -> PartitionSnapshot:
-    row = rows.encode_comparison
-    return PartitionSnapshot(
-        Fence(), comparisons={(stream, *PLACE[1:]): row(each) for stream, each in comparisons.items()}
-    )
+    row = kinds.COMPARISON.encode
+    return holding({kinds.COMPARISON.key(stream, *PLACE[1:]): row(each) for stream, each in comparisons.items()})
 
 
 def shows(read: ScrapedSamples, whole: Comparison, labels: dict[str, str]) -> None:
@@ -61,7 +63,12 @@ def test_both_sides_are_shown_over_all_partitions() -> None:
 def test_batch_brings_the_newest_comparison() -> None:
     told = gauges()
     told.assigned(0, held(s=compared(10)))
-    told.written(0, Changes({keys.FENCE: Fence().encode()}, comparisons={PLACE: rows.encode_comparison(compared(30))}))
+    told.written(
+        0,
+        Changes(
+            {kinds.FENCE.key(): Fence().encode()}, {kinds.COMPARISON.key(*PLACE): kinds.COMPARISON.encode(compared(30))}
+        ),
+    )
     shows(reading(told), compared(30), LABELS)
 
 
@@ -70,18 +77,21 @@ def test_streams_beyond_the_bound_have_no_series_of_challengers() -> None:
     told.assigned(0, held(s=compared(300), t=compared(100, seed=2)))
     told.written(
         0,
-        Changes({keys.FENCE: Fence().encode()}, comparisons={("u", *PLACE[1:]): rows.encode_comparison(compared(30))}),
+        Changes(
+            {kinds.FENCE.key(): Fence().encode()},
+            {kinds.COMPARISON.key("u", *PLACE[1:]): kinds.COMPARISON.encode(compared(30))},
+        ),
     )
     shows(reading(told), compared(300), LABELS)
     assert exposed(told).count("trueup_shadow_events{") == 1
-    assert told.held()[0].comparisons.keys() == {PLACE}
+    assert told.held()[0].rows.keys() == {"s"}
 
 
 def test_comparison_of_no_events_has_a_count_and_no_figures() -> None:
     told = gauges()
     told.assigned(0, held(s=Comparison()))
     text = exposed(told)
-    assert 'trueup_shadow_events{stream="s",calibrator="platt",config="0011aaff"} 0.0' in text
+    assert f'trueup_shadow_events{{stream="s",calibrator="platt",config="{CONFIG}"}} 0.0' in text
     assert "trueup_shadow_difference{" not in text
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from state import rows
+from state import kinds
 from state.fence import Fence
 from state.policy import Policies, Policy
 from state.scoring.comparison import Comparison
@@ -16,16 +16,17 @@ from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Source
 from streams.metrics.routing import IntakeGauges
 from streams.metrics.snapshot import PartitionSnapshot
+from tests.holding import hold, holding
 
 POLICIES = Policies(default=Policy())
 
 
-def scored(n: int, seed: int) -> tuple[bytes, bytes | None]:
+def scored(n: int, seed: int) -> bytes:
     rng, history = random.Random(seed), History()
     for _ in range(n):
         p = rng.random()
         history.observe(p, p, float(rng.random() < p), p)
-    return rows.encode_scores(history), None
+    return kinds.SCORES.encode(history)
 
 
 SCORES = [scored(n, seed) for n, seed in ((1, 1), (20, 2), (30, 3))]
@@ -47,11 +48,11 @@ class Counted:
 
 def test_a_stream_is_written_again_when_a_row_of_it_changed_and_no_other_is() -> None:
     made = Counted()
-    held = {n: PartitionSnapshot(Fence(), {f"s{i}": SCORES[n] for i in range(10)}) for n in (0, 1)}
+    held = {n: holding({kinds.SCORES.key(f"s{i}"): SCORES[n] for i in range(10)}) for n in (0, 1)}
     first = made.text(held)
     assert (made.written, made.text(held)) == (10, first)
     assert made.written == 10
-    held[1].scores["s3"] = SCORES[2]
+    hold(held[1], kinds.SCORES, SCORES[2], "s3")
     second = made.text(held)
     assert made.written == 11
     assert (
@@ -59,19 +60,19 @@ def test_a_stream_is_written_again_when_a_row_of_it_changed_and_no_other_is() ->
         == {line for line in second.splitlines() if 'stream="s3"' in line and line not in first}
         != set()
     )
-    row = rows.encode_comparison(Comparison())
-    held[0].comparisons["s4", "platt", "0011aaff"] = row
+    row = kinds.COMPARISON.encode(Comparison())
+    hold(held[0], kinds.COMPARISON, row, "s4", "aabbccdd", "0011aaff")
     assert made.text(held).count("0011aaff") == 1
     assert made.written == 12
 
 
 def test_a_stream_that_is_held_no_more_is_written_no_more() -> None:
     made = Counted()
-    held = {0: PartitionSnapshot(Fence(), {"s": SCORES[0], "t": SCORES[1]})}
+    held = {0: holding({kinds.SCORES.key("s"): SCORES[0], kinds.SCORES.key("t"): SCORES[1]})}
     assert 'stream="t"' in made.text(held)
     held[0].drop("t")
     assert 'stream="t"' not in made.text(held)
-    held[0].scores["t"] = SCORES[1]
+    hold(held[0], kinds.SCORES, SCORES[1], "t")
     assert 'stream="t"' in made.text(held)
     assert made.written == 3
 
@@ -87,18 +88,18 @@ def test_what_is_kept_is_what_would_be_written_afresh(steps: list[tuple[int, str
         if scores is None:
             del held[partition]
         else:
-            each.scores[stream] = SCORES[scores]
+            hold(each, kinds.SCORES, SCORES[scores], stream)
         assert sorted(made.text(held).splitlines()) == sorted(Counted().text(held).splitlines())
 
 
 def test_names_are_escaped_as_the_format_asks() -> None:
-    held = {0: PartitionSnapshot(Fence(), {'a"\\\n': SCORES[0]})}
+    held = {0: holding({kinds.SCORES.key('a"\\\n'): SCORES[0]})}
     assert 'trueup_resolved{stream="a\\"\\\\\\n"} 1.0\n' in Counted().text(held)
 
 
 def test_every_series_names_the_application() -> None:
     gauges = Gauges(10, "0", lambda: [("ready", (), 1.0), ("lag_records", ("forecasts", "0"), 2.0)], app="eu.b-1")
-    gauges.assigned(0, PartitionSnapshot(Fence(), {"s": SCORES[0]}))
+    gauges.assigned(0, holding({kinds.SCORES.key("s"): SCORES[0]}))
     text = Mirror(Source(gauges.exposition, gauges), POLICIES, "eu.b-1").exposition()
     text += IntakeGauges("0", ["scores"], list, "eu.b-1").exposition()
     samples = [each for family in text_string_to_metric_families(text.decode()) for each in family.samples]

@@ -8,21 +8,12 @@ from time import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from state import keys
+from state import kinds
 from state.engine import HELD, Effects, Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
-from state.rows import (
-    Served,
-    decode_history,
-    encode_ages,
-    encode_calibrator,
-    encode_distribution,
-    encode_names,
-    encode_segment,
-)
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
@@ -30,12 +21,14 @@ from state.scoring.history import KINDS
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary
+from state.served import Served
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
 from streams.metrics.gauges import HIDDEN, Gauges, Sampler
 from streams.metrics.slots import REVIEW_SECONDS
 from streams.metrics.snapshot import PartitionSnapshot, read
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
+from tests.holding import holding
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -81,7 +74,7 @@ class Live:
         self._most_held = held
         patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
         beside = (Challenger("histogram", {}),)
-        self._policies = Policies(patterns, Policy(calibrator, features=features, shadow=beside))
+        self._policies = gauges._policies = Policies(patterns, Policy(calibrator, features=features, shadow=beside))
         self._rows: dict[int, dict[bytes, bytes]] = defaultdict(dict)
         self._engines: dict[int, Partition] = {}
 
@@ -105,7 +98,7 @@ class Live:
         return read(self._rows[partition].get, self._policies, streams, self._engines[partition].fence)
 
     def scores(self, partition: int, stream: str) -> Scores:
-        return decode_history(self._rows[partition][keys.scores(stream)], None).total
+        return kinds.history(self._rows[partition][kinds.SCORES.key(stream)], None).total
 
 
 def pairs(n: int, stream: str = "s", start: int = 0, x: tuple[float, ...] = ()) -> list[Event]:
@@ -159,6 +152,8 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     live = Live(gauges, "calibrated_regression+minimax", features=1)
     live.fold(0, pairs(30, x=(0.5,)))
     live.fold(0, vectors(30))
+    named, bound = Policy(segments=("country",)), Policy("calibrated_regression", features=("age",))
+    gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
     for t in range(200):
         ages.observe(t * DAY_MS, t // 100)
@@ -166,24 +161,23 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     dictionary.groups(("DE",))
     for _ in range(20):
         scores.observe(0.5, 0.5, 1.0)
-    segments = {
-        keys.names("s", b"1234"): encode_names(dictionary),
-        keys.segment("s", b"1234", 2): encode_segment(scores),
-    }
-    bounding = Served.fresh(Policy("calibrated_regression", features=("age",)).recipe, "t")
+    bounding = Served.fresh(bound.recipe, "t")
     bounding.calibrator.update(bounding.calibrator.predict(0.5, (0.5,)).ticket, 1.0)
     distribution = Distribution()
     for day in range(RECENT + ENOUGH + 1):
         for _ in range(FEWEST):
             distribution.observe(0.5, day * DAY_MS)
     changed = Effects(
-        {keys.FENCE: Fence().encode()},
-        ages={"s": encode_ages(ages)},
-        distributions={"s": encode_distribution(distribution)},
+        {kinds.FENCE.key(): Fence().encode()},
+        {
+            kinds.AGES.key("s"): kinds.AGES.encode(ages),
+            kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
+            kinds.NAMES.key("s", named.layout): kinds.NAMES.encode(dictionary),
+            kinds.SEGMENT.key("s", named.scored, 2): kinds.SEGMENT.encode(scores),
+            kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
+        },
         refused={"s": 2},
-        segments={"s": segments},
     )
-    changed.calibrators["t"] = encode_calibrator(bounding)
     gauges.applied(0, changed, Fence())
     gauges.written(0, changed)
     exported = {}
@@ -203,7 +197,7 @@ def test_scores_of_classes_and_numbers_add_up_over_partitions_and_survive_a_rest
     assert value(gauges, "resolved_vectors", stream="numbers") == 60
     assert value(gauges, "accuracy", stream="classes", kind="raw") == pytest.approx(1 / 3)
     again = made()
-    again.assigned(0, PartitionSnapshot(Fence(), vectors=effects[0].vectors))
+    again.assigned(0, holding(effects[0].of_streams))
     assert value(again, "resolved_vectors", stream="classes") == 30
     for name, stream in (("coverage_error", "numbers"), ("classwise_ece", "classes")):
         for kind in ("raw", "calibrated"):
@@ -219,7 +213,7 @@ def test_an_outcome_of_an_earlier_configuration_leaves_the_scores_that_are_shown
     def fold(partition: Partition, event: Event) -> None:
         effects = partition.fold([event])
         stored.update({key: row for key, row in effects.rows.items() if row is not None})
-        snapshot.applied(effects, lambda _: True)
+        snapshot.applied(effects, now, lambda _: True)
 
     raw = Probs((0.2, 0.3, 0.5))
     fold(Partition(before, stored.get), Forecast(0, b"k", "old", "classes", raw, (), 1000))
@@ -227,7 +221,7 @@ def test_an_outcome_of_an_earlier_configuration_leaves_the_scores_that_are_shown
     fold(partition, Forecast(1, b"k", "new", "classes", raw, (), 1001))
     fold(partition, Outcome(0, b"k", "new", 2.0, 1002))
     fold(partition, Outcome(1, b"k", "old", 0.0, 1003))
-    assert snapshot.vectors == read(stored.get, now, ["classes"], Fence()).vectors
+    assert snapshot.rows == read(stored.get, now, ["classes"], Fence()).rows
 
 
 def test_nothing_says_only_when_a_counter_was_made() -> None:
@@ -447,7 +441,7 @@ def test_rows_are_held_of_the_streams_that_are_shown_and_of_no_other() -> None:
     for i in range(50):
         live.fold(0, pairs(2, f"stream-{i}", 2 * i))
     held = gauges._held[0]
-    assert set(held.scores) == set(held.calibrators) == {"stream-0", "stream-1", "stream-2"}
+    assert set(held.rows) == {"stream-0", "stream-1", "stream-2"}
     assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_scored_events_total"]} == {
         "",
         "stream-0",
@@ -465,9 +459,9 @@ def test_any_name_of_a_stream_is_exported_so_that_it_parses(stream: str) -> None
 
 def test_counters_of_scores_start_with_this_worker_and_gauges_with_the_state() -> None:
     before = Live(made())
-    row = before.fold(0, pairs(20)).scores["s"]
+    row = before.fold(0, pairs(20)).of_streams[kinds.SCORES.key("s")]
     gauges = made()
-    gauges.assigned(0, PartitionSnapshot(Fence(), {"s": (row, None)}))
+    gauges.assigned(0, holding({kinds.SCORES.key("s"): row}))
     assert value(gauges, "resolved", stream="s") == 20
     # Zero and not absent: increase() must see the first events that a new owner scores.
     assert value(gauges, "scored_events_total", stream="s") == 0

@@ -1,17 +1,21 @@
 """A mirror holds what the gauges hold, however rows come and go and wherever an answer breaks off."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state import kinds
 from state.fence import Fence
+from state.kind import Kind
 from state.policy import Policies, Policy
 from streams.metrics import mirror
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Overview, Rows, Source
-from streams.metrics.snapshot import KINDS, PartitionSnapshot
+from streams.metrics.snapshot import PartitionSnapshot
+from tests.holding import hold, holding
 
 POLICIES = Policies(default=Policy())
 
@@ -45,16 +49,15 @@ class Scene:
 
 
 def contents(held: dict[int, PartitionSnapshot]) -> dict[int, dict[str, object]]:
-    kinds = {n: {kind: dict(getattr(each, kind)) for kind in KINDS} for n, each in held.items()}
-    return {n: {"fence": held[n].fence.encode(), **of} for n, of in kinds.items()}
+    return {n: {"fence": each.fence.encode(), **each.rows} for n, each in held.items()}
 
 
-#: A partition, a stream, a kind, and a row; no row: it goes; no kind: the partition is let go of. Then: after how many
-#: messages the answer breaks off.
+#: A partition, a stream, a kind, and a row; no row: the stream goes; no kind: the partition is let go of. Then: after
+#: how many messages the answer breaks off.
 STEPS = st.tuples(
     st.integers(0, 2),
     st.sampled_from("abc"),
-    st.sampled_from(["calibrators", "ages", "scores", None]),
+    st.sampled_from([kinds.COVERAGE, kinds.AGES, kinds.SCORES, None]),
     st.sampled_from([b"1", b"22", None]),
     st.sampled_from([None, None, 0, 1, 2]),
 )
@@ -62,7 +65,7 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=30))
 def test_a_mirror_holds_what_the_gauges_hold(
-    steps: list[tuple[int, str, str | None, bytes | None, int | None]],
+    steps: list[tuple[int, str, Kind[Any] | None, bytes | None, int | None]],
 ) -> None:
     scene = Scene()
     for number, stream, kind, row, breaks_after in steps:
@@ -71,11 +74,11 @@ def test_a_mirror_holds_what_the_gauges_hold(
         else:
             if number not in scene.gauges.held():
                 scene.gauges.assigned(number, PartitionSnapshot(Fence(applied=len(stream))))
-            rows = getattr(scene.gauges.held()[number], kind)
+            held = scene.gauges.held()[number]
             if row is None:
-                rows.pop(stream, None)
+                held.drop(stream)
             else:
-                rows[stream] = bytes(bytearray(row))  # another object, as of another batch
+                hold(held, kind, bytes(bytearray(row)), stream)  # another object, as of another batch
         try:
             scene.refresh(breaks_after)
         except TimeoutError:
@@ -85,12 +88,13 @@ def test_a_mirror_holds_what_the_gauges_hold(
 
 def test_what_has_not_changed_is_not_handed_over_again() -> None:
     scene = Scene()
-    scene.gauges.assigned(0, PartitionSnapshot(Fence(), calibrators={"a": b"1", "b": b"2"}, ages={"a": b"3"}))
+    rows = {kinds.SCORES.key("a"): b"1", kinds.SCORES.key("b"): b"2", kinds.AGES.key("a"): b"3"}
+    scene.gauges.assigned(0, holding(rows))
     scene.refresh()
-    assert scene.rows == 2, "one message a kind"
+    assert scene.rows == 2, "one message a stream"
     scene.refresh()
     assert scene.rows == 2
-    scene.gauges.held()[0].calibrators["b"] = b"4"
+    hold(scene.gauges.held()[0], kinds.SCORES, b"4", "b")
     scene.refresh()
     assert scene.rows == 3
     assert scene.alike()
@@ -112,7 +116,7 @@ def test_a_copy_serves_for_a_while_and_whoever_finds_it_old_waits_for_a_new_one(
 
 def test_a_reader_is_told_that_there_is_no_answer_and_the_next_one_gets_everything() -> None:
     scene = Scene()
-    scene.gauges.assigned(0, PartitionSnapshot(Fence(), calibrators={"a": b"1"}))
+    scene.gauges.assigned(0, holding({kinds.SCORES.key("a"): b"1"}))
     with pytest.raises(TimeoutError):
         scene.refresh(breaks_after=1)
     assert scene.mirror.held() == {}, "nothing is shown of a first answer that broke off"

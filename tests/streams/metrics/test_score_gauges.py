@@ -9,23 +9,24 @@ from pathlib import Path
 import pytest
 
 from lab.scrape import ScrapedSamples
-from state import keys, rows
+from state import kinds
 from state.coverage import Coverage
 from state.engine import Changes, Effects, Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policy import Policies, Policy
 from state.quotas import Quota, Rate
-from state.rows import Served
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
 from state.scoring.history import KINDS, History
 from state.scoring.two_bin import gain, two_bin
+from state.served import Served
 from streams.metrics.catalogue import CATALOGUE, STREAM_SERIES
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.exposed import exposed
+from tests.holding import hold, holding
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -54,7 +55,9 @@ def known(n: int, seed: int = 1, *, off: float = 0.0, drawn: bool = False) -> Hi
 def held(*streams: History) -> PartitionSnapshot:
     found = PartitionSnapshot(Fence())
     for i, each in enumerate(streams):
-        found.scores[f"s{i}"] = rows.encode_scores(each), rows.encode_windows(each) if each.windows else None
+        hold(found, kinds.SCORES, kinds.SCORES.encode(each), f"s{i}")
+        if each.windows:
+            hold(found, kinds.WINDOWS, kinds.WINDOWS.encode(each), f"s{i}")
     return found
 
 
@@ -112,30 +115,31 @@ def shifted() -> Distribution:
 
 def test_a_stream_without_any_outcome_says_that_its_forecasts_have_shifted() -> None:
     told = gauges()
-    told.assigned(0, PartitionSnapshot(Fence(), distributions={"new": rows.encode_distribution(shifted())}))
+    told.assigned(0, holding({kinds.DISTRIBUTION.key("new"): kinds.DISTRIBUTION.encode(shifted())}))
     labels = {"stream": "new"}
     assert reading(told).value("forecast_shift", labels) == pytest.approx(shifted().shift())
-    told.assigned(0, PartitionSnapshot(Fence(), distributions={"new": rows.encode_distribution(Distribution())}))
+    told.assigned(0, holding({kinds.DISTRIBUTION.key("new"): kinds.DISTRIBUTION.encode(Distribution())}))
     assert math.isnan(reading(told).value("forecast_shift", labels)), "nothing is said while too little is known"
 
 
 def test_the_series_of_a_stream_are_bounded() -> None:
-    told = Gauges(10, "0", lambda: (), Policies(default=Policy(), quota=Quota(ids=Rate(5, 1000))))
+    policy = Policy("calibrated_regression+minimax", features=1)
+    told = Gauges(10, "0", lambda: (), Policies(default=policy, quota=Quota(ids=Rate(5, 1000))))
     live = known(350, off=0.05, drawn=True)
     ages = Ages()
     for t in range(200):
         ages.observe(t * DAY_MS // 4, int(t < 100))
         ages.expire()
     found = held(live)
-    found.ages["s0"] = rows.encode_ages(ages)
-    found.distributions["s0"] = rows.encode_distribution(shifted())
-    found.coverages["s0"] = rows.encode_coverage(few_labels())
-    policy = Policy("calibrated_regression+minimax", features=1)
+    hold(found, kinds.AGES, kinds.AGES.encode(ages), "s0")
+    hold(found, kinds.DISTRIBUTION, kinds.DISTRIBUTION.encode(shifted()), "s0")
+    hold(found, kinds.COVERAGE, kinds.COVERAGE.encode(few_labels()), "s0")
     served = Served.fresh(policy.recipe, "s0")
     served.calibrator.update(served.calibrator.predict(0.5, (0.5,), b"e").ticket, 1.0)
-    found.calibrators["s0"] = rows.encode_calibrator(served)
+    hold(found, kinds.CALIBRATOR, kinds.CALIBRATOR.encode(served), "s0", policy.config)
     live.bias.observe((0.5,), 0.5, 0.5, 1.0)
-    found.scores["s0"] = rows.encode_scores(live), rows.encode_windows(live)
+    hold(found, kinds.SCORES, kinds.SCORES.encode(live), "s0")
+    hold(found, kinds.WINDOWS, kinds.WINDOWS.encode(live), "s0")
     told.assigned(0, found)
     series = Counter(re.findall(r'^trueup_(\w+?)(?:_total)?\{stream="s0"', exposed(told), re.MULTILINE))
     assert all(n <= CATALOGUE[name].series for name, n in series.items())
@@ -163,7 +167,8 @@ def test_a_stream_of_which_most_forecasts_get_no_label_says_that_nothing_learnt_
         ages.observe(t * DAY_MS, t % 2)
     for partition, coverage in enumerate((few_labels(), Coverage())):
         found = held(known(10))
-        found.ages["s0"], found.coverages["s0"] = rows.encode_ages(ages), rows.encode_coverage(coverage)
+        hold(found, kinds.AGES, kinds.AGES.encode(ages), "s0")
+        hold(found, kinds.COVERAGE, kinds.COVERAGE.encode(coverage), "s0")
         told.assigned(partition, found)
     read = reading(told)
     assert read.value("withheld_partitions", {"stream": "s0", "reason": "unlabelled"}) == 1.0
@@ -179,7 +184,7 @@ def test_ages_are_held_against_the_configuration() -> None:
         second.observe(45 * DAY_MS, 0)
     for partition, each in enumerate((first, second)):
         found = held(known(10))
-        found.ages["s0"] = rows.encode_ages(each)
+        hold(found, kinds.AGES, kinds.AGES.encode(each), "s0")
         told.assigned(partition, found)
     read = reading(told)
     both = first + second
@@ -200,7 +205,9 @@ def test_a_revision_of_a_closed_window_is_shown_at_once() -> None:
     before = reading(told).value("resolved_bin_outcomes", place)
     for _ in range(20):
         each.revise(0.5, 0.5, 0.5, 0.0, 1.0, 1)
-    told.written(0, Changes({keys.FENCE: Fence().encode()}, windows={"s0": rows.encode_windows(each)}))
+    told.written(
+        0, Changes({kinds.FENCE.key(): Fence().encode()}, {kinds.WINDOWS.key("s0"): kinds.WINDOWS.encode(each)})
+    )
     assert before == 0
     assert reading(told).value("resolved_bin_outcomes", place) == each.total.bins("raw")[5].y == 20
 
@@ -231,7 +238,8 @@ def test_partitions_share_the_worst_window_and_the_level_of_the_alarm() -> None:
 
 def folded(n: int, size: int, policy: Policy) -> tuple[Gauges, dict[bytes, bytes]]:
     """Fold events of one stream in batches, telling the gauges of each."""
-    rng, told, table = random.Random(4), gauges(), dict[bytes, bytes]()
+    rng, table = random.Random(4), dict[bytes, bytes]()
+    told = Gauges(10, "0", lambda: (), Policies(default=policy))
     partition = Partition(Policies(default=policy), table.get)
     told.assigned(0, PartitionSnapshot(partition.fence))
     events: list[Event] = []
@@ -251,7 +259,7 @@ def folded(n: int, size: int, policy: Policy) -> tuple[Gauges, dict[bytes, bytes
 def test_counters_count_every_event_once_across_windows(size: int) -> None:
     told, table = folded(450, size, Policy())
     read = reading(told)
-    stored = rows.decode_history(table[keys.scores("s")], table[keys.windows("s")])
+    stored = kinds.history(table[kinds.SCORES.key("s")], table[kinds.WINDOWS.key("s")])
     assert read.value("scored_events_total", {"stream": "s"}) == stored.total.n == 450
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from lab.scrape import ScrapedSamples
-from state import keys, rows
+from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Probs, Quantiles
@@ -19,7 +19,7 @@ from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary, Segment
 from streams.metrics import segments
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import StateRows, describe, segmented
 from streams.metrics.gauges import Gauges
 from streams.metrics.segments import DESCRIBED, SERIES, SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot, read
@@ -201,32 +201,31 @@ def test_what_effects_left_is_what_the_store_holds() -> None:
     for store in STORES:
         stored = read(store.get, POLICIES, ["s"], store.fence)
         left = store.gauges.held()[0]
-        assert stored.segments == left.segments
-        assert describe(StateRows.of({0: stored}, "s", POLICY), "s")["segments"]["scored"] > 1
+        assert stored.rows == left.rows
+        assert describe(StateRows({0: stored.rows}), "s", POLICY)["segments"]["scored"] > 1
 
 
 def test_a_stream_that_loses_its_slot_takes_its_segments_along() -> None:
     held = read(STORES[0].get, POLICIES, ["s"], STORES[0].fence)
     held.drop("s")
-    assert held.segments == {}
+    assert held.rows == {}
 
 
 def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:
     later = Policies([("s", Policy("identity", segments=("shop",)))])
-    assert read(STORES[0].get, later, ["s"], STORES[0].fence).segments == {}
-    assert any(key[:1] == keys.SEGMENT for key in STORES[0])
-    assert rows.decode_names(STORES[0][keys.names("s", POLICY.layout)]).names == ("country", "channel")
+    held = read(STORES[0].get, later, ["s"], STORES[0].fence)
+    assert not {kinds.NAMES.letter, kinds.SEGMENT.letter} & {key[:1] for key in held.rows["s"]}
+    assert any(key[:1] == kinds.SEGMENT.letter for key in STORES[0])
+    assert kinds.NAMES.decode(STORES[0][kinds.NAMES.key("s", POLICY.layout)]).names == ("country", "channel")
 
 
 def test_scores_whose_slot_has_no_name_yet_are_left_out() -> None:
-    stored = dict(read(STORES[0].get, POLICIES, ["s"], STORES[0].fence).segments["s"])
+    stored = dict(read(STORES[0].get, POLICIES, ["s"], STORES[0].fence).rows["s"])
     early = Dictionary(POLICY.segments, POLICY.pairs)
     early.groups(("DE", "web"))
-    stored[keys.names("s", POLICY.layout)] = rows.encode_names(early)
-    found = StateRows()
-    found.take_segments("s", 0, stored)
-    shown = segments.describe(found.segments["s"].values())["worst"]
+    stored[kinds.NAMES.key("s", POLICY.layout)] = kinds.NAMES.encode(early)
+    found = segmented(StateRows({0: {"s": stored}}), "s", POLICY)
+    shown = segments.describe(found.values())["worst"]
     assert {each["value"] for each in shown} <= {early.segment(slot).value for slot in early.slots}
-    without = StateRows()
-    without.take_segments("s", 0, {key: row for key, row in stored.items() if key[:1] == keys.SEGMENT})
-    assert not without.segments
+    without = {key: row for key, row in stored.items() if key[:1] == kinds.SEGMENT.letter}
+    assert not segmented(StateRows({0: {"s": without}}), "s", POLICY)

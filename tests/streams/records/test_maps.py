@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from deploy.clients.python.trueup_maps import Maps, StreamMap
-from state import calibrators, keys, maps, rows
+from state import calibrators, kinds, maps
 from state.calibrators import REGISTRY
 from state.calibrators.composition import Composition
 from state.calibrators.logistic import P_CLIP
@@ -17,8 +17,8 @@ from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Forecast, Outcome
 from state.maps import ROUNDED, TOLERANCE, Table
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
-from state.rows import Served
 from state.segments import Dictionary
+from state.served import Served
 from streams.records.maps import Place, encode_map, encode_none, key_of
 
 SPECS = [
@@ -171,9 +171,9 @@ class Stream:
     def map(self) -> StreamMap:
         """Return the map as a client has it."""
         policy = self.policy
-        served = rows.decode_calibrator(self.rows[keys.calibrator("s", policy.config)], "s")
-        history = rows.decode_history(self.rows[keys.scores("s")], self.rows.get(keys.windows("s")))
-        names = rows.decode_names(self.rows[keys.names("s", policy.layout)])
+        served = kinds.CALIBRATOR.decode(self.rows[kinds.CALIBRATOR.key("s", policy.config)], "s")
+        history = kinds.history(self.rows[kinds.SCORES.key("s")], self.rows.get(kinds.WINDOWS.key("s")))
+        names = kinds.NAMES.decode(self.rows[kinds.NAMES.key("s", policy.layout)])
         client = Maps(math.inf)
         client.take(0, key_of("s"), encode_map(HERE, policy, served, history, names))
         ((found,),) = client.streams().values()

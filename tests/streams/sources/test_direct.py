@@ -7,8 +7,7 @@ import pytest
 
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Passed, Rejected
-from state.fence import FORECASTS, OUTCOMES, Fence
-from state.keys import FENCE
+from state.fence import FENCE, FORECASTS, OUTCOMES, Fence
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import Decoder
@@ -108,7 +107,7 @@ def test_records_that_are_passed_over_move_the_next_offset_and_nothing_else(sett
         assert not effects.outputs
         assert sum(effects.fates) == 0
         table.update({key: row for key, row in effects.rows.items() if row is not None})
-        return Fence.decode(table[FENCE])
+        return Fence.decode(table[FENCE.key()])
 
     read = decoder(settings)
     other = read.forecast(8, None, b'{"type": "other"}', NOW)

@@ -1,0 +1,253 @@
+"""A kind of row, declared once.
+
+The declaration says what the row's key is made of, what the row holds, its version, where it goes when partitions are
+divided anew, and what readers see of it. Everything else follows from it: keys, rows and their checks, what a rescale
+does with them, what metrics and ``trueup inspect`` read, and the table in docs/state-format.md.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from struct import Struct
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
+
+T = TypeVar("T")
+Parsed = TypeVar("Parsed")
+#: Reads a stored row by key; None where there is none.
+Get = Callable[[bytes], bytes | None]
+
+
+class Part(NamedTuple):
+    """A part of a key.
+
+    Attributes
+    ----------
+    name
+        What people call it.
+    format
+        How it is packed, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort as
+        numbers do.
+    now
+        Returns the values that the part may have under a stream's policy of now; None: any.
+    hex
+        Whether it is given in hex digits.
+    """
+
+    name: str
+    format: str = ""
+    now: Callable[[Any], Sequence[object]] | None = None
+    hex: bool = False
+
+
+STREAM: Final = Part("stream")
+EVENT: Final = Part("event id")
+CONFIG: Final = Part("configuration", "4s", lambda policy: (policy.config,), hex=True)
+CHAMPION: Final = Part("champion", "4s", lambda policy: (policy.config,), hex=True)
+CHALLENGER: Final = Part("challenger", "4s", lambda policy: [each.config for each in policy.challengers], hex=True)
+LAYOUT: Final = Part("layout", "4s", lambda policy: (policy.layout,) if policy.segments else ())
+SCORED: Final = Part("layout", "4s", lambda policy: (policy.scored,) if policy.segments else ())
+SLOT: Final = Part("slot", "H")
+
+
+class Moves(Enum):
+    """What becomes of a row when the rows of some partitions are divided among others.
+
+    Divided by events: those that still have a row count in their new partition, all others in the home of their stream,
+    which is one of the new partitions. `state.rescale` has the details.
+    """
+
+    EVENT = "goes with its event"
+    DIVIDED = "divided by events"
+    SUM = "added up at the stream's home"
+    SHARED = "added up, each partition has the sum"
+    TAUGHT = "goes with the calibrator that it taught"
+    ANEW = "made anew"
+    LEFT = "stays behind"
+    OUTSIDE = "stays behind, no engine reads it"
+
+
+#: Rows that belong to a stream move so, unless all of the stream goes from one partition to one: then as they are.
+OF_STREAM: Final = (Moves.DIVIDED, Moves.SUM, Moves.SHARED, Moves.TAUGHT)
+
+
+class Form(NamedTuple):
+    """What a row of one version holds: a type, and how its payload is written and read."""
+
+    type: type
+    encode: Callable[[Any], bytes]
+    decode: Callable[..., Any]
+
+
+class Figure(NamedTuple):
+    """A gauge by stream that is read off the rows of one kind.
+
+    Attributes
+    ----------
+    help, remedy
+        What it says, and what to do about it.
+    of
+        Returns its value by what the rows of all partitions hold; None or NaN: there is none.
+    """
+
+    help: str
+    of: Callable[[Sequence[Any]], float | None]
+    remedy: str = ""
+
+
+class Kind(Generic[T]):
+    """A kind of row.
+
+    Parameters
+    ----------
+    letter
+        First byte of its keys, and of its rows. The letters sort the kinds apart.
+    name
+        What people call such a row.
+    key
+        What its keys are made of after the letter. Text is named first, and ends the key.
+    forms
+        What it holds, by version; a row is written in the version of its value's type.
+    moves
+        What becomes of it when partitions are divided anew.
+    rows
+        For people: how many there are, and what they say.
+    shown
+        Whether it says something of a stream that metrics, pages and ``trueup inspect`` read.
+    asks
+        Returns what `decode` is told of a row beside its payload, by its key and by what reads other rows.
+    figures
+        Gauges that are read off it, by name.
+    """
+
+    def __init__(
+        self,
+        letter: str,
+        name: str,
+        key: tuple[Part, ...],
+        forms: Mapping[int, Form],
+        moves: Moves,
+        rows: str,
+        *,
+        shown: bool = False,
+        asks: Callable[[bytes, Get], tuple[Any, ...]] | None = None,
+        figures: Mapping[str, Figure] | None = None,
+    ) -> None:
+        self.letter = letter.encode()
+        self.name = name
+        self.parts = key
+        self.forms = dict(forms)
+        self.moves = moves
+        self.rows = rows
+        self.shown = shown
+        self._asks = asks
+        self.figures = dict(figures or {})
+        self._text = bool(key) and not key[0].format
+        self._ids = key[1:] if self._text else key
+        self._hex = tuple([each.hex for each in self._ids])
+        packed = Struct(">" + "".join([each.format for each in self._ids]))
+        self._pack, self._unpack, self._at = packed.pack, packed.unpack_from, 1 + packed.size
+        self._versions = {form.type: version for version, form in self.forms.items()}
+        if self.letter in KINDS:
+            raise ValueError(f"two kinds of rows have the letter {letter}")
+        KINDS[self.letter] = self
+
+    @property
+    def version(self) -> int:
+        """The version of a kind that has one, else the first of them."""
+        return min(self.forms)
+
+    @property
+    def of_stream(self) -> bool:
+        """Whether such a row belongs to a stream, and moves with it."""
+        return self.moves in OF_STREAM
+
+    def key(self, *of: Any) -> bytes:  # noqa: ANN401 - as the parts say
+        """Return the key of a row; ``of`` has a value for each part."""
+        if not self._ids:
+            return self.letter + of[0].encode() if of else self.letter
+        ids: Sequence[Any] = of[1:] if self._text else of
+        if True in self._hex:
+            ids = [bytes.fromhex(each) if in_hex else each for each, in_hex in zip(ids, self._hex, strict=True)]
+        made = self.letter + self._pack(*ids)
+        return made + of[0].encode() if self._text else made
+
+    def of(self, key: bytes) -> tuple[Any, ...]:
+        """Return what a key was made of, as `key` takes it."""
+        ids = self._unpack(key, 1)
+        if True in self._hex:
+            ids = tuple([each.hex() if in_hex else each for each, in_hex in zip(ids, self._hex, strict=True)])
+        return (key[self._at :].decode(), *ids) if self._text else ids
+
+    def stream(self, key: bytes) -> str:
+        """Return the text at the end of a key."""
+        return key[self._at :].decode(errors="backslashreplace")
+
+    def present(self, key: bytes, policy: object) -> bool:
+        """Whether a row is of what its stream is configured to do now; ``policy`` is None of a stream that is not."""
+        for part, value in zip(self._ids, self.of(key)[1:], strict=True):
+            if policy is None or (part.now is not None and value not in part.now(policy)):
+                return False
+        return True
+
+    def seal(self, payload: bytes) -> bytes:
+        """Return the row of a payload, of a kind that has one version."""
+        return seal(self.letter[0], self.version, payload)
+
+    def open(self, row: bytes, parse: Callable[[bytes], Parsed], version: int = 0) -> Parsed:
+        """Return what ``parse`` makes of a row's payload.
+
+        Raises
+        ------
+        CorruptFrame
+            If the row is not an intact one of this kind and of one of its versions.
+        """
+        payload = unseal(self.letter[0], version or self.version, row)
+        try:
+            return parse(payload)
+        except CorruptFrame:
+            raise
+        except DAMAGE as exc:
+            raise damaged(self.letter[0], exc) from exc
+
+    def encode(self, value: T) -> bytes:
+        """Return the row of a value."""
+        version = self._versions[type(value)]
+        return seal(self.letter[0], version, self.forms[version].encode(value))
+
+    def decode(self, row: bytes, *more: Any) -> T:  # noqa: ANN401 - what the form asks for beside the payload
+        """Return the value of a row; raises `CorruptFrame` as `open` does."""
+        version = row[1] if len(row) > 1 and row[1] in self.forms else self.version
+        decode = self.forms[version].decode
+        return self.open(row, lambda payload: decode(payload, *more), version)  # type: ignore[no-any-return]
+
+    def read(self, key: bytes, row: bytes, get: Get) -> T:
+        """Return the value of a row, by its key and what reads others; raises `CorruptFrame` as `open` does."""
+        return self.decode(row, *(() if self._asks is None else self._asks(key, get)))
+
+
+#: All kinds that were declared, by their letters.
+KINDS: Final[dict[bytes, Kind[Any]]] = {}
+
+
+#: Of rows whose payload is read by whoever needs it.
+PLAIN: Final = Form(bytes, bytes, bytes)
+
+
+def form(of: Any) -> Form:  # noqa: ANN401 - a type with both methods
+    """Return the form of what encodes and decodes itself."""
+    return Form(of, of.encode, of.decode)
+
+
+def kind_of(key: bytes) -> Kind[Any]:
+    """Return the kind of a row by its key; raises `KeyError` where none has its letter."""
+    return KINDS[key[:1]]
+
+
+def shown(key: bytes) -> str:
+    """Return what people call a row, by its key."""
+    kind = KINDS.get(key[:1])
+    if kind is None:
+        return f"the row {key!r}"
+    text = kind.parts[0].name if kind.parts and not kind.parts[0].format else ""
+    return f"{kind.name} of {text.removesuffix(' id')} {kind.stream(key)!r}" if text else kind.name

@@ -1,0 +1,162 @@
+"""Every kind of row: what it is called, keyed by and holds, how it moves, and whether metrics read it.
+
+To add one, declare it here, or beside what it holds where that is needed by something below. `state.kind` says what
+follows from a declaration.
+"""
+
+from functools import reduce
+from operator import add
+from typing import Final
+
+from state.claim import CLAIM
+from state.coverage import Coverage
+from state.entities import ENTITIES
+from state.expiry import QUEUE
+from state.fence import FENCE
+from state.inputs import INPUTS, WIDTHS
+from state.journal import JOURNAL
+from state.kind import (
+    CHALLENGER,
+    CHAMPION,
+    CONFIG,
+    LAYOUT,
+    SCORED,
+    SLOT,
+    STREAM,
+    Figure,
+    Form,
+    Kind,
+    Moves,
+    form,
+    kind_of,
+)
+from state.ledger import LEDGER
+from state.quotas import QUOTA
+from state.scoring.ages import Ages
+from state.scoring.comparison import Comparison
+from state.scoring.distribution import Distribution
+from state.scoring.history import History
+from state.scoring.pair_scores import AnyComparison, AnySegmentScores, PairScores, SegmentPairScores
+from state.scoring.segment_scores import SegmentScores
+from state.scoring.vector_history import VectorHistory
+from state.segments import Dictionary
+from state.served import Served
+from state.witnesses import WITNESSES
+
+__all__ = ("CLAIM", "ENTITIES", "FENCE", "INPUTS", "JOURNAL", "LEDGER", "QUEUE", "QUOTA", "WIDTHS", "WITNESSES")
+
+CALIBRATOR: Final = Kind[Served](
+    "C",
+    "a calibrator",
+    (STREAM, CONFIG),
+    {7: form(Served)},  # raised when the bytes of any calibrator change, too
+    Moves.DIVIDED,
+    "one a stream and configuration: a calibrator",
+    shown=True,
+    asks=lambda key, _: (kind_of(key).stream(key),),
+)
+WINDOWS: Final = Kind[History](
+    "W",
+    "the closed windows",
+    (STREAM,),
+    {4: Form(History, History.encode_closed, bytes)},
+    Moves.DIVIDED,
+    "one a stream of probabilities: scores of closed windows",
+    shown=True,
+)
+SCORES: Final = Kind[History](
+    "S",
+    "the scores",
+    (STREAM,),
+    {4: Form(History, History.encode, History.decode)},
+    Moves.DIVIDED,
+    "one a stream of probabilities: scores of the present window",
+    shown=True,
+    asks=lambda key, get: (_closed(get(WINDOWS.letter + key[1:])),),
+)
+VECTORS: Final = Kind[VectorHistory](
+    "V",
+    "the scores",
+    (STREAM, CONFIG),
+    {5: form(VectorHistory)},
+    Moves.DIVIDED,
+    "one a stream of classes or numbers, and configuration: scores, windows, alarms",
+    shown=True,
+)
+COMPARISON: Final = Kind[AnyComparison](
+    "H",
+    "a comparison with a challenger",
+    (STREAM, CHAMPION, CHALLENGER),
+    {3: form(Comparison), 4: form(PairScores)},
+    Moves.DIVIDED,
+    "one a stream, champion and challenger: scores of both on the same events (version 4: of classes and numbers)",
+    shown=True,
+)
+NAMES: Final = Kind[Dictionary](
+    "N",
+    "the names of the segments",
+    (STREAM, LAYOUT),
+    {1: form(Dictionary)},
+    Moves.DIVIDED,
+    "one a stream with segments: what its slots stand for",
+    shown=True,
+)
+SEGMENT: Final = Kind[AnySegmentScores](
+    "G",
+    "the scores of a segment",
+    (STREAM, SCORED, SLOT),
+    {5: form(SegmentScores), 6: form(SegmentPairScores)},
+    Moves.DIVIDED,
+    "one a segment that has come: its scores (version 6: of classes and numbers)",
+    shown=True,
+)
+AGES: Final = Kind[Ages](
+    "A",
+    "the ages of outcomes",
+    (STREAM,),
+    {2: form(Ages)},
+    Moves.SUM,
+    "one a stream: how old outcomes are when they come",
+    shown=True,
+)
+COVERAGE: Final = Kind[Coverage](
+    "J",
+    "which forecasts have a label",
+    (STREAM,),
+    {1: form(Coverage)},
+    Moves.SHARED,
+    "one a stream whose forecasts without a label may be unlike the others: which have a label",
+    shown=True,
+)
+DISTRIBUTION: Final = Kind[Distribution](
+    "D",
+    "the distribution of forecasts",
+    (STREAM,),
+    {1: form(Distribution)},
+    Moves.SUM,
+    "one a stream of probabilities or classes: how its raw forecasts are distributed",
+    shown=True,
+    figures={
+        "forecast_shift": Figure(
+            "How far the raw forecasts of the last week are distributed otherwise than those of the weeks before: the "
+            "population stability index, less what chance adds; of classes that of the highest probability",
+            lambda found: reduce(add, found).shift(),
+            "from .25 on, ask whether the model, its inputs or the population has changed; see TrueupForecastsShifted",
+        )
+    },
+)
+
+
+def history(scores: bytes, windows: bytes | None) -> History:
+    """Read both rows of a stream's scores; ``windows`` is None while no window was closed.
+
+    Raises
+    ------
+    CorruptFrame
+        If a frame is not an intact row of its kind and version, or the rows do not belong together.
+    """
+    return SCORES.decode(scores, _closed(windows))
+
+
+def _closed(windows: bytes | None) -> bytes | None:
+    return None if windows is None else WINDOWS.open(windows, bytes)

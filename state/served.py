@@ -1,0 +1,87 @@
+"""A calibrator as it serves one stream."""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from state.calibrators import Recalibrator
+from state.policy import build
+from state.scoring.warm_up import LONGEST, differs
+
+_HEAD: Final = Struct("<HQQ")
+
+
+@dataclass(slots=True)
+class Served:
+    """A calibrator as it serves one stream.
+
+    Attributes
+    ----------
+    recipe
+        What it was made from (`state.policy.Policy.recipe`), so that the row explains itself.
+    calibrator
+        The calibrator.
+    late
+        Sum over its outcomes of how many others it learnt between forecast and outcome. Divided by ``learnt`` it is
+        the mean number outstanding, which the bounds under delay need.
+    warmed_ms
+        Event time of the forecast that ended the warm-up, ms, at least 1; 0 before.
+    """
+
+    recipe: str
+    calibrator: Recalibrator
+    late: int = 0
+    warmed_ms: int = 0
+
+    @classmethod
+    def fresh(cls, recipe: str, stream: str, coin: bytes = b"") -> "Served":
+        """Make a calibrator that has learnt nothing; for the coin see `state.policy.build`."""
+        return cls(recipe, build(recipe, stream, coin))
+
+    def warms(self, raw: Any, p: Any, ts: int, covered: bool = True) -> bool:  # noqa: ANN401, FBT001, FBT002 - of the calibrator's kind
+        """Whether the forecast that is answered now belongs to the warm-up; the first one that does not ends it.
+
+        The warm-up ends with the first forecast that is served other than raw after an outcome was learnt. It ends
+        after `LONGEST` outcomes, too: whoever serves raw scores then has no evidence against them. A calibrator that
+        never serves another score has none.
+
+        Parameters
+        ----------
+        raw, p
+            The forecast and the answer.
+        ts
+            Event time, ms.
+        covered
+            Whether most forecasts get a label, see `state.coverage.Coverage`; before, what was learnt is not served,
+            and no warm-up ends.
+        """
+        if self.warmed_ms:
+            return False
+        calibrator = self.calibrator
+        if not calibrator.serves_raw:
+            learnt = calibrator.learnt
+            if not covered or (learnt < LONGEST and not (learnt and differs(raw, p))):
+                return True
+        self.warmed_ms = max(ts, 1)
+        return False
+
+    def encode(self) -> bytes:
+        """Return its payload: length of the recipe (u16), ``late`` and ``warmed_ms`` (u64), recipe, calibrator."""
+        recipe = self.recipe.encode()
+        return _HEAD.pack(len(recipe), self.late, self.warmed_ms) + recipe + self.calibrator.encode()
+
+    @classmethod
+    def decode(cls, payload: bytes, stream: str, coin: bytes = b"") -> "Served":
+        """Read a payload; who does not draw needs no coin, see `state.policy.build`."""
+        n, late, warmed_ms = _HEAD.unpack_from(payload)
+        end = _HEAD.size + n
+        recipe = payload[_HEAD.size : end].decode()
+        served = cls(recipe, build(recipe, stream, coin), late, warmed_ms)
+        served.calibrator.decode(payload[end:])
+        return served
+
+    @property
+    def outstanding(self) -> int:
+        """Mean number of outcomes outstanding when one arrived, rounded up."""
+        learnt = self.calibrator.learnt
+        return -(-self.late // learnt) if learnt else 0

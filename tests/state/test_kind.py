@@ -1,0 +1,57 @@
+"""What follows from the declaration of a kind of row."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from state import kinds
+from state.kind import KINDS, PLAIN, Kind, Moves
+from state.policy import Challenger, Policy
+from tests.state.histories import ROOT
+
+
+def test_a_row_that_is_declared_is_merged_shown_checked_and_documented() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.state.toy_row"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {
+        "gauges": ['trueup_toys{stream="s"} 7.0'],
+        "rescaled": 7,
+        "inspected": [3],
+        "refused": "a 'X' row has format version 9, this build reads version 1",
+        "called": "the toys of stream 's'",
+        "page": ["| `X` | `X` · stream | one a stream: how many toys it has | 1 | " + Moves.SUM.value + " | yes |"],
+        "reference": ["| `toys` | gauge | stream | Toys of a stream. | – |"],
+    }
+
+
+def test_a_key_says_again_what_it_was_made_of() -> None:
+    for kind, of in (
+        (kinds.COMPARISON, ("é", "00112233", "44556677")),
+        (kinds.SEGMENT, ("", b"\0\1\2\3", 300)),
+        (kinds.QUEUE, (2, 1 << 40, 7)),
+        (kinds.LEDGER, ("event",)),
+    ):
+        assert kind.of(kind.key(*of)) == of
+
+
+def test_a_row_is_present_where_its_stream_is_configured_so() -> None:
+    policy = Policy(shadow=(Challenger("platt", {}),), segments=("country",))
+    (platt,) = policy.challengers
+    assert kinds.CALIBRATOR.present(kinds.CALIBRATOR.key("s", policy.config), policy)
+    assert not kinds.CALIBRATOR.present(kinds.CALIBRATOR.key("s", platt.config), policy)
+    assert kinds.COMPARISON.present(kinds.COMPARISON.key("s", policy.config, platt.config), policy)
+    assert not kinds.COMPARISON.present(kinds.COMPARISON.key("s", platt.config, policy.config), policy)
+    assert kinds.SEGMENT.present(kinds.SEGMENT.key("s", policy.scored, 2), policy)
+    assert not kinds.SEGMENT.present(kinds.SEGMENT.key("s", policy.scored, 2), Policy())
+    assert kinds.AGES.present(kinds.AGES.key("s"), None)
+
+
+def test_two_kinds_cannot_have_one_letter() -> None:
+    before = dict(KINDS)
+    with pytest.raises(ValueError, match="two kinds of rows have the letter L"):
+        Kind("L", "another", (), {1: PLAIN}, Moves.LEFT, "")
+    assert before == KINDS
