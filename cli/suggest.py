@@ -15,6 +15,7 @@ from state.arrays import Floats
 from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import QUANTILES
+from state.policy import ALIKE
 from state.scoring.ages import words
 from streams.config import stream_config
 from streams.records.decoding import Decoder
@@ -28,6 +29,8 @@ NEARLY, RARELY = 0.95, 0.5
 SLIP: Final = 0.05
 #: Where scores are low, zeros may be reported of nothing. Such scores are at least half of all forecasts, in fiftieths.
 LOW, PARTS = 25, 50
+#: The score chooses what is labelled if this share of the higher forecasts has an outcome, and `SLIP` of the others.
+CHOSEN: Final = 0.8
 #: Labels are learnt when they are corrected, if so many first ones are wrong for each final one of the rarer class.
 OFTEN: Final = 0.5
 #: Two labels differ in age if their medians differ by this share of the longer one.
@@ -83,6 +86,8 @@ class Seen:
     low, low_ones
         The largest score up to which outcomes of 1 are reported and hardly any of 0, though higher scores have both,
         and these ones. Such scores are at least half of the forecasts, and low on average. NaN and 0 without.
+    chosen
+        The score from which on most forecasts have an outcome, of either label, and hardly any below; NaN without.
     """
 
     stream: str
@@ -98,6 +103,7 @@ class Seen:
     ones: int = 0
     low: float = math.nan
     low_ones: int = 0
+    chosen: float = math.nan
     turns: int = 0
     turns_issued: int = 0
 
@@ -110,6 +116,7 @@ class Proposal:
     silence: int | None = None
     ttl_ms: float | None = None
     revisable_ms: float | None = None
+    unlabelled: str | None = None
     reasons: Sequence[str] = ()
 
     def toml(self, stream: str) -> str:
@@ -123,6 +130,8 @@ class Proposal:
             lines.append(f'ttl = "{words(self.ttl_ms)}"')
         if self.revisable_ms is not None:
             lines.append(f'revisable = "{words(self.revisable_ms)}"')
+        if self.unlabelled is not None:
+            lines.append(f'unlabelled = "{self.unlabelled}"')
         return "\n".join(lines)
 
 
@@ -227,6 +236,7 @@ def _seen(history: _History, stream: str) -> Seen:
         ones=ones,
         low=low,
         low_ones=low_ones,
+        chosen=_chosen(history.scores, old, first),
         turns=_turns([first[event_id] for _, _, event_id in came]),
         turns_issued=_turns([first[event_id] for _, _, event_id in sorted(came, key=lambda each: each[:2])]),
     )
@@ -239,8 +249,7 @@ def _turns(labels: Sequence[float]) -> int:
 
 def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:
     """Return `Seen.low` and `Seen.low_ones`."""
-    found = sorted((scores[event_id], first.get(event_id, math.nan)) for event_id in old if event_id in scores)
-    score, label = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    score, label = _by_score(scores, old, first)
     for part in range(PARTS - 1, LOW - 1, -1):
         most = score[len(score) * part // PARTS - 1] if len(score) >= FEWEST else math.nan
         mine = score <= most
@@ -248,6 +257,27 @@ def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str
         if ones >= FEWEST_EACH and zeros <= SLIP * ones and score[mine].mean() < 0.5 and not mine.all():
             return float(most), ones
     return math.nan, 0
+
+
+def _chosen(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> float:
+    """Return `Seen.chosen`: where one cut tells best which forecasts have an outcome."""
+    score, label = (each[::-1] for each in _by_score(scores, old, first))
+    known = ~np.isnan(label)
+    if np.count_nonzero(label == 1.0) < FEWEST_EACH or np.count_nonzero(label == 0.0) < FEWEST_EACH:
+        return math.nan
+    cut = int(np.argmax(np.cumsum(np.where(known, 1, -1)))) + 1
+    above, below = label[:cut], label[cut:]
+    few = known[cut:].sum() <= SLIP * len(below)
+    # If ones of all scores are reported, the labels below are ones more often than those above.
+    rarer = (below == 1.0).sum() * known[:cut].sum() <= (above == 1.0).sum() * known[cut:].sum()
+    return float(score[cut - 1]) if few and rarer and known[:cut].mean() >= CHOSEN and cut < len(label) else math.nan
+
+
+def _by_score(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Return the scores of old forecasts, ascending, and their first labels, NaN without one."""
+    found = sorted((scores[event_id], first.get(event_id, math.nan)) for event_id in old if event_id in scores)
+    score, label = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    return score, label
 
 
 #: More different labels than this are numbers, not classes.
@@ -325,7 +355,8 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0) -> Proposal:
         reasons.append(f"{seen.orphans:,} outcomes belong to no forecast of this history.")
     rows = seen.forecasts / max(seen.span_ms / DAY_MS, 1e-9) * (revisable or ttl) / DAY_MS
     reasons.append(f"About {rows:,.0f} rows will be kept at a time.")
-    return Proposal(kept, silence, ttl, revisable, tuple(reasons))
+    by_score = silence is None and not numbers and seen.known < RARELY * seen.old and not math.isnan(seen.chosen)
+    return Proposal(kept, silence, ttl, revisable, ALIKE if by_score else None, tuple(reasons))
 
 
 def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
@@ -358,7 +389,14 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
             f"Outcomes of 0 and of 1 are reported ({zeros:,} and {ones:,}), and {seen.old - seen.known:,} forecasts "
             "have none: silence stands for neither. Find out why those are missing."
         )
-    if share < RARELY:
+    if share < RARELY and not math.isnan(seen.chosen):
+        reasons.append(
+            f"The score chooses what gets a label: most forecasts from {seen.chosen:.3g} on, hardly any below. Of one "
+            'score, those with a label are like those without: unlabelled = "alike". What lower scores mean is then '
+            "drawn from the higher ones: label a random few of them, too. Never set silence = 0 here: what nobody "
+            "looked at would count as good, and served scores that choose labels would sink."
+        )
+    elif share < RARELY:
         reasons.append(
             "While most forecasts get no label, nothing that is learnt is served, by default the raw forecast is. Set "
             'unlabelled = "alike" if those with a label are like the others, as in a random sample.'
@@ -416,7 +454,7 @@ def told(seen: Seen, proposal: Proposal) -> str:
 def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
     """Return the same as values for JSON; a missing value is null."""
     figures = asdict(seen)
-    for name in ("last_revised_ms", "corrected_ms", "low"):
+    for name in ("last_revised_ms", "corrected_ms", "low", "chosen"):
         if math.isnan(figures[name]):
             figures[name] = None
     lines = None if proposal.ttl_ms is None else proposal.toml(seen.stream)

@@ -1,10 +1,10 @@
 """Numbers whose horizons overlap: what `quantile` serves beside the forecasts, DtACI and conformal PID control.
 
-``python -m research.overlap [made] [chose] [judged]`` needs ``make data``; some minutes. What happens within h steps is
-forecast at every step, so h outcomes in succession share most of what happens. A forecast is the last value and
-quantiles of changes over h steps: of those before the first forecast (*fixed*), or of the last 1,000, renewed every 50.
-Made outcomes are sums of h normal steps with variance 1, forecast by normal laws. *As it was*: without C, see
-`state.calibrators.quantile`.
+``TRUEUP_COMPILED=no python -m research.overlap [made] [chose] [judged]`` needs ``make data``, and some minutes. What
+happens within h steps is forecast at every step, so h outcomes in succession share most of what happens. A forecast is
+the last value and quantiles of changes over h steps: of those before the first forecast (*fixed*), or of the last
+1,000, renewed every 50. Made outcomes are sums of h normal steps with variance 1, forecast by normal laws. *As it was*:
+without C, see `state.calibrators.quantile`.
 
 Printed are pinball loss through raw's with a standard error of blocks of 5 h rows and at least 100, error of coverage,
 and that of the worst window of 500.

@@ -301,6 +301,7 @@ CASES: Final = (
     Case("honest, analysts, no settings", made(0.02), analysts, configured=False),
     Case("honest, 5 % corrected", made(0.02), corrected),
     Case("honest, flagged only", made(0.02), flagged),
+    Case("10 times too high, flagged only", made(0.02, lambda z, _: logistic(1.2 * z + 3.0)), flagged),
     Case("honest, declined never", made(0.02), declined),
     Case("wave of 20 days, 5 days late", made(0.05, shift=lambda at: 0.8 * np.sin(np.pi * at / 10)), after(5.0)),
     Case("tenfold for 15 days, 5 days late", made(0.004, shift=_ATTACK), after(5.0)),

@@ -1,7 +1,9 @@
 """What is proposed for a stream's labels, from histories whose labels are known."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -12,10 +14,13 @@ from cli.suggest import Proposal, Seen, propose, read
 from lab import fraud
 from lab.fraud import DAY_MS, START_MS, Fraud, Reports, Shape
 from replay.sources.files import FileSource
-from state.policy import Policies, Policy
+from state.policy import ALIKE, Policies, Policy
 from streams.config import stream_config
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
+
+#: Which reports come: of the highest tenth, of a one, and a number in [0, 1) that is drawn.
+Told = Callable[[Any, Any, Any], Any]
 
 SHAPE = Shape(rows=6000, rate=0.05, inflation=5, missed=0.0, alarms=0.0)
 
@@ -89,13 +94,34 @@ def test_zeros_of_analysts_who_look_at_high_scores_alone_leave_silence_a_zero(tm
     assert any("Zeros are told only of higher scores" in each for each in found.reasons)
 
 
-def test_outcomes_of_flagged_forecasts_alone_are_not_taken_for_silence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [0.0, 0.02])
+def test_labels_that_the_score_chooses_are_alike_and_silence_is_no_label(others: float, tmp_path: Path) -> None:
+    found = proposed_of(tmp_path, lambda flagged, _, draw: flagged | (draw < others))
+    assert (found.silence, checked(found).unlabelled) == (None, ALIKE)
+    assert any("Never set silence = 0" in each for each in found.reasons)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        lambda flagged, one, draw: flagged | (one & (draw < 0.7)),
+        lambda flagged, _, draw: flagged | (draw < 0.3),
+        lambda _, __, draw: draw < 0.2,
+    ],
+    ids=["the highest tenth and most ones", "the highest tenth and some of the others", "a random fifth"],
+)
+def test_labels_that_more_than_the_score_may_choose_are_not_said_to_be_alike(told: Told, tmp_path: Path) -> None:
+    assert proposed_of(tmp_path, told).unlabelled is None
+
+
+def proposed_of(directory: Path, told: Told) -> Proposal:
+    """Return what is proposed where only some outcomes are reported, each at its time."""
     stream = fraud.make(replace(SHAPE, zeros="explicit"))
-    flagged = stream.raw[stream.reports.row] >= np.quantile(stream.raw, 0.9)
-    reports = Reports(*(each[flagged] for each in stream.reports))
-    found = propose(seen(tmp_path, replace(stream, reports=reports)))
-    assert found.silence is None
-    assert any("silence stands for neither" in each for each in found.reasons)
+    row, y, _, _ = stream.reports
+    flagged = stream.raw[row] >= np.quantile(stream.raw, 0.9)
+    kept = told(flagged, y == 1, np.random.default_rng(5).random(len(row)))
+    reports = Reports(*(each[kept] for each in stream.reports))
+    return propose(seen(directory, replace(stream, reports=reports)))
 
 
 def test_labels_that_are_mostly_wrong_at_first_are_learnt_when_they_are_corrected(tmp_path: Path) -> None:
