@@ -21,7 +21,7 @@ from state.engine import HELD
 from streams.kafka import topics
 from tests.chaos import faults
 from tests.chaos.stage import PATIENCE, BrokenPromiseError, Stage, strike
-from tests.e2e.world import ROOT, Worker, World, wait_for
+from tests.e2e.world import ROOT, Worker, World, buried, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
 #: 9999-01-01, ms since 1970.
@@ -200,11 +200,10 @@ def _refused(world: World, said: str) -> None:
 
 def _succeeded(stage: Stage, world: World, *commands: list[str]) -> None:
     """Give a worker's topics to another application id, as the documentation says, after commands of the old one."""
-    old, name = world.environment, f"{world.name}-heir"
-    world.environment = {**old, "TRUEUP_APP_ID": name}
-    _operate(
-        world.environment, "topics", "create", "--partitions", "1", "--replication", str(stage.cluster.replication)
-    )
+    asyncio.run(buried(world.bootstrap, world.name))  # its session is long
+    old, copies = world.environment, str(stage.cluster.replication)
+    world.environment = {**old, "TRUEUP_APP_ID": f"{world.name}-heir"}
+    _operate(world.environment, "topics", "create", "--partitions", "1", "--replication", copies)
     for command in commands:
         _operate(old, *command)
     _operate(world.environment, "topics", "take")
