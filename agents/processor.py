@@ -1,4 +1,7 @@
-"""The agent: one batch of a partition, from its records to acknowledged outputs, in the order that survives kill -9.
+"""The agent: a turn of all partitions, from its records to acknowledged outputs, in the order that survives kill -9.
+
+A turn has at most one batch of each partition. Its batches are folded one after another, noted in the journal by one
+request, and answered by one. While a turn is noted or answered, the next one is folded.
 
 The numbered steps are those of the operations page. Step 3 is the commit point: before it a crash leaves no trace.
 After it the batch is in the journal: whoever takes the partition up folds the same records in the same order. Rows are
@@ -8,9 +11,8 @@ is folded again after a crash, with the same outputs.
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple, Protocol
@@ -190,32 +192,57 @@ class Served:
 
 
 @dataclass(frozen=True)
-class AppliedBatch:
-    """A batch that is in the journal.
+class Folded:
+    """Records of a batch that the engine has applied.
 
     Attributes
     ----------
     batch
         The batch.
-    started
-        When its folding was asked for, s of a clock that only counts.
-    output_batches
-        What is to be produced.
     served
         Its partition.
+    outputs
+        What is to be produced.
+    entry
+        What the journal is to say of them; None: it says so already.
     number
-        Of the first journal entry after it.
+        Of the first journal entry after them.
+    effects
+        As the engine made them.
+    rejected
+        The dead letters.
+    fence
+        Of the state with them.
     """
 
     batch: Batch
-    started: float
-    output_batches: list[OutputBatch]
     served: Served
+    outputs: OutputBatch
+    entry: Entry | None
     number: int
+    effects: Any
+    rejected: list[Rejected]
+    fence: Fence
+
+
+@dataclass(frozen=True)
+class FoldedTurn:
+    """A turn whose records are applied; nothing of it is in the journal yet, unless it was there before.
+
+    Attributes
+    ----------
+    started
+        When its folding was asked for, s of a clock that only counts.
+    parts
+        Its batches.
+    """
+
+    started: float
+    parts: list[Folded]
 
 
 class BatchProcessor:
-    """Folds batches and answers them: a partition's batches one after another, each answered while the next is folded.
+    """Folds turns and answers them, one after another; each is noted and answered while the next is folded.
 
     Parameters
     ----------
@@ -266,9 +293,8 @@ class BatchProcessor:
         self._unrouted = 0
         self._routed = modes.routed(settings.modes, OUTCOME)
         self._partitions: dict[int, Served] = {}
-        #: Held while a batch of a partition is folded, and while one is answered.
-        self._folding: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._answering: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        #: Held while a turn is folded, noted, and answered: turns go from one to the next in their order.
+        self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
 
     def _terms_of(self, settings: Settings) -> Terms:
         """Return what records are folded under with these settings."""
@@ -295,7 +321,7 @@ class BatchProcessor:
         Fence, Journal
             What the last checkpoint holds, and what was folded since.
         """
-        async with self._folding[partition], self._answering[partition]:
+        async with self._folding, self._answered():
             self._table.reopened(partition)
             stored = self._table.reader(partition)
             found = journal.read(stored)
@@ -316,12 +342,13 @@ class BatchProcessor:
 
     async def forgo(self, partition: int, found: Journal) -> None:
         """Leave out what was folded since the last checkpoint: its records were deleted, and its answers stand."""
-        async with self._folding[partition], self._answering[partition]:
+        async with self._folding, self._answered():
             served = self._partitions[partition]
             served.ends, served.last = found.ends(served.ends), [journal.NONE, journal.NONE]
             served.engine.fence.next[:] = served.ends
             served.number = served.answered = found.number
-            await self._write(partition, served, served.freeze())
+            served.freeze()
+            await self._write({partition: served})
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
         """Return the engine of a partition whose rows are read so."""
@@ -386,138 +413,164 @@ class BatchProcessor:
         self._table.closed(partition)
         self._gauges.revoked(partition)
 
-    async def fold(self, batch: Batch) -> AppliedBatch:
-        """Fold a batch and note it in the journal; what it returns is to be answered at once.
+    def waits_for(self, batch: Batch) -> bool:
+        """Whether a batch cannot be folded before the schema registry has said something."""
+        return bool(self._decoder.asks_registry and self._decoder.lacking(batch.records))
+
+    async def fold(self, batches: Sequence[Batch]) -> FoldedTurn:
+        """Fold a turn: at most one batch of each partition; what it returns is to be answered at once.
+
+        Batches whose partition has moved are left out: nothing of them is done, the new owner reads them.
 
         Raises
         ------
         MovedError
-            If the partition has moved; nothing of the batch was done.
-        CorruptFrame, FencedError, ForeignWriterError, KafkaError
-            Whatever is raised, nothing of the batch may be acknowledged, and the process must end.
+            If the partition of one was let go of, and nobody told where batches come from.
+        CorruptFrame, DamagedStoreError, FencedError, ForeignWriterError, KafkaError
+            Whatever is raised, nothing of the turn may be acknowledged, and the process must end or take its
+            partitions up again.
         """
         started = perf_counter()
-        number = batch.partition
         if self._decoder.asks_registry:
-            await self._decoder.load(batch.records)
-        async with self._folding[number]:
-            served = self._partitions.get(number)
-            if served is None:
-                raise MovedError(
-                    f"partition {number} has moved; a batch of it that was waiting is left to its new owner"
-                )
-            if not self._current(batch):
-                # Its records are read again, from a fence that does not know of them: folded now, they would be
-                # merged with what comes after them, and their neighbours learnt in another order than was recorded.
-                raise MovedError(f"partition {number} was taken up again; a batch that was waiting is void")
-            with self._wholly(number, served):
+            for batch in batches:
+                await self._decoder.load(batch.records)
+        parts = list[Folded]()
+        async with self._folding, self._wholly(self._partitions.copy()):
+            for batch in batches:
+                # Where its partition was taken up again, these records are read again: folded now, they would be merged
+                # with what comes after them.
+                if not self._current(batch):
+                    log.info("partition %d has moved; a batch that was waiting is void", batch.partition)
+                    continue
+                served = self._partitions.get(batch.partition)
+                if served is None:
+                    raise _moved(batch)
                 if batch.again is None:
-                    await self._settled(number, served)
-                output_batches = await self._fold(batch, served)
+                    await self._settled(batch.partition, served)
+                parts.append(await self._fold(batch, served))
                 if served.waiting is None and served.whole and self._due(served):
                     served.freeze()
-            return AppliedBatch(batch, started, output_batches, served, served.number)
+        return FoldedTurn(started, parts)
 
-    async def answer(self, folded: AppliedBatch) -> None:
-        """Produce the outputs of a batch, after those of the batches before it; returns when all are acknowledged.
+    async def answer(self, turn: FoldedTurn) -> None:
+        """Note a turn in the journal, and produce its outputs; returns when all of that is acknowledged.
 
         Raises
         ------
-        MovedError
-            If the partition has moved, or was let go of: whoever takes it up folds the batch again, and answers it.
-        KafkaError, TimeoutError
+        MovedError, FencedError, ForeignWriterError, KafkaError, TimeoutError
             As `fold`.
         """
-        batch, number = folded.batch, folded.batch.partition
-        async with self._answering[number]:
-            if self._partitions.get(number) is not folded.served:
-                raise MovedError(f"partition {number} has moved; its new owner answers a batch of it")
-            with self._wholly(number, folded.served):
-                await self._answer(folded)
-        if batch.again is None:
-            self._gauges.batch(len(batch.records), perf_counter() - folded.started)
-            self._gauges.waited([record.timestamp for topic, record in batch.records if topic == FORECASTS])
+        async with self._wholly({part.batch.partition: part.served for part in turn.parts}):
+            async with self._noting:
+                await self._note(turn.parts)
+            async with self._answering:
+                await self._send(turn.parts)
+        new = [record for part in turn.parts if part.batch.again is None for record in part.batch.records]
+        if new:
+            self._gauges.batch(len(new), perf_counter() - turn.started)
+            self._gauges.waited([record.timestamp for topic, record in new if topic == FORECASTS])
 
-    async def _answer(self, folded: AppliedBatch) -> None:
-        batch = folded.batch
-        if batch.again is None or batch.again.number >= folded.served.told:
-            began = perf_counter()
-            await self._send(folded)  # step 5
-            self._done(5, perf_counter() - began)
-        await self._answered(batch.partition, folded.served, folded.number)
-
-    @contextmanager
-    def _wholly(self, number: int, served: Served) -> Iterator[None]:
-        """Let go of a partition where a step is cut off: the engine may have records of which no entry says.
+    @asynccontextmanager
+    async def _wholly(self, partitions: Mapping[int, Served]) -> AsyncIterator[None]:
+        """Let go of partitions where a step is cut off: the engine may have records of which no entry says.
 
         A checkpoint would write them, and nobody would answer them.
         """
         try:
             yield
         except BaseException:
-            if self._partitions.get(number) is served:
-                del self._partitions[number]
+            for number, served in partitions.items():
+                if self._partitions.get(number) is served:
+                    del self._partitions[number]
             raise
 
-    async def _answered(self, number: int, served: Served, entry: int) -> None:
-        """Note that all before a journal entry is answered, and write the checkpoint that waited for it."""
-        served.answered = max(served.answered, entry)
-        waiting = served.waiting
-        if waiting and served.answered >= waiting.entry.number and self._partitions.get(number) is served:
-            await self._write(number, served, waiting)
+    @asynccontextmanager
+    async def _answered(self) -> AsyncIterator[None]:
+        """Wait until all turns that are folded are answered; whoever calls it lets none be folded meanwhile."""
+        async with self._noting, self._answering:
+            yield
 
-    async def _send(self, folded: AppliedBatch) -> None:
-        """Produce the outputs of a batch."""
-        for output_batch in folded.output_batches:
-            await output_batch.send()
+    def _here(self, parts: Iterable[Folded]) -> list[Folded]:
+        """Return those whose partition has not moved since they were folded; its new owner answers the others."""
+        here = list[Folded]()
+        for part in parts:
+            if self._partitions.get(part.batch.partition) is part.served:
+                here.append(part)
+            elif self._current(part.batch):
+                raise _moved(part.batch)
+        return here
 
     async def _settled(self, number: int, served: Served) -> None:
         """Go on under the settings of now, and not faster than checkpoints are written."""
         if served.waiting is not None and served.engine.weight > self._settings.batch_bytes:
-            async with self._answering[number]:  # until the batches before are answered
+            async with self._answered():
                 pass
         if served.terms is not self._terms:
             if served.order:
-                await self._write(number, served, served.freeze())
+                async with self._answered():
+                    served.freeze()
+                    await self._write({number: served})
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
 
-    async def _fold(self, batch: Batch, served: Served) -> list[OutputBatch]:
+    async def _fold(self, batch: Batch, served: Served) -> Folded:
         """Fold the records of a batch, as one journal entry if their rows fit one checkpoint."""
         number, records = batch.partition, batch.records
-        output_batches: list[OutputBatch] = []
-        while records:
-            output_batch = self._outputs.batch(number, served.terms.settings)
-            output_batches.append(output_batch)
-            taken, effects, rejected = await self._applied(batch, served, records, output_batch)
+        while True:
+            outputs = self._outputs.batch(number, served.terms.settings)
+            taken, effects, rejected = await self._applied(batch, served, records, outputs)
             begins, topics = served.ends, served.took(records[:taken])
-            records = records[taken:]
+            entry = None
             if batch.again is not None:
                 served.number, served.whole = batch.again.number + batch.ended, batch.ended
-                self._gauges.again(number, topics, _committed(served.engine.fence))
-                continue
-            await self._note(number, served.entry(begins, topics))
-            served.number += 1
-            self._count(number, effects, _committed(served.engine.fence))
-            for each in rejected:
-                self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
-            if records:
-                await self._write_at_once(number, served, output_batches)
-                output_batches = []
-        return output_batches
+            else:
+                entry = served.entry(begins, topics)
+                served.number += 1
+            fence = _committed(served.engine.fence)
+            folded = Folded(batch, served, outputs, entry, served.number, effects, rejected, fence)
+            records = records[taken:]
+            if not records:
+                return folded
+            # What follows would not fit the same checkpoint.
+            async with self._answered():
+                await self._note([folded])
+                served.freeze()
+                await self._send([folded])
 
-    async def _note(self, number: int, entry: Entry) -> None:
-        """Write a journal entry."""
+    async def _note(self, parts: Sequence[Folded]) -> None:
+        """Write journal entries: step 3. Then they count."""
+        parts = self._here(parts)
+        entries = {part.batch.partition: part.entry for part in parts if part.entry is not None}
         began = perf_counter()
+        if entries:
+            await self._table.append({number: {each.key: each.encode()} for number, each in entries.items()})
+            self._done(3, perf_counter() - began)
+        for part in parts:
+            number, batch = part.batch.partition, part.batch
+            if part.entry is None:
+                self._gauges.again(number, [topic for topic, _ in batch.records], part.fence)
+                continue
+            self._count(number, part.effects, part.fence)
+            for each in part.rejected:
+                self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
 
-        def done(step: int) -> None:
-            nonlocal began
-            now = perf_counter()
-            self._done(step, now - began)
-            began = now
-
-        # Step 3, and 4: changelog acknowledged, then rows and offset on disk.
-        await self._table.commit(number, {entry.key: entry.encode()}, done)
+    async def _send(self, parts: Sequence[Folded]) -> None:
+        """Produce outputs, step 4, and write the checkpoints that waited for that, steps 5 and 6."""
+        parts = self._here(parts)
+        unsaid = [
+            part.outputs for part in parts if part.batch.again is None or part.batch.again.number >= part.served.told
+        ]
+        if unsaid:
+            began = perf_counter()
+            await self._outputs.send(unsaid)
+            self._done(4, perf_counter() - began)
+        written = {}
+        for part in self._here(parts):
+            served = part.served
+            served.answered = max(served.answered, part.number)
+            if served.waiting is not None and served.answered >= served.waiting.entry.number:
+                written[part.batch.partition] = served
+        await self._write(written)
 
     def _due(self, served: Served) -> bool:
         """Whether it is time for a checkpoint."""
@@ -528,36 +581,38 @@ class BatchProcessor:
             or served.engine.weight > self._settings.enough_bytes
         )
 
-    async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
-        """Write the checkpoint that waits."""
-        changes, entry = waiting
-        await self._outputs.note(number, entry.encode())
-        key, row = journal.begun(entry.number, entry.last)
-        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 3))
-        served.waiting, served.written = None, entry.number
-        self._written(number, changes)
-
-    async def _write_at_once(self, number: int, served: Served, output_batches: list[OutputBatch]) -> None:
-        """Answer what was folded, and make a checkpoint: what follows would not fit the same one."""
-        async with self._answering[number]:
-            for output_batch in output_batches:
-                await output_batch.send()
-            await self._answered(number, served, served.number)
-            await self._write(number, served, served.freeze())
+    async def _write(self, partitions: Mapping[int, Served]) -> None:
+        """Write the checkpoints of partitions whose entries before it are answered."""
+        frozen = {number: served.waiting for number, served in partitions.items() if served.waiting is not None}
+        if not frozen:
+            return
+        await self._outputs.note({number: entry.encode() for number, (_, entry) in frozen.items()})
+        rows = {}
+        for number, (changes, entry) in frozen.items():
+            key, row = journal.begun(entry.number, entry.last)
+            rows[number] = {**changes.rows, key: row}
+        await self._table.commit(rows, lambda step: self._probe(step + 4))
+        for number, (changes, entry) in frozen.items():
+            served = partitions[number]
+            served.waiting, served.written = None, entry.number
+            self._written(number, changes)
 
     async def checkpoint(self, *, due: bool = True) -> None:
-        """Make checkpoints of the partitions where nothing is on its way: of those that are due, or of all.
+        """Make checkpoints: of the partitions that are due, unless a turn is being folded, or of all.
 
         Raises as `fold`.
         """
-        for number, served in list(self._partitions.items()):
-            if due and (self._folding[number].locked() or not self._due(served)):
-                continue
-            async with self._folding[number]:
-                free = self._partitions.get(number) is served and served.waiting is None and served.order
-                if free and served.whole and served.answered >= served.number:
-                    with self._wholly(number, served):
-                        await self._write(number, served, served.freeze())
+        if due and self._folding.locked():
+            return
+        async with self._folding:
+            for served in self._partitions.values():
+                if served.waiting is None and served.whole and served.order and (not due or self._due(served)):
+                    served.freeze()
+            if any(served.waiting is not None for served in self._partitions.values()):
+                async with self._answered():
+                    partitions = self._partitions.copy()
+                    async with self._wholly(partitions):
+                        await self._write(partitions)
 
     def _written(self, number: int, changes: Changes) -> None:
         """Show what a checkpoint wrote."""
@@ -644,6 +699,10 @@ class BatchProcessor:
     def _done(self, step: int, seconds: float) -> None:
         self._gauges.stage(step, seconds)
         self._probe(step)
+
+
+def _moved(batch: Batch) -> MovedError:
+    return MovedError(f"partition {batch.partition} has moved; its new owner answers a batch of it")
 
 
 def _committed(fence: Fence) -> Fence:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from agents import __version__
 from agents.notices import Notices
 from agents.notices import path as noticed
-from agents.processor import AppliedBatch, BatchProcessor, Engine, Probe, Terms
+from agents.processor import BatchProcessor, Engine, Probe, Terms
 from agents.topology import Topology, samples
 from agents.worker import Stage
 from state.fence import Fence
@@ -24,7 +24,6 @@ from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
 from streams.metrics.routing import RouteGauges
 from streams.metrics.sample import Sample
-from streams.records.merge import Batch
 from streams.records.routing import RouteDecoder
 
 
@@ -44,7 +43,6 @@ class RouteProcessor(BatchProcessor):
         super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current, notices)
         self._reads, self._routed = {}, False
         self._shown = gauges
-        self._together = outputs.send
 
     @property
     def registry_seconds(self) -> float:
@@ -59,23 +57,6 @@ class RouteProcessor(BatchProcessor):
     def samples(self) -> Iterator[Sample]:
         """Yield nothing: a router answers no forecast."""
         yield from ()
-
-    async def fold(self, batch: Batch) -> AppliedBatch:
-        """Put the effects of a batch into the state, and its outputs to those of its turn."""
-        try:
-            folded = await super().fold(batch)
-            if batch.turn is not None:
-                batch.turn.outputs += folded.output_batches
-            return folded
-        finally:
-            if batch.turn is not None:
-                batch.turn.folded()
-
-    async def _send(self, folded: AppliedBatch) -> None:
-        if folded.batch.turn is None:
-            await super()._send(folded)
-        else:
-            await folded.batch.turn.sent(self._together)
 
     def _decoder_of(self, settings: Settings) -> RouteDecoder:  # noqa: ARG002 - its records are its own
         return RouteDecoder()

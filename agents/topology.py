@@ -158,6 +158,10 @@ class Topology:
         except Exception as exc:  # noqa: BLE001 - the journal has it
             log.info("no checkpoint was made: %s", exc)
 
+    def waits_for(self, batch: Batch) -> bool:
+        """Whether a batch waits for the schema registry."""
+        return self.processor.waits_for(batch)
+
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
         """Return the skipped records of a topic-partition: the reason by offset."""
         return self._skips.get((tp.topic, tp.partition), {})
@@ -240,23 +244,23 @@ class Topology:
             return ""
         return "restoring the state" if self.app.unrestored() else "no partition is served"
 
-    async def process(self, batch: Batch, folded: Callable[[], None]) -> bool:
-        """Process a batch; return whether it is done."""
+    async def process(self, turn: Sequence[Batch], folded: Callable[[], None]) -> bool:
+        """Process a turn; return whether it is done."""
         try:
-            applied = await self.processor.fold(batch)
+            applied = await self.processor.fold(turn)
             folded()
             await self.processor.answer(applied)
         except asyncio.CancelledError:
             raise
         except MovedError as exc:
-            if self.app.holds(batch):  # the partition has not moved, so something is wrong
+            if any(map(self.app.holds, turn)):  # their partitions have not moved, so something is wrong
                 self.failed(exc)
                 return False
-            # Its buffer is gone, so the acknowledgement commits nothing. It only ends the wait for this batch.
+            # Their buffers are gone, so the acknowledgement commits nothing. It only ends the wait for this turn.
             log.info("%s", exc)
         except DamagedStoreError as exc:
-            self.app.repair(exc)  # its buffer is gone as well
-        except BaseException as exc:  # noqa: BLE001 - whatever it is, the batch is not done
+            self.app.repair(exc)  # their buffers are gone as well
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the turn is not done
             self.failed(exc)
             return False
         return True

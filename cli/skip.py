@@ -159,7 +159,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
         await changelog.claim(partition)
         changelog.activate(partition)
         await _require(settings, consumer, partition, skip)
-        await changelog.append(partition, dict([skips.row(skip)]))
+        await changelog.append({partition: dict([skips.row(skip)])})
 
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:

@@ -125,7 +125,7 @@ OPERATIONS: Final = Dashboard(
                 ),
                 _lines(
                     "Steps of a batch, mean",
-                    "Decode, fold and store are this machine; changelog and produce are the brokers and the network.",
+                    "Decode and fold are this machine; journal and produce are the brokers and the network.",
                     [Query(over("max", of("job_stage:trueup_stage_seconds:mean5m"), "stage"), "{{stage}}")],
                     "s",
                     alert="TrueupGaugesStale",

@@ -1,7 +1,7 @@
 """The Faust application of a worker: its table, its transport, and the one agent that processes batches.
 
 This is the only way into Faust. Whoever serves batches implements `Inputs` (claim, restore, open and close a partition)
-and two coroutines (fold and answer a batch); neither sees a Faust object.
+and two coroutines (fold and answer a turn); neither sees a Faust object.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,9 +19,10 @@ from streams.faust.standbys import Standby, Standbys
 from streams.faust.state_table import StateTable
 from streams.faust.stores import SET_ASIDE, DamagedStoreError, RocksStore
 from streams.faust.transport import BatchConsumer, BatchProducer, BatchTransport, Inputs
+from streams.faust.turns import Turn
 from streams.records.merge import Batch
 
-#: Batches that are answered at the same time: while one waits for its acknowledgement, others are folded.
+#: Turns that are under way at the same time: while one waits for acknowledgements, or for a schema, others are folded.
 CONCURRENCY = 32
 
 
@@ -136,7 +137,7 @@ class Application:
             Standbys(settings, self.contact, self.table.rocks(), store.close) if isinstance(store, RocksStore) else None
         )
 
-    def serve(self, inputs: Inputs, process: Callable[[Batch, Callable[[], None]], Awaitable[bool]]) -> None:
+    def serve(self, inputs: Inputs, process: Callable[[Turn, Callable[[], None]], Awaitable[bool]]) -> None:
         """Declare who serves the partitions; call it once, before the start.
 
         Parameters
@@ -144,21 +145,22 @@ class Application:
         inputs
             What the transport asks of the application.
         process
-            Processes a batch. It calls its second argument once the batch is folded, so that the next one may begin.
-            Returns whether the batch is done; if not, nothing more is processed, as the process is about to end.
+            Processes a turn. It calls its second argument once the turn is folded, so that the next one may begin.
+            Returns whether the turn is done; if not, nothing more is processed, as the process is about to end.
         """
         self._transport.inputs = inputs
         sources = self.faust.topic(*inputs.sources, schema=RawBytes(key_type=bytes, value_type=bytes), internal=False)
 
         @self.faust.agent(sources, name="process", concurrency=CONCURRENCY)
-        async def agent(batches: faust.StreamT[Any]) -> None:
-            async for event in cast("faust.Stream[Any]", batches).noack().events():
-                batch = event.value
-                if not await process(batch, lambda batch=batch: self.consumer.folded(batch)):  # type: ignore[misc]
+        async def agent(turns: faust.StreamT[Any]) -> None:
+            async for event in cast("faust.Stream[Any]", turns).noack().events():
+                turn = event.value
+                if not await process(turn, lambda turn=turn: self.consumer.folded(turn)):  # type: ignore[misc]
                     return
                 self.consumer.ack(event.message)
                 # Each of the agent's instances keeps its last event until the next, however large its records are.
-                batch.records.clear()
+                for batch in turn:
+                    batch.records.clear()
 
     @property
     def consumer(self) -> BatchConsumer:

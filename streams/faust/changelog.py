@@ -118,7 +118,7 @@ class Changelog:
             If the brokers do not give the claim.
         """
         writer = await self._take(partition, NOBODY)
-        offset = await self._send(partition, writer, self._row(writer))
+        offset = (await self._send({partition: (writer, self._row(writer))}))[partition]
         self._claimed[partition] = writer
         log.info("claimed partition %d as producer %d, epoch %d", partition, *writer.identity)
         return offset
@@ -136,26 +136,24 @@ class Changelog:
         self._claimed.pop(partition, None)
         self._writers.pop(partition, None)
 
-    async def append(self, partition: int, rows: RowWrites) -> int:
-        """Append rows as one record batch and return the offset of the first, once it is acknowledged.
+    async def append(self, rows: Mapping[int, RowWrites]) -> dict[int, int]:
+        """Append rows as one record batch a partition; return where each begins, once all are acknowledged.
 
         Raises
         ------
         TooLargeError
-            If they do not fit one; nothing was sent.
+            If those of one do not fit a batch; nothing was sent.
         MovedError
-            If the partition is not claimed from here, or no longer; nothing was sent.
+            If a partition is not claimed from here, or no longer; nothing was sent.
         FencedError
-            If another worker has claimed the partition; nothing was appended.
+            If another worker has claimed a partition; nothing was appended to it.
         KafkaError, TimeoutError
-            If the brokers do not acknowledge. The batch may or may not have been appended.
+            If the brokers do not acknowledge. The batches may or may not have been appended.
         """
-        writer = self._writers.get(partition)
-        if writer is None:
-            raise MovedError(
-                f"partition {partition} has moved; a batch of it that was under way is left to its new owner"
-            )
-        return await self._send(partition, writer, rows)
+        moved = [partition for partition in rows if partition not in self._writers]
+        if moved:
+            raise MovedError(f"partitions {moved} have moved; what was under way is left to their new owners")
+        return await self._send({partition: (self._writers[partition], each) for partition, each in rows.items()})
 
     def due(self, partition: int) -> bool:
         """Whether the claim of a partition has to be confirmed before it is relied on again."""
@@ -184,7 +182,7 @@ class Changelog:
             )
         rows = self._row(writer)
         self._writers[partition] = writer
-        return rows, await self._send(partition, writer, rows)
+        return rows, (await self._send({partition: (writer, rows)}))[partition]
 
     async def _take(self, partition: int, held: ProducerIdentity) -> Writer:
         now = self._clock()
@@ -196,23 +194,28 @@ class Changelog:
     def _row(self, writer: Writer) -> RowWrites:
         return {kinds.CLAIM.key(): Claim(*writer.identity, self._owner).encode()}
 
-    async def _send(self, partition: int, writer: Writer, rows: RowWrites) -> int:
-        producer = self._producer()
-        batch = producer.batch(self._size)
-        if batch.extend([(key, value, None, NO_HEADERS) for key, value in rows.items()]) < len(rows):
-            raise TooLargeError(
-                f"{len(rows)} rows of partition {partition} do not fit one record batch: raise TRUEUP_BATCH_BYTES"
-            )
-        batch.stamp = writer.stamp(len(rows))
+    async def _send(self, written: Mapping[int, tuple[Writer, RowWrites]]) -> dict[int, int]:
+        producer, topic = self._producer(), self._topic()
+        batches = []
+        for partition, (_, rows) in written.items():
+            batch = producer.batch(self._size)
+            if batch.extend([(key, value, None, NO_HEADERS) for key, value in rows.items()]) < len(rows):
+                raise TooLargeError(
+                    f"{len(rows)} rows of partition {partition} do not fit one record batch: raise TRUEUP_BATCH_BYTES"
+                )
+            batches.append((batch, topic, partition))
+        for batch, _, partition in batches:
+            writer, rows = written[partition]
+            batch.stamp = writer.stamp(len(rows))
         try:
-            (offset,) = await producer.append([(batch, self._topic(), partition)])
+            return dict(zip(written, await producer.append(batches), strict=True))
         except ProducerFenced:
-            raise self._fenced(partition) from None
-        return offset
+            raise self._fenced(*written) from None
 
     @staticmethod
-    def _fenced(partition: int) -> FencedError:
+    def _fenced(*partitions: int) -> FencedError:
+        one = f"partition {partitions[0]}" if len(partitions) == 1 else f"one of the partitions {list(partitions)}"
         return FencedError(
-            f"another worker has taken over partition {partition}, and the brokers refuse what comes from here: "
+            f"another worker has taken over {one}, and the brokers refuse what comes from here: "
             "was this process paused for longer than TRUEUP_SESSION_SECONDS?"
         )

@@ -43,16 +43,25 @@ class Outputs:
         """Return an empty batch for a partition of every topic, of what was folded under some settings."""
         return OutputBatch(self, partition, settings)
 
-    async def note(self, partition: int, entry: bytes) -> None:
-        """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
-        await put(self.producer(), self.settings.journal, partition, None, entry)
+    async def send(self, batches: Sequence["OutputBatch"]) -> None:
+        """Produce batches of different partitions together; raises as `PackedBatch.send`."""
+        first, *others = batches
+        await first.send(others)
+        self.raw_answers += sum(batch.raw_answers for batch in batches)
+
+    async def note(self, entries: Mapping[int, bytes]) -> None:
+        """Append an entry of each partition to the topic of the journal; raises as `PackedBatch.send`."""
+        await put(self.producer(), self.settings.journal, entries)
 
 
-async def put(producer: BatchProducer, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
-    """Append one record, and wait until it is acknowledged; raises as `PackedBatch.send`."""
-    batch = producer.batch()
-    batch.extend([(key, value, None, NO_HEADERS)])
-    await producer.append([(batch, topic, partition)])
+async def put(producer: BatchProducer, topic: str, values: Mapping[int, bytes], key: bytes | None = None) -> None:
+    """Append one record to each of some partitions, and wait for the acknowledgement; raises as `PackedBatch.send`."""
+    batches = []
+    for partition, value in values.items():
+        batch = producer.batch()
+        batch.extend([(key, value, None, NO_HEADERS)])
+        batches.append((batch, topic, partition))
+    await producer.append(batches)
 
 
 #: Appends record batches, each to another topic and partition; returns when all are acknowledged.
@@ -107,15 +116,16 @@ class PackedBatch:
                 raise ValueError(f"a record of {size} bytes for {self._topics[label]} does not fit TRUEUP_BATCH_BYTES")
             taken += more
 
-    async def send(self) -> None:
-        """Produce what was packed and wait until all of it is acknowledged.
+    async def send(self, others: Sequence["PackedBatch"] = ()) -> None:
+        """Produce what was packed, and what others packed for other partitions; returns when all is acknowledged.
 
         Raises
         ------
         KafkaError, TimeoutError
             If any is not acknowledged.
         """
-        rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in self._packed.items()])
+        every = [(to, packed) for each in (self, *others) for to, packed in each._packed.items()]  # noqa: SLF001 - its own kind
+        rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in every])
         for together in rounds:  # one batch of a topic after another
             sent = [each for each in together if each is not None]
             await self._append([(batch, self._topics[label], partition) for batch, (label, partition) in sent])
@@ -127,6 +137,13 @@ class OutputBatch(PackedBatch):
     """The outputs of one batch.
 
     Each goes to the partition its input came from, so one event's records keep their order.
+
+    Attributes
+    ----------
+    partition
+        That partition.
+    raw_answers
+        Dead forecasts that are answered with their raw score.
     """
 
     def __init__(self, outputs: Outputs, partition: int, settings: Settings) -> None:
@@ -137,9 +154,8 @@ class OutputBatch(PackedBatch):
             outputs.produced,
         )
         self.partition = partition
-        self._outputs = outputs
         self._settings = settings
-        self._raw_answers = 0
+        self.raw_answers = 0
 
     def add(self, outputs: Sequence[Output]) -> None:
         """Pack outputs, in order.
@@ -150,12 +166,7 @@ class OutputBatch(PackedBatch):
             If one is larger than a record batch may be.
         """
         if self._settings.policies.answering:
-            self._raw_answers += sum(answered_raw(output, self._settings) is not None for output in outputs)
+            self.raw_answers += sum(answered_raw(output, self._settings) is not None for output in outputs)
         for label, records in encoded(outputs, self._settings, self.partition).items():
             if records:
                 self.pack(label, self.partition, records)
-
-    async def send(self) -> None:
-        """Produce what was packed; see `PackedBatch.send`."""
-        await super().send()
-        self._outputs.raw_answers += self._raw_answers

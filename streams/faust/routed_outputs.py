@@ -1,8 +1,7 @@
 """What leaves a router: labels as outcomes of their streams, each to the partition of its key, and dead letters."""
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 from typing import Final
@@ -50,16 +49,14 @@ class RoutedOutputs:
         self.producer = producer
         self.partitions = partitions
         self.produced = produced
-        #: Every partition's batches may go to every partition of the outcomes, and only one may be on its way to each.
-        self._sending = asyncio.Lock()
 
     def batch(self, partition: int, _: Settings) -> "RoutedBatch":
         """Return an empty batch of what a partition's records bring about."""
         return RoutedBatch(self, partition)
 
-    async def note(self, partition: int, entry: bytes) -> None:
-        """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
-        await put(self.producer(), self.settings.journal, partition, None, entry)
+    async def note(self, entries: Mapping[int, bytes]) -> None:
+        """Append an entry of each partition to the topic of the journal; raises as `PackedBatch.send`."""
+        await put(self.producer(), self.settings.journal, entries)
 
     async def send(self, batches: Sequence["RoutedBatch"]) -> None:
         """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`."""
@@ -70,8 +67,7 @@ class RoutedOutputs:
         packed = PackedBatch(self.topics, lambda: self.producer().batch(), self._append, self.produced)
         for (label, partition), found in runs.items():
             packed.pack(label, partition, by_time(found))
-        async with self._sending:
-            await packed.send()
+        await packed.send()
 
     async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
         await self.producer().append(batches)
@@ -109,10 +105,6 @@ class RoutedBatch:
             else:
                 _, timestamp, value = encode(output, settings, self.partition)
                 self.made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp, NO_HEADERS))
-
-    async def send(self) -> None:
-        """Produce them; raises as `PackedBatch.send`."""
-        await self._outputs.send([self])
 
 
 def by_time(runs: Sequence[list[EncodedRecord]]) -> list[EncodedRecord]:

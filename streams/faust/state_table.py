@@ -1,12 +1,14 @@
 """The state table: written to the changelog first, in one atomic record batch, and to disk after.
 
 Stock Faust writes RocksDB first and the changelog some time later, one record at a time, so a crash between the two
-loses or doubles updates. Here the changelog's acknowledgement of a whole micro-batch is the commit point: before it
-nothing has happened, after it everything has, on this disk or rebuilt on another.
+loses or doubles updates. Here rows that are written together are one record batch of the changelog. Its acknowledgement
+is the commit point: before it nothing has happened, after it everything has, on this disk or rebuilt on another. The
+disk may be behind: it says how far its rows reach, and whoever takes the partition up restores the rest.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from time import time
 from typing import Any, cast
 
@@ -16,7 +18,7 @@ from faust.types import TP, EventT
 from state import kinds
 from state.fence import Fence
 from state.inputs import InputIds, Widths
-from streams.faust.changelog import Changelog
+from streams.faust.changelog import Changelog, RowWrites
 from streams.faust.stores import MemoryStore, RocksStore, Store, restore
 from streams.faust.transport import BatchProducer, DataLossError
 from streams.kafka.provenance import COMPACT
@@ -67,6 +69,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self._locks: dict[int, asyncio.Lock] = {}
         #: Changelog offset the next batch of each partition must be appended at.
         self._next: dict[int, int] = {}
+        #: Rows of each partition that are in the changelog, and not in the store yet.
+        self._unwritten: dict[int, dict[bytes, bytes | None]] = {}
         #: When each partition was claimed last, ms since 1970, and where its changelog ended then.
         self._claimed: dict[int, tuple[int, int]] = {}
         #: How many partitions the inputs have, as far as was asked.
@@ -198,41 +202,60 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     "state to another number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
                 )
         if row is None or known != now or stored is None or before_widths != widths:
-            await self.commit(partition, {kinds.INPUTS.key(): now.encode(), kinds.WIDTHS.key(): widths.encode()})
+            await self.commit({partition: {kinds.INPUTS.key(): now.encode(), kinds.WIDTHS.key(): widths.encode()}})
 
-    async def commit(
-        self, partition: int, rows: Mapping[bytes, bytes | None], probe: Callable[[int], None] = lambda _: None
-    ) -> None:
-        """Append all rows to the changelog at once, wait for the acknowledgement, then write them to the store.
+    async def append(self, rows: Mapping[int, RowWrites]) -> None:
+        """Append rows to the changelog and wait for the acknowledgement; the store gets them with the next `commit`.
 
         Parameters
         ----------
-        partition
-            Number of the partition.
         rows
-            By key; None deletes.
-        probe
-            Called with 3 when the changelog has acknowledged, with 4 when the store has written.
+            Of each partition, by key; None deletes.
 
         Raises
         ------
         TooLargeError
-            If they do not fit one record batch; nothing was sent.
+            If those of a partition do not fit one record batch; nothing was sent.
+        MovedError
+            If a partition has moved; nothing was sent.
         FencedError
-            If another worker has taken the partition over; nothing was appended.
+            If another worker has taken a partition over; nothing was appended to it.
         ForeignWriterError
-            If the changelog has grown by other hands.
+            If a changelog has grown by other hands.
         KafkaError, TimeoutError
-            If the brokers do not acknowledge. The batch may or may not have been appended.
+            If the brokers do not acknowledge. The batches may or may not have been appended.
         """
-        async with self._lock(partition):
+        async with self._locked(rows):
+            await self._append(rows)
+
+    async def commit(self, rows: Mapping[int, RowWrites], probe: Callable[[int], None] = lambda _: None) -> None:
+        """Append rows to the changelog, wait for the acknowledgement, then write them to the store.
+
+        Parameters
+        ----------
+        rows
+            Of each partition, by key; None deletes.
+        probe
+            Called with 1 when the changelog has acknowledged, with 2 when the store has written.
+
+        Raises
+        ------
+        As `append`.
+        """
+        async with self._locked(rows):
+            await self._append(rows)
+            probe(1)
+            for partition in rows:
+                self.store.write(partition, self._unwritten.pop(partition).items(), self._next[partition] - 1, _now())
+            probe(2)
+
+    async def _append(self, rows: Mapping[int, RowWrites]) -> None:
+        for partition in rows:
             if self.changelog.due(partition):
                 await self._confirm(partition)
-            offset = await self.changelog.append(partition, rows)
-            self._check(partition, offset)
-            probe(3)
-            self._write(partition, rows, offset)
-            probe(4)
+        offsets = await self.changelog.append(rows)
+        for partition, offset in offsets.items():
+            self._appended(partition, rows[partition], offset)
 
     async def renew(self) -> None:
         """Confirm the claims that have not been for long.
@@ -243,7 +266,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             As `commit`.
         """
         for partition in self.changelog.claims():
-            async with self._lock(partition):
+            async with self._locked([partition]):
                 if self.changelog.due(partition):
                     await self._confirm(partition)
 
@@ -255,10 +278,9 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     async def _confirm(self, partition: int) -> None:
         rows, offset = await self.changelog.confirm(partition)
-        self._check(partition, offset)
-        self._write(partition, rows, offset)
+        self._appended(partition, rows, offset)
 
-    def _check(self, partition: int, offset: int) -> None:
+    def _appended(self, partition: int, rows: RowWrites, offset: int) -> None:
         expected = self._expected(partition)
         if expected is not None and offset != expected:
             raise ForeignWriterError(
@@ -266,13 +288,22 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                 f"expected {expected}: another worker writes this partition"
             )
 
-    def _write(self, partition: int, rows: Mapping[bytes, bytes | None], offset: int) -> None:
-        last = offset + len(rows) - 1
-        self._next[partition] = last + 1
-        self.store.write(partition, rows.items(), last, _now())
+        self._next[partition] = offset + len(rows)
+        self._unwritten.setdefault(partition, {}).update(rows)
 
-    def _lock(self, partition: int) -> asyncio.Lock:
-        return self._locks.setdefault(partition, asyncio.Lock())
+    @asynccontextmanager
+    async def _locked(self, partitions: Iterable[int]) -> AsyncIterator[None]:
+        """Let nothing else be on its way to the changelog of some partitions."""
+        locks = [self._locks.setdefault(partition, asyncio.Lock()) for partition in sorted(partitions)]
+        taken = 0
+        try:
+            for lock in locks:
+                await lock.acquire()
+                taken += 1
+            yield
+        finally:
+            for lock in locks[:taken]:
+                lock.release()
 
     def _expected(self, partition: int) -> int | None:
         if partition in self._next:
@@ -294,6 +325,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def reopened(self, partition: int) -> None:
         """Note that a partition was recovered anew: others may have written it before it was claimed."""
         self._next.pop(partition, None)
+        self._unwritten.pop(partition, None)
         self.changelog.activate(partition)
         offset, claimed = self.store.offset(partition), self._claimed.get(partition)
         if offset is not None and claimed is not None:  # all that was appended before the claim is in the rows
@@ -302,6 +334,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     def closed(self, partition: int) -> None:
         """Note that a partition has moved."""
         self._next.pop(partition, None)
+        self._unwritten.pop(partition, None)
         self._claimed.pop(partition, None)
         self.changelog.release(partition)
         self.store.anew(partition)

@@ -14,6 +14,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, ClassVar, Protocol, cast
 
 import aiokafka
@@ -37,7 +38,7 @@ from streams.faust.client import hasten, stop
 from streams.faust.contact import Contact
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
-from streams.faust.turns import Turns
+from streams.faust.turns import Turn, Turns
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.provenance import Described, Identity
@@ -49,8 +50,10 @@ from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer, R
 FETCH_WAIT_MS = 100
 #: How long to wait for fetched records before looking at positions again, s: control records move them silently.
 FETCH_TIMEOUT = 0.2
-#: A fetch that brings fewer records is followed by a pause: those that come meanwhile share the cost of the next turn.
+#: A fetch that brings fewer records is followed by a rest: those that come meanwhile share the cost of the next turn.
 COMPANY = 500
+#: Records of fewer bytes are not compressed: a codec spends more time on beginning than they save.
+FEW = 1000
 #: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
 RENEW_INTERVAL = 60.0
 #: How often to look whether the worker is a member of its group, s.
@@ -106,6 +109,9 @@ class Inputs(Protocol):
     async def checkpoint(self) -> None:
         """Write what changed in all partitions; raises nothing."""
 
+    def waits_for(self, batch: Batch) -> bool:
+        """Whether a batch cannot be folded at once, and would hold the others of its turn up."""
+
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
         """Return what is left out of a partition of a topic, by its offset, and why."""
 
@@ -148,6 +154,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
         fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped, unpacking.Aside(fetcher))  # noqa: SLF001 - as above
         report_lost_positions(fetcher, inputs.sources)
+        self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000)
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer, whatever it waits for: Faust would wait for ever for a thread that is cancelled."""
@@ -174,8 +181,14 @@ class Thread(driver.AIOKafkaConsumerThread):
         """Fetch, by one task in the thread: Faust's queue of calls takes ten."""
         consumer = self._ensure_consumer()
         active = active_partitions or set()
-        fetching = self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(fetching, self.thread_loop))
+
+        async def fetch() -> Mapping[TP, list[KafkaRecord]]:
+            records = await self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
+            if sum(map(len, records.values())) >= COMPANY:
+                self._rest.end()
+            return cast("Mapping[TP, list[KafkaRecord]]", records)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(fetch(), self.thread_loop))
 
     async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
         """Return the group's committed offsets."""
@@ -239,6 +252,41 @@ class Thread(driver.AIOKafkaConsumerThread):
         return None if assignment is None or tp not in assignment.tps else assignment.state_value(tp)
 
 
+class Rest:
+    """Lets a fetcher rest after each fetch that brought records, unless there were many.
+
+    Without it a fetch brings the first record that comes, of one partition, and the others follow one by one.
+
+    Parameters
+    ----------
+    fetcher
+        aiokafka's.
+    seconds
+        How long.
+    """
+
+    def __init__(self, fetcher: Fetcher, seconds: float) -> None:
+        self._seconds, self._until = seconds, 0.0
+        self._ask, self._fetch = fetcher._get_actions_per_node, fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
+        fetcher._get_actions_per_node, fetcher._proc_fetch_request = self._asked, self._fetched  # noqa: SLF001 - as above
+
+    def end(self) -> None:
+        """Let it go on at once."""
+        self._until = 0.0
+
+    def _asked(self, assignment: Any) -> tuple[Any, ...]:  # noqa: ANN401 - aiokafka's
+        """Return what the fetcher is to do now, without fetches while it rests."""
+        fetches, resets, timeout, *rest = self._ask(assignment)
+        left = self._until - monotonic()
+        return ([], resets, min(timeout, left), *rest) if left > 0 else (fetches, resets, timeout, *rest)
+
+    async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
+        brought: bool = await self._fetch(*request)
+        if brought:
+            self._until = monotonic() + self._seconds
+        return brought
+
+
 def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
     """Let a fetcher raise where an offset of some topics is out of range, instead of going on with the first record.
 
@@ -270,9 +318,9 @@ class BatchConsumer(driver.Consumer):
         self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
         self.partition_buffers: dict[int, PartitionBuffer] = {}
         settings = self.inputs.settings
-        #: Of a router: each of its partitions writes to every partition of the outcomes.
-        self._turns = (
-            Turns(settings.batch_records, settings.batch_bytes, settings.patience_seconds) if settings.routed else None
+        # Each partition of a router writes to every partition of the outcomes.
+        self._turns = Turns(
+            settings.batch_records, settings.batch_bytes, settings.patience_seconds, together=bool(settings.routed)
         )
         self._committable: dict[TP, int] = {}
         self.held_back = HeldBack(self.inputs.settings.brokers)
@@ -309,8 +357,7 @@ class BatchConsumer(driver.Consumer):
         try:
             while not (self.should_stop or cast("Service", fetcher).should_stop):
                 await self._seek_back()
-                if 0 < await self._take_next() < COMPANY:
-                    await asyncio.sleep(self.inputs.settings.latency_ms / 1000)
+                await self._take_next()
         except self.consumer_stopped_errors:
             if not self.app.should_stop:
                 raise
@@ -320,8 +367,8 @@ class BatchConsumer(driver.Consumer):
         except Exception as exc:  # noqa: BLE001 - whatever it is, records are missing now
             self.inputs.failed(exc)
 
-    async def _take_next(self) -> int:
-        """Take what was fetched next, and return how many records that were."""
+    async def _take_next(self) -> None:
+        """Take what was fetched next."""
         seeks, taken = self._seeks, await self._fetched()
         for tp, fetched in taken.items():
             if seeks != self._seeks or not self.flow_active:
@@ -336,7 +383,6 @@ class BatchConsumer(driver.Consumer):
         if self.flow_active:
             await self._throttle()
             self._wanted.set()
-        return sum(map(len, taken.values()))
 
     async def _fetched(self) -> Mapping[TP, list[KafkaRecord]]:
         """Return the next records of each partition."""
@@ -494,7 +540,7 @@ class BatchConsumer(driver.Consumer):
 
     @Service.task
     async def _dispatch(self) -> None:
-        """Hand out a batch of every partition that has records, when the one before is on its way out."""
+        """Hand out a turn: a batch of every partition that has records and whose last one is folded."""
         while not self.should_stop:
             try:
                 # The timeout is for partitions that are held back: patience runs out without an event.
@@ -504,33 +550,31 @@ class BatchConsumer(driver.Consumer):
                     await self._throttle()
             self._wanted.clear()
             try:
-                for batch in self._taken():
-                    await self._deliver(self._message(batch))
+                turns = self._taken()
             except RewrittenError as exc:
                 self.inputs.failed(exc)
                 return
+            for turn in turns:
+                await self._deliver(self._message(turn))
             if self._throttled and self.flow_active:
                 await self._throttle()
 
-    def _taken(self) -> Iterator[Batch]:
-        """Take the next batch of each partition, while the flow goes on."""
-        settings, partition_buffers = self.inputs.settings, list(self.partition_buffers.values())
-        if self._turns is not None:
-            if self.flow_active:
-                yield from self._turns.take(partition_buffers, self)
-            return
-        for partition_buffer in partition_buffers:
-            if not self.flow_active:
-                break
-            batch = partition_buffer.take(settings.batch_records, settings.batch_bytes, self, settings.patience_seconds)
-            if batch is not None:
-                yield batch
+    def _taken(self) -> list[Turn]:
+        """Take the next batch of each partition, while the flow goes on. One that has to wait is a turn of its own."""
+        if not self.flow_active:
+            return []
+        turn, alone = Turn(), []
+        for batch in self._turns.take(list(self.partition_buffers.values()), self):
+            if self.inputs.waits_for(batch):
+                alone.append(Turn([batch]))
+            else:
+                turn.append(batch)
+        return [turn, *alone] if turn else alone
 
     def stop_flow(self) -> None:
-        """Hand nothing out, and let no batch wait for others: Faust drops those that nobody has begun."""
+        """Hand nothing out, and begin anew after it."""
         super().stop_flow()
-        if self._turns is not None:
-            self._turns.end()
+        self._turns.begin()
 
     async def _deliver(self, message: Message) -> None:
         """Hand a message to Faust, unless the flow stops meanwhile."""
@@ -541,10 +585,10 @@ class BatchConsumer(driver.Consumer):
         else:
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
 
-    def _message(self, batch: Batch) -> Message:
-        tp, end = next(iter(batch.ends.items()))
-        value = cast("bytes", batch)  # Faust hands the value on as it is
-        return self._made(tp, end - 1, batch.records[-1][1].timestamp, None, value)
+    def _message(self, turn: Turn) -> Message:
+        tp, end = next(iter(turn[0].ends.items()))
+        value = cast("bytes", turn)  # Faust hands the value on as it is
+        return self._made(tp, end - 1, turn[0].records[-1][1].timestamp, None, value)
 
     def _to_message(self, tp: TP, record: KafkaRecord) -> ConsumerMessage:
         return self._made(tp, record.offset, record.timestamp, record.key, record.value)
@@ -563,29 +607,30 @@ class BatchConsumer(driver.Consumer):
 
     # -- from the agent to the committed offsets -------------------------------------------------------------------
 
-    def folded(self, batch: Batch) -> None:
-        """Note that the effects of a batch are in the state: the next of its partition may be folded."""
-        if self.holds(batch):
-            self.partition_buffers[batch.partition].busy = False
-            self._wanted.set()
+    def folded(self, turn: Turn) -> None:
+        """Note that a turn is folded: the next batches of its partitions may be, too."""
+        for batch in turn:
+            if self.holds(batch):
+                self.partition_buffers[batch.partition].busy = False
+        self._wanted.set()
 
     def ack(self, message: Message) -> bool:
-        """Note that all effects of a batch, and of those before it, are acknowledged: its offsets may be committed."""
-        if not isinstance(message.value, Batch):
+        """Note that all effects of a turn, and of those before it, are acknowledged: its offsets may be committed."""
+        if not isinstance(message.value, Turn):
             return bool(super().ack(message))
         if message.acked:
             return True
-        batch = message.value
         message.acked = True
         self._unacked_messages.discard(message)
-        if self.holds(batch):
-            try:
-                self.partition_buffers[batch.partition].acknowledged(batch)
-            except RuntimeError as exc:
-                self.inputs.failed(exc)
-                return False
-            self._committable.update(batch.ends)
-            self._wanted.set()
+        for batch in message.value:
+            if self.holds(batch):
+                try:
+                    self.partition_buffers[batch.partition].acknowledged(batch)
+                except RuntimeError as exc:
+                    self.inputs.failed(exc)
+                    return False
+                self._committable.update(batch.ends)
+        self._wanted.set()
         if self._waiting_for_ack is not None and not self._waiting_for_ack.done():
             self._waiting_for_ack.set_result(None)
         return True
@@ -913,6 +958,11 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 
     stamp: tuple[int, int, int] | None = None
 
+    def __init__(self, size: int, codec: int) -> None:
+        super().__init__(size, codec)
+        #: All records, while they are few: then they are not compressed.
+        self._few: list[Produced] | None = [] if codec else None
+
     def extend(self, records: Sequence[Produced]) -> int:
         """Append records while they fit, and return how many did.
 
@@ -923,10 +973,17 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
             if append(self._relative_offset, timestamp, key, value, headers) is None:
                 break
             self._relative_offset += 1
-        return int(self._relative_offset - first)
+        taken = int(self._relative_offset - first)
+        if self._few is not None:
+            self._few = None if self._builder.size() > FEW else [*self._few, *records[:taken]]
+        return taken
 
     def sealed(self, producer_id: int, epoch: int, sequence: int) -> bytes:
         """Return the bytes of the batch, under its own stamp or else under this one; nothing more fits then."""
+        if self._few and len(self._few) == self._relative_offset:
+            plain = RecordBatch(FEW * 2, 0)
+            plain.extend(self._few)
+            self._builder: Any = plain._builder
         self._set_producer_state(*(self.stamp or (producer_id, epoch, sequence)))
         return cast("bytes", self._build())
 

@@ -1,16 +1,18 @@
-"""Turns: the partitions of a router go through a backlog together, up to one time after another.
+"""Turns: the partitions of a process are folded, noted and answered together.
 
-Labels go from every partition of a router to every partition of the outcomes. If each partition sent what it has by
-itself, each would begin in the past again, and a worker would learn labels after their forecasts have matured. So in
-a backlog all take records up to one time, and what these bring about is sent as one, by time. The next turn begins
-when all are folded. What is buffered within `SLACK` is no backlog: then nobody waits for anybody.
+At low rates a turn costs little more than a batch of one partition: one message of Faust, one request to the journal
+of each broker, and one with the answers.
+
+The partitions of a router go through a backlog up to one time after another. Labels go from every partition of a
+router to every partition of the outcomes. If each partition took what it has, each would begin in the past again, and
+a worker would learn labels after their forecasts have matured. So in a backlog all take records up to one time, and
+what these bring about is sent as one, by time. The next turn begins when all are folded. What is buffered within
+`SLACK` is no backlog.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from time import monotonic
-from typing import Any
 
 from faust.types import TP
 
@@ -19,49 +21,8 @@ from state.witnesses import SLACK
 from streams.records.merge import BEHIND, NEVER, Batch, PartitionBuffer, ReadPositions
 
 
-class Turn:
-    """Batches whose outputs are sent together.
-
-    Parameters
-    ----------
-    batches
-        How many are to be folded.
-
-    Attributes
-    ----------
-    outputs
-        What those folded bring about, as far as it is not being sent.
-    """
-
-    def __init__(self, batches: int) -> None:
-        self._folding = batches
-        self._folded = asyncio.Event()
-        self._sending: asyncio.Future[None] | None = None
-        self.outputs: list[Any] = []
-
-    @property
-    def over(self) -> bool:
-        """Whether nobody has to wait any more."""
-        return self._folded.is_set()
-
-    def folded(self) -> None:
-        """Note that a batch is folded, or never will be."""
-        self._folding -= 1
-        if not self._folding:
-            self.end()
-
-    def end(self) -> None:
-        """Let nobody wait: some batches may never be folded here."""
-        self._folded.set()
-
-    async def sent(self, send: Callable[[list[Any]], Awaitable[None]]) -> None:
-        """Return when the outputs are acknowledged; the first that comes sends those of all. Raises as ``send``."""
-        await self._folded.wait()
-        if self.outputs:
-            outputs, self.outputs = self.outputs, []
-            self._sending = asyncio.ensure_future(send(outputs))
-        if self._sending is not None:
-            await asyncio.shield(self._sending)
+class Turn(list[Batch]):
+    """Batches that are folded, noted and answered together, at most one of a partition."""
 
 
 class Turns:
@@ -73,38 +34,38 @@ class Turns:
         Most records of a batch, and most bytes of their keys and values.
     patience
         How long a partition of which nothing is known may hold the others back, s.
+    together
+        Whether the partitions go through a backlog up to one time after another.
     clock
         Returns the time, s.
     """
 
-    def __init__(self, limit: int, size: int, patience: float, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        limit: int,
+        size: int,
+        patience: float,
+        *,
+        together: bool = False,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._limit, self._size, self._patience = limit, size, patience
-        self._clock = clock
-        self._turn: Turn | None = None
+        self._together, self._clock = together, clock
         #: Since when nothing is known of what a topic-partition holds next, s.
         self._since: dict[TP, float] = {}
 
     def take(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> list[Batch]:
         """Return the next batches, at most one of a partition; none while they are to wait."""
-        if self._turn is not None and not self._turn.over:
-            return []
-        until, together = NEVER, _backlog(buffers)
-        if together:
+        until = NEVER
+        if self._together and _backlog(buffers):
             if any(each.busy or len(each.out) == OUTSTANDING for each in buffers) or self._waits(buffers, reading):
                 return []
             until = self._until(buffers)
         batches = [each.take(self._limit, self._size, reading, self._patience, until=until) for each in buffers]
-        taken = [batch for batch in batches if batch is not None]
-        if together and len(taken) > 1:
-            self._turn = Turn(len(taken))
-            for batch in taken:
-                batch.turn = self._turn
-        return taken
+        return [batch for batch in batches if batch is not None]
 
-    def end(self) -> None:
-        """Let nobody wait for batches that were taken, and begin anew."""
-        if self._turn is not None:
-            self._turn.end()
+    def begin(self) -> None:
+        """Forget who waits for what."""
         self._since.clear()
 
     def _waits(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> bool:

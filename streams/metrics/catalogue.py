@@ -21,7 +21,7 @@ LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 #: Buckets of the time from a forecast to its answer, s: a batch is milliseconds, a backlog minutes.
 WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 #: What the numbered steps of a batch are called, see the operations page.
-STAGES: Final = {1: "decode", 2: "fold", 3: "changelog", 4: "store", 5: "produce"}
+STAGES: Final = {1: "decode", 2: "fold", 3: "journal", 4: "produce"}
 #: What the client library exports of a process.
 _PROCESS: Final = (
     "process_cpu_seconds_total",
@@ -191,16 +191,16 @@ CATALOGUE: Final = {
             "batch_seconds",
             "histogram",
             (),
-            "Time of a batch from its decoding to the acknowledgement of its outputs",
-            "if it rises while batches stay small, the brokers are slow to acknowledge",
+            "Time of a turn, a batch of each partition, from its decoding to the acknowledgement of its outputs",
+            "if it rises while turns stay small, the brokers are slow to acknowledge",
         ),
-        Metric("batch_records", "histogram", (), "Records in a batch; the number grows with load"),
+        Metric("batch_records", "histogram", (), "Records in a turn, of all partitions; the number grows with load"),
         Metric(
             "stage_seconds",
             "histogram",
             ("stage",),
-            "Time that a batch takes in each step; changelog and produce last until the brokers have acknowledged",
-            "decode, fold and store depend on this machine, changelog and produce on the brokers and the network",
+            "Time of each step: of a batch in decode and fold, of a turn in journal and produce",
+            "decode and fold depend on this machine, journal and produce on the brokers and the network",
         ),
         Metric(
             "forecast_latency_seconds",

@@ -135,13 +135,17 @@ class Decoder:
 
     async def load(self, records: Iterable[tuple[int, Any]]) -> None:
         """Load the schemas that records name; waits while the registry cannot be asked. Records are as in `events`."""
+        if lacking := self.lacking(records):
+            await self.schemas.load(lacking)
+
+    def lacking(self, records: Iterable[tuple[int, Any]]) -> dict[SchemaId, str]:
+        """Return the schemas that `load` would have to ask for, each with what names it."""
         lacking: dict[SchemaId, str] = {}
         for topic, record in records:
             mapping = self._mappings[topic]
             if mapping is not None:
                 lacking.update(dict.fromkeys(mapping.lacking(record.value, record.key, record.headers), mapping.names))
-        if lacking:
-            await self.schemas.load(lacking)
+        return lacking
 
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Event]:
         """Decode records of both topics, in their order.

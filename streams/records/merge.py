@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from faust.types import TP
 
@@ -29,9 +29,6 @@ from state.engine import OUTSTANDING
 from state.journal import NONE, Entry, Journal, Last, last
 from state.witnesses import SEVERAL, SLACK
 from streams.sources.references import Headers
-
-if TYPE_CHECKING:
-    from streams.faust.turns import Turn
 
 
 class ReadPositions(Protocol):
@@ -121,8 +118,6 @@ class Batch:
         The last journal entry it has records of, where they were folded before a crash; None: they are new.
     ended
         Whether it has the last of that entry's records.
-    turn
-        With which others its outputs are sent; None: with none.
     """
 
     partition: int
@@ -131,7 +126,6 @@ class Batch:
     epoch: int
     again: Entry | None = None
     ended: bool = True
-    turn: "Turn | None" = None
 
 
 class RewrittenError(ValueError):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, pairwise
 from pathlib import Path
@@ -69,30 +69,30 @@ class Told:
         self.machine = machine
 
     def batch(self, _: int, __: Settings) -> "Told.Batch":
-        return Told.Batch(self.machine)
+        return Told.Batch()
 
-    async def note(self, _: int, entry: bytes) -> None:
+    async def note(self, entries: Mapping[int, bytes]) -> None:
         async def noted() -> None:
             await asyncio.sleep(0)
-            self.machine.noted.append(Entry.decode(entry))
+            self.machine.noted += map(Entry.decode, entries.values())
 
         await self.machine.sent(noted)
+
+    async def send(self, batches: Sequence["Told.Batch"]) -> None:
+        async def answered() -> None:
+            await asyncio.sleep(0)
+            self.machine.answers += [batch.outputs for batch in batches]
+
+        await self.machine.sent(answered)
 
     class Batch:
         """Outputs of a batch."""
 
-        def __init__(self, machine: Machine) -> None:
-            self.machine, self.outputs, self.partition = machine, list[Output](), 0
+        def __init__(self) -> None:
+            self.outputs, self.partition = list[Output](), 0
 
         def add(self, outputs: Iterable[Output]) -> None:
             self.outputs += outputs
-
-        async def send(self) -> None:
-            async def answered() -> None:
-                await asyncio.sleep(0)
-                self.machine.answers.append(self.outputs)
-
-            await self.machine.sent(answered)
 
 
 class Reading:
@@ -141,7 +141,7 @@ class Worker:
             while True:
                 batch = buffer.take(limit, 1 << 20, Reading(), 0)
                 if batch is not None:
-                    answering = asyncio.create_task(self.processor.answer(await self.processor.fold(batch)))
+                    answering = asyncio.create_task(self.processor.answer(await self.processor.fold([batch])))
                     buffer.busy = False
                     pending.append((batch, answering))
                 elif pending:
@@ -223,9 +223,9 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
         await worker.processor.reopen(0)
         parts = [RECORDS[at : at + LIMIT] for at in range(0, 5 * LIMIT, LIMIT)]
         for part in parts[:2]:
-            await worker.processor.answer(await worker.processor.fold(Batch(0, part, {}, 0)))
-        frozen = await worker.processor.fold(Batch(0, parts[2], {}, 0))
-        behind = await worker.processor.fold(Batch(0, parts[3], {}, 0))  # its events' rows are in none of the tables
+            await worker.processor.answer(await worker.processor.fold([Batch(0, part, {}, 0)]))
+        frozen = await worker.processor.fold([Batch(0, parts[2], {}, 0)])
+        behind = await worker.processor.fold([Batch(0, parts[3], {}, 0)])  # its events' rows are in none of the tables
         assert kinds.FENCE.key() not in worker.state()
         await worker.processor.answer(frozen)
         assert Fence.decode(worker.state()[kinds.FENCE.key()]).applied == 3 * LIMIT
@@ -245,14 +245,14 @@ def test_another_worker_claims_and_neither_entries_nor_checkpoints_of_the_old_on
     async def scene() -> None:
         await old.topology.claim(0)
         await old.processor.reopen(0)
-        await old.processor.answer(await old.processor.fold(Batch(0, RECORDS[:LIMIT], {}, 0)))
+        await old.processor.answer(await old.processor.fold([Batch(0, RECORDS[:LIMIT], {}, 0)]))
         await new.topology.claim(0)
         appended = list(machine.producer.sent)
         with pytest.raises(FencedError):
             await old.processor.checkpoint(due=False)
         await old.processor.reopen(0)  # under its old claim
         with pytest.raises(FencedError):
-            await old.processor.fold(Batch(0, RECORDS[LIMIT : 2 * LIMIT], {}, 0))
+            await old.processor.answer(await old.processor.fold([Batch(0, RECORDS[LIMIT : 2 * LIMIT], {}, 0)]))
         assert machine.producer.sent == appended
 
     asyncio.run(scene())

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from unittest.mock import Mock
@@ -19,7 +19,7 @@ from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
-from state.journal import Entry
+from state.journal import Entry, Journal
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
 from streams.faust.outputs import Outputs
@@ -32,7 +32,7 @@ from streams.records.merge import Batch, Merged
 from streams.records.skips import PoisonError
 from tests.events import Sent, forecast, mixed, outcome
 from tests.exposed import exposed
-from tests.streams.fakes import Producer, record, wire
+from tests.streams.fakes import Producer, record, restore, wire
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -50,11 +50,18 @@ class Told:
         self.acknowledged.set()
 
     def batch(self, partition: int, _: Settings) -> "OutputBatch":
-        return OutputBatch(self, partition)
+        return OutputBatch(partition)
 
-    async def note(self, partition: int, entry: bytes) -> None:
+    async def note(self, entries: Mapping[int, bytes]) -> None:
         await asyncio.sleep(0)
-        self.noted.append((partition, Entry.decode(entry)))
+        self.noted += [(partition, Entry.decode(entry)) for partition, entry in entries.items()]
+
+    async def send(self, batches: Sequence["OutputBatch"]) -> None:
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        await self.acknowledged.wait()
+        self.sent += [(batch.partition, batch.outputs) for batch in batches]
 
     @property
     def outputs(self) -> list[Output]:
@@ -64,25 +71,23 @@ class Told:
 class OutputBatch:
     """Stands for the outputs of a batch."""
 
-    def __init__(self, told: Told, partition: int) -> None:
-        self._told = told
+    def __init__(self, partition: int) -> None:
         self.partition = partition
-        self._outputs: list[Output] = []
+        self.outputs: list[Output] = []
 
     def add(self, outputs: Iterable[Output]) -> None:
-        self._outputs += outputs
-
-    async def send(self) -> None:
-        await asyncio.sleep(0)
-        if self._told.failure is not None:
-            raise self._told.failure
-        await self._told.acknowledged.wait()
-        self._told.sent.append((self.partition, self._outputs))
+        self.outputs += outputs
 
 
 async def through(processor: BatchProcessor, batch: Batch) -> None:
     """Take a batch through all steps, as the agent does."""
-    await processor.answer(await processor.fold(batch))
+    await processor.answer(await processor.fold([batch]))
+
+
+async def reopened(scene: "Scene", partition: int = 0) -> tuple[Fence, Journal]:
+    """Restore a partition and take it up."""
+    restore(scene.topology, partition)
+    return await scene.processor.reopen(partition)
 
 
 class Scene(NamedTuple):
@@ -105,7 +110,7 @@ class Scene(NamedTuple):
         asyncio.run(run())
 
     def reopen(self, partition: int = 0) -> tuple[int, int]:
-        fence, _ = asyncio.run(self.processor.reopen(partition))
+        fence, _ = asyncio.run(reopened(self, partition))
         forecasts, outcomes = fence.next
         return forecasts, outcomes
 
@@ -144,7 +149,7 @@ PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
 
 def test_a_batch_passes_the_five_steps_in_their_order(scene: Scene) -> None:
     scene.fold(batch(PAIR))
-    assert scene.steps == [1, 2, 3, 4, 5, 6, 7], "the last two are those of a checkpoint"
+    assert scene.steps == [1, 2, 3, 4, 5, 6], "the last two are those of a checkpoint"
 
 
 def test_every_step_and_every_forecast_is_timed(scene: Scene) -> None:
@@ -220,7 +225,7 @@ def test_gauges_show_what_is_committed_and_nothing_that_was_only_folded(tmp_path
             await through(processor, Batch(0, made[800:], {}, 0))
 
     asyncio.run(run())
-    before = {1: [0, 400, 800], 2: [0, 400, 800], 3: [0, 400], 4: [0, 400], 5: [400, 800]}
+    before = {1: [0, 400, 800], 2: [0, 400, 800], 3: [0, 400], 4: [400, 800]}
     assert {step: [n for at, n in shown if at == step] for step in before} == before
     assert pending() == 800
 
@@ -387,32 +392,41 @@ def test_partitions_share_nothing(scene: Scene) -> None:
     assert Fence.decode(scene.state(1)[kinds.FENCE.key()]).fates[FATES.index("forecasts_issued")] == 1
 
 
-def test_batches_of_a_partition_are_folded_one_after_another_and_partitions_overlap(scene: Scene) -> None:
-    async def run() -> list[int]:
+def test_turns_are_answered_in_their_order_and_the_partitions_of_one_by_the_same_requests(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = Mock(wraps=scene.producer.append)
+    monkeypatch.setattr(scene.producer, "append", requests)
+
+    async def through_all(*batches: Batch) -> None:
+        await scene.processor.answer(await scene.processor.fold(batches))
+
+    async def run() -> None:
         await scene.processor.reopen(1)
         await asyncio.gather(
-            through(scene.processor, Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0)),
-            through(scene.processor, Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)),
-            through(scene.processor, Batch(1, batch([forecast("c", 0.3, 3)]), {}, 0)),
+            through_all(
+                Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0), Batch(1, batch([forecast("c", 0.3, 3)]), {}, 0)
+            ),
+            through_all(Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)),
         )
-        return [partition for partition, _ in scene.told.sent]
 
-    order = asyncio.run(run())
-    assert sorted(order) == [0, 0, 1]
-    assert order.index(1) < 2  # partition 1 did not wait for the second batch of partition 0
+    asyncio.run(run())
+    assert [partition for partition, _ in scene.told.sent] == [0, 1, 0]
+    assert [len(call.args[0]) for call in requests.call_args_list] == [2, 1], "of the journal"
     asyncio.run(scene.processor.checkpoint(due=False))
-    assert scene.reopen() == (2, 0)
+    assert [scene.reopen(0), scene.reopen(1)] == [(2, 0), (1, 0)]
 
 
 def test_a_batch_is_folded_while_the_one_before_is_answered_and_is_answered_after_it(scene: Scene) -> None:
     async def run() -> None:
         scene.told.acknowledged.clear()
-        first = await scene.processor.fold(Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0))
+        first = await scene.processor.fold([Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0)])
         answering = asyncio.create_task(scene.processor.answer(first))
-        second = await scene.processor.fold(Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0))
+        second = await scene.processor.fold([Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)])
         last = asyncio.create_task(scene.processor.answer(second))
-        await asyncio.sleep(0)
-        assert scene.steps.count(4) == 2
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert scene.steps.count(3) == 2
         assert not scene.told.sent
         scene.told.acknowledged.set()
         await last
@@ -426,7 +440,7 @@ def test_a_batch_is_folded_while_the_one_before_is_answered_and_is_answered_afte
 def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) -> None:
     async def run() -> None:
         scene.told.acknowledged.clear()
-        folded = await scene.processor.fold(Batch(0, batch(PAIR), {}, 0))
+        folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
         answering = asyncio.create_task(scene.processor.answer(folded))
         await asyncio.sleep(0)
         reopening = asyncio.create_task(scene.processor.reopen(0))
@@ -435,7 +449,8 @@ def test_a_partition_is_taken_up_again_when_its_answers_are_out(scene: Scene) ->
         assert not reopening.done()
         scene.told.acknowledged.set()
         await answering
-        _, journal = await reopening
+        await reopening
+        _, journal = await reopened(scene)
         assert journal.entries[-1].ends == (1, 1)
 
     asyncio.run(run())
@@ -456,18 +471,18 @@ def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scen
         nonlocal valid
         await voidable.reopen(0)
         scene.told.acknowledged.clear()
-        answering = asyncio.create_task(voidable.answer(await voidable.fold(Batch(0, batch(PAIR), {}, 0))))
+        answering = asyncio.create_task(voidable.answer(await voidable.fold([Batch(0, batch(PAIR), {}, 0)])))
         await asyncio.sleep(0)
         valid = False  # as a buffer that starts over makes it
         reopening = asyncio.create_task(voidable.reopen(0))
         await asyncio.sleep(0)
-        waiting = asyncio.create_task(voidable.fold(Batch(0, batch([forecast("b", 0.3, 2)], (1, 1)), {}, 0)))
+        waiting = asyncio.create_task(voidable.fold([Batch(0, batch([forecast("b", 0.3, 2)], (1, 1)), {}, 0)]))
         await asyncio.sleep(0)
         scene.told.acknowledged.set()
         await answering
         await reopening
-        with pytest.raises(MovedError, match="taken up again"):
-            await waiting
+        assert not (await waiting).parts
+        restore(scene.topology)
         _, journal = await voidable.reopen(0)
         assert [entry.ends for entry in journal.entries] == [(1, 1)]
 
@@ -476,7 +491,7 @@ def test_a_batch_that_waited_while_its_partition_was_taken_up_again_is_void(scen
 
 def test_an_answer_of_a_partition_that_was_taken_up_again_is_left_to_the_fold_that_follows(scene: Scene) -> None:
     async def run() -> None:
-        folded = await scene.processor.fold(Batch(0, batch(PAIR), {}, 0))
+        folded = await scene.processor.fold([Batch(0, batch(PAIR), {}, 0)])
         await scene.processor.reopen(0)
         with pytest.raises(MovedError):
             await scene.processor.answer(folded)
@@ -495,7 +510,7 @@ def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
 
     async def run() -> None:
         await through(scene.processor, Batch(0, made[:20], {}, 0))
-        folding = asyncio.create_task(scene.processor.fold(Batch(0, made[20:], {}, 0)))
+        folding = asyncio.create_task(scene.processor.fold([Batch(0, made[20:], {}, 0)]))
         await asyncio.sleep(0)  # a part is folded
         if cut == "damaged":
             failing = DamagedStoreError(0, "the rows of partition 0 are damaged on disk")
@@ -505,12 +520,12 @@ def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
         else:
             scene.producer.failure = KafkaError("refused")
         with pytest.raises((DamagedStoreError, asyncio.CancelledError, KafkaError)):
-            await folding
+            await scene.processor.answer(await folding)
         scene.producer.failure = None
         appended = list(scene.producer.sent)
         await scene.processor.checkpoint(due=False)
         assert scene.producer.sent == appended
-        fence, journal = await scene.processor.reopen(0)
+        fence, journal = await reopened(scene)
         assert (fence.applied, [len(entry.topics) for entry in journal.entries]) == (0, [20])
 
     asyncio.run(run())
@@ -540,9 +555,7 @@ def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypa
     async def run() -> None:
         task = asyncio.create_task(others())
         served, records = scene.processor._partitions[0], batch(mixed(70).sent)[:70]
-        await scene.processor._applied(
-            Batch(0, records, {}, 0), served, records, cast("Any", OutputBatch(scene.told, 0))
-        )
+        await scene.processor._applied(Batch(0, records, {}, 0), served, records, cast("Any", OutputBatch(0)))
         task.cancel()
 
     asyncio.run(run())

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiokafka.errors import KafkaError
 
 from agents import router
 from agents.processor import Probe
@@ -21,7 +22,7 @@ from streams.records import routing
 from streams.records.decoding import Decoder
 from streams.records.merge import Batch
 from tests.streams.brokers import Run
-from tests.streams.fakes import PARTITIONS, Producer, record
+from tests.streams.fakes import PARTITIONS, Producer, record, restore
 
 ORIGIN = ("scores@1/0", 3)
 
@@ -48,7 +49,7 @@ def said(offset: int, event_id: str, y: float, ts: int = 0) -> tuple[int, Any]:
 
 
 async def process(topology: Topology, *records: tuple[int, Any]) -> None:
-    applied = await topology.processor.fold(Batch(0, list(records), {}, 0))
+    applied = await topology.processor.fold([Batch(0, list(records), {}, 0)])
     await topology.processor.answer(applied)
 
 
@@ -82,17 +83,23 @@ def test_a_label_becomes_an_outcome_in_the_partition_of_its_stream(
 
 
 def test_what_was_folded_and_not_answered_is_sent_again(run: Run, tmp_path: Path, producer: Producer) -> None:
+    def refuse(step: int) -> None:
+        producer.failure = KafkaError("refused") if step == 3 else None
+
     async def main() -> None:
-        topology = wire(tmp_path, producer)
+        topology = wire(tmp_path, producer, refuse)
         await topology.applied(0)
         records = asked(0, "e", "s"), said(0, "e", 1.0), said(1, "e", 0.0, 5)
-        await topology.processor.fold(Batch(0, list(records), {}, 0))
+        with pytest.raises(KafkaError):
+            await process(topology, *records)
         assert not producer.rows("outcomes")
+        producer.failure = None
+        restore(topology)
         (_, journal) = await topology.applied(0)
         (entry,) = journal.entries
         assert (entry.ends, entry.answered) == ((1, 2), 0)
         again = Batch(0, list(records), {}, 0, entry)
-        await topology.processor.answer(await topology.processor.fold(again))
+        await topology.processor.answer(await topology.processor.fold([again]))
         assert [orjson.loads(row.value or b"")["y"] for row in producer.rows("outcomes")] == [1.0, 0.0]
 
     run(main())
@@ -144,6 +151,7 @@ def test_a_label_with_numbers_that_no_row_holds_is_a_dead_letter(
         await process(topology, (1, record("trueup-labels", 0, 0, ts, b"e", value)), said(1, "f", 1.0))
         letters = [orjson.loads(row.value or b"") for row in producer.rows("dead-letters")]
         assert [(each["offset"], each["reason"]) for each in letters] == [(0, "route")] * dead
+        restore(topology)
         _, journal = await topology.applied(0)
         assert journal.entries[-1].ends == (0, 2)
 
@@ -220,7 +228,7 @@ def test_a_waiting_answer_does_not_overtake_another(run: Run, tmp_path: Path) ->
         for partition in (0, 1):
             await topology.applied(partition)
         folded = [
-            await topology.processor.fold(Batch(n, [asked(0, f"e{n}", "s"), said(0, f"e{n}", 1.0)], {}, 0))
+            await topology.processor.fold([Batch(n, [asked(0, f"e{n}", "s"), said(0, f"e{n}", 1.0)], {}, 0)])
             for n in (0, 1)
         ]
         await asyncio.gather(*(topology.processor.answer(each) for each in folded))

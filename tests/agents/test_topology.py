@@ -18,11 +18,12 @@ from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.state_table import StateTable
 from streams.faust.stores import MemoryStore, RocksStore
+from streams.faust.turns import Turn
 from streams.kafka.security import Security
 from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
-from tests.streams.fakes import Producer, record, wire
+from tests.streams.fakes import Producer, record, restore, wire
 
 C0 = TP("trueup-state-changelog", 0)
 
@@ -169,7 +170,7 @@ def messages(run: Run, topology: Topology) -> list[Any]:
         batch = consumer._buffer_of(0).take(1, 1000, consumer, 0)
         assert batch is not None
         consumer.partition_buffers[0].busy = False
-        message = consumer._message(batch)
+        message = consumer._message(Turn([batch]))
         consumer.track_message(message)
         made.append(message)
     return made
@@ -343,6 +344,7 @@ def test_applied_is_the_fence_and_shows_the_partition_until_it_is_revoked(
     messages: list[Any],
 ) -> None:
     serve(run, topology, *messages)
+    restore(topology)
     fence, journal = run(topology.applied(0))
     assert (fence, journal.entries[-1].ends) == ((0, 0), (1, 1))
     assert topology.gauges.partitions() == [0]

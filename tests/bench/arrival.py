@@ -14,7 +14,6 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -253,10 +252,7 @@ class Stages:
                     table.pop(key, None)
                 else:
                     table[key] = row
-            if batch.turn is not None:
-                batch.turn.folded()
-        together = [by_time(made)] if made and batches[0].turn is not None else made
-        for _, value, stamp, _ in chain.from_iterable(together):
+        for _, value, stamp, _ in by_time(made):
             record(self._outcomes, b"", value or b"", stamp or 0)
         return bool(batches) or any(reading.at != [len(log) for log in reading.logs] for reading, _, _ in self._routers)
 

@@ -66,7 +66,7 @@ async def claimed(changelog: Changelog, seconds: float) -> tuple[float, list[flo
     for partition in range(PARTITIONS):
         await changelog.claim(partition)
         changelog.activate(partition)
-    return await drive(changelog.append, seconds)
+    return await drive(lambda partition, rows: changelog.append({partition: rows}), seconds)
 
 
 async def transactions(settings: Settings, seconds: float) -> tuple[float, list[float]]:

@@ -475,7 +475,7 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float, pa
         return kind(**drawn)
 
     if kind is KillAtStep:
-        return [one(step=step) for step in range(1, 8)]
+        return [one(step=step) for step in range(1, 7)]
     if kind is Damage:
         return [one(files=files, how=how) for files, how in DAMAGE]
     if kind in (KillBroker, KillAll):  # away for a moment, and for longer than workers wait

@@ -154,7 +154,7 @@ KINDS: tuple[type[Fault], ...] = (
     KillStage, FreezeStage, KillStages, FreezeStages, RestartStages, GrowSource, KillBrokerSending,
 )  # fmt: skip
 #: Steps of the order of effects: of `agents.intake`, and of `agents.processor`; 0: any moment.
-STEPS = {"intake": range(4), "router": range(6)}
+STEPS = {"intake": range(4), "router": range(7)}
 
 
 def schedule(seed: int, session: float, kinds: Sequence[type[Fault]]) -> list[Fault]:

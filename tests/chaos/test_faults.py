@@ -19,7 +19,7 @@ def test_every_round_has_every_kind_every_step_and_every_damage(brokers: int) ->
     for seed in range(20):
         faults = schedule(seed, 3, 6.0, kinds(brokers))
         assert {type(fault) for fault in faults} == set(kinds(brokers))
-        assert {fault.step for fault in faults if isinstance(fault, KillAtStep)} == {1, 2, 3, 4, 5, 6, 7}
+        assert {fault.step for fault in faults if isinstance(fault, KillAtStep)} == {1, 2, 3, 4, 5, 6}
         assert {(fault.files, fault.how) for fault in faults if isinstance(fault, Damage)} == set(DAMAGE)
 
 

@@ -45,7 +45,7 @@ def test_a_worker_shows_challengers_after_a_restart_as_before(tmp_path: Path, *,
         outputs: Outputs = told
         processor = BatchProcessor(given, topology.table, outputs, topology.gauges)
         await processor.reopen(0)
-        await processor.answer(await processor.fold(Batch(0, batch(SENT), {}, 0)))
+        await processor.answer(await processor.fold([Batch(0, batch(SENT), {}, 0)]))
         await processor.checkpoint(due=False)
         before = _told(topology)
         processor.close(0)
@@ -82,7 +82,7 @@ def test_a_worker_does_not_show_challengers_that_are_configured_no_more(tmp_path
         processor = BatchProcessor(now, topology.table, told, topology.gauges)
         await processor.reopen(0)
         if fold:
-            await processor.answer(await processor.fold(Batch(0, batch(SENT), {}, 0)))
+            await processor.answer(await processor.fold([Batch(0, batch(SENT), {}, 0)]))
             await processor.checkpoint(due=False)
 
     asyncio.run(run(given, fold=True))

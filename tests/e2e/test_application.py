@@ -19,6 +19,7 @@ from state.journal import NONE, Journal
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.changelog import MovedError
+from streams.faust.turns import Turn
 from streams.records.merge import Batch, KafkaRecord
 from tests.e2e.world import World, wait_for
 from tests.events import Sent
@@ -137,7 +138,19 @@ class Server:
     def failed(self, exc: BaseException) -> None:
         self.errors.append(exc)
 
-    async def process(self, batch: Batch, folded: Callable[[], None]) -> bool:
+    def waits_for(self, _: Batch) -> bool:
+        return False
+
+    async def process(self, turn: Turn, folded: Callable[[], None]) -> bool:
+        """Process the batches of a turn, one after another."""
+        for batch in turn:
+            if not await self._process(batch):
+                return False
+        folded()
+        await asyncio.to_thread(self.answers.wait)
+        return True
+
+    async def _process(self, batch: Batch) -> bool:
         """Commit the fence behind a batch, then answer it."""
         if self.fails == "before":
             self.failures += 1
@@ -152,7 +165,7 @@ class Server:
             if not self.app.holds(batch):
                 raise MovedError
             if new:
-                await self.table.commit(batch.partition, {ROW: FENCE.pack(*fence)})
+                await self.table.commit({batch.partition: {ROW: FENCE.pack(*fence)}})
         except MovedError:
             return True
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the test fails of it
@@ -163,8 +176,6 @@ class Server:
         if self.fails == "after":
             self.failures += 1
             return False
-        folded()
-        await asyncio.to_thread(self.answers.wait)
         return True
 
 

@@ -57,7 +57,7 @@ async def workers(settings: Settings) -> AsyncIterator[tuple[Changelog, Changelo
         for partition in (KEPT, LEFT):
             await changelog.claim(partition)
             changelog.activate(partition)
-            await changelog.append(partition, {b"a": b"1"})
+            await changelog.append({partition: {b"a": b"1"}})
     yield made[0], made[1]
     await asyncio.gather(*(kafka.stop() for kafka in producers))
 
@@ -70,13 +70,13 @@ def test_a_claim_that_is_confirmed_is_not_forgotten_and_one_that_is_not_no_longe
                 await heir.confirm(KEPT)
                 await asyncio.sleep(0.25)
             with pytest.raises(FencedError, match="another worker"):
-                await zombie.append(KEPT, {b"stale": b"1"})
+                await zombie.append({KEPT: {b"stale": b"1"}})
             with pytest.raises(FencedError, match="another worker"):
                 await zombie.confirm(KEPT)
-            await heir.append(KEPT, {b"b": b"1"})
+            await heir.append({KEPT: {b"b": b"1"}})
             # Why a worker that slept for long asks before it appends: nothing else would keep it out.
             with pytest.raises(FencedError, match="forgotten"):
                 await zombie.confirm(LEFT)
-            await zombie.append(LEFT, {b"stale": b"1"})
+            await zombie.append({LEFT: {b"stale": b"1"}})
 
     asyncio.run(scenario())

@@ -21,12 +21,13 @@ def test_kill_9_between_every_two_steps_ends_in_the_same_state(world: MakeWorld,
     w = world(partitions=2, TRUEUP_BATCH_RECORDS="100", TRUEUP_INSTANCE_ID="one", TRUEUP_CHECKPOINT_SECONDS="0.05")
     made = mixed(2500)
     w.send(made.sent)
-    for step in (1, 2, 3, 4, 5, 6, 7, 3, 6):
-        with w.worker("--kill", str(step), "5" if step < 6 else "2") as worker:
+    for step in (1, 2, 3, 4, 5, 6, 3, 5):
+        with w.worker("--kill", str(step), "5" if step < 5 else "2") as worker:
             assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
         if disk == "empty":
             shutil.rmtree(w.directory / "data")
     with w.worker() as worker:
+        wait_for("a worker that serves", worker.ready)
         w.wait_until_applied(len(made.sent))
         assert worker.stop() == 0
     applied = w.applied()

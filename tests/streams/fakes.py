@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from aiokafka.errors import OutOfOrderSequenceNumber, ProducerFenced
 from aiokafka.structs import ConsumerRecord
+from faust.types import TP
 
 from agents.processor import Probe
 from agents.topology import Topology, build
@@ -163,6 +164,19 @@ def wire(
         topology.table.changelog._writers[partition] = Writer(ProducerIdentity(partition, 0), monotonic())
         topology.table._claimed[partition] = int(time() * 1000), 0
     return topology
+
+
+def restore(topology: Topology, partition: int = 0) -> None:
+    """Write to the table what the changelog has beyond it, as Faust does before a partition is taken up."""
+    table, producer = topology.table, topology.app.faust.producer
+    changelog = str(table.changelog_topic_name)
+    sent = [each for each in producer.sent if (each.topic, each.partition) == (changelog, partition)]  # type: ignore[attr-defined]
+    rows = [
+        record(changelog, partition, n, 0, *row[:2]) for n, row in enumerate(row for each in sent for row in each.rows)
+    ]
+    stored = table.offset(partition)
+    if rows := rows[0 if stored is None else stored + 1 :]:
+        table.restore(TP(changelog, partition), rows)
 
 
 def record(

@@ -55,7 +55,7 @@ class Sender:
         half = len(outputs) // 2
         output_batch.add(outputs[:half])
         output_batch.add(outputs[half:])
-        asyncio.run(output_batch.send())
+        asyncio.run(self.outputs.send([output_batch]))
 
 
 @pytest.fixture

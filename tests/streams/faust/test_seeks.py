@@ -19,6 +19,7 @@ from streams.faust.assignor import Assignor
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
 from streams.faust.transport import BatchConsumer, BatchTransport, DataLossError
+from streams.faust.turns import Turn
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer
 from tests.streams.fakes import Producer, record
@@ -264,7 +265,11 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
 ) -> None:
     brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 0}, {F0: 3, O0: 0}
     buffer(consumer, F0, 1, 2, 3)
-    stale = [consumer._message(batch) for batch in [consumer.partition_buffers[0].take(1, 1000, consumer, 0)] if batch]
+    stale = [
+        consumer._message(Turn([batch]))
+        for batch in [consumer.partition_buffers[0].take(1, 1000, consumer, 0)]
+        if batch
+    ]
     consumer._committable = {F0: 1}
     consumer._confirmed = {F0: 5}
     consumer._throttled = {F0}
@@ -431,14 +436,14 @@ def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partiti
     damaged = DamagedStoreError(1, "the rows of partition 1 are damaged")
     assignor = cast("Assignor", consumer.app.assignor)
 
-    async def fold(_: Batch) -> None:
+    async def fold(_: object) -> None:
         raise damaged
 
     async def scenario() -> tuple[bool, bool]:
         consumer._ours = True
         first, second = taken(consumer, 0), taken(consumer, 1)
-        done = await topology.process(second, lambda: None)
-        await topology.process(first, lambda: None)
+        done = await topology.process([second], lambda: None)
+        await topology.process([first], lambda: None)
         await asyncio.sleep(0)
         return done, consumer.holds(first) or consumer.holds(second)
 

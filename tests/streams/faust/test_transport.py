@@ -29,9 +29,11 @@ from streams.faust.transport import (
     BatchConsumer,
     BatchProducer,
     MembershipError,
+    Rest,
     Thread,
     report_lost_positions,
 )
+from streams.faust.turns import Turn
 from streams.faust.unpacking import Aside, RecordSet
 from streams.kafka import codecs
 from streams.records.merge import BEHIND, Batch
@@ -44,14 +46,14 @@ def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Messa
     everything = SimpleNamespace(caught_up=lambda _: True, has_read=lambda *_: True)
     batch = consumer.partition_buffers[partition].take(limit, 1_000_000, everything, 0)
     assert batch is not None
-    made = consumer._message(batch)
+    made = consumer._message(Turn([batch]))
     consumer.track_message(made)
     return made
 
 
 def acknowledge(consumer: BatchConsumer, message: Message) -> None:
     """Say that a batch is folded, and answered."""
-    consumer.folded(cast("Batch", message.value))
+    consumer.folded(cast("Turn", message.value))
     consumer.ack(message)
 
 
@@ -93,7 +95,7 @@ def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
     run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def start(_: driver.AIOKafkaConsumerThread) -> None:
-        thread._ensure_consumer()._fetcher = SimpleNamespace(_records=OrderedDict(), _set_error=None)
+        thread._ensure_consumer()._fetcher = Mock(_records=OrderedDict())
 
     monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_start", start)
     run(thread.on_start())
@@ -122,6 +124,28 @@ def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_
     run(thread.on_thread_stop())
     closed.assert_awaited()
     kafka._fetcher = None
+
+
+def test_a_fetcher_rests_after_a_fetch_that_brought_records_unless_they_were_many(run: Run) -> None:
+    fetcher = SimpleNamespace(
+        _get_actions_per_node=lambda _: (["fetch"], {}, 90.0, False, []),
+        _proc_fetch_request=AsyncMock(return_value=True),
+    )
+    rest = Rest(cast("Any", fetcher), 60.0)
+
+    def asked() -> tuple[list[str], float]:
+        fetches, _, timeout, *_ = fetcher._get_actions_per_node(None)
+        return fetches, timeout
+
+    async def scenario() -> None:
+        assert asked() == (["fetch"], 90.0)
+        assert await fetcher._proc_fetch_request("assignment", 0, "request")
+        fetches, timeout = asked()
+        assert (fetches, timeout <= 60.0) == ([], True)
+        rest.end()
+        assert asked() == (["fetch"], 90.0)
+
+    run(scenario())
 
 
 def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:
@@ -415,7 +439,7 @@ def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], A
     async def rest() -> list[Batch]:
         for _ in range(20):
             await asyncio.sleep(0)
-        out = [cast("Batch", each.value) for each in handed]
+        out = [batch for each in handed for batch in cast("Turn", each.value)]
         handed.clear()
         return out
 
@@ -549,7 +573,7 @@ def test_ack_of_a_batch_before_the_one_it_follows_ends_the_process_and_commits_n
 ) -> None:
     buffer(consumer, F0, 1, 2)
     first = message(consumer, 0, limit=1)
-    consumer.folded(cast("Batch", first.value))
+    consumer.folded(cast("Turn", first.value))
     second = message(consumer, 0)
     assert not consumer.ack(second)
     assert isinstance(topology.failure, RuntimeError)
@@ -563,7 +587,7 @@ def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchCon
     consumer.partition_buffers[0].restart()
     buffer(consumer, F0, 1, 2)
     current = message(consumer, 0, limit=1)
-    consumer.folded(cast("Batch", stale.value))
+    consumer.folded(cast("Turn", stale.value))
     consumer.ack(stale)
     assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
     assert consumer._new_offset(F0) is None
@@ -577,7 +601,7 @@ def test_ack_of_a_batch_from_before_the_partition_went_and_came_changes_nothing(
     del consumer.partition_buffers[0]  # as on_partitions_revoked does
     buffer(consumer, F0, 1, 2)
     message(consumer, 0, limit=1)
-    consumer.folded(cast("Batch", stale.value))
+    consumer.folded(cast("Turn", stale.value))
     consumer.ack(stale)
     assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
     assert consumer._new_offset(F0) is None

@@ -1,6 +1,5 @@
 """A router's partitions go through a backlog together, and at rest none waits for another."""
 
-import asyncio
 import random
 
 import pytest
@@ -8,7 +7,7 @@ from faust.types import TP
 
 from state.witnesses import SLACK
 from streams.faust.routed_outputs import by_time
-from streams.faust.turns import Turn, Turns
+from streams.faust.turns import Turns
 from streams.records.encoding import EncodedRecord
 from streams.records.merge import PartitionBuffer
 from tests.streams.fakes import record
@@ -25,7 +24,7 @@ class Partitions:
         #: Topic-partitions of which nobody knows where they end.
         self.unknown: set[TP] = set()
         self.buffers = [PartitionBuffer(p, (TP("f", p), TP("o", p))) for p in range(len(times))]
-        self.turns = Turns(200, 1 << 20, 10.0, lambda: clock[0] if clock else 0.0)
+        self.turns = Turns(200, 1 << 20, 10.0, together=True, clock=lambda: clock[0] if clock else 0.0)
 
     def caught_up(self, tp: TP) -> bool:
         return tp not in self.unknown and self.read[tp] == len(self.logs[tp])
@@ -43,17 +42,14 @@ class Partitions:
         for tp in self.logs:
             self.fetch(tp)
 
-    def take(self) -> list[list[int]]:
+    def take(self) -> list[int]:
         """Take batches, fold and answer them, and return the times of what is sent as one."""
         batches = self.turns.take(self.buffers, self)
         for batch in batches:
-            if batch.turn is not None:
-                batch.turn.folded()
             self.buffers[batch.partition].busy = False
             self.buffers[batch.partition].acknowledged(batch)
         runs = [[sent(each.timestamp) for _, each in batch.records] for batch in batches]
-        together = [by_time(runs)] if runs and batches[0].turn is not None else runs
-        return [[stamp or 0 for _, _, stamp, _ in each] for each in together]
+        return [stamp or 0 for _, _, stamp, _ in by_time(runs)]
 
 
 def sent(stamp: int) -> EncodedRecord:
@@ -71,8 +67,7 @@ def test_a_backlog_is_sent_in_order_of_time_however_it_is_fetched(seed: int) -> 
     partitions, found = Partitions(*held), list[int]()
     while len(found) < len(hours):
         partitions.fetch(rng.choice(list(partitions.logs)), rng.randrange(1, 400))
-        for together in partitions.take():
-            found += together
+        found += partitions.take()
     assert found == sorted(hours)
 
 
@@ -81,8 +76,8 @@ def test_a_record_stamped_ahead_holds_its_partition_back_neither_in_turns_nor_in
     wild = [*hours[:3], 9999 * HOUR, *hours[3:]]
     partitions, found = Partitions((wild, []), (hours, [])), list[int]()
     partitions.fetch_all()
-    while batches := partitions.take():
-        found += [ts for each in batches for ts in each if ts < 9999 * HOUR]
+    while taken := partitions.take():
+        found += [ts for ts in taken if ts < 9999 * HOUR]
     assert found == sorted(hours + hours)
 
 
@@ -90,7 +85,7 @@ def test_at_rest_nobody_waits() -> None:
     partitions = Partitions(([0, SLACK], [SLACK]), ([5], []), ([], []))
     partitions.fetch_all()
     first, second = partitions.turns.take(partitions.buffers, partitions)
-    assert first.turn is second.turn is None
+    assert (len(first.records), len(second.records)) == (3, 1)
     partitions.logs[TP("f", 2)].append(SLACK)
     partitions.fetch_all()
     assert [batch.partition for batch in partitions.turns.take(partitions.buffers, partitions)] == [2]
@@ -103,47 +98,19 @@ def test_a_partition_of_which_nothing_is_known_holds_a_backlog_for_its_patience(
     partitions.fetch_all()
     assert partitions.take() == []
     clock[0] = 10.0
-    assert partitions.take() == [[0]]
+    assert partitions.take() == [0]
     partitions.logs[TP("f", 0)] += [2 * HOUR, 9 * HOUR]
     partitions.fetch_all()
-    assert partitions.take() == [[HOUR, HOUR]], "nor any longer"
+    assert partitions.take() == [HOUR, HOUR], "nor any longer"
 
 
 def test_a_turn_begins_when_the_one_before_is_folded() -> None:
     partitions = Partitions((list(range(0, 9 * HOUR, HOUR)), []), (list(range(9)), []))
     partitions.fetch_all()
-    batches = partitions.turns.take(partitions.buffers, partitions)
+    assert len(partitions.turns.take(partitions.buffers, partitions)) == 2
     partitions.logs[TP("f", 0)].append(20 * HOUR)
     partitions.fetch_all()
     partitions.buffers[0].busy = False
-    turn = batches[0].turn
-    assert turn is not None
-    turn.folded()
     assert partitions.turns.take(partitions.buffers, partitions) == []
-    turn.folded()
     partitions.buffers[1].busy = False
     assert len(partitions.turns.take(partitions.buffers, partitions)) == 1
-
-
-def test_what_a_turn_brings_about_is_sent_once_and_a_batch_that_is_never_folded_holds_none_back() -> None:
-    async def run() -> None:
-        found: list[list[str]] = []
-
-        async def send(outputs: list[str]) -> None:
-            found.append(outputs)
-
-        turn = Turn(3)
-        turn.outputs.append("a")
-        turn.folded()
-        waits = [asyncio.create_task(turn.sent(send)) for _ in range(2)]
-        await asyncio.sleep(0)
-        assert not found
-        turn.outputs.append("b")
-        turn.end()
-        await asyncio.gather(*waits)
-        assert found == [["a", "b"]]
-        turn.outputs.append("c")
-        await turn.sent(send)
-        assert found == [["a", "b"], ["c"]]
-
-    asyncio.run(run())
