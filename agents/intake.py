@@ -445,12 +445,12 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         finally:
             self._flying.popleft()
 
-    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
-        """Append record batches, and return when all are acknowledged."""
+    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> list[int]:
+        """Append record batches; return the first offset of each, when all are acknowledged."""
         sent = [
             await self._producer.send_batch(batch, topic, partition=partition) for batch, topic, partition in batches
         ]
-        await asyncio.gather(*sent)
+        return [int(each.offset) for each in await asyncio.gather(*sent)]
 
     async def _land(self) -> None:
         """Wait for what is on its way, and commit."""

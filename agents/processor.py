@@ -27,7 +27,7 @@ from state.journal import Entry, Journal
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
-from streams.faust.outputs import OutputBatch, Outputs
+from streams.faust.outputs import LABELS, Heard, OutputBatch, Outputs
 from streams.faust.state_table import StateTable
 from streams.faust.stores import DamagedStoreError
 from streams.metrics import snapshot
@@ -117,6 +117,10 @@ class Served:
         Number of the first entry whose outputs may not be acknowledged.
     told
         The same when the partition was taken up: outputs of earlier entries are not sent again.
+    said
+        Next offset of each output topic behind the outputs before ``answered``.
+    heard
+        What stands behind that of the records that are folded again; None: that was not asked, or all are folded.
     written
         Number of the first entry after the last checkpoint.
     begins, ends
@@ -139,6 +143,8 @@ class Served:
     number: int = 0
     answered: int = 0
     told: int = 0
+    said: tuple[int, int, int] = (0, 0, 0)
+    heard: Heard | None = None
     written: int = 0
     begins: tuple[int, int] = (0, 0)
     ends: tuple[int, int] = (0, 0)
@@ -181,7 +187,13 @@ class Served:
         """Return the journal entry of the records that were folded since some offsets."""
         forecasts, outcomes = self.last
         applied, config = self.engine.fence.applied, self.terms.config
-        return Entry(self.number, begins, self.ends, applied, self.answered, config, (forecasts, outcomes), topics)
+        known = self.answered, self.said, config
+        return Entry(self.number, begins, self.ends, applied, *known, (forecasts, outcomes), topics)
+
+    def hears(self, ends: Mapping[str, int]) -> None:
+        """Note where output topics end now, by their labels."""
+        first, second, third = (ends.get(label, end) for label, end in zip(LABELS, self.said, strict=True))
+        self.said = first, second, third
 
     def freeze(self) -> Frozen:
         """Make a checkpoint, which waits from now on, and return it."""
@@ -289,6 +301,8 @@ class BatchProcessor:
             direct = [mode.source for mode in settings.modes if mode.source.role == role and mode.direct]
             if not modes.routed(settings.modes, role):
                 self._reads[topic] = self._topics[topic], direct[0] if direct else None
+        #: Records in the output topics that are not what is folded again brings about.
+        self._unlike = 0
         #: How many forecasts intake did not write, where labels come through it: theirs have a scope.
         self._unrouted = 0
         self._routed = modes.routed(settings.modes, OUTCOME)
@@ -305,7 +319,10 @@ class BatchProcessor:
         return Decoder(settings.policies, settings.limits, settings.direct, settings.carry_headers)
 
     async def reopen(
-        self, partition: int, recall: Callable[[str], Awaitable[Settings]] | None = None
+        self,
+        partition: int,
+        recall: Callable[[str], Awaitable[Settings]] | None = None,
+        said: tuple[int, int, int] = (0, 0, 0),
     ) -> tuple[Fence, Journal]:
         """Take up a partition from its table.
 
@@ -315,6 +332,8 @@ class BatchProcessor:
             Its number.
         recall
             Returns the settings that were in force, by their hash.
+        said
+            Where its output topics end.
 
         Returns
         -------
@@ -330,8 +349,10 @@ class BatchProcessor:
             if entries and entries[0].config != terms.config and recall is not None:
                 terms = self._terms_of(await recall(entries[0].config.hex()))
             served = Served(terms, found.number - len(entries), last=list(found.last))
+            served.said = said
             if entries:
                 served.told = served.answered = entries[-1].answered
+                served.said = entries[-1].said
             served.written = served.number
             served.engine = self._open(terms, served.read(stored))
             first, second = served.engine.fence.next
@@ -393,6 +414,7 @@ class BatchProcessor:
     def samples(self) -> Iterator[Sample]:
         """Yield what counts itself: dead forecasts answered all the same, and what answers could not carry."""
         yield "raw_answers", (), float(self._outputs.raw_answers)
+        yield "unlike_outputs", (), float(self._unlike)
         for what in ("header", "field"):
             yield "uncarried", (what,), float(self._decoder.left_out(what))
 
@@ -436,6 +458,7 @@ class BatchProcessor:
                 await self._decoder.load(batch.records)
         parts = list[Folded]()
         async with self._folding, self._wholly(self._partitions.copy()):
+            await self._hear(batches)
             for batch in batches:
                 # Where its partition was taken up again, these records are read again: folded now, they would be merged
                 # with what comes after them.
@@ -451,6 +474,19 @@ class BatchProcessor:
                 if served.waiting is None and served.whole and self._due(served):
                     served.freeze()
         return FoldedTurn(started, parts)
+
+    async def _hear(self, batches: Iterable[Batch]) -> None:
+        """Ask what was said already of records that are folded again and whose outputs were not known to be out."""
+        asked = dict[int, Served]()
+        for batch in batches:
+            served = self._partitions.get(batch.partition)
+            if served is not None and served.heard is None and batch.again and batch.again.number >= served.told:
+                asked[batch.partition] = served
+        if asked:
+            found = await self._outputs.heard({number: served.said for number, served in asked.items()})
+            for number, served in asked.items():
+                served.heard = found[number]
+                served.hears(found[number].ends)
 
     async def answer(self, turn: FoldedTurn) -> None:
         """Note a turn in the journal, and produce its outputs; returns when all of that is acknowledged.
@@ -505,6 +541,17 @@ class BatchProcessor:
         if served.waiting is not None and served.engine.weight > self._settings.batch_bytes:
             async with self._answered():
                 pass
+        if served.heard is not None:
+            unlike = sum(map(len, served.heard.said.values()))
+            if unlike and not self._policies.answering:  # else intake writes answers there, too
+                self._unlike += unlike
+                log.error(
+                    "%d records stand in the output topics of partition %d that are not what its records bring about "
+                    "here: does another kind of machine run in this group? Audit it",
+                    unlike,
+                    number,
+                )
+            served.heard = None
         if served.terms is not self._terms:
             if served.order:
                 async with self._answered():
@@ -517,7 +564,7 @@ class BatchProcessor:
         """Fold the records of a batch, as one journal entry if their rows fit one checkpoint."""
         number, records = batch.partition, batch.records
         while True:
-            outputs = self._outputs.batch(number, served.terms.settings)
+            outputs = self._outputs.batch(number, served.terms.settings, served.heard)
             taken, effects, rejected = await self._applied(batch, served, records, outputs)
             begins, topics = served.ends, served.took(records[:taken])
             entry = None
@@ -562,7 +609,9 @@ class BatchProcessor:
         ]
         if unsaid:
             began = perf_counter()
-            await self._outputs.send(unsaid)
+            ends = await self._outputs.send(unsaid)
+            for part in parts:
+                part.served.hears(ends.get(part.batch.partition, {}))
             self._done(4, perf_counter() - began)
         written = {}
         for part in self._here(parts):

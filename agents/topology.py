@@ -114,7 +114,12 @@ class Topology:
             if policy := await self.table.cleanup():
                 self.processor.notices.cleaned(self.settings.changelog, policy)
 
-    async def applied(self, partition: int) -> tuple[tuple[int, int], Journal]:
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Topics that each partition's worker writes alone."""
+        return () if self.settings.routed else self.settings.outputs
+
+    async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
         """Take up a partition and say what is in force in it from now on.
 
         Returns
@@ -127,8 +132,9 @@ class Topology:
         DataLossError
             If an input topic was made anew since records of it were applied.
         """
+        calibrated, resolved, letters = said or (0, 0, 0)
         fence, journal = await self.processor.reopen(
-            partition, lambda config: recalled(self.settings, partition, config)
+            partition, lambda config: recalled(self.settings, partition, config), (calibrated, resolved, letters)
         )
         await self.table.recognise([partition], self.sources)
         if self.announcer is not None:

@@ -90,7 +90,7 @@ def opened(settings: Settings) -> Group:
 
 
 async def _opened(settings: Settings) -> Group:
-    names = [settings.forecasts, settings.outcomes, *_outputs(settings), settings.changelog, settings.configurations]
+    names = [settings.forecasts, settings.outcomes, *settings.outputs, settings.changelog, settings.configurations]
     if _is_routed(settings):
         names.append(settings.routes)
     counts = {name: await topics.partitions(settings, name) for name in names}
@@ -99,7 +99,7 @@ async def _opened(settings: Settings) -> Group:
     if len({*counts.values()}) > 1:
         raise TopicsError(f"the topics do not have equally many partitions: {counts}")
     count = counts[settings.forecasts] or 0
-    outputs = [[TopicPartition(name, n) for name in _outputs(settings)] for n in range(count)]
+    outputs = [[TopicPartition(name, n) for name in settings.outputs] for n in range(count)]
     async with open_group(settings) as consumer:
         ends = await consumer.end_offsets([*chain(*outputs)])
         answered = [
@@ -122,10 +122,6 @@ async def _opened(settings: Settings) -> Group:
         )
     since = [[ends[place] for place in places] for places in outputs]
     return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
-
-
-def _outputs(settings: Settings) -> tuple[str, str, str]:
-    return settings.calibrated, settings.resolved, settings.dead_letters
 
 
 def _is_routed(settings: Settings) -> bool:

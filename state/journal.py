@@ -24,7 +24,8 @@ from state.kind import PLAIN, Kind, Moves
 
 #: Keys of the ring. A checkpoint is made long before so many entries were written since the one before it.
 SLOTS: Final = 1 << 12
-_ENTRY: Final = Struct("<QQQQQQQ16sqIqII")
+_KIND: Final = kinds.JOURNAL.key()[0]
+_ENTRY: Final = Struct("<QQQQQQQQQQ16sqIqII")
 _HEAD: Final = Struct("<QqIqI")
 _SLOT: Final = Struct(">H")
 
@@ -57,6 +58,8 @@ class Entry(NamedTuple):
         Records of both topics that are applied after it.
     answered
         Number of the first entry whose outputs had perhaps not been acknowledged when this one was written.
+    said
+        Next offset of each output topic, behind the outputs of the entries before ``answered``; a router's are 0.
     config
         Hash of the configuration in force, 16 bytes; see `streams.config.in_force`.
     last
@@ -70,6 +73,7 @@ class Entry(NamedTuple):
     ends: tuple[int, int]
     applied: int
     answered: int
+    said: tuple[int, int, int]
     config: bytes
     last: tuple[Last, Last]
     topics: bytes
@@ -87,6 +91,7 @@ class Entry(NamedTuple):
             *self.ends,
             self.applied,
             self.answered,
+            *self.said,
             self.config,
             *self.last[0],
             *self.last[1],
@@ -104,28 +109,18 @@ class Entry(NamedTuple):
         CorruptFrame
             If the frame is not an intact entry of this version.
         """
-        return JOURNAL.open(frame, cls._of)
-
-    @classmethod
-    def _of(cls, payload: bytes) -> "Entry":
-        number, f0, o0, f1, o1, applied, answered, config, t0, c0, t1, c1, n = _ENTRY.unpack_from(payload)
-        bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
-        if len(bits) != -(-n // 8):
-            raise ValueError(f"{len(bits)} bytes for {n} records")
+        payload = unseal(_KIND, VERSION, frame)
+        try:
+            number, f0, o0, f1, o1, applied, answered, *rest, n = _ENTRY.unpack_from(payload)
+            s0, s1, s2, config, t0, c0, t1, c1 = rest
+            bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
+            if len(bits) != -(-n // 8):
+                raise ValueError(f"{len(bits)} bytes for {n} records")
+            topics = np.unpackbits(bits, count=n).tobytes()
+        except DAMAGE as exc:
+            raise damaged(_KIND, exc) from exc
         last = Last(t0, c0), Last(t1, c1)
-        return cls(number, (f0, o0), (f1, o1), applied, answered, config, last, np.unpackbits(bits, count=n).tobytes())
-
-
-#: The first entry after the last checkpoint, and behind a slot the entries since.
-JOURNAL: Final = Kind[Entry](
-    "Z",
-    "the journal",
-    (),
-    {1: PLAIN},
-    Moves.OUTSIDE,
-    "one a partition: the number of the first journal entry after the last checkpoint; behind a slot (2 bytes) one a "
-    "batch since then, and older ones: the journal",
-)
+        return cls(number, (f0, o0), (f1, o1), applied, answered, (s0, s1, s2), config, last, topics)
 
 
 class Journal(NamedTuple):

@@ -395,6 +395,11 @@ class Settings:
         return prefixed(self.topic_prefix, f"{self.app_id}-state-changelog")
 
     @property
+    def outputs(self) -> tuple[str, str, str]:
+        """Topics that each partition's worker writes alone: answers, resolved events, dead letters."""
+        return self.calibrated, self.resolved, self.dead_letters
+
+    @property
     def journal(self) -> str:
         """Topic of the order in which records were folded; see `state.journal`."""
         return prefixed(self.topic_prefix, f"{self.app_id}-journal")

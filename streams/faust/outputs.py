@@ -1,12 +1,20 @@
 """What leaves: outputs as record batches, acknowledged before the inputs they answer are."""
 
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
+from typing import Final
+
+from aiokafka.structs import TopicPartition
 
 from state.events import Output
 from streams.config.settings import Settings
 from streams.faust.transport import BatchProducer, Produced, RecordBatch
-from streams.records.encoding import NO_HEADERS, answered_raw, encoded
+from streams.kafka import whole_topics
+from streams.records.encoding import NO_HEADERS, EncodedRecord, answered_raw, encoded
+
+#: The output topics by their labels.
+LABELS: Final = ("calibrated", "resolved", "dead-letters")
 
 
 class Outputs:
@@ -33,21 +41,66 @@ class Outputs:
         self.produced = produced
         #: Dead forecasts that were answered with their raw score, since the process began.
         self.raw_answers = 0
-        self.topics = {
-            "calibrated": settings.calibrated,
-            "resolved": settings.resolved,
-            "dead-letters": settings.dead_letters,
-        }
+        self.topics = dict(zip(LABELS, settings.outputs, strict=True))
 
-    def batch(self, partition: int, settings: Settings) -> "OutputBatch":
-        """Return an empty batch for a partition of every topic, of what was folded under some settings."""
-        return OutputBatch(self, partition, settings)
+    def batch(self, partition: int, settings: Settings, heard: "Heard | None" = None) -> "OutputBatch":
+        """Return an empty batch for a partition of every topic.
 
-    async def send(self, batches: Sequence["OutputBatch"]) -> None:
-        """Produce batches of different partitions together; raises as `PackedBatch.send`."""
+        Parameters
+        ----------
+        partition
+            Its number.
+        settings
+            Under which its records were folded.
+        heard
+            What of it may stand in the topics already; that is left out.
+        """
+        return OutputBatch(self, partition, settings, heard)
+
+    async def send(self, batches: Sequence["OutputBatch"]) -> dict[int, dict[str, int]]:
+        """Produce batches of different partitions together.
+
+        Returns
+        -------
+        dict of int and dict
+            Of each partition the next offset of the topics that something was appended to, by their labels.
+
+        Raises
+        ------
+        As `PackedBatch.send`.
+        """
         first, *others = batches
-        await first.send(others)
+        ends = defaultdict[int, dict[str, int]](dict)
+        for (label, partition), end in (await first.send(others)).items():
+            ends[partition][label] = end
         self.raw_answers += sum(batch.raw_answers for batch in batches)
+        return ends
+
+    async def heard(self, starts: Mapping[int, Sequence[int]]) -> dict[int, "Heard"]:
+        """Read what stands in the topics from some offsets on.
+
+        Parameters
+        ----------
+        starts
+            Of each partition the offsets, in the order of the topics.
+
+        Raises
+        ------
+        KafkaError
+            If they cannot be read.
+        """
+        labels = {topic: label for label, topic in self.topics.items()}
+        found = {partition: Heard() for partition in starts}
+        places = {
+            TopicPartition(topic, partition): offset
+            for partition, offsets in starts.items()
+            for topic, offset in zip(labels, offsets, strict=True)
+        }
+        async for topic, records in whole_topics.batches(self.settings, list(labels), starts=places):
+            heard, label = found[records[0].partition], labels[topic]
+            heard.said[label] += [(each.key, each.value) for each in records]
+            heard.ends[label] = records[-1].offset + 1
+        return found
 
     async def note(self, entries: Mapping[int, bytes]) -> None:
         """Append an entry of each partition to the topic of the journal; raises as `PackedBatch.send`."""
@@ -64,8 +117,41 @@ async def put(producer: BatchProducer, topic: str, values: Mapping[int, bytes], 
     await producer.append(batches)
 
 
-#: Appends record batches, each to another topic and partition; returns when all are acknowledged.
-Append = Callable[[list[tuple[RecordBatch, str, int]]], Awaitable[object]]
+class Heard:
+    """What stands in the output topics of a partition of records that are folded again.
+
+    Attributes
+    ----------
+    said
+        Key and value of the records that were not folded again yet, by the label of their topic.
+    ends
+        Next offset of each topic, by its label.
+    """
+
+    def __init__(self) -> None:
+        self.said = defaultdict[str, deque[tuple[bytes | None, bytes | None]]](deque)
+        self.ends: dict[str, int] = {}
+
+    def unsaid(self, label: str, records: list[EncodedRecord]) -> list[EncodedRecord]:
+        """Return the records that do not stand in a topic yet.
+
+        They were appended in order by one worker, so all behind the first that is not there are not there either.
+        Others may stand between them: a worker that did not know yet that the partition had moved appended copies.
+        """
+        said = self.said[label]
+        for n, record in enumerate(records):
+            try:
+                found = said.index(record[:2])
+            except ValueError:
+                return records[n:]
+            for _ in range(found + 1):
+                said.popleft()
+        return []
+
+
+#: Appends record batches, each to another topic and partition; returns the first offset of each when all are
+#: acknowledged.
+Append = Callable[[list[tuple[RecordBatch, str, int]]], Awaitable[Sequence[int]]]
 
 
 class PackedBatch:
@@ -116,8 +202,13 @@ class PackedBatch:
                 raise ValueError(f"a record of {size} bytes for {self._topics[label]} does not fit TRUEUP_BATCH_BYTES")
             taken += more
 
-    async def send(self, others: Sequence["PackedBatch"] = ()) -> None:
+    async def send(self, others: Sequence["PackedBatch"] = ()) -> dict[tuple[str, int], int]:
         """Produce what was packed, and what others packed for other partitions; returns when all is acknowledged.
+
+        Returns
+        -------
+        dict of tuple and int
+            The next offset by topic's label and partition.
 
         Raises
         ------
@@ -126,11 +217,14 @@ class PackedBatch:
         """
         every = [(to, packed) for each in (self, *others) for to, packed in each._packed.items()]  # noqa: SLF001 - its own kind
         rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in every])
+        ends: dict[tuple[str, int], int] = {}
         for together in rounds:  # one batch of a topic after another
             sent = [each for each in together if each is not None]
-            await self._append([(batch, self._topics[label], partition) for batch, (label, partition) in sent])
-            for batch, (label, _) in sent:
-                self._produced(label, batch.record_count())
+            to = [(batch, self._topics[label], partition) for batch, (label, partition) in sent]
+            for offset, (batch, place) in zip(await self._append(to), sent, strict=True):
+                self._produced(place[0], batch.record_count())
+                ends[place] = offset + batch.record_count()
+        return ends
 
 
 class OutputBatch(PackedBatch):
@@ -146,7 +240,7 @@ class OutputBatch(PackedBatch):
         Dead forecasts that are answered with their raw score.
     """
 
-    def __init__(self, outputs: Outputs, partition: int, settings: Settings) -> None:
+    def __init__(self, outputs: Outputs, partition: int, settings: Settings, heard: Heard | None) -> None:
         super().__init__(
             outputs.topics,
             lambda: outputs.producer().batch(),
@@ -155,6 +249,7 @@ class OutputBatch(PackedBatch):
         )
         self.partition = partition
         self._settings = settings
+        self._heard = heard
         self.raw_answers = 0
 
     def add(self, outputs: Sequence[Output]) -> None:
@@ -168,5 +263,6 @@ class OutputBatch(PackedBatch):
         if self._settings.policies.answering:
             self.raw_answers += sum(answered_raw(output, self._settings) is not None for output in outputs)
         for label, records in encoded(outputs, self._settings, self.partition).items():
-            if records:
-                self.pack(label, self.partition, records)
+            unsaid = records if self._heard is None else self._heard.unsaid(label, records)
+            if unsaid:
+                self.pack(label, self.partition, unsaid)

@@ -10,7 +10,7 @@ from state.events import Rejected
 from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
-from streams.faust.outputs import PackedBatch, put
+from streams.faust.outputs import Heard, PackedBatch, put
 from streams.faust.transport import BatchProducer, RecordBatch
 from streams.kafka import partitioner
 from streams.records.encoding import NO_HEADERS, EncodedRecord, encode, key_of
@@ -50,16 +50,26 @@ class RoutedOutputs:
         self.partitions = partitions
         self.produced = produced
 
-    def batch(self, partition: int, _: Settings) -> "RoutedBatch":
+    def batch(self, partition: int, _: Settings, __: Heard | None = None) -> "RoutedBatch":
         """Return an empty batch of what a partition's records bring about."""
         return RoutedBatch(self, partition)
+
+    async def heard(self, starts: Mapping[int, object]) -> dict[int, Heard]:
+        """Return nothing: many write to each of its topics, and workers pass copies over."""
+        return {partition: Heard() for partition in starts}
 
     async def note(self, entries: Mapping[int, bytes]) -> None:
         """Append an entry of each partition to the topic of the journal; raises as `PackedBatch.send`."""
         await put(self.producer(), self.settings.journal, entries)
 
-    async def send(self, batches: Sequence["RoutedBatch"]) -> None:
-        """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`."""
+    async def send(self, batches: Sequence["RoutedBatch"]) -> dict[int, dict[str, int]]:
+        """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`.
+
+        Returns
+        -------
+        dict
+            Nothing, see `heard`.
+        """
         runs = defaultdict[tuple[str, int], list[list[EncodedRecord]]](list)
         for batch in batches:
             for to, records in batch.made.items():
@@ -68,9 +78,10 @@ class RoutedOutputs:
         for (label, partition), found in runs.items():
             packed.pack(label, partition, by_time(found))
         await packed.send()
+        return {}
 
-    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> None:
-        await self.producer().append(batches)
+    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> list[int]:
+        return await self.producer().append(batches)
 
 
 class RoutedBatch:

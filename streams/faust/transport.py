@@ -100,8 +100,18 @@ class Inputs(Protocol):
     async def renew(self) -> None:
         """Confirm the claims that have not been for long."""
 
-    async def applied(self, partition: int) -> tuple[tuple[int, int], Journal]:
-        """Take up a partition; return the next offset of each source after the last checkpoint, and what followed."""
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Topics that each partition's owner writes alone."""
+
+    async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
+        """Take up a partition whose outputs end at ``said``.
+
+        Returns
+        -------
+        tuple of int and Journal
+            The next offset of each source after the last checkpoint, and what followed.
+        """
 
     async def forgo(self, partition: int, journal: Journal) -> None:
         """Leave out what was folded since the last checkpoint, because its records were deleted."""
@@ -830,11 +840,14 @@ class BatchConsumer(driver.Consumer):
         self._hold()
         self._committable.clear()
         sources = [tp for tp in self.assignment() if tp.topic in self.inputs.sources]
+        partitions = sorted({tp.partition for tp in sources})
+        outputs = {n: [TP(topic, n) for topic in self.inputs.outputs] for n in partitions}
+        asked = [*sources, *(tp for tps in outputs.values() for tp in tps)]
         committed, earliest, ends = await asyncio.gather(
-            self._thread.committed(sources), self.earliest_offsets(*sources), self.highwaters(*sources)
+            self._thread.committed(sources), self.earliest_offsets(*sources), self.highwaters(*asked)
         )
         try:
-            taken_up = await self._taken_up(sorted({tp.partition for tp in sources}))
+            taken_up = await self._taken_up({n: [ends[tp] for tp in tps] for n, tps in outputs.items()})
             await self._whole(taken_up, earliest)
             lost = {
                 tp.partition
@@ -878,7 +891,7 @@ class BatchConsumer(driver.Consumer):
             await self._thread.throttle([], resume)
         self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
 
-    async def _taken_up(self, partitions: Sequence[int]) -> dict[int, tuple[tuple[int, int], Journal]]:
+    async def _taken_up(self, partitions: Mapping[int, Sequence[int]]) -> dict[int, tuple[tuple[int, int], Journal]]:
         """Take partitions up and return what `Inputs.applied` does; let go of them if they are revoked meanwhile.
 
         Raises
@@ -888,10 +901,10 @@ class BatchConsumer(driver.Consumer):
         """
         revocations, taken_up = self._revocations, {}
         try:
-            for partition in partitions:
+            for partition, said in partitions.items():
                 if not self.inputs.claimed(partition):  # a recovery that a rebalance has overtaken
                     raise RebalanceAgain
-                taken_up[partition] = await self.inputs.applied(partition)
+                taken_up[partition] = await self.inputs.applied(partition, said)
                 if revocations != self._revocations:
                     raise RebalanceAgain
         except Exception:

@@ -58,15 +58,16 @@ class Grant(NamedTuple):
 
 def needed(settings: Settings) -> list[Grant]:
     """Return all grants that a worker or a router needs, and no others."""
-    outputs: tuple[str, ...] = (settings.calibrated, settings.resolved, settings.dead_letters)
-    if settings.maps:
-        outputs = (*outputs, settings.maps)
-    if settings.routed:
-        outputs = (settings.routed, settings.dead_letters)
+    written: tuple[str, ...] = (settings.routed, settings.dead_letters) if settings.routed else ()
+    outputs = () if settings.routed else settings.outputs
+    if settings.maps and outputs:
+        written = (settings.maps,)
     handed = dict.fromkeys(name for names in settings.before.values() for name in names)
     return [
         *(Grant("topic", name, ("Read", "DescribeConfigs")) for name in (settings.forecasts, settings.outcomes)),
-        *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in outputs),
+        # What was said before a crash is read again.
+        *(Grant("topic", name, ("Read", "Write", "DescribeConfigs")) for name in outputs),
+        *(Grant("topic", name, ("Write", "DescribeConfigs")) for name in written),
         Grant("topic", settings.journal, ("Write", "DescribeConfigs")),
         # What was in force before a crash is read again.
         Grant("topic", settings.configurations, ("Read", "Write", "DescribeConfigs")),

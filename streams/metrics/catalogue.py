@@ -203,6 +203,13 @@ CATALOGUE: Final = {
             "decode and fold depend on this machine, journal and produce on the brokers and the network",
         ),
         Metric(
+            "unlike_outputs",
+            "counter",
+            (),
+            "Records in the output topics that are not what their inputs bring about when applied again after a crash",
+            "above 0: machines of one group compute differently; audit the partition",
+        ),
+        Metric(
             "forecast_latency_seconds",
             "histogram",
             (),

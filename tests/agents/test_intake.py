@@ -85,14 +85,18 @@ class Producer:
     def create_batch(self) -> Batch:
         return Batch()
 
-    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> "asyncio.Task[None]":
+    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> "asyncio.Task[Any]":
         await asyncio.sleep(0)
         self.sent.append((topic, partition, batch))
-        return asyncio.ensure_future(self._acknowledged())
+        return asyncio.ensure_future(self._appended())
 
     async def send_and_wait(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
         await self._acknowledged()
         self.announced.append((topic, partition, key, value))
+
+    async def _appended(self) -> Any:
+        await self._acknowledged()
+        return SimpleNamespace(offset=0)
 
     async def _acknowledged(self) -> None:
         await self.acknowledges.wait()

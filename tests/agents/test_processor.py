@@ -22,7 +22,7 @@ from state.frames import CorruptFrame
 from state.journal import Entry, Journal
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
-from streams.faust.outputs import Outputs
+from streams.faust.outputs import Heard, Outputs
 from streams.faust.state_table import ForeignWriterError
 from streams.faust.stores import DamagedStoreError
 from streams.metrics.catalogue import STAGES
@@ -49,19 +49,24 @@ class Told:
         self.acknowledged = asyncio.Event()
         self.acknowledged.set()
 
-    def batch(self, partition: int, _: Settings) -> "OutputBatch":
+    def batch(self, partition: int, _: Settings, __: Heard | None = None) -> "OutputBatch":
         return OutputBatch(partition)
+
+    async def heard(self, starts: Mapping[int, object]) -> dict[int, Heard]:
+        await asyncio.sleep(0)
+        return {partition: Heard() for partition in starts}
 
     async def note(self, entries: Mapping[int, bytes]) -> None:
         await asyncio.sleep(0)
         self.noted += [(partition, Entry.decode(entry)) for partition, entry in entries.items()]
 
-    async def send(self, batches: Sequence["OutputBatch"]) -> None:
+    async def send(self, batches: Sequence["OutputBatch"]) -> dict[int, dict[str, int]]:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
         await self.acknowledged.wait()
         self.sent += [(batch.partition, batch.outputs) for batch in batches]
+        return {}
 
     @property
     def outputs(self) -> list[Output]:

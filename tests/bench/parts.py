@@ -11,6 +11,7 @@ least: `agents.processor.PART`, `agents.intake.PART`. The last line is one JSON 
 import argparse
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -120,8 +121,9 @@ def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
     return best
 
 
-async def _nowhere(_: object) -> None:
+async def _nowhere(batches: Sequence[object]) -> list[int]:
     """Send nothing."""
+    return [0] * len(batches)
 
 
 def _uncounted(_: str, __: int) -> None:

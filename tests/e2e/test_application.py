@@ -102,7 +102,7 @@ class Server:
     def claimed(self, partition: int) -> bool:
         return self.table.is_claimed(partition)
 
-    async def applied(self, partition: int) -> tuple[tuple[int, int], Journal]:
+    async def applied(self, partition: int, _: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
         self.table.reopened(partition)
         self.calls.append(("applied", partition))
         return self._fence(partition), Journal(0, (NONE, NONE), [])
@@ -137,6 +137,10 @@ class Server:
 
     def failed(self, exc: BaseException) -> None:
         self.errors.append(exc)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return ()
 
     def waits_for(self, _: Batch) -> bool:
         return False

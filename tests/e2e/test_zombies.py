@@ -59,7 +59,7 @@ def test_a_worker_frozen_before_its_append_is_refused_and_ends(world: MakeWorld)
 
 def test_without_the_claim_the_same_worker_corrupts_the_state(world: MakeWorld) -> None:
     w = world(partitions=1, TRUEUP_BATCH_RECORDS="100", **BRIEF)
-    with overtaken(w, "2", "7", "--unfenced") as zombie:
+    with overtaken(w, "2", "1", "--unfenced") as zombie:
         ends = len(w.read("changelog"))
         zombie.process.send_signal(signal.SIGCONT)
         wait_for("the stale append", lambda: len(w.read("changelog")) > ends)

@@ -288,7 +288,7 @@ def _clocks() -> bytes:
 
 def _journal() -> journal.Entry:
     last = journal.last(1_700_000_060_000, b'{"event_id": "event-1", "stream": "fraud", "p": 0.31}'), journal.NONE
-    return journal.Entry(4711, (12, 9), (21, 9), 30, 4709, bytes(range(16)), last, bytes(9))
+    return journal.Entry(4711, (12, 9), (21, 9), 30, 4709, (40, 30, 2), bytes(range(16)), last, bytes(9))
 
 
 def _entities() -> bytes:

@@ -18,6 +18,7 @@ ENTRIES = st.builds(
     st.tuples(COUNT, COUNT),
     COUNT,
     COUNT,
+    st.tuples(COUNT, COUNT, COUNT),
     st.binary(min_size=16, max_size=16),
     st.tuples(LAST, LAST),
     st.lists(st.sampled_from([0, 1]), max_size=40).map(bytes),
@@ -27,7 +28,7 @@ BEFORE = Last(1_700_000_000_000, 4711), NONE
 
 
 def entry(number: int, topics: bytes = b"\0\1\1") -> Entry:
-    return Entry(number, (0, 0), (1, 2), number, 0, bytes(16), (NONE, NONE), topics)
+    return Entry(number, (0, 0), (1, 2), number, 0, (7, 8, 9), bytes(16), (NONE, NONE), topics)
 
 
 def written(*numbers: int, begun: int | None = None) -> Table:

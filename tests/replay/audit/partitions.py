@@ -159,7 +159,7 @@ def _entry(
     (b0, b1), (e0, e1) = begins, worker.fence.next
     config = bytes.fromhex(digest(described(settings)))
     order_of = bytes([topic for topic, _ in order])
-    return Entry(0, (b0, b1), (e0, e1), worker.fence.applied, 0, config, (lasts[0], lasts[1]), order_of)
+    return Entry(0, (b0, b1), (e0, e1), worker.fence.applied, 0, (0, 0, 0), config, (lasts[0], lasts[1]), order_of)
 
 
 def _decoded(settings: Settings, records: Sequence[Kept], topic: int) -> list[Event]:

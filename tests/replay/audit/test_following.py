@@ -182,7 +182,7 @@ class Logs:
                 for output in engine.apply(RouteDecoder().events(part)):
                     self._send(n, output)
                 (e0, e1), topics = engine.fence.next, bytes([topic for topic, _ in part])
-                entry = Entry(at, (b0, b1), (e0, e1), engine.fence.applied, 0, config, (NONE, NONE), topics)
+                entry = Entry(at, (b0, b1), (e0, e1), engine.fence.applied, 0, (0, 0, 0), config, (NONE, NONE), topics)
                 self.journal[n].append(record(at // ENTRY, 0, entry.encode()))
                 rows.write(engine.checkpoint().rows)
             self.rows[n] = rows

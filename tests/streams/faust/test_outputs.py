@@ -14,7 +14,7 @@ from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from streams.config.settings import Settings
-from streams.faust.outputs import Outputs
+from streams.faust.outputs import Heard, Outputs
 from streams.faust.transport import BatchProducer
 from streams.records.decoding import encode_raw
 from streams.records.encoding import encode
@@ -50,8 +50,8 @@ class Sender:
         produce = cast("Callable[[], BatchProducer]", lambda: self.producer)
         self.outputs = Outputs(settings, produce, lambda topic, n: self.counted.append((topic, n)))
 
-    def send(self, *outputs: Output, partition: int = 3) -> None:
-        output_batch = self.outputs.batch(partition, self.outputs.settings)
+    def send(self, *outputs: Output, partition: int = 3, heard: Heard | None = None) -> None:
+        output_batch = self.outputs.batch(partition, self.outputs.settings, heard)
         half = len(outputs) // 2
         output_batch.add(outputs[:half])
         output_batch.add(outputs[half:])
@@ -78,6 +78,21 @@ def test_a_letter_has_the_time_it_was_written_and_names_its_place(topic: int, na
     label, timestamp, value = encode(letter(9, topic=topic), SETTINGS, 3)
     assert (label, timestamp) == ("dead-letters", None)
     assert {"topic": name, "partition": 3, "offset": 9}.items() <= orjson.loads(value).items()
+
+
+def test_what_stands_in_the_topics_already_is_not_packed_again_whatever_stands_between() -> None:
+    whole, again = Sender(), Sender()
+    made: list[Output] = [answer(1), joined(1), letter(1), answer(2), answer(3)]
+    whole.send(*made)
+    heard = Heard()
+    said = [(row.key, row.value) for row in whole.producer.rows("my-c")]
+    heard.said["calibrated"].extend([(b"k0", b"a copy of another worker"), *said[:2]])
+    heard.said["dead-letters"].extend((row.key, row.value) for row in whole.producer.rows("my-d"))
+    again.send(*made, heard=heard)
+    assert again.producer.rows("my-c") == whole.producer.rows("my-c")[2:]
+    assert again.producer.rows("my-r") == whole.producer.rows("my-r")
+    assert not again.producer.rows("my-d")
+    assert not any(heard.said.values())
 
 
 def test_each_output_goes_to_its_topic_and_to_the_partition_of_its_input(sender: Sender) -> None:

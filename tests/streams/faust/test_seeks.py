@@ -85,7 +85,7 @@ def test_records_that_were_deleted_unread_are_passed_over_where_that_is_allowed(
 
 
 ENTRIES = [
-    Entry(n, (f, 0), (f + 10, 0), f + 10, 0, bytes(16), (Last(f + 9, 7), NONE), bytes(10))
+    Entry(n, (f, 0), (f + 10, 0), f + 10, 0, (0, 0, 0), bytes(16), (Last(f + 9, 7), NONE), bytes(10))
     for n, f in enumerate((40, 50), start=3)
 ]
 
@@ -342,14 +342,14 @@ def test_partitions_that_are_revoked_while_they_are_taken_up_are_let_go(
 
     async def nothing(_: set[TP]) -> None: ...
 
-    async def interrupted(partition: int) -> tuple[tuple[int, int], Journal]:
+    async def interrupted(partition: int, *_: object) -> tuple[tuple[int, int], Journal]:
         fence = await applied(partition)
         if partition == 0:
             consumer._on_partitions_revoked = nothing
             await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})
         return fence
 
-    async def applied_later(partition: int) -> tuple[tuple[int, int], Journal]:
+    async def applied_later(partition: int, *_: object) -> tuple[tuple[int, int], Journal]:
         await consumer.on_partitions_revoked({F0, O0, F1, O1, C0})  # while this one waits
         return await applied(partition)
 
@@ -373,7 +373,7 @@ def test_partitions_that_are_taken_up_while_they_are_being_revoked_are_let_go(
     async def in_flight(_: set[TP]) -> None:
         await waiting.wait()
 
-    async def late(partition: int) -> tuple[tuple[int, int], Journal]:
+    async def late(partition: int, *_: object) -> tuple[tuple[int, int], Journal]:
         waiting.set()
         await revoked.wait()
         raise KeyError(partition)  # its claim is forgotten
@@ -507,7 +507,7 @@ def taken(consumer: BatchConsumer, partition: int) -> Batch:
 def test_damage_that_is_found_when_a_partition_is_taken_up_ends_nothing(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def applied(_: int) -> tuple[int, int]:
+    async def applied(_: int, *__: object) -> tuple[int, int]:
         raise DamagedStoreError(0, "the rows of partition 0 are damaged")
 
     async def scenario() -> None:

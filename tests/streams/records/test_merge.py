@@ -383,7 +383,7 @@ def entries(number: int, records: Sequence[tuple[int, Record]], size: int) -> li
             ends[topic], latest[topic] = each.offset + 1, last(each.timestamp, each.value)
         topics = bytes([topic for topic, _ in part])
         now = ends[F], ends[O]
-        made.append(Entry(number + len(made), begins, now, 0, 0, bytes(16), (latest[F], latest[O]), topics))
+        made.append(Entry(number + len(made), begins, now, 0, 0, (0, 0, 0), bytes(16), (latest[F], latest[O]), topics))
     return made
 
 
