@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, time
 from typing import Any, NamedTuple, Protocol
 
 from agents.notices import Notices
@@ -24,6 +24,7 @@ from state.events import Forecast, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
 from state.journal import Entry, Journal
+from state.witnesses import SLACK
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
@@ -65,6 +66,13 @@ class Engine(Protocol):
 
     def begin(self) -> None:
         """Begin a batch."""
+
+    def tick(self, now: int, /) -> list[Any]:
+        """Move stream time on to a clock's time, ms, and return what that brings about."""
+
+    @property
+    def ripens(self) -> float:
+        """When that brings something about, ms."""
 
     def apply(self, events: Any, /) -> list[Any]:  # noqa: ANN401 - as the decoder makes them
         """Apply events in order, and return what they are answered with."""
@@ -133,6 +141,8 @@ class Served:
         When the first of them was folded, s of a clock that only counts.
     whole
         Whether all records of the last entry are folded.
+    live
+        Whether the last records came at about the time that they tell.
     waiting
         The checkpoint that is to be written once the entries before it are answered.
     engine
@@ -152,6 +162,7 @@ class Served:
     order: bytearray = field(default_factory=bytearray)
     since: float = 0.0
     whole: bool = True
+    live: bool = False
     waiting: Frozen | None = None
     engine: Engine = field(init=False)
 
@@ -183,24 +194,23 @@ class Served:
                     break
         return topics
 
-    def entry(self, begins: tuple[int, int], topics: bytes) -> Entry:
-        """Return the journal entry of the records that were folded since some offsets."""
+    def entry(self, begins: tuple[int, int], topics: bytes, tick: int = 0) -> Entry:
+        """Return the journal entry of the records that were folded since some offsets, or of a tick."""
         forecasts, outcomes = self.last
         applied, config = self.engine.fence.applied, self.terms.config
         known = self.answered, self.said, config
-        return Entry(self.number, begins, self.ends, applied, *known, (forecasts, outcomes), topics)
+        return Entry(self.number, begins, self.ends, applied, *known, (forecasts, outcomes), topics, tick)
 
     def hears(self, ends: Mapping[str, int]) -> None:
         """Note where output topics end now, by their labels."""
         first, second, third = (ends.get(label, end) for label, end in zip(LABELS, self.said, strict=True))
         self.said = first, second, third
 
-    def freeze(self) -> Frozen:
-        """Make a checkpoint, which waits from now on, and return it."""
-        self.waiting = waiting = Frozen(self.engine.checkpoint(), self.entry(self.begins, bytes(self.order)))
+    def freeze(self, tick: int = 0) -> None:
+        """Make a checkpoint, which waits from now on."""
+        self.waiting = Frozen(self.engine.checkpoint(), self.entry(self.begins, bytes(self.order), tick))
         self.begins = self.ends
         self.order.clear()
-        return waiting
 
 
 @dataclass(frozen=True)
@@ -435,6 +445,18 @@ class BatchProcessor:
         self._table.closed(partition)
         self._gauges.revoked(partition)
 
+    def tick(self, partition: int) -> int:
+        """Return up to which time stream time is to go on a partition where nothing comes, ms; 0: it waits.
+
+        It follows the clock only where records came at about the time that they tell, and where a forecast matures by
+        then. History that is read again matures by its own records, however slowly it comes.
+        """
+        served, behind = self._partitions.get(partition), self._settings.quiet_seconds * 1000
+        if not behind or served is None or not served.live:
+            return 0
+        now = int(time() * 1000 - behind)
+        return now if served.engine.fence.stream_time < now and served.engine.ripens <= now else 0
+
     def waits_for(self, batch: Batch) -> bool:
         """Whether a batch cannot be folded before the schema registry has said something."""
         return bool(self._decoder.asks_registry and self._decoder.lacking(batch.records))
@@ -563,6 +585,8 @@ class BatchProcessor:
     async def _fold(self, batch: Batch, served: Served) -> Folded:
         """Fold the records of a batch, as one journal entry if their rows fit one checkpoint."""
         number, records = batch.partition, batch.records
+        if batch.tick:
+            return await self._tick(batch, served)
         while True:
             outputs = self._outputs.batch(number, served.terms.settings, served.heard)
             taken, effects, rejected = await self._applied(batch, served, records, outputs)
@@ -573,6 +597,7 @@ class BatchProcessor:
             else:
                 entry = served.entry(begins, topics)
                 served.number += 1
+                served.live = abs(time() * 1000 - served.engine.fence.stream_time) <= SLACK
             fence = _committed(served.engine.fence)
             folded = Folded(batch, served, outputs, entry, served.number, effects, rejected, fence)
             records = records[taken:]
@@ -583,6 +608,21 @@ class BatchProcessor:
                 await self._note([folded])
                 served.freeze()
                 await self._send([folded])
+
+    async def _tick(self, batch: Batch, served: Served) -> Folded:
+        """Let stream time go on without records, between two checkpoints: the topic of the journal has it alone."""
+        if served.order:
+            async with self._answered():
+                served.freeze()
+                await self._write({batch.partition: served})
+        served.engine.begin()
+        outputs = self._outputs.batch(batch.partition, served.terms.settings, served.heard)
+        outputs.add(served.engine.tick(batch.tick))
+        entry = None if batch.again is not None else served.entry(served.ends, b"", batch.tick)
+        served.number += 1
+        served.freeze(batch.tick)
+        effects, fence = served.engine.end(), _committed(served.engine.fence)
+        return Folded(batch, served, outputs, entry, served.number, effects, [], fence)
 
     async def _note(self, parts: Sequence[Folded]) -> None:
         """Write journal entries: step 3. Then they count."""

@@ -164,6 +164,10 @@ class Topology:
         except Exception as exc:  # noqa: BLE001 - the journal has it
             log.info("no checkpoint was made: %s", exc)
 
+    def tick(self, partition: int) -> int:
+        """Return up to which time stream time is to go where nothing comes; see `BatchProcessor.tick`."""
+        return self.processor.tick(partition)
+
     def waits_for(self, batch: Batch) -> bool:
         """Whether a batch waits for the schema registry."""
         return self.processor.waits_for(batch)

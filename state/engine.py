@@ -344,6 +344,29 @@ class Partition:
                 self._reject(event, event.stream, event.ts)
         return self._outputs
 
+    def tick(self, now: int) -> list[Output]:
+        """Move stream time on to a clock's time, ms, and return what matures by then; a batch of its own.
+
+        At most `RIPE` forecasts mature; the rest with the next tick or the next records. A tick that does not move
+        stream time changes nothing.
+        """
+        self._outputs = []
+        fence = self.fence
+        if now <= fence.stream_time:
+            return self._outputs
+        fence.stream_time = now
+        self._witnesses.settle(fence, self._expiry)
+        for ripe, queue in enumerate(self._expiry.due()):
+            if queue.role != MATURITY or ripe == RIPE:
+                break
+            self._mature(queue)
+        return self._outputs
+
+    @property
+    def ripens(self) -> float:
+        """The first forecast that waits matures at this stream time, ms; infinite if none does."""
+        return self._expiry.ripens
+
     def end(self) -> Effects:
         """Return the effects of the batch, but for the outputs and the rows."""
         effects = self._effects

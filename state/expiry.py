@@ -134,6 +134,12 @@ class Expiry:
             queue.due = self.first(queue)[0] + queue.ttl_ms
         self.soonest = self._soonest()
 
+    @property
+    def ripens(self) -> float:
+        """No forecast matures before this stream time, ms."""
+        queues = self._fence.queues.values()
+        return min((each.due for each in queues if each.role == MATURITY and each.head < each.tail), default=inf)
+
     def _soonest(self) -> float:
         return min((queue.due for queue in self._fence.queues.values() if queue.head < queue.tail), default=inf)
 

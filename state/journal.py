@@ -25,7 +25,7 @@ from state.kind import PLAIN, Kind, Moves
 #: Keys of the ring. A checkpoint is made long before so many entries were written since the one before it.
 SLOTS: Final = 1 << 12
 _KIND: Final = kinds.JOURNAL.key()[0]
-_ENTRY: Final = Struct("<QQQQQQQQQQ16sqIqII")
+_ENTRY: Final = Struct("<QQQQQQQQQQ16sqIqIqI")
 _HEAD: Final = Struct("<QqIqI")
 _SLOT: Final = Struct(">H")
 
@@ -66,6 +66,9 @@ class Entry(NamedTuple):
         The last record of each topic.
     topics
         The topic of each record in the order in which they were folded: bytes 0 and 1.
+    tick
+        Where it has no records: the time by the worker's clock up to which stream time went, ms. It is the first entry
+        after a checkpoint, and the only one before the next.
     """
 
     number: int
@@ -77,6 +80,7 @@ class Entry(NamedTuple):
     config: bytes
     last: tuple[Last, Last]
     topics: bytes
+    tick: int = 0
 
     @property
     def key(self) -> bytes:
@@ -95,6 +99,7 @@ class Entry(NamedTuple):
             self.config,
             *self.last[0],
             *self.last[1],
+            self.tick,
             len(self.topics),
         )
         bits = np.packbits(np.frombuffer(self.topics, np.uint8)).tobytes()
@@ -112,7 +117,7 @@ class Entry(NamedTuple):
         payload = unseal(_KIND, VERSION, frame)
         try:
             number, f0, o0, f1, o1, applied, answered, *rest, n = _ENTRY.unpack_from(payload)
-            s0, s1, s2, config, t0, c0, t1, c1 = rest
+            s0, s1, s2, config, t0, c0, t1, c1, tick = rest
             bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
             if len(bits) != -(-n // 8):
                 raise ValueError(f"{len(bits)} bytes for {n} records")
@@ -120,7 +125,7 @@ class Entry(NamedTuple):
         except DAMAGE as exc:
             raise damaged(_KIND, exc) from exc
         last = Last(t0, c0), Last(t1, c1)
-        return cls(number, (f0, o0), (f1, o1), applied, answered, (s0, s1, s2), config, last, topics)
+        return cls(number, (f0, o0), (f1, o1), applied, answered, (s0, s1, s2), config, last, topics, tick)
 
 
 class Journal(NamedTuple):

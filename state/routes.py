@@ -11,6 +11,7 @@ too old by its time or its own number (`state.ledger.newer`) is not sent at all,
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -333,6 +334,15 @@ class Router:
         self._rows: dict[str, Row | None] = {}
         self._changed: dict[str, None] = {}
         self._moved: dict[str, None] = {}
+
+    def tick(self, _: int) -> list[Routed | Rejected]:
+        """Do nothing: nothing matures here."""
+        return []
+
+    @property
+    def ripens(self) -> float:
+        """Never."""
+        return inf
 
     def begin(self) -> None:
         """Begin a batch, whose records `apply` takes in one part or in several."""

@@ -84,6 +84,10 @@ class Witnesses:
             self.add(ts, fence.applied)
         else:
             fence.stream_time = ts
+        self.settle(fence, expiry)
+
+    def settle(self, fence: Fence, expiry: Expiry) -> None:
+        """Let go of the witnesses that stream time has reached, or that are forgotten; it may move on with them."""
         for now, entry in self.settled(fence.stream_time, fence.applied):
             fence.stream_time = now
             if entry is not None:

@@ -33,7 +33,7 @@ class Reached(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Records that were folded one after another, of one entry; whether these are its last ones."""
+    """Records that were folded one after another, of one entry; whether these are its last ones. A tick has none."""
 
     entry: Entry
     records: list[Merged]
@@ -111,6 +111,8 @@ class Along:
 
     def _parts(self, entry: Entry, offset: int) -> Iterator[Part]:
         topics = self._left(entry, offset)
+        if entry.tick:
+            yield Part(entry, [], ended=True)
         finals = {topics.rfind(topic): topic for topic in (0, 1)}
         for at in range(0, len(topics), PART):
             records = []

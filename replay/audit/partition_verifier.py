@@ -213,7 +213,7 @@ class Rederivation:
         if self._decoder.asks_registry:
             asyncio.run(self._decoder.load(records))
         engine.begin()
-        outputs = engine.apply(named(self._decoder.events(records)))
+        outputs = engine.tick(entry.tick) if entry.tick else engine.apply(named(self._decoder.events(records)))
         fates = engine.end().fates
         self.checked.forecasts += sum(fates[:FORECAST_FATES])
         self.checked.outcomes += sum(fates[FORECAST_FATES:INPUT_FATES])

@@ -12,6 +12,7 @@ from typing import Any
 
 from state.engine import BATCH_LIMIT
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.witnesses import SLACK
 from streams.config import stream_config
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
@@ -194,6 +195,11 @@ class Settings:
     )
     patience_seconds: float = _setting(
         "How long one input waits for the other, where that is behind, s", _seconds(0, 3600), 10.0
+    )
+    quiet_seconds: float = _setting(
+        "On inputs that fall quiet, how far stream time stays behind the clock, s; 0: it waits for the next record",
+        _seconds(0, 86_400),
+        SLACK / 1000,
     )
     latency_ms: float = _setting(
         "How long a record may wait for others that are answered with it, ms; 0: not at all", _seconds(0, 1000), 5.0

@@ -54,6 +54,8 @@ FETCH_TIMEOUT = 0.2
 COMPANY = 500
 #: Records of fewer bytes are not compressed: a codec spends more time on beginning than they save.
 FEW = 1000
+#: How often to look whether something falls due by the clock where nothing comes, s.
+TICK_SECONDS = 0.1
 #: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
 RENEW_INTERVAL = 60.0
 #: How often to look whether the worker is a member of its group, s.
@@ -121,6 +123,9 @@ class Inputs(Protocol):
 
     def waits_for(self, batch: Batch) -> bool:
         """Whether a batch cannot be folded at once, and would hold the others of its turn up."""
+
+    def tick(self, partition: int) -> int:
+        """Return up to which time stream time is to go on a partition where nothing comes, ms; 0: it waits."""
 
     def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
         """Return what is left out of a partition of a topic, by its offset, and why."""
@@ -337,6 +342,8 @@ class BatchConsumer(driver.Consumer):
         #: Offsets the brokers have confirmed.
         self._confirmed: dict[TP, int] = {}
         self._throttled: set[TP] = set()
+        #: When it was last looked whether quiet partitions have something to do, s.
+        self._ticked = 0.0
         #: Next offset of each source partition that has not been buffered here yet.
         self._handed: dict[TP, int] = {}
         #: Counts seeks, so that a fetch knows whether one came between.
@@ -574,12 +581,23 @@ class BatchConsumer(driver.Consumer):
         if not self.flow_active:
             return []
         turn, alone = Turn(), []
-        for batch in self._turns.take(list(self.partition_buffers.values()), self):
+        for batch in (*self._turns.take(list(self.partition_buffers.values()), self), *self._ticks()):
             if self.inputs.waits_for(batch):
                 alone.append(Turn([batch]))
             else:
                 turn.append(batch)
         return [turn, *alone] if turn else alone
+
+    def _ticks(self) -> Iterator[Batch]:
+        """Yield a batch without records of each partition that is quiet and where something falls due by the clock."""
+        if self._ticked + TICK_SECONDS > monotonic():
+            return
+        self._ticked = monotonic()
+        for partition, partition_buffer in self.partition_buffers.items():
+            if partition_buffer.idle and all(map(self.caught_up, partition_buffer.sources)):
+                now = self.inputs.tick(partition)
+                if now:
+                    yield partition_buffer.tick(now)
 
     def stop_flow(self) -> None:
         """Hand nothing out, and begin anew after it."""
@@ -596,9 +614,10 @@ class BatchConsumer(driver.Consumer):
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
 
     def _message(self, turn: Turn) -> Message:
-        tp, end = next(iter(turn[0].ends.items()))
-        value = cast("bytes", turn)  # Faust hands the value on as it is
-        return self._made(tp, end - 1, turn[0].records[-1][1].timestamp, None, value)
+        batch = turn[0]
+        tp, end = next(iter(batch.ends.items()), (TP(self.inputs.sources[0], batch.partition), 0))
+        timestamp = batch.records[-1][1].timestamp if batch.records else batch.tick
+        return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust hands the value on as it is
 
     def _to_message(self, tp: TP, record: KafkaRecord) -> ConsumerMessage:
         return self._made(tp, record.offset, record.timestamp, record.key, record.value)

@@ -109,7 +109,7 @@ class Batch:
     partition
         Number of the partition.
     records
-        At least one.
+        At least one, unless it is a tick.
     ends
         Next offset of each topic-partition the records came from, to commit when all effects are acknowledged.
     epoch
@@ -118,6 +118,8 @@ class Batch:
         The last journal entry it has records of, where they were folded before a crash; None: they are new.
     ended
         Whether it has the last of that entry's records.
+    tick
+        Where it has no records: up to which time stream time goes, ms.
     """
 
     partition: int
@@ -126,6 +128,7 @@ class Batch:
     epoch: int
     again: Entry | None = None
     ended: bool = True
+    tick: int = 0
 
 
 class RewrittenError(ValueError):
@@ -205,15 +208,29 @@ class PartitionBuffer:
         """
         if self.busy or len(self.out) == OUTSTANDING:
             return None
-        entry = self.journal[0] if self.journal else None
+        entry, tick = self.journal[0] if self.journal else None, 0
         if entry is not None:
+            tick = entry.tick
             records = self._again(entry, limit, size)
         elif any(batch.again for batch in self.out):
             return None
         else:
             records = self._new(limit, size, reading, patience, clock, until)
-        if not records:
+        if not records and not tick:
             return None
+        return self._made(records, entry, tick)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is buffered and nothing is on its way."""
+        return not (self.busy or self.out or self.journal or any(self.buffers))
+
+    def tick(self, now: int) -> Batch:
+        """Return a batch without records that lets stream time go on to a time, ms; to be asked while `idle`."""
+        return self._made([], None, now)
+
+    def _made(self, records: list[Merged], entry: Entry | None, tick: int) -> Batch:
+        """Return a batch that is out from now on."""
         self.held_since = None
         self.busy = True
         ends: dict[TP, int] = {}
@@ -222,7 +239,7 @@ class PartitionBuffer:
                 ends[self.sources[topic]] = record.offset + 1
                 if len(ends) == len(self.sources):
                     break
-        batch = Batch(self.partition, records, ends, self.epoch, entry, not self.taken)
+        batch = Batch(self.partition, records, ends, self.epoch, entry, not self.taken, tick)
         self.out.append(batch)
         return batch
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -20,6 +21,7 @@ from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame
 from state.journal import Entry, Journal
+from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
 from streams.faust.outputs import Heard, Outputs
@@ -534,6 +536,24 @@ def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
         assert (fence.applied, [len(entry.topics) for entry in journal.entries]) == (0, [20])
 
     asyncio.run(run())
+
+
+def test_stream_time_follows_the_clock_only_behind_records_that_came_when_they_say(tmp_path: Path) -> None:
+    policies = stream_config.parse('[streams.s]\nmatures = "1s"\nsilence = 0\n', "platt")
+    settings = Settings(data_dir=tmp_path, policies=policies, quiet_seconds=2.0)
+    topology = wire(tmp_path, memory=True, settings=settings)
+    told, now = Told(), int(time.time() * 1000)
+    processor = BatchProcessor(settings, topology.table, cast("Outputs", told), topology.gauges)
+
+    async def run() -> None:
+        for partition, ts in enumerate((now - 86_400_000, now - 10_000, now + 60_000)):
+            await processor.reopen(partition)
+            await through(processor, Batch(partition, batch([forecast("e", 0.5, ts)]), {}, 0))
+
+    asyncio.run(run())
+    history, due, young = (processor.tick(partition) for partition in range(3))
+    assert (history, young) == (0, 0)
+    assert now - 3000 < due <= int(time.time() * 1000) - 2000
 
 
 def test_what_a_batch_is_taken_apart_in_leaves_no_trace(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

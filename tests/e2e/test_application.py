@@ -145,6 +145,9 @@ class Server:
     def waits_for(self, _: Batch) -> bool:
         return False
 
+    def tick(self, _: int) -> int:
+        return 0
+
     async def process(self, turn: Turn, folded: Callable[[], None]) -> bool:
         """Process the batches of a turn, one after another."""
         for batch in turn:

@@ -1,11 +1,14 @@
 """The service as its users meet it: topics in, topics out, on a real broker."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from time import time
 
+from replay.audit import auditor
 from state.engine import HELD
-from tests.e2e.world import World
+from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
 MakeWorld = Callable[..., World]
@@ -80,6 +83,28 @@ def test_labels_mature_are_implied_by_silence_and_revised(world: MakeWorld, tmp_
     assert (applied["matured"], applied["implied"]) == (1, 1)
     assert (applied["outcomes_waiting"], applied["outcomes_revised"], applied["outcomes_duplicate"]) == (1, 2, 1)
     w.judge()
+
+
+def test_silence_speaks_by_the_clock_where_nothing_comes_any_more(world: MakeWorld, tmp_path: Path) -> None:
+    (tmp_path / "streams.toml").write_text('[streams.s]\nmatures = "2s"\nsilence = 0\n')
+    w = world(partitions=1, TRUEUP_STREAMS=str(tmp_path / "streams.toml"), TRUEUP_QUIET_SECONDS="0.5")
+
+    def send(*names: str) -> None:
+        w.send([forecast(name, 0.5, int(time() * 1000)) for name in names])
+
+    send(*(f"e{i}" for i in range(300)))
+    for step, times, name in (("5", "2", "second"), ("3", "2", "third")):  # a tick's checkpoint, and its entry
+        with w.worker("--kill", step, times) as worker:
+            assert worker.process.wait(60) == -signal.SIGKILL, worker.printed[-4000:]
+        send(name)  # a worker follows the clock once a record comes at the time that it tells
+    with w.worker():
+        wait_for("what silence says of all", lambda: len(w.read("resolved")) == 302)
+        w.wait_until_applied(302)
+    said = [json.loads(record.value or b"") for record in w.read("resolved")]
+    assert {(each["y"], each["implied"]) for each in said} == {(0.0, True)}
+    assert w.applied()["implied"] == 302
+    w.judge()
+    assert auditor.run(w.settings, json_output=False) == auditor.AGREE
 
 
 def test_rows_expire_in_stream_time_and_are_counted(world: MakeWorld) -> None:

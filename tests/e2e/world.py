@@ -445,7 +445,12 @@ def folded(
             settings, engine = now, Partition(now.policies, rows.get)
         assert list(entry.begins) == engine.fence.next, f"entry {entry.number} goes on elsewhere: a second writer"
         decoder = Decoder(settings.policies, settings.limits)
-        effects = engine.fold([_decoded(decoder, *each) for each in along(entry, inputs, engine.fence.next)])
+        engine.begin()
+        events = [_decoded(decoder, *each) for each in along(entry, inputs, engine.fence.next)]
+        made = engine.tick(entry.tick) if entry.tick else engine.apply(events)
+        effects = engine.end()
+        effects.outputs = made
+        engine.checkpoint(effects)
         for key, value in effects.rows.items():
             if value is None:
                 rows.pop(key, None)

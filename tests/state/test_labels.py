@@ -106,6 +106,20 @@ def test_what_matures_before_one_event_is_bounded_and_the_rest_follows() -> None
     assert len(resolved(one.fold(forecast(101, "y", 2000)).outputs)) == 5
 
 
+def test_a_tick_lets_mature_what_the_next_record_would_and_one_that_comes_again_changes_nothing() -> None:
+    by_tick, by_record = worker(), worker()
+    for one in (by_tick, by_record):
+        one.fold(*(forecast(t, f"e{t}", 1000 + t) for t in range(3)), outcome(0, "e1", 1003))
+    partition = by_tick.partition
+    assert partition.ripens == 1040
+    partition.begin()
+    said = partition.tick(1041)
+    assert fates(partition.end()) == {"matured": 1, "implied": 1}
+    assert (partition.tick(1041), partition.tick(1020), partition.ripens) == ([], [], 1042)
+    wanted = by_record.fold(forecast(3, "x", 1041)).outputs
+    assert resolved(said) == resolved(wanted) == [("e0", 0.0, 0, True), ("e1", 1.0, 0, False)]
+
+
 # Silence.
 
 
