@@ -33,7 +33,7 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
 
     send()
     for step in (3, 4, 5):
-        with w.worker("--kill", str(step), "7", TRUEUP_INSTANCE_ID="one") as worker:
+        with w.worker("--kill", str(step), "4" if step < 5 else "2", TRUEUP_INSTANCE_ID="one") as worker:
             assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
     with ExitStack() as running:
         one = running.enter_context(w.worker(TRUEUP_INSTANCE_ID="one"))

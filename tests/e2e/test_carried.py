@@ -176,7 +176,7 @@ def test_a_worker_that_dies_answers_again_with_what_each_record_carried(
         for each in sent
     ]
     asyncio.run(produced(w.bootstrap, keyed))
-    for step in (1, 2, 3, 4, 5):
+    for step in (1, 2, 3, 4):
         with w.worker("--kill", str(step), "3") as doomed:
             assert doomed.process.wait(90) == KILLED, doomed.printed[-4000:]
     with w.worker() as worker:
@@ -186,7 +186,7 @@ def test_a_worker_that_dies_answers_again_with_what_each_record_carried(
     checked = judge(w, sent, capsys)
     dead = sum(bool(score.reasons) for score in sent)
     assert (checked["raw_answers"], checked["dead_letters"]) == (dead, dead)
-    assert checked["copies"] > 0
+    assert checked["copies"] == 0
 
 
 def test_what_a_quota_refuses_is_answered_and_what_it_withholds_too(
@@ -201,7 +201,7 @@ def test_what_a_quota_refuses_is_answered_and_what_it_withholds_too(
         value: dict[str, Any] = {"event_id": f"e{i}", "stream": "flood", "p": i / 300, "carried": {"n": i}}
         flood.append(Sent("forecasts", b"flood", orjson.dumps(value), START + i, (("traceparent", b"%d" % i),)))
     w.send(flood)
-    for step in (3, 5):
+    for step in (3, 4):
         with w.worker("--kill", str(step), "2") as doomed:
             assert doomed.process.wait(90) == KILLED, doomed.printed[-4000:]
     with w.worker() as worker:

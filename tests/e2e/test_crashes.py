@@ -22,7 +22,7 @@ def test_kill_9_between_every_two_steps_ends_in_the_same_state(world: MakeWorld,
     made = mixed(2500)
     w.send(made.sent)
     for step in (1, 2, 3, 4, 5, 6, 3, 5):
-        with w.worker("--kill", str(step), "5" if step < 5 else "2") as worker:
+        with w.worker("--kill", str(step), "3" if step < 5 else "2") as worker:
             assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
         if disk == "empty":
             shutil.rmtree(w.directory / "data")

@@ -42,7 +42,7 @@ def test_every_record_is_followed_from_its_source_to_its_answer(
             hour.send(part)
             with w.worker("--stage", "intake", "--kill", str(step), "1") as intake:
                 assert intake.process.wait(90) == KILLED, intake.printed[-2000:]
-            with w.worker("--stage", "router", "--kill", str(step + 2), "2") as router:
+            with w.worker("--stage", "router", "--kill", str(step + 1), "1") as router:
                 assert router.process.wait(90) == KILLED, router.printed[-2000:]
         hour.send(parts[-1])
         with w.worker("--stage", "intake"), w.worker("--stage", "router"):

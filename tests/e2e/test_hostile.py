@@ -236,7 +236,7 @@ def test_a_flood_beyond_its_quota_starves_nobody_and_is_refused_again_after_a_cr
             sent.append(forecast(f"f{i}-0", 0.3, ts + 5, "flood"))
     half = len(sent) // 2
     w.send(sent[:half])
-    with w.worker("--kill", "4", "2") as worker:
+    with w.worker("--kill", "3", "2") as worker:
         assert worker.process.wait(90) == -signal.SIGKILL
     w.send(sent[half:])
     with w.worker() as worker:

@@ -366,13 +366,13 @@ def test_a_record_stamped_ahead_in_a_history_costs_no_label(world: MakeWorld, tm
 def test_a_stage_that_is_killed_loses_nothing_and_doubles_nothing(world: MakeWorld, tmp_path: Path, stage: str) -> None:
     hour = Hour(world, tmp_path, f"kill-{stage}")
     sent = made(1500, seed=2)
-    # Intake takes all there is as one batch, and commits by the clock.
-    steps, batches = ((1, 2, 1, 2, 3), 1) if stage == "intake" else ((1, 2, 3, 4, 5), 2)
+    # A stage may take all there is at once. Intake commits by the clock.
+    steps = (1, 2, 1, 2, 3) if stage == "intake" else (1, 2, 3, 4, 5)
     parts = [sent[n * len(sent) // len(steps) : (n + 1) * len(sent) // len(steps)] for n in range(len(steps))]
     with hour.stages(*{"intake", "router", "worker"} - {stage}):
         for step, part in zip(steps, parts, strict=True):
             hour.send(part)
-            with hour.world.worker("--stage", stage, "--kill", str(step), str(batches)) as doomed:
+            with hour.world.worker("--stage", stage, "--kill", str(step), "1") as doomed:
                 assert doomed.process.wait(90) == -9, doomed.printed[-2000:]
         with hour.world.worker("--stage", stage):
             hour.wait()

@@ -56,7 +56,7 @@ def test_classes_and_numbers_are_served_joined_and_replayed(world: MakeWorld, tm
     w = world(partitions=2, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="100")
     sent = made(2400)
     w.send(sent)
-    with w.worker("--kill", "5", "4") as worker:
+    with w.worker("--kill", "4", "4") as worker:
         assert worker.process.wait(90) == -9
     with w.worker() as worker:
         w.wait_until_applied(len(sent))
