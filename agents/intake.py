@@ -32,9 +32,10 @@ from streams.faust.client import listen
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
 from streams.faust.outputs import PackedBatch
+from streams.faust.producing import RecordBatch
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
-from streams.faust.transport import DataLossError, RecordBatch
+from streams.faust.transport import DataLossError
 from streams.kafka import codecs, owners, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack

@@ -26,7 +26,7 @@ from state.journal import Entry
 from streams.config.settings import Settings, SettingsError
 from streams.faust.appends import Appender
 from streams.faust.changelog import Changelog, FencedError
-from streams.faust.transport import BatchProducer, RecordBatch
+from streams.faust.producing import BatchProducer, RecordBatch
 from streams.kafka import codecs, producer_ids, provenance
 from streams.kafka.producer_ids import ForbiddenError, ProducerIdentity
 from streams.kafka.topics import TopicsError, partitions

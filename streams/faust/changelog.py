@@ -17,7 +17,7 @@ from aiokafka.errors import ProducerFenced
 
 from state import kinds
 from state.claim import Claim
-from streams.faust.transport import BatchProducer
+from streams.faust.producing import BatchProducer
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
 from streams.records.encoding import NO_HEADERS
 

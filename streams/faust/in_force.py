@@ -9,7 +9,7 @@ from state.fence import Fence
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.outputs import put
-from streams.faust.transport import BatchProducer
+from streams.faust.producing import BatchProducer
 from streams.kafka import whole_topics
 
 

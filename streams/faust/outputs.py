@@ -9,7 +9,7 @@ from aiokafka.structs import TopicPartition
 
 from state.events import Output
 from streams.config.settings import Settings
-from streams.faust.transport import BatchProducer, Produced, RecordBatch
+from streams.faust.producing import BatchProducer, Produced, RecordBatch
 from streams.kafka import whole_topics
 from streams.records.encoding import NO_HEADERS, EncodedRecord, answered_raw, encoded
 

@@ -11,7 +11,7 @@ from state.routes import Routed
 from state.witnesses import SLACK
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, PackedBatch, put
-from streams.faust.transport import BatchProducer, RecordBatch
+from streams.faust.producing import BatchProducer, RecordBatch
 from streams.kafka import partitioner
 from streams.records.encoding import NO_HEADERS, EncodedRecord, encode, key_of
 from streams.records.merge import BEHIND, believed

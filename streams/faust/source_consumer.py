@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer
 
-from streams.faust.transport import Prefetched, report_lost_positions
+from streams.faust.fetching import Prefetched, report_lost_positions
 from streams.faust.unpacking import Aside, Skips
 
 

@@ -11,57 +11,39 @@ test of its name.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, ClassVar, Protocol, cast
 
-import aiokafka
-from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
-from aiokafka.errors import InvalidSessionTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError
-from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.errors import InvalidSessionTimeoutError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
-from mode.threads import QueueServiceThread
 
 from state.journal import NONE, Journal
 from streams.config.settings import Settings
-from streams.faust import unpacking
-from streams.faust.appends import Appender
 from streams.faust.assignor import Assignor
-from streams.faust.client import hasten, stop
 from streams.faust.contact import Contact
+from streams.faust.fetching import Thread
+from streams.faust.producing import BatchProducer
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
 from streams.faust.turns import Turn, Turns
-from streams.kafka import codecs, producer_ids, provenance
-from streams.kafka.producer_ids import ProducerIdentity
-from streams.kafka.provenance import Described, Identity
 from streams.kafka.transactions import HeldBack
 from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer, RewrittenError
 
-#: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
-#: for partitions that are resumed while a fetch of others is on its way.
-FETCH_WAIT_MS = 100
 #: How long to wait for fetched records before looking at positions again, s: control records move them silently.
 FETCH_TIMEOUT = 0.2
-#: A fetch that brings fewer records is followed by a rest: those that come meanwhile share the cost of the next turn.
-COMPANY = 500
-#: Records of fewer bytes are not compressed: a codec spends more time on beginning than they save.
-FEW = 1000
 #: How often to look whether something falls due by the clock where nothing comes, s.
 TICK_SECONDS = 0.1
 #: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
 RENEW_INTERVAL = 60.0
 #: How often to look whether the worker is a member of its group, s.
 MEMBERSHIP_INTERVAL = 1.0
-#: Longest wait for replicas that do not follow, s: brokers go on without one after ``replica.lag.time.max.ms``, 30 s.
-REPLICA_SECONDS = 60.0
 
 
 #: What to do where state is missing.
@@ -144,183 +126,6 @@ class Inputs(Protocol):
 
     def failed(self, exc: BaseException) -> None:
         """End the process: what went wrong cannot be continued from."""
-
-
-class Prefetched(unpacking.Prefetched):
-    """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each."""
-
-    def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Bound what was fetched of a partition, and keep its records."""
-        super().prepare(tp, fetched)
-        fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
-
-
-def _as_read(_: TP, record: KafkaRecord) -> KafkaRecord:
-    return record
-
-
-class Thread(driver.AIOKafkaConsumerThread):
-    """The thread that talks to the brokers, with what the batch consumer asks of it."""
-
-    async def on_start(self) -> None:
-        """Start the consumer."""
-        await super().on_start()
-        inputs = cast("BatchConsumer", self.consumer).inputs
-        fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
-        fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped, unpacking.Aside(fetcher))  # noqa: SLF001 - as above
-        report_lost_positions(fetcher, inputs.sources)
-        self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000)
-
-    async def on_thread_stop(self) -> None:
-        """Stop the consumer, whatever it waits for: Faust would wait for ever for a thread that is cancelled."""
-        await QueueServiceThread.on_thread_stop(self)
-        if self._consumer is not None:
-            await stop(self._consumer)
-
-    def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
-        consumer = super()._create_worker_consumer(transport)
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
-        # Faust has one only together with transactions of its own. What a producer took back is not answered.
-        consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
-        settings = cast("BatchConsumer", self.consumer).inputs.settings
-        # Two heartbeats may fail before the session ends.
-        contact = cast("BatchTransport", transport).contact
-        hasten(consumer._client, min(settings.attempt_seconds, settings.session_seconds / 3), contact)  # noqa: SLF001 - as above
-        return consumer
-
-    async def getmany(
-        self,
-        active_partitions: set[TP] | None,
-        timeout: float,  # noqa: ASYNC109 - Faust's signature
-    ) -> Mapping[TP, list[KafkaRecord]]:
-        """Fetch, by one task in the thread: Faust's queue of calls takes ten."""
-        consumer = self._ensure_consumer()
-        active = active_partitions or set()
-
-        async def fetch() -> Mapping[TP, list[KafkaRecord]]:
-            records = await self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
-            if sum(map(len, records.values())) >= COMPANY:
-                self._rest.end()
-            return cast("Mapping[TP, list[KafkaRecord]]", records)
-
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(fetch(), self.thread_loop))
-
-    async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
-        """Return the group's committed offsets."""
-        return cast("dict[TP, int | None]", await self.call_thread(self._committed, list(tps)))
-
-    async def _committed(self, tps: list[TP]) -> dict[TP, int | None]:
-        consumer = self._ensure_consumer()
-        return dict(zip(tps, await asyncio.gather(*map(consumer.committed, tps)), strict=True))
-
-    async def throttle(self, pause: list[TP], resume: list[TP]) -> None:
-        """Stop and start fetching of partitions."""
-
-        async def apply() -> None:
-            consumer = self._ensure_consumer()
-            assigned = consumer.assignment()
-            consumer.pause(*(driver.ensure_aiokafka_TP(tp) for tp in pause if tp in assigned))
-            consumer.resume(*(driver.ensure_aiokafka_TP(tp) for tp in resume if tp in assigned))
-
-        await self.call_thread(apply)
-
-    async def rejoin(self) -> None:
-        """Have the group share its partitions out anew."""
-
-        async def ask() -> None:
-            self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
-
-        await self.call_thread(ask)
-
-    def expelled(self) -> BaseException | None:
-        """Return why the consumer is no member of its group any more and will never be again, or None.
-
-        aiokafka keeps such an error for callers of its public methods, and Faust calls none. Any thread may ask.
-        """
-        coordinator = self._consumer and self._consumer._coordinator  # noqa: SLF001 - no public way to ask
-        if coordinator is None or coordinator._closing.done():  # noqa: SLF001 - as above
-            return None
-        task = coordinator._coordination_task  # noqa: SLF001 - as above
-        if task.done() and not task.cancelled():
-            return cast("BaseException", task.exception() or RuntimeError("the coordination ended"))
-        return cast("BaseException | None", coordinator._pending_exception)  # noqa: SLF001 - as above
-
-    def reach(self, tp: TP) -> tuple[int | None, int | None]:
-        """Return the next offset to hand over and the end of the partition at the last fetch, where known.
-
-        It ends where a transaction is open: what follows cannot be had yet, and nobody waits for it.
-        """
-        state = self._state(tp)
-        if state is None:
-            return None, None
-        end = state.highwater if state.lso is None or state.lso < 0 else state.lso
-        return (state.position if state.has_valid_position else None), end
-
-    def stable_end(self, tp: TP) -> tuple[int, int] | None:
-        """Return the last stable offset and the end of a partition at the last fetch, where known."""
-        state = self._state(tp)
-        return None if state is None or state.lso is None or state.highwater is None else (state.lso, state.highwater)
-
-    def _state(self, tp: TP) -> Any:  # noqa: ANN401 - aiokafka's
-        subscription = self._ensure_consumer()._subscription.subscription  # noqa: SLF001 - no public way to ask
-        assignment = subscription and subscription.assignment
-        return None if assignment is None or tp not in assignment.tps else assignment.state_value(tp)
-
-
-class Rest:
-    """Lets a fetcher rest after each fetch that brought records, unless there were many.
-
-    Without it a fetch brings the first record that comes, of one partition, and the others follow one by one.
-
-    Parameters
-    ----------
-    fetcher
-        aiokafka's.
-    seconds
-        How long.
-    """
-
-    def __init__(self, fetcher: Fetcher, seconds: float) -> None:
-        self._seconds, self._until = seconds, 0.0
-        self._ask, self._fetch = fetcher._get_actions_per_node, fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
-        fetcher._get_actions_per_node, fetcher._proc_fetch_request = self._asked, self._fetched  # noqa: SLF001 - as above
-
-    def end(self) -> None:
-        """Let it go on at once."""
-        self._until = 0.0
-
-    def _asked(self, assignment: Any) -> tuple[Any, ...]:  # noqa: ANN401 - aiokafka's
-        """Return what the fetcher is to do now, without fetches while it rests."""
-        fetches, resets, timeout, *rest = self._ask(assignment)
-        left = self._until - monotonic()
-        return ([], resets, min(timeout, left), *rest) if left > 0 else (fetches, resets, timeout, *rest)
-
-    async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
-        brought: bool = await self._fetch(*request)
-        if brought:
-            self._until = monotonic() + self._seconds
-        return brought
-
-
-def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
-    """Let a fetcher raise where an offset of some topics is out of range, instead of going on with the first record.
-
-    aiokafka has one setting for that and for partitions of which no offset is committed. Those begin with the first
-    record, and so do partitions of other topics.
-    """
-    set_error, topics = fetcher._set_error, frozenset(topics)  # noqa: SLF001 - aiokafka has no hook for it
-
-    def decide(tp: TopicPartition, error: Exception) -> None:
-        reset = isinstance(error, OffsetOutOfRangeError) and tp.topic not in topics
-        if reset or isinstance(error, NoOffsetForPartitionError):
-            state = fetcher._subscriptions.subscription.assignment.state_value(tp)  # noqa: SLF001 - as above
-            if state is not None:  # else it has moved meanwhile
-                state.await_reset(OffsetResetStrategy.EARLIEST)
-        else:
-            set_error(tp, error)
-
-    fetcher._default_reset_strategy = OffsetResetStrategy.NONE  # noqa: SLF001 - as above
-    fetcher._set_error = decide  # noqa: SLF001 - as above
 
 
 class BatchConsumer(driver.Consumer):
@@ -972,163 +777,6 @@ class BatchConsumer(driver.Consumer):
         """Return the next offset of a source partition after the last checkpoint, and after the journal."""
         topic, (fence, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
         return fence[topic], journal.ends(fence)[topic]
-
-
-#: Key, value, timestamp (ms) and headers of a record to produce.
-Produced = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes | None]]]
-
-
-class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
-    """A record batch that may be of another producer id than its producer's.
-
-    Attributes
-    ----------
-    stamp
-        Producer id, epoch and number of the first record; None leaves them to the producer. A batch that is sent again
-        is the same to the brokers.
-    """
-
-    stamp: tuple[int, int, int] | None = None
-
-    def __init__(self, size: int, codec: int) -> None:
-        super().__init__(size, codec)
-        #: All records, while they are few: then they are not compressed.
-        self._few: list[Produced] | None = [] if codec else None
-
-    def extend(self, records: Sequence[Produced]) -> int:
-        """Append records while they fit, and return how many did.
-
-        One call a record less than `append`, of which there are three an event.
-        """
-        append, first = self._builder.append, self._relative_offset
-        for key, value, timestamp, headers in records:
-            if append(self._relative_offset, timestamp, key, value, headers) is None:
-                break
-            self._relative_offset += 1
-        taken = int(self._relative_offset - first)
-        if self._few is not None:
-            self._few = None if self._builder.size() > FEW else [*self._few, *records[:taken]]
-        return taken
-
-    def sealed(self, producer_id: int, epoch: int, sequence: int) -> bytes:
-        """Return the bytes of the batch, under its own stamp or else under this one; nothing more fits then."""
-        if self._few and len(self._few) == self._relative_offset:
-            plain = RecordBatch(FEW * 2, 0)
-            plain.extend(self._few)
-            self._builder: Any = plain._builder
-        self._set_producer_state(*(self.stamp or (producer_id, epoch, sequence)))
-        return cast("bytes", self._build())
-
-
-class BatchProducer(driver.Producer):
-    """Produces a prepared record batch and says where it was appended."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
-        super().__init__(*args, **kwargs)
-        self._appender = Appender(lambda: self._ensure_producer().client)
-        #: Number of the next record of each partition, modulo 2^31.
-        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
-
-    def _settings_extra(self) -> Mapping[str, Any]:
-        # A retried batch is appended once and in order.
-        return {"enable_idempotence": True}
-
-    def _new_producer(self, transactional_id: str | None = None) -> aiokafka.AIOKafkaProducer:
-        producer = super()._new_producer(transactional_id)
-        transport = cast("BatchTransport", self.transport)
-        hasten(producer.client, transport.inputs.settings.attempt_seconds, transport.contact)
-        return producer
-
-    @property
-    def _contact(self) -> Contact:
-        return cast("BatchTransport", self.transport).contact
-
-    def batch(self, size: int | None = None) -> RecordBatch:
-        """Return an empty record batch of at most so many bytes before it is compressed; None: ``TRUEUP_BATCH_BYTES``.
-
-        Its ``append`` returns None when it is full.
-        """
-        settings = cast("BatchTransport", self.transport).inputs.settings
-        return RecordBatch(size or self.max_batch_size, codecs.NUMBERS[settings.compression])
-
-    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
-        """Return the producer id of a transactional id with a new epoch; see `streams.kafka.producer_ids.take`.
-
-        Raises
-        ------
-        ProducerFenced
-            If ``held`` is not the newest.
-        ForbiddenError, KafkaError
-            If the brokers do not give it.
-        TimeoutError
-            If none has answered within ``request_seconds``.
-        """
-        try:
-            async with self._contact.within(self.request_timeout):
-                return await producer_ids.take(self._ensure_producer().client, transactional_id, held)
-        except TimeoutError:
-            raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
-
-    async def describe(self, app: str, changelog: str) -> Described:
-        """Return what the brokers say of a changelog; see `streams.kafka.provenance.describe`.
-
-        Raises
-        ------
-        KafkaError
-            If the brokers refuse.
-        TimeoutError
-            If none has answered within ``request_seconds``.
-        """
-        try:
-            async with self._contact.within(self.request_timeout):
-                return await provenance.describe(self._ensure_producer().client, app, changelog)
-        except TimeoutError:
-            raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
-
-    async def identities(self, topics: Iterable[str]) -> list[Identity]:
-        """Return what topics these are; see `streams.kafka.provenance.identity`. Raises as `describe`."""
-        try:
-            async with self._contact.within(self.request_timeout):
-                client = self._ensure_producer().client
-                return [await provenance.identity(client, topic) for topic in topics]
-        except TimeoutError:
-            raise TimeoutError(f"no broker said in {self.request_timeout:g} s which topics the inputs are") from None
-
-    async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
-        """Append record batches, each to another topic and partition; return the offsets of their first records.
-
-        Nothing else may be on its way to these partitions meanwhile.
-
-        Raises
-        ------
-        ProducerFenced, KafkaError
-            If the brokers refuse one.
-        TimeoutError
-            If they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` where leaders say
-            that they wait for replicas. This ends the process.
-        """
-        producer = self._ensure_producer()
-        own = producer._txn_manager  # noqa: SLF001 - where an idempotent producer keeps its id
-        sealed = {}
-        for batch, topic, partition in batches:
-            place = TopicPartition(topic, partition)
-            sequence = self._sequences[place]
-            sealed[place] = batch.sealed(own.producer_id, own.producer_epoch, sequence)
-            if batch.stamp is None:
-                self._sequences[place] = (sequence + batch.record_count()) % 2**31
-        now = asyncio.get_running_loop().time
-        end = now() + REPLICA_SECONDS
-        try:
-            async with self._contact.within(self.request_timeout) as limit:
-
-                def waits() -> None:
-                    limit.reschedule(max(limit.when() or 0.0, min(now() + self.request_timeout, end)))
-
-                offsets = await self._appender.append(sealed, waits)
-        except TimeoutError:
-            places = ", ".join(f"{topic}/{partition}" for topic, partition in sealed)
-            raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None
-        return [offsets[place] for place in sealed]
 
 
 class BatchTransport(driver.Transport):

@@ -16,7 +16,7 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.structs import TopicPartition
 
-from streams.faust.transport import RecordBatch
+from streams.faust.producing import RecordBatch
 from streams.faust.unpacking import LIMIT, Aside, Prefetched
 from streams.kafka.codecs import NUMBERS
 from tests.bench.figures import quantile, table

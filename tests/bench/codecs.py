@@ -20,7 +20,7 @@ from agents.worker import collect_rarely
 from state.engine import Partition
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams.config.settings import Settings
-from streams.faust.transport import Produced, RecordBatch
+from streams.faust.producing import Produced, RecordBatch
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from streams.records.limits import Limits

@@ -23,7 +23,7 @@ from agents.topology import build
 from lab.broker import Broker
 from streams.config.settings import Settings
 from streams.faust.changelog import Changelog
-from streams.faust.transport import BatchProducer
+from streams.faust.producing import BatchProducer
 
 PARTITIONS = 4
 #: Of a batch of a thousand events, which change about as many ledger rows and little else.

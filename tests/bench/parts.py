@@ -28,7 +28,7 @@ from state.fence import FORECASTS, OUTCOMES
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import PackedBatch
-from streams.faust.transport import RecordBatch
+from streams.faust.producing import RecordBatch
 from streams.kafka import codecs
 from streams.metrics.routing import IntakeGauges
 from streams.records.decoding import Decoder

@@ -26,8 +26,9 @@ from agents import intake, logs, router, worker
 from agents.processor import Probe
 from state.events import Event
 from streams.config.settings import Settings
+from streams.faust.fetching import Thread
+from streams.faust.producing import RecordBatch
 from streams.faust.progress import Progress
-from streams.faust.transport import RecordBatch, Thread
 from streams.records.decoding import Decoder
 from streams.records.making import Maker, Making
 from streams.records.refused import Refused

@@ -14,7 +14,7 @@ from lab import broker as brokers
 from lab.broker import Broker
 from streams.config.settings import Settings
 from streams.faust.changelog import Changelog, FencedError
-from streams.faust.transport import BatchProducer
+from streams.faust.producing import BatchProducer
 from streams.kafka import topics
 
 FORGET_MS = 3000

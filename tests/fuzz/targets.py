@@ -32,7 +32,7 @@ from state.quotas import Buckets, Clocks, Quota, Rate
 from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
-from streams.faust.transport import RecordBatch
+from streams.faust.producing import RecordBatch
 from streams.kafka import topics
 from streams.records.decoding import REASONS, Decoder
 from streams.records.encoding import answered_raw, encode, encoded

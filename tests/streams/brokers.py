@@ -9,7 +9,8 @@ from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
-from streams.faust.transport import BatchConsumer, Thread
+from streams.faust.fetching import Thread
+from streams.faust.transport import BatchConsumer
 from tests.streams.fakes import record
 
 F, O, C = "forecasts", "outcomes", "trueup-state-changelog"  # noqa: E741 - the topics by their first letters

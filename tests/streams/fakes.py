@@ -15,7 +15,7 @@ from agents.processor import Probe
 from agents.topology import Topology, build
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
-from streams.faust.transport import Produced, RecordBatch
+from streams.faust.producing import Produced, RecordBatch
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
 from streams.kafka.provenance import Described, Identity, Origin
 

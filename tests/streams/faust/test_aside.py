@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.faust import unpacking
-from streams.faust.transport import RecordBatch
+from streams.faust.producing import RecordBatch
 from streams.faust.unpacking import Aside, Prefetched, RecordSet
 from streams.kafka import expansion
 from streams.kafka.codecs import NUMBERS

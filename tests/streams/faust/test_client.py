@@ -282,8 +282,8 @@ def test_silence_of_all_brokers_is_noted_by_what_is_asked_anyway_and_so_is_its_e
         with pytest.raises(KafkaError):
             await client.send(1, MetadataRequest([]))
         await until(lambda: bool(client.contact.lost))
-        async with client.contact.within(0.05):
-            await asyncio.sleep(0.2)  # nobody could have answered
+        async with client.contact.within(1.0):
+            await asyncio.sleep(1.5)  # nobody could have answered
         brokers[0].awake.set()
         await until(lambda: not client.contact.lost)
         watching.cancel()

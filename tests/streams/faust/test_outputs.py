@@ -15,7 +15,7 @@ from state.forecasts import Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, Outputs
-from streams.faust.transport import BatchProducer
+from streams.faust.producing import BatchProducer
 from streams.records.decoding import encode_raw
 from streams.records.encoding import encode
 from streams.records.output_formats import values as values_in

@@ -23,16 +23,10 @@ from faust.types.tuples import ConsumerMessage
 
 from agents.topology import Topology
 from streams.config.settings import Settings
-from streams.faust import transport
-from streams.faust.transport import (
-    FETCH_WAIT_MS,
-    BatchConsumer,
-    BatchProducer,
-    MembershipError,
-    Rest,
-    Thread,
-    report_lost_positions,
-)
+from streams.faust import producing
+from streams.faust.fetching import FETCH_WAIT_MS, Rest, Thread, report_lost_positions
+from streams.faust.producing import BatchProducer
+from streams.faust.transport import BatchConsumer, MembershipError
 from streams.faust.turns import Turn
 from streams.faust.unpacking import Aside, RecordSet
 from streams.kafka import codecs
@@ -779,7 +773,7 @@ def test_a_leader_that_waits_for_its_replicas_is_waited_for_but_not_for_ever(
         return dict.fromkeys(batches, 3)
 
     monkeypatch.setattr(producer._appender, "append", append)
-    monkeypatch.setattr(transport, "REPLICA_SECONDS", bound)
+    monkeypatch.setattr(producing, "REPLICA_SECONDS", bound)
     producer.request_timeout = 1.0
     sending = producer.append([(cast("Any", Batched()), O, 3)])
     if given_up:

@@ -18,7 +18,7 @@ from aiokafka.record.util import calc_crc32c
 from state.events import Event, Rejected
 from state.fence import FORECASTS
 from streams.faust import unpacking
-from streams.faust.transport import RecordBatch
+from streams.faust.producing import RecordBatch
 from streams.faust.unpacking import RecordSet
 from streams.kafka.codecs import NUMBERS
 from streams.records import refused

@@ -1,0 +1,207 @@
+"""How a worker fetches: by aiokafka's consumer in a thread of its own, with a rest after a fetch of few records.
+
+What aiokafka has no public way for is done here, and each such place has a test.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+import aiokafka
+from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.structs import TopicPartition
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from mode.threads import QueueServiceThread
+
+from streams.faust import unpacking
+from streams.faust.client import hasten, stop
+from streams.records.merge import KafkaRecord
+
+if TYPE_CHECKING:
+    from streams.faust.transport import BatchConsumer, BatchTransport
+
+#: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
+#: for partitions that are resumed while a fetch of others is on its way.
+FETCH_WAIT_MS = 100
+#: A fetch that brings fewer records is followed by a rest: those that come meanwhile share the cost of the next turn.
+COMPANY = 500
+
+
+class Prefetched(unpacking.Prefetched):
+    """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each."""
+
+    def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
+        """Bound what was fetched of a partition, and keep its records."""
+        super().prepare(tp, fetched)
+        fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
+
+
+def _as_read(_: TP, record: KafkaRecord) -> KafkaRecord:
+    return record
+
+
+class Thread(driver.AIOKafkaConsumerThread):
+    """The thread that talks to the brokers, with what the batch consumer asks of it."""
+
+    async def on_start(self) -> None:
+        """Start the consumer."""
+        await super().on_start()
+        inputs = cast("BatchConsumer", self.consumer).inputs
+        fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
+        fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped, unpacking.Aside(fetcher))  # noqa: SLF001 - as above
+        report_lost_positions(fetcher, inputs.sources)
+        self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000)
+
+    async def on_thread_stop(self) -> None:
+        """Stop the consumer, whatever it waits for: Faust would wait for ever for a thread that is cancelled."""
+        await QueueServiceThread.on_thread_stop(self)
+        if self._consumer is not None:
+            await stop(self._consumer)
+
+    def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
+        # Faust has one only together with transactions of its own. What a producer took back is not answered.
+        consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
+        settings = cast("BatchConsumer", self.consumer).inputs.settings
+        # Two heartbeats may fail before the session ends.
+        contact = cast("BatchTransport", transport).contact
+        hasten(consumer._client, min(settings.attempt_seconds, settings.session_seconds / 3), contact)  # noqa: SLF001 - as above
+        return consumer
+
+    async def getmany(
+        self,
+        active_partitions: set[TP] | None,
+        timeout: float,  # noqa: ASYNC109 - Faust's signature
+    ) -> Mapping[TP, list[KafkaRecord]]:
+        """Fetch, by one task in the thread: Faust's queue of calls takes ten."""
+        consumer = self._ensure_consumer()
+        active = active_partitions or set()
+
+        async def fetch() -> Mapping[TP, list[KafkaRecord]]:
+            records = await self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
+            if sum(map(len, records.values())) >= COMPANY:
+                self._rest.end()
+            return cast("Mapping[TP, list[KafkaRecord]]", records)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(fetch(), self.thread_loop))
+
+    async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
+        """Return the group's committed offsets."""
+        return cast("dict[TP, int | None]", await self.call_thread(self._committed, list(tps)))
+
+    async def _committed(self, tps: list[TP]) -> dict[TP, int | None]:
+        consumer = self._ensure_consumer()
+        return dict(zip(tps, await asyncio.gather(*map(consumer.committed, tps)), strict=True))
+
+    async def throttle(self, pause: list[TP], resume: list[TP]) -> None:
+        """Stop and start fetching of partitions."""
+
+        async def apply() -> None:
+            consumer = self._ensure_consumer()
+            assigned = consumer.assignment()
+            consumer.pause(*(driver.ensure_aiokafka_TP(tp) for tp in pause if tp in assigned))
+            consumer.resume(*(driver.ensure_aiokafka_TP(tp) for tp in resume if tp in assigned))
+
+        await self.call_thread(apply)
+
+    async def rejoin(self) -> None:
+        """Have the group share its partitions out anew."""
+
+        async def ask() -> None:
+            self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
+
+        await self.call_thread(ask)
+
+    def expelled(self) -> BaseException | None:
+        """Return why the consumer is no member of its group any more and will never be again, or None.
+
+        aiokafka keeps such an error for callers of its public methods, and Faust calls none. Any thread may ask.
+        """
+        coordinator = self._consumer and self._consumer._coordinator  # noqa: SLF001 - no public way to ask
+        if coordinator is None or coordinator._closing.done():  # noqa: SLF001 - as above
+            return None
+        task = coordinator._coordination_task  # noqa: SLF001 - as above
+        if task.done() and not task.cancelled():
+            return cast("BaseException", task.exception() or RuntimeError("the coordination ended"))
+        return cast("BaseException | None", coordinator._pending_exception)  # noqa: SLF001 - as above
+
+    def reach(self, tp: TP) -> tuple[int | None, int | None]:
+        """Return the next offset to hand over and the end of the partition at the last fetch, where known.
+
+        It ends where a transaction is open: what follows cannot be had yet, and nobody waits for it.
+        """
+        state = self._state(tp)
+        if state is None:
+            return None, None
+        end = state.highwater if state.lso is None or state.lso < 0 else state.lso
+        return (state.position if state.has_valid_position else None), end
+
+    def stable_end(self, tp: TP) -> tuple[int, int] | None:
+        """Return the last stable offset and the end of a partition at the last fetch, where known."""
+        state = self._state(tp)
+        return None if state is None or state.lso is None or state.highwater is None else (state.lso, state.highwater)
+
+    def _state(self, tp: TP) -> Any:  # noqa: ANN401 - aiokafka's
+        subscription = self._ensure_consumer()._subscription.subscription  # noqa: SLF001 - no public way to ask
+        assignment = subscription and subscription.assignment
+        return None if assignment is None or tp not in assignment.tps else assignment.state_value(tp)
+
+
+class Rest:
+    """Lets a fetcher rest after each fetch that brought records, unless there were many.
+
+    Without it a fetch brings the first record that comes, of one partition, and the others follow one by one.
+
+    Parameters
+    ----------
+    fetcher
+        aiokafka's.
+    seconds
+        How long.
+    """
+
+    def __init__(self, fetcher: Fetcher, seconds: float) -> None:
+        self._seconds, self._until = seconds, 0.0
+        self._ask, self._fetch = fetcher._get_actions_per_node, fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
+        fetcher._get_actions_per_node, fetcher._proc_fetch_request = self._asked, self._fetched  # noqa: SLF001 - as above
+
+    def end(self) -> None:
+        """Let it go on at once."""
+        self._until = 0.0
+
+    def _asked(self, assignment: Any) -> tuple[Any, ...]:  # noqa: ANN401 - aiokafka's
+        """Return what the fetcher is to do now, without fetches while it rests."""
+        fetches, resets, timeout, *rest = self._ask(assignment)
+        left = self._until - monotonic()
+        return ([], resets, min(timeout, left), *rest) if left > 0 else (fetches, resets, timeout, *rest)
+
+    async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
+        brought: bool = await self._fetch(*request)
+        if brought:
+            self._until = monotonic() + self._seconds
+        return brought
+
+
+def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
+    """Let a fetcher raise where an offset of some topics is out of range, instead of going on with the first record.
+
+    aiokafka has one setting for that and for partitions of which no offset is committed. Those begin with the first
+    record, and so do partitions of other topics.
+    """
+    set_error, topics = fetcher._set_error, frozenset(topics)  # noqa: SLF001 - aiokafka has no hook for it
+
+    def decide(tp: TopicPartition, error: Exception) -> None:
+        reset = isinstance(error, OffsetOutOfRangeError) and tp.topic not in topics
+        if reset or isinstance(error, NoOffsetForPartitionError):
+            state = fetcher._subscriptions.subscription.assignment.state_value(tp)  # noqa: SLF001 - as above
+            if state is not None:  # else it has moved meanwhile
+                state.await_reset(OffsetResetStrategy.EARLIEST)
+        else:
+            set_error(tp, error)
+
+    fetcher._default_reset_strategy = OffsetResetStrategy.NONE  # noqa: SLF001 - as above
+    fetcher._set_error = decide  # noqa: SLF001 - as above

@@ -1,0 +1,182 @@
+"""How a worker produces: record batches that are packed already, each acknowledged before the next of its partition."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import aiokafka
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import TopicPartition
+from faust.transport.drivers import aiokafka as driver
+
+from streams.faust.appends import Appender
+from streams.faust.client import hasten
+from streams.faust.contact import Contact
+from streams.kafka import codecs, producer_ids, provenance
+from streams.kafka.producer_ids import ProducerIdentity
+from streams.kafka.provenance import Described, Identity
+
+if TYPE_CHECKING:
+    from streams.faust.transport import BatchTransport
+
+#: Records of fewer bytes are not compressed: a codec spends more time on beginning than they save.
+FEW = 1000
+#: Longest wait for replicas that do not follow, s: brokers go on without one after ``replica.lag.time.max.ms``, 30 s.
+REPLICA_SECONDS = 60.0
+
+#: Key, value, timestamp (ms) and headers of a record to produce.
+Produced = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes | None]]]
+
+
+class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
+    """A record batch that may be of another producer id than its producer's.
+
+    Attributes
+    ----------
+    stamp
+        Producer id, epoch and number of the first record; None leaves them to the producer. A batch that is sent again
+        is the same to the brokers.
+    """
+
+    stamp: tuple[int, int, int] | None = None
+
+    def __init__(self, size: int, codec: int) -> None:
+        super().__init__(size, codec)
+        #: All records, while they are few: then they are not compressed.
+        self._few: list[Produced] | None = [] if codec else None
+
+    def extend(self, records: Sequence[Produced]) -> int:
+        """Append records while they fit, and return how many did.
+
+        One call a record less than `append`, of which there are three an event.
+        """
+        append, first = self._builder.append, self._relative_offset
+        for key, value, timestamp, headers in records:
+            if append(self._relative_offset, timestamp, key, value, headers) is None:
+                break
+            self._relative_offset += 1
+        taken = int(self._relative_offset - first)
+        if self._few is not None:
+            self._few = None if self._builder.size() > FEW else [*self._few, *records[:taken]]
+        return taken
+
+    def sealed(self, producer_id: int, epoch: int, sequence: int) -> bytes:
+        """Return the bytes of the batch, under its own stamp or else under this one; nothing more fits then."""
+        if self._few and len(self._few) == self._relative_offset:
+            plain = RecordBatch(FEW * 2, 0)
+            plain.extend(self._few)
+            self._builder: Any = plain._builder
+        self._set_producer_state(*(self.stamp or (producer_id, epoch, sequence)))
+        return cast("bytes", self._build())
+
+
+class BatchProducer(driver.Producer):
+    """Produces a prepared record batch and says where it was appended."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
+        super().__init__(*args, **kwargs)
+        self._appender = Appender(lambda: self._ensure_producer().client)
+        #: Number of the next record of each partition, modulo 2^31.
+        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+
+    def _settings_extra(self) -> Mapping[str, Any]:
+        # A retried batch is appended once and in order.
+        return {"enable_idempotence": True}
+
+    def _new_producer(self, transactional_id: str | None = None) -> aiokafka.AIOKafkaProducer:
+        producer = super()._new_producer(transactional_id)
+        transport = cast("BatchTransport", self.transport)
+        hasten(producer.client, transport.inputs.settings.attempt_seconds, transport.contact)
+        return producer
+
+    @property
+    def _contact(self) -> Contact:
+        return cast("BatchTransport", self.transport).contact
+
+    def batch(self, size: int | None = None) -> RecordBatch:
+        """Return an empty record batch of at most so many bytes before it is compressed; None: ``TRUEUP_BATCH_BYTES``.
+
+        Its ``append`` returns None when it is full.
+        """
+        settings = cast("BatchTransport", self.transport).inputs.settings
+        return RecordBatch(size or self.max_batch_size, codecs.NUMBERS[settings.compression])
+
+    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
+        """Return the producer id of a transactional id with a new epoch; see `streams.kafka.producer_ids.take`.
+
+        Raises
+        ------
+        ProducerFenced
+            If ``held`` is not the newest.
+        ForbiddenError, KafkaError
+            If the brokers do not give it.
+        TimeoutError
+            If none has answered within ``request_seconds``.
+        """
+        try:
+            async with self._contact.within(self.request_timeout):
+                return await producer_ids.take(self._ensure_producer().client, transactional_id, held)
+        except TimeoutError:
+            raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
+
+    async def describe(self, app: str, changelog: str) -> Described:
+        """Return what the brokers say of a changelog; see `streams.kafka.provenance.describe`.
+
+        Raises
+        ------
+        KafkaError
+            If the brokers refuse.
+        TimeoutError
+            If none has answered within ``request_seconds``.
+        """
+        try:
+            async with self._contact.within(self.request_timeout):
+                return await provenance.describe(self._ensure_producer().client, app, changelog)
+        except TimeoutError:
+            raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
+
+    async def identities(self, topics: Iterable[str]) -> list[Identity]:
+        """Return what topics these are; see `streams.kafka.provenance.identity`. Raises as `describe`."""
+        try:
+            async with self._contact.within(self.request_timeout):
+                client = self._ensure_producer().client
+                return [await provenance.identity(client, topic) for topic in topics]
+        except TimeoutError:
+            raise TimeoutError(f"no broker said in {self.request_timeout:g} s which topics the inputs are") from None
+
+    async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
+        """Append record batches, each to another topic and partition; return the offsets of their first records.
+
+        Nothing else may be on its way to these partitions meanwhile.
+
+        Raises
+        ------
+        ProducerFenced, KafkaError
+            If the brokers refuse one.
+        TimeoutError
+            If they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` where leaders say
+            that they wait for replicas. This ends the process.
+        """
+        producer = self._ensure_producer()
+        own = producer._txn_manager  # noqa: SLF001 - where an idempotent producer keeps its id
+        sealed = {}
+        for batch, topic, partition in batches:
+            place = TopicPartition(topic, partition)
+            sequence = self._sequences[place]
+            sealed[place] = batch.sealed(own.producer_id, own.producer_epoch, sequence)
+            if batch.stamp is None:
+                self._sequences[place] = (sequence + batch.record_count()) % 2**31
+        now = asyncio.get_running_loop().time
+        end = now() + REPLICA_SECONDS
+        try:
+            async with self._contact.within(self.request_timeout) as limit:
+
+                def waits() -> None:
+                    limit.reschedule(max(limit.when() or 0.0, min(now() + self.request_timeout, end)))
+
+                offsets = await self._appender.append(sealed, waits)
+        except TimeoutError:
+            places = ", ".join(f"{topic}/{partition}" for topic, partition in sealed)
+            raise TimeoutError(f"not acknowledged in {self.request_timeout:g} s: {places}") from None
+        return [offsets[place] for place in sealed]
