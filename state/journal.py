@@ -24,7 +24,6 @@ from state.kind import PLAIN, Kind, Moves
 
 #: Keys of the ring. A checkpoint is made long before so many entries were written since the one before it.
 SLOTS: Final = 1 << 12
-_KIND: Final = kinds.JOURNAL.key()[0]
 _ENTRY: Final = Struct("<QQQQQQQQQQ16sqIqIqI")
 _HEAD: Final = Struct("<QqIqI")
 _SLOT: Final = Struct(">H")
@@ -114,18 +113,29 @@ class Entry(NamedTuple):
         CorruptFrame
             If the frame is not an intact entry of this version.
         """
-        payload = unseal(_KIND, VERSION, frame)
-        try:
-            number, f0, o0, f1, o1, applied, answered, *rest, n = _ENTRY.unpack_from(payload)
-            s0, s1, s2, config, t0, c0, t1, c1, tick = rest
-            bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
-            if len(bits) != -(-n // 8):
-                raise ValueError(f"{len(bits)} bytes for {n} records")
-            topics = np.unpackbits(bits, count=n).tobytes()
-        except DAMAGE as exc:
-            raise damaged(_KIND, exc) from exc
-        last = Last(t0, c0), Last(t1, c1)
-        return cls(number, (f0, o0), (f1, o1), applied, answered, (s0, s1, s2), config, last, topics, tick)
+        return JOURNAL.open(frame, cls._of)
+
+    @classmethod
+    def _of(cls, payload: bytes) -> "Entry":
+        number, f0, o0, f1, o1, applied, answered, *rest, n = _ENTRY.unpack_from(payload)
+        s0, s1, s2, config, t0, c0, t1, c1, tick = rest
+        bits = np.frombuffer(payload, np.uint8, -1, _ENTRY.size)
+        if len(bits) != -(-n // 8):
+            raise ValueError(f"{len(bits)} bytes for {n} records")
+        topics, lasts = np.unpackbits(bits, count=n).tobytes(), (Last(t0, c0), Last(t1, c1))
+        return cls(number, (f0, o0), (f1, o1), applied, answered, (s0, s1, s2), config, lasts, topics, tick)
+
+
+#: The first entry after the last checkpoint, and behind a slot the entries since.
+JOURNAL: Final = Kind[Entry](
+    "Z",
+    "the journal",
+    (),
+    {1: PLAIN},
+    Moves.OUTSIDE,
+    "one a partition: the number of the first journal entry after the last checkpoint; behind a slot (2 bytes) one a "
+    "batch since then, and older ones: the journal",
+)
 
 
 class Journal(NamedTuple):
