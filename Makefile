@@ -16,7 +16,7 @@ help: ## list the targets
 
 setup: .venv/.stamp ## install the locked packages and the trueup command into .venv
 compiled: setup ## compile the engine by mypyc, if there is a C compiler; without it all runs interpreted, and the same
-	$(BIN)/python deploy/compile.py
+	$(BIN)/python deploy/compile.py $(QUICK)
 
 packages: ## install the Debian packages that some tests use, if apt-get may; without them those tests skip
 	./.ci/packages
@@ -109,9 +109,10 @@ clean: ## remove everything that make made
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --no-compile --require-hashes -r requirements/dev.txt
 	$(INSTALL) --require-hashes --no-deps --no-build-isolation -r requirements/data.txt
 	PYTHONWARNINGS=ignore $(INSTALL) --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q -j 0 .venv/lib > /dev/null || true # by all processors; some files are templates
 	touch $@
 
 .venv/.data: .venv/.stamp requirements/experiments.txt requirements/elec2.txt
@@ -137,7 +138,7 @@ deploy/kafka/lib/.stamp: requirements/kafka.txt deploy/maven/jars deploy/maven/L
 	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt deploy/kafka/lib
 	touch $@
 
-deploy/registry/.stamp: requirements/registry.txt requirements/clients.txt deploy/maven/jars deploy/maven/Locked.java
+deploy/registry/.stamp: requirements/registry.txt requirements/clients.txt deploy/maven/jars deploy/maven/Locked.java | deploy/kafka/lib/.stamp # one Maven at a time
 	rm -rf deploy/registry/lib deploy/clients/java/lib
 	deploy/maven/jars deploy/registry/pom.xml requirements/registry.txt deploy/registry/lib
 	cd deploy/registry/lib && tar -xzf *.tar.gz && rm *.tar.gz

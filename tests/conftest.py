@@ -8,12 +8,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lab.broker import Broker
-from tests.night import NIGHT, by_day, pattern_of
+from tests.night import NIGHT, by_day, by_night, pattern_of
 from tests.sharing import Sharing, broker_of, interleaved, one_broker
 from tests.state.histories import judged_at_once
 
-# The same examples in every run, and no time limit: a test fails by what the code does, never by luck.
-settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run, more of them at night, and no time limit: a test fails by what the code does.
+settings.register_profile(
+    "steady",
+    derandomize=True,
+    deadline=None,
+    max_examples=100 if by_night() else 40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("steady")
 
 

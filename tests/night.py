@@ -10,25 +10,20 @@ from typing import Final
 #: By file, below `tests/`, and by a pattern of names there: what stands for them by day.
 NIGHT: Final = {
     "agents/test_processor.py": {"test_taking_up*[[]memory]": "the same with RocksDB"},
+    "bench/test_shift.py": {"*": "shifts of made forecasts in state/scoring/test_distribution.py"},
+    "chaos/test_chaos.py": {
+        "test_nothing_*brokers*": "a leader that is frozen in e2e/test_cluster.py; a broker that is killed here",
+    },
     "chaos/test_sources.py": {
-        "test_a_loss_is_noticed[[]change*": "a lost score, and a loss in each other judge",
-        "test_a_double_is_noticed[[][fro]*": "a double of the answers",
+        f"{test}*": "stages that are killed, then audited: e2e/test_intake.py, test_carried.py, test_following.py"
+        for test in ("test_nothing_", "test_a_loss_", "test_a_double_", "test_two_answers_")
     },
     "deploy/test_alerts.py": {
-        # Weeks of samples.
-        f"test_an_alert_fires*[[]quiet-Trueup{alert}]": "it fires in time, and in no scenario of another alert"
-        for alert in (
-            "ForecastsShifted",
-            "InputSilent",
-            "LabelCoverageFallen",
-            "LabelsSilent",
-            "MeanOff",
-            "PendingGrowing",
-            "RegretGrowing",
-        )
+        "test_an_alert_fires_in_these*": "of each alert a scene in which it fires, and one in which it does not",
     },
     "deploy/test_jars.py": {
         "test_exactly_the_jars*": "`make jars` checks every hash in each run of CI",
+        "test_the_lock_lists*": "locks have the versions that their projects name, and `make jars` takes them",
         "test_a_jar_that_the_repository*": "the jar that was exchanged in the cache",
         "test_a_jar_that_is_not*": "the jar that was exchanged in the cache",
     },
@@ -45,25 +40,28 @@ NIGHT: Final = {
     },
     "e2e/test_disks.py": {"test_damaged_tables*[[]halved]": "tables in which bits are flipped"},
     "e2e/test_following.py": {
-        "test_sources_are_followed_through_two_moves": "topics that stay and grow; what is lost or doubled at a move",
+        "test_sources_are_followed_*": "what is lost or doubled at a move; topics that grow in test_moved_audit.py",
     },
     "e2e/test_hostile.py": {
+        "test_many_batches*": "one batch beyond the bound; bounds of all batches in streams/faust/test_unpacking.py",
         "test_a_batch_that_expands*[[][gsl]*": "the same with zstd; every codec in streams/faust/test_unpacking.py",
     },
     "e2e/test_intake.py": {
-        "test_a_stage_that_is_killed*[[]router]": "intake and worker, each; a router in e2e/test_following.py",
+        "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",
+        "test_a_record_stamped_ahead*": "the same of the merge in streams/records/test_merge.py",
     },
     "e2e/test_moved_audit.py": {
         "test_an_audit_goes_through_four*": "topics that stay and grow, and a row that was changed on the way",
         "test_a_row_that_was_changed*[[]S]": "the same with a row of the ledger",
     },
     "e2e/test_output_formats.py": {
-        "test_from_avro*[[][aj]*": "the same with protobuf; a Java client reads Avro in test_registry.py",
+        "test_from_avro*": "a Java client reads Avro, and each format is read back, in test_registry.py",
         "test_intake_answers*[[][ap]*": "the same with jsonschema",
         "test_an_incompatible*[[][aj]*": "the same with protobuf",
     },
     "e2e/test_poison.py": {"test_a_worker_that_dies*[[]outcomes]": "the same with a forecast"},
     "e2e/test_rescale.py": {
+        "test_topics_may_grow*": "the same, and an audit, in test_moved_audit.py",
         "test_intake_router_and_worker*": "a move that is killed at every step; three stages in test_following.py",
     },
     "frozen/test_frozen.py": {
@@ -88,13 +86,22 @@ NIGHT: Final = {
     },
     "state/scoring/test_recent.py": {"test_few_of_many*levels*": "the same of segments of events"},
     "state/test_shadows.py": {"test_challengers_row_of_a_long*": "the same over generated histories"},
+    "state/test_rescale.py": {
+        "test_no_event*[[]widths[13]-*": "two to five to three, and four to one to two",
+        "test_every_calibrator_redeems*[[]widths1-*": "three to two; two to five in other tests here",
+    },
     "streams/metrics/test_beside.py": {"test_segments_that_are_off*[[]classes]": "the same with numbers"},
 }
 
 
+def by_night() -> bool:
+    """Whether this run is one of all tests."""
+    return os.environ.get("TIER") == "night"
+
+
 def by_day(test: str) -> bool:
     """Whether a test, by its id, runs in this run."""
-    return os.environ.get("TIER") == "night" or pattern_of(test) is None
+    return by_night() or pattern_of(test) is None
 
 
 def pattern_of(test: str) -> tuple[str, str] | None:
