@@ -49,7 +49,7 @@ CALIBRATOR: Final = Kind[Served](
     "C",
     "a calibrator",
     (STREAM, CONFIG),
-    {7: form(Served)},  # raised when the bytes of any calibrator change, too
+    {8: form(Served)},  # raised when the bytes of any calibrator change, too
     Moves.DIVIDED,
     "one a stream and configuration: a calibrator",
     shown=True,
