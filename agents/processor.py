@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter, time
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from agents.notices import Notices
 from state import formats, journal
@@ -676,15 +676,19 @@ class BatchProcessor:
         if not frozen:
             return
         await self._outputs.note({number: entry.encode() for number, (_, entry) in frozen.items()})
-        rows = {}
-        for number, (changes, entry) in frozen.items():
-            key, row = journal.begun(entry.number, entry.last)
-            rows[number] = {**changes.rows, key: row}
-        await self._table.commit(rows, lambda step: self._probe(step + 4))
-        for number, (changes, entry) in frozen.items():
-            served = partitions[number]
-            served.waiting, served.written = None, entry.number
-            self._written(number, changes)
+        while frozen:
+            rows, size = dict[int, dict[bytes, bytes | None]](), 0
+            while frozen and size < self._settings.checkpoint_bytes:  # of all at once, a request could be too large
+                number, (changes, entry) = frozen.popitem()
+                key, row = journal.begun(entry.number, entry.last)
+                rows[number] = {**changes.rows, key: row}
+                size += sum(map(len, filter(None, changes.rows.values())))
+            await self._table.commit(rows, lambda step: self._probe(step + 4))
+            for number in rows:
+                served = partitions[number]
+                changes, entry = cast("Frozen", served.waiting)
+                served.waiting, served.written = None, entry.number
+                self._written(number, changes)
 
     async def checkpoint(self, *, due: bool = True) -> None:
         """Make checkpoints: of the partitions that are due, unless a turn is being folded, or of all.

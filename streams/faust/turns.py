@@ -13,12 +13,16 @@ what these bring about is sent as one, by time. The next turn begins when all ar
 from collections.abc import Callable, Sequence
 from itertools import islice
 from time import monotonic
+from typing import Final
 
 from faust.types import TP
 
 from state.engine import OUTSTANDING
 from state.witnesses import SLACK
 from streams.records.merge import BEHIND, NEVER, Batch, PartitionBuffer, ReadPositions
+
+#: So many partitions may have full batches in a turn. Of more each has a smaller share: requests and waits are bounded.
+FULL: Final = 4
 
 
 class Turn(list[Batch]):
@@ -56,12 +60,13 @@ class Turns:
 
     def take(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> list[Batch]:
         """Return the next batches, at most one of a partition; none while they are to wait."""
-        until = NEVER
+        until, share = NEVER, max(1, len(buffers) // FULL)
+        limit, size = max(1, self._limit // share), max(1, self._size // share)
         if self._together and _backlog(buffers):
             if any(each.busy or len(each.out) == OUTSTANDING for each in buffers) or self._waits(buffers, reading):
                 return []
-            until = self._until(buffers)
-        batches = [each.take(self._limit, self._size, reading, self._patience, until=until) for each in buffers]
+            until = self._until(buffers, limit)
+        batches = [each.take(limit, size, reading, self._patience, until=until) for each in buffers]
         return [batch for batch in batches if batch is not None]
 
     def begin(self) -> None:
@@ -79,9 +84,9 @@ class Turns:
         self._since = {tp: self._since.get(tp, now) for tp in unknown}
         return any(now - since < self._patience for since in self._since.values())
 
-    def _until(self, buffers: Sequence[PartitionBuffer]) -> int:
+    def _until(self, buffers: Sequence[PartitionBuffer], limit: int) -> int:
         """Return the time up to which every partition can be taken in one batch, ms."""
-        share, until, first = self._limit // 2, NEVER, NEVER
+        share, until, first = limit // 2, NEVER, NEVER
         for each in buffers:
             for _, queue in each.queues():
                 if queue:

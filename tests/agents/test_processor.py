@@ -548,7 +548,8 @@ def test_stream_time_follows_the_clock_only_behind_records_that_came_when_they_s
     async def run() -> None:
         for partition, ts in enumerate((now - 86_400_000, now - 10_000, now + 60_000)):
             await processor.reopen(partition)
-            await through(processor, Batch(partition, batch([forecast("e", 0.5, ts)]), {}, 0))
+            three = batch([forecast(f"e{i}", 0.5, ts) for i in range(3)])  # fewer do not move stream time
+            await through(processor, Batch(partition, three, {}, 0))
 
     asyncio.run(run())
     history, due, young = (processor.tick(partition) for partition in range(3))

@@ -114,3 +114,12 @@ def test_a_turn_begins_when_the_one_before_is_folded() -> None:
     assert partitions.turns.take(partitions.buffers, partitions) == []
     partitions.buffers[1].busy = False
     assert len(partitions.turns.take(partitions.buffers, partitions)) == 1
+
+
+def test_of_many_partitions_each_has_a_share_of_a_turn() -> None:
+    taken = []
+    for n in (4, 16):
+        partitions = Partitions(*[(list(range(1000)), []) for _ in range(n)])
+        partitions.fetch_all()
+        taken.append([len(batch.records) for batch in partitions.turns.take(partitions.buffers, partitions)])
+    assert taken == [[200] * 4, [50] * 16]
