@@ -267,7 +267,7 @@ class Standbys:
 
     async def _run(self) -> None:
         told = False
-        while True:
+        while not self._ending:  # aiokafka may have swallowed the cancellation
             await self._changed.wait()
             self._changed.clear()
             try:

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -437,6 +439,26 @@ def test_a_consumer_that_cancels_itself_ends_no_copies(
 
     log.append(0, (b"a", b"1"))
     caplog.set_level(logging.WARNING, "trueup")
+    follow(topology, scenario)
+
+
+def test_a_consumer_that_swallows_the_end_holds_up_no_stop(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aiokafka's does, when it is cancelled while it ends its own tasks."""
+    waits = threading.Event()
+
+    async def getmany(_: Consumer, timeout_ms: int) -> dict[TopicPartition, list[KafkaRecord]]:  # noqa: ARG001
+        waits.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return {}
+
+    async def scenario(standbys: Standbys, _: RocksStore) -> None:
+        monkeypatch.setattr(f"{module.__name__}.AIOKafkaConsumer.getmany", getmany)
+        await standbys.follow([0], [])
+        await until(waits.is_set)
+        await standbys.stop()
+        assert standbys._thread is None
+
     follow(topology, scenario)
 
 
