@@ -434,16 +434,20 @@ class Partition:
         if coverage is not None and coverage.uncovered:
             p, draw, ticket = self._unlearnt(service.learner, ticket, raw, x, name, groups)
         warm = not service.served.warmed_ms and self._warms(service.learner, coverage, raw, p, ts)
-        if service.dictionary is not None:
-            kind, ticket = kind | ledger.GROUPED, ticket + ledger.grouped(service.layout, groups)
         version = calibrator.learnt
         status = service.status
         names = service.names
-        payload = ledger.issued(fence.applied, ts, raw, p, draw, version, names, ticket, kind, status, warm, entity)
+        parts = b""
         if service.role == MATURITY and record_key != name:
-            payload = ledger.with_key(payload, record_key)
+            kind, parts = kind | ledger.KEYED, ledger.keyed(record_key)
+        if service.dictionary is not None:
+            kind, parts = kind | ledger.GROUPED, parts + ledger.grouped(service.layout, groups)
         if service.shadows:
-            payload = ledger.with_shadows(payload, self._ask(service, raw, x, ts, name, groups))
+            kind |= ledger.SHADOWED
+            parts += ledger.shadowed(self._ask(service, raw, x, ts, name, groups))
+        payload = ledger.issued(
+            fence.applied, ts, raw, p, draw, version, names, ticket, kind, status, warm, entity, parts
+        )
         if coverage is not None:
             coverage.issue(fence.applied)
             self._touched[service.coverage_key] = coverage
@@ -747,7 +751,7 @@ class Partition:
         implied = as_of == ledger.UNSAID
         ticket = issued[end:]
         if kind != PROBABILITY:
-            raw, p, draw, ticket = ledger.answer(issued, end)
+            raw, p, draw, ticket = ledger.answer(issued)
         if entity and not self._teaches(service, entity, raw):
             window = ledger.UNTAUGHT
         elif kind & ledger.SHADOWED:
@@ -826,7 +830,7 @@ class Partition:
         was, y = ledger.label(found), ledger.label(revised)
         self._changed[key] = revised
         entry = ledger.parse(revised)
-        raw, p, draw, ticket = ledger.answer(revised, ledger.names_end(revised))
+        raw, p, draw, ticket = ledger.answer(revised)
         ts, resolved_ts, n = entry.issued_ts, entry.resolved_ts, entry.revisions
         made, version = entry.calibrator, entry.version
         said = record_key, event_id, entry.stream, raw, p, draw, y, made, version, ts, resolved_ts, n, False

@@ -52,8 +52,8 @@ NO_WINDOW: Final = 0xFFFF_FFFF
 UNTAUGHT: Final = 0xFFFF_FFFE
 _NO_KEY: Final = 0xFFFF
 _SHADOW: Final = Struct("<4sQdd?H")
-_BLOCK: Final = Struct("<H")
-#: Bytes behind the slots of segments: the layout and their number.
+_LENGTH: Final = Struct("<H")
+#: Bytes before the slots of segments: their number and the layout.
 _GROUPS: Final = 5
 NAN: Final = float("nan")
 #: Stands for the configuration while none has served the event.
@@ -161,27 +161,24 @@ class Entry(NamedTuple):
     entity: int = 0
 
     def encode(self) -> bytes:
-        """Return the row: a head of 100 bytes, then calibrator, stream, vectors, ticket, and what the kind's flags say.
-
-        In this order: slots of segments, how often the label has changed, the key, challengers.
-        """
+        """Return the row: a head of 100 bytes, calibrator, stream, what the kind's flags say, vectors, ticket."""
         numbers, vectors = _answer(self.kind, self.raw, self.p, self.draw)
-        kind, last = self.kind, b""
-        if self.groups:
-            kind |= GROUPED
-            last += grouped(self.layout, self.groups)
+        kind, parts = self.kind, b""
         if self.revisions:
             kind |= REVISED
-            last += bytes((self.revisions,))
+            parts += bytes((self.revisions,))
         if self.key != b"":
             kind |= KEYED
-            last += _keyed(self.key)
+            parts += keyed(self.key)
+        if self.groups:
+            kind |= GROUPED
+            parts += grouped(self.layout, self.groups)
         if self.shadows:
-            block = b"".join(each.encode() for each in self.shadows)
-            kind, last = kind | SHADOWED, last + block + _BLOCK.pack(len(block))
+            kind |= SHADOWED
+            parts += shadowed(b"".join(each.encode() for each in self.shadows))
         last_of_head = (self.version, self.as_of, self.number, self.window, self.entity)
         head = HEAD.pack(self.status, kind, *self[1:6], *numbers, *last_of_head)
-        return sealed(head + names(self.config, self.calibrator, self.stream) + vectors + self.ticket + last)
+        return sealed(head + names(self.config, self.calibrator, self.stream) + parts + vectors + self.ticket)
 
 
 def decode(frame: bytes) -> Entry:
@@ -197,8 +194,8 @@ def decode(frame: bytes) -> Entry:
 
 def _whole(payload: bytes) -> Entry:
     entry = parse(payload)
-    if names_end(payload) > len(payload):
-        raise CorruptFrame("the names in a ledger row are cut")
+    if _answer_at(payload) > len(payload):
+        raise CorruptFrame("a ledger row is cut before its ticket")
     return entry
 
 
@@ -206,7 +203,7 @@ LEDGER: Final = Kind[Entry](
     "L",
     "the row",
     (EVENT,),
-    {4: Form(bytes, bytes, _whole)},
+    {5: Form(bytes, bytes, _whole)},
     Moves.EVENT,
     "one an event that has not expired: the ledger",
 )
@@ -237,15 +234,13 @@ def parse(payload: bytes) -> Entry:
     calibrator = payload[at : at + n_calibrator].decode()
     at += n_calibrator
     stream = payload[at : at + n_stream].decode()
-    ticket = payload[at + n_stream :]
-    challengers: tuple[Shadow, ...] = ()
-    key: bytes | None = b""
+    if kind == PROBABILITY:
+        ticket, challengers = payload[at + n_stream :], list[Shadow]()
+    else:
+        raw, p, draw, ticket = answer(payload)
+        challengers = shadows(payload) if kind & SHADOWED else []
+    key = key_of(payload, b"")
     layout, slots = groups(payload)
-    if kind != PROBABILITY:
-        challengers = tuple(shadows(payload)) if kind & SHADOWED else ()
-        key = key_of(payload, b"") if kind & KEYED else b""
-        kind &= ~FLAGS
-        raw, p, draw, ticket = answer(payload, at + n_stream)
     return Entry(
         status,
         born,
@@ -261,8 +256,8 @@ def parse(payload: bytes) -> Entry:
         calibrator,
         stream,
         ticket,
-        kind,
-        challengers,
+        kind & ~FLAGS,
+        tuple(challengers),
         as_of,
         number,
         window,
@@ -274,24 +269,21 @@ def parse(payload: bytes) -> Entry:
     )
 
 
-def answer(
-    payload: bytes, at: int
-) -> tuple[forecasts.ForecastValue, forecasts.ForecastValue, forecasts.ForecastValue, bytes]:
-    """Return raw, p, draw and the ticket of a payload whose kind is not `PROBABILITY`; its names end at ``at``.
+def answer(payload: bytes) -> tuple[Any, Any, Any, bytes]:
+    """Return raw, p, draw and the ticket of a payload.
 
     Raises
     ------
     CorruptFrame
-        If the vectors are not intact, or what stands behind the ticket is not.
+        If the vectors are not intact.
     """
-    kind = payload[1]
-    payload = payload[: _ticket_end(payload)]
-    if kind & ~FLAGS == PROBABILITY:
+    at = _answer_at(payload)
+    if payload[1] & ~FLAGS == PROBABILITY:
         *_, raw, p, draw, _, _, _, _, _ = HEAD.unpack_from(payload)
         return raw, p, draw, payload[at:]
     sizes = _LENGTHS.unpack_from(payload, at)
     at += _LENGTHS.size
-    found = []
+    found: list[Any] = []
     for size in sizes:
         try:
             found.append(forecasts.decode(payload[at : at + size]))
@@ -307,9 +299,11 @@ def shadows(payload: bytes) -> list[Shadow]:
     Raises
     ------
     CorruptFrame
-        If their block is not intact.
+        If their part is not intact.
     """
-    at, end = _block(payload)
+    at = _shadows_at(payload)
+    end = at + _LENGTH.size + _LENGTH.unpack_from(payload, at)[0]
+    at += _LENGTH.size
     plain = payload[1] & ~FLAGS == PROBABILITY
     found = []
     while at < end:
@@ -327,105 +321,89 @@ def shadows(payload: bytes) -> list[Shadow]:
 def _vector(shadow: Shadow) -> Shadow:
     """Return the ticket of a challenger whose forecast is no probability: the forecast stands before its ticket."""
     part = shadow.ticket
-    (size,) = _BLOCK.unpack_from(part)
-    end = _BLOCK.size + size
+    (size,) = _LENGTH.unpack_from(part)
+    end = _LENGTH.size + size
     try:
-        p = forecasts.decode(part[_BLOCK.size : end])
+        p = forecasts.decode(part[_LENGTH.size : end])
     except ValueError as exc:
         raise CorruptFrame(f"a challenger's forecast in a ledger row is damaged: {exc}") from exc
     return shadow._replace(p=p, draw=p, ticket=part[end:])
 
 
-def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
-    """Return the hash of the names of segments, and the event's slots; both empty if a payload holds none."""
-    if not payload[1] & GROUPED:
-        return b"", ()
-    end = _before_count(payload)
-    at, end = _groups(payload, end), end - _GROUPS
-    return payload[end : end + 4], tuple([payload[i] | payload[i + 1] << 8 for i in range(at, end, 2)])
+# Behind the names stand, in this order and each only if its flag is set: how often the label has changed, the key, the
+# slots, the challengers; then of classes and numbers the vectors; then the ticket, to the end of the payload.
 
 
-def grouped(layout: bytes, groups: tuple[int, ...]) -> bytes:
-    """Return the part of a payload that holds the slots of segments: right behind the ticket."""
-    slots = bytearray()
-    for slot in groups:
-        slots.append(slot & 255)
-        slots.append(slot >> 8)
-    return bytes(slots) + layout + bytes((len(groups),))
+def _key_at(payload: bytes) -> int:
+    return names_end(payload) + (1 if payload[1] & REVISED else 0)
+
+
+def _groups_at(payload: bytes) -> int:
+    at = _key_at(payload)
+    if not payload[1] & KEYED:
+        return at
+    size: int = _LENGTH.unpack_from(payload, at)[0]
+    return at + _LENGTH.size + (0 if size == _NO_KEY else size)
+
+
+def _shadows_at(payload: bytes) -> int:
+    at = _groups_at(payload)
+    return at + _GROUPS + 2 * payload[at] if payload[1] & GROUPED else at
+
+
+def _answer_at(payload: bytes) -> int:
+    at = _shadows_at(payload)
+    return at + _LENGTH.size + int(_LENGTH.unpack_from(payload, at)[0]) if payload[1] & SHADOWED else at
 
 
 def revisions(payload: bytes) -> int:
     """Return how often the label of a payload has changed."""
-    if not payload[1] & REVISED:
-        return 0
-    at = _before_count(payload)
-    if at < names_end(payload):
-        raise CorruptFrame("a ledger row ends before it says how often its label has changed")
-    return payload[at]
+    return payload[names_end(payload)] if payload[1] & REVISED else 0
 
 
 def key_of(payload: bytes, otherwise: bytes | None) -> bytes | None:
     """Return the forecast's Kafka key that a payload holds; ``otherwise`` if it holds none."""
     if not payload[1] & KEYED:
         return otherwise
-    end = _before_shadows(payload) - _BLOCK.size
-    (size,) = _BLOCK.unpack_from(payload, end)
-    return None if size == _NO_KEY else payload[end - size : end]
+    at = _key_at(payload)
+    (size,) = _LENGTH.unpack_from(payload, at)
+    return None if size == _NO_KEY else payload[at + _LENGTH.size : at + _LENGTH.size + size]
 
 
-# Where what stands behind the ticket begins, from the last part to the first.
+def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """Return the hash of the names of segments, and the event's slots; both empty if a payload holds none."""
+    if not payload[1] & GROUPED:
+        return b"", ()
+    at = _groups_at(payload)
+    slots = at + _GROUPS
+    end = slots + 2 * payload[at]
+    return payload[at + 1 : slots], tuple([payload[i] | payload[i + 1] << 8 for i in range(slots, end, 2)])
 
 
-def _before_shadows(payload: bytes) -> int:
-    return _block(payload)[0] if payload[1] & SHADOWED else len(payload)
+def keyed(key: bytes | None) -> bytes:
+    """Return the part of a payload that is `KEYED`: the forecast's Kafka key."""
+    return _LENGTH.pack(_NO_KEY) if key is None else _LENGTH.pack(len(key)) + key
 
 
-def _before_key(payload: bytes) -> int:
-    end = _before_shadows(payload)
-    if not payload[1] & KEYED:
-        return end
-    (size,) = _BLOCK.unpack_from(payload, end - _BLOCK.size)
-    end -= _BLOCK.size + (0 if size == _NO_KEY else size)
-    if end < names_end(payload):
-        raise CorruptFrame("the key in a ledger row is longer than the row")
-    return end
+def grouped(layout: bytes, groups: tuple[int, ...]) -> bytes:
+    """Return the part of a payload that is `GROUPED`: the slots of the event's segments."""
+    slots = bytearray()
+    for slot in groups:
+        slots.append(slot & 255)
+        slots.append(slot >> 8)
+    return bytes((len(groups),)) + layout + bytes(slots)
 
 
-def _before_count(payload: bytes) -> int:
-    return _before_key(payload) - 1 if payload[1] & REVISED else _before_key(payload)
-
-
-def _groups(payload: bytes, end: int) -> int:
-    """Return where the slots of a payload that is `GROUPED` begin; their part ends at ``end``."""
-    at: int = end - _GROUPS - payload[end - 1] * 2
-    if at < names_end(payload):
-        raise CorruptFrame("the segments in a ledger row are longer than the row")
-    return at
-
-
-def _ticket_end(payload: bytes) -> int:
-    end = _before_count(payload)
-    return _groups(payload, end) if payload[1] & GROUPED else end
-
-
-def _keyed(key: bytes | None) -> bytes:
-    return _BLOCK.pack(_NO_KEY) if key is None else key + _BLOCK.pack(len(key))
-
-
-def _block(payload: bytes) -> tuple[int, int]:
-    """Return where the challengers of a payload begin and end; their length stands behind them."""
-    end = len(payload) - _BLOCK.size
-    at: int = end - _BLOCK.unpack_from(payload, end)[0]
-    if at < names_end(payload):
-        raise CorruptFrame("the challengers of a ledger row are longer than the row")
-    return at, end
+def shadowed(block: bytes) -> bytes:
+    """Return the part of a payload that is `SHADOWED`: what `shadow` made for each challenger."""
+    return _LENGTH.pack(len(block)) + block
 
 
 def _answer(
     kind: int, raw: forecasts.ForecastValue, p: forecasts.ForecastValue, draw: forecasts.ForecastValue
 ) -> tuple[tuple[float, float, float], bytes]:
     """Return raw, p and draw as they stand in the head, and as they stand behind the names."""
-    if kind == PROBABILITY:
+    if kind & ~FLAGS == PROBABILITY:
         return (raw, p, draw), b""  # type: ignore[return-value]  # the kind says that they are floats
     vectors = [forecasts.encode(each) for each in (raw, p, draw)]
     return (NAN, NAN, NAN), _LENGTHS.pack(*map(len, vectors)) + b"".join(vectors)
@@ -458,22 +436,19 @@ def issued(
     status: int = ISSUED,
     warm: bool = False,  # noqa: FBT001, FBT002 - asked for every forecast
     entity: int = 0,
+    parts: bytes = b"",
 ) -> bytes:
     """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`; ``warm`` says whether it is of a warm-up.
 
-    ``who`` is from `names`. If the kind is `GROUPED`, the ticket ends with what `grouped` returns.
+    ``who`` is from `names`; ``parts`` are what `keyed`, `grouped` and `shadowed` return, in this order, by the
+    flags of ``kind``.
     """
     if kind & ~FLAGS != PROBABILITY:
         (raw, p, draw), vectors = _answer(kind, raw, p, draw)
         ticket = vectors + ticket
     window = NO_WINDOW if warm else 0
     head = HEAD.pack(status, kind, applied, applied, ts, 0, NAN, raw, p, draw, version, 0, 0, window, entity)
-    return head + who + ticket
-
-
-def with_key(issued: bytes, key: bytes | None) -> bytes:
-    """Return the payload of an answered forecast with its Kafka key; what `with_shadows` adds stands behind it."""
-    return issued[:1] + bytes((issued[1] | KEYED,)) + issued[2:] + _keyed(key)
+    return head + who + parts + ticket
 
 
 def repeats(payload: bytes, stream: str, raw: forecasts.ForecastValue) -> bool:
@@ -483,7 +458,7 @@ def repeats(payload: bytes, stream: str, raw: forecasts.ForecastValue) -> bool:
         return False
     if payload[1] & ~FLAGS == PROBABILITY:
         return bool(HEAD.unpack_from(payload)[7] == raw)
-    return answer(payload, end)[0] == raw
+    return bool(answer(payload)[0] == raw)
 
 
 def issued_ts(payload: bytes) -> int:
@@ -532,7 +507,8 @@ def labelled(payload: bytes, status: int, applied: int, y: float, ts: int, as_of
 def answered(payload: bytes) -> tuple[int, int, Any, Any, Any, int, int, int, bytes, int]:
     """Return kind with its flags, issued_ts, raw, p, draw, version, window, entity, `who`, and where the names end.
 
-    Of a forecast that is no probability, raw, p and draw are NaN here: see `answer`.
+    Raw, p and draw are NaN of a forecast that is no probability; with a flag the ticket begins behind the names' end:
+    see `answer`.
     """
     _, kind, _, _, issued_ts, _, _, raw, p, draw, version, _, _, window, entity = HEAD.unpack_from(payload)
     end = _NAMED + payload[_NAMED - 2] + payload[_NAMED - 1]  # `names_end`, without its call
@@ -563,9 +539,9 @@ def confirmed(payload: bytes, as_of: int, number: int) -> bytes:
 def revised(payload: bytes, applied: int, ts: int, y: float, number: int) -> bytes:
     """Return the payload of a resolved event with another label."""
     head = HEAD.unpack_from(payload)
-    at, end = _before_count(payload), _before_key(payload)
+    at = names_end(payload)
     made = HEAD.pack(head[0], head[1] | REVISED, head[2], applied, head[4], ts, y, *head[7:11], ts, number, *head[13:])
-    return made + payload[HEAD.size : at] + bytes((revisions(payload) + 1,)) + payload[end:]
+    return made + payload[HEAD.size : at] + bytes((revisions(payload) + 1,)) + payload[_key_at(payload) :]
 
 
 def newer(payload: bytes, ts: int, number: int) -> bool:
@@ -588,13 +564,8 @@ def shadow(
     """Return one challenger's part of the block: see `Shadow`."""
     if not isinstance(p, float):
         vector = forecasts.encode(p)
-        ticket, p, draw = _BLOCK.pack(len(vector)) + vector + ticket, NAN, NAN
+        ticket, p, draw = _LENGTH.pack(len(vector)) + vector + ticket, NAN, NAN
     return _SHADOW.pack(config, version, p, draw, warm, len(ticket)) + ticket
-
-
-def with_shadows(issued: bytes, block: bytes) -> bytes:
-    """Return the payload of an answered forecast with what `shadow` made for each challenger."""
-    return issued[:1] + bytes((issued[1] | SHADOWED,)) + issued[2:] + block + _BLOCK.pack(len(block))
 
 
 def early(applied: int, y: float, ts: int, number: int = 0) -> bytes:
