@@ -218,8 +218,13 @@ class Kind(Generic[T]):
     def decode(self, row: bytes, *more: Any) -> T:  # noqa: ANN401 - what the form asks for beside the payload
         """Return the value of a row; raises `CorruptFrame` as `open` does."""
         version = row[1] if len(row) > 1 and row[1] in self.forms else self.version
-        decode = self.forms[version].decode
-        return self.open(row, lambda payload: decode(payload, *more), version)  # type: ignore[no-any-return]
+        payload = unseal(self.letter[0], version, row)
+        try:
+            return self.forms[version].decode(payload, *more)  # type: ignore[no-any-return]
+        except CorruptFrame:
+            raise
+        except DAMAGE as exc:
+            raise damaged(self.letter[0], exc) from exc
 
     def read(self, key: bytes, row: bytes, get: Get) -> T:
         """Return the value of a row, by its key and what reads others; raises `CorruptFrame` as `open` does."""
