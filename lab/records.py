@@ -1,9 +1,11 @@
 """``trueup broker send`` and ``trueup broker watch``: a few records to and from a topic, by hand."""
 
+import asyncio
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -68,12 +70,16 @@ async def watch(settings: Settings, topic: str, *, first: bool) -> None:
         for tp in consumer.assignment():
             await consumer.position(tp)
         print(f"watching {topic}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        async for record in consumer:
-            said = record.value or b""
-            with suppress(Exception):  # what is of no schema is shown as it is
-                await reads.load([record.value])
-                said = reads.json(said)
-            print(said.decode(errors="backslashreplace"), flush=True)
+        while True:
+            fetched = await consumer.getmany(timeout_ms=500)
+            if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():  # the client may swallow it
+                raise asyncio.CancelledError
+            for record in chain.from_iterable(fetched.values()):
+                said = record.value or b""
+                with suppress(Exception):  # what is of no schema is shown as it is
+                    await reads.load([record.value])
+                    said = reads.json(said)
+                print(said.decode(errors="backslashreplace"), flush=True)
 
 
 async def _exists(settings: Settings, topic: str) -> None:

@@ -345,6 +345,7 @@ OPERATIONS: Final = Dashboard(
                         Query(
                             over("sum", f"increase(trueup_far_off_times_total{{{WORKER}}}[10m])", "topic") + " > 0",
                             "{{topic}}",
+                            quiet=True,
                         )
                     ],
                     "short",

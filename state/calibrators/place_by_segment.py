@@ -102,7 +102,7 @@ class PlaceBySegment:
     >>> for t in range(2000):
     ...     for slot, y in ((2, 1.0), (3, -1.0)):
     ...         _, ticket = part.place(raw, (slot,))
-    ...         part.update(ticket, raw, law, Units(0.0, 4.0), y + 0.1 * (t % 5 - 2), 0)
+    ...         part.update(ticket, raw, law, Units(0.0, 4.0), y + 0.1 * (t % 5 - 2), 1.0)
     >>> round(part.place(raw, (2,))[0].shift, 2), round(part.place(raw, (3,))[0].shift, 2)
     (0.25, -0.25)
     """
@@ -172,7 +172,7 @@ class PlaceBySegment:
         y
             The outcome, any finite number.
         noise
-            N.
+            N, 1 or more.
         """
         issued = _ISSUED.unpack_from(ticket)
         median, spread = of

@@ -32,6 +32,7 @@ SHARED: Final = (
     "held_partitions",
     "last_update_timestamp_seconds",
     "raw_answers",
+    "unlike_outputs",
     "far_off_times",
     "uncarried",
     "recovery_remaining_records",

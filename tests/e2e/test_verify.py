@@ -71,8 +71,8 @@ def test_verify_has_the_digits_of_the_gauge_after_revisions_of_two_partitions(wo
         ]
         judged = tmp_path / "judged.jsonl"
         judged.write_bytes(b"\n".join(later))
-        for stream, kinds in verify(w, str(judged)).items():
-            n, certificate = kinds["calibrated"]
+        for stream, scored in verify(w, str(judged)).items():
+            n, certificate = scored["calibrated"]
             assert 0 < n < found[stream]["calibrated"][0]
             assert worker.metric("resolved", stream=stream) == n
             assert worker.metric("certificate", stream=stream, kind="calibrated") == certificate

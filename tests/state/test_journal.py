@@ -22,6 +22,7 @@ ENTRIES = st.builds(
     st.binary(min_size=16, max_size=16),
     st.tuples(LAST, LAST),
     st.lists(st.sampled_from([0, 1]), max_size=40).map(bytes),
+    st.integers(0, 2**63 - 1),
 )
 
 BEFORE = Last(1_700_000_000_000, 4711), NONE

@@ -33,20 +33,19 @@ class Toy:
         return cls(*_COUNT.unpack(payload))
 
 
-TOY: Final = Kind[Toy](
-    "X",
-    "the toys",
-    (STREAM,),
-    {1: form(Toy)},
-    Moves.SUM,
-    "one a stream: how many toys it has",
-    shown=True,
-    figures={"toys": Figure("Toys of a stream.", lambda found: float(sum(each.n for each in found)))},
-)
-
-
 def main() -> None:
     """Print what follows."""
+    toys = Kind[Toy](
+        "X",
+        "the toys",
+        (STREAM,),
+        {1: form(Toy)},
+        Moves.SUM,
+        "one a stream: how many toys it has",
+        shown=True,
+        figures={"toys": Figure("Toys of a stream.", lambda found: float(sum(each.n for each in found)))},
+    )
+
     from cli import reference
     from state import formats, kinds
     from state.engine import Changes
@@ -61,15 +60,15 @@ def main() -> None:
     from tests.exposed import exposed
     from tests.state.histories import ROOT
 
-    policies, key = Policies(default=Policy()), TOY.key("s")
-    rows = {key: TOY.encode(Toy(3))}
+    policies, key = Policies(default=Policy()), toys.key("s")
+    rows = {key: toys.encode(Toy(3))}
     told = Gauges(10, "0", lambda: (), policies)
     for partition, n in enumerate((3, 4)):
         told.assigned(partition, read(rows.get, policies, ["s"], Fence()))
-        told.written(partition, Changes({kinds.FENCE.key(): Fence().encode()}, {key: TOY.encode(Toy(n))}))
+        told.written(partition, Changes({kinds.FENCE.key(): Fence().encode()}, {key: toys.encode(Toy(n))}))
     plan = Plan(1, lambda *_: 0, lambda _: frozenset({(0, 0), (1, 0)}), lambda _: 0, [[0, 0]])
-    (made,) = rescaled([{key: TOY.encode(Toy(n))} for n in (3, 4)], plan)
-    older = {key: seal(TOY.letter[0], 9, b"")}
+    (made,) = rescaled([{key: toys.encode(Toy(n))} for n in (3, 4)], plan)
+    older = {key: seal(toys.letter[0], 9, b"")}
     try:
         formats.check(lambda prefix: (key, older[key]) if key.startswith(prefix) else None, policies)
         refused = ""
@@ -78,8 +77,8 @@ def main() -> None:
     page = reference.state_format((ROOT / "docs" / "state-format.md").read_text())
     followed = {
         "gauges": [line for line in exposed(told).splitlines() if "toys{" in line],
-        "rescaled": TOY.decode(made[key]).n,
-        "inspected": [each.n for each in StateRows({0: {"s": rows}}).of(TOY, "s").values()],
+        "rescaled": toys.decode(made[key]).n,
+        "inspected": [each.n for each in StateRows({0: {"s": rows}}).of(toys, "s").values()],
         "refused": refused,
         "called": shown(key),
         "page": [line for line in page.splitlines() if line.startswith("| `X` |")],

@@ -55,6 +55,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_COMMIT_SECONDS": ("0.05", 0.05),
     "TRUEUP_CHECKPOINT_SECONDS": ("0", 0.0),
     "TRUEUP_LATENCY_MS": ("0", 0.0),
+    "TRUEUP_QUIET_SECONDS": ("0", 0.0),
     "TRUEUP_COMPRESSION": ("lz4", "lz4"),
     "TRUEUP_UNPACKED_BYTES": ("2000000", 2_000_000),
     "TRUEUP_SESSION_SECONDS": ("20", 20.0),

@@ -43,6 +43,7 @@ SAMPLES = [
     ("lost_records", ("forecasts",), 0.0),
     ("lost_records", ("outcomes",), 0.0),
     ("raw_answers", (), 0.0),
+    ("unlike_outputs", (), 0.0),
     ("uncarried", ("header",), 0.0),
     ("recovery_remaining_records", (), 5.0),
     ("recovery_restored_rows", (), 0.0),
@@ -337,7 +338,7 @@ def test_outputs_and_batches_are_counted() -> None:
 def test_stages_and_waits_are_counted() -> None:
     gauges = made()
     gauges.stage(3, 0.02)
-    assert value(gauges, "stage_seconds_sum", stage="changelog") == 0.02
+    assert value(gauges, "stage_seconds_sum", stage="journal") == 0.02
     assert value(gauges, "stage_seconds_count", stage="fold") == 0
     now = int(time() * 1000)
     # Of the newest, the clock that stamped it runs ahead; the second is an hour old.
