@@ -478,7 +478,7 @@ class BatchProcessor:
         if self._decoder.asks_registry:
             for batch in batches:
                 await self._decoder.load(batch.records)
-        parts = list[Folded]()
+        parts, frozen = list[Folded](), False
         async with self._folding, self._wholly(self._partitions.copy()):
             await self._hear(batches)
             for batch in batches:
@@ -493,8 +493,9 @@ class BatchProcessor:
                 if batch.again is None:
                     await self._settled(batch.partition, served)
                 parts.append(await self._fold(batch, served))
-                if served.waiting is None and served.whole and self._due(served):
+                if not frozen and served.waiting is None and served.whole and self._due(served):
                     served.freeze()
+                    frozen = True  # the others wait for the next turns, so that none of these takes long
         return FoldedTurn(started, parts)
 
     async def _hear(self, batches: Iterable[Batch]) -> None:
