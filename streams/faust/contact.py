@@ -90,7 +90,7 @@ class Contact:
 
         async def extend() -> None:
             while True:
-                await asyncio.sleep(seconds / 2)
+                await asyncio.sleep(seconds / 8)  # the last look is shortly before the end
                 if self.silence > min(SLOW, seconds / 4) or monotonic() - self._regained < seconds:
                     limit.reschedule(max(limit.when() or 0.0, loop.time() + seconds))
 
