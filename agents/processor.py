@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter, time
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from agents.notices import Notices
 from state import formats, journal
@@ -206,11 +206,16 @@ class Served:
         first, second, third = (ends.get(label, end) for label, end in zip(LABELS, self.said, strict=True))
         self.said = first, second, third
 
-    def freeze(self, tick: int = 0) -> None:
-        """Make a checkpoint, which waits from now on."""
-        self.waiting = Frozen(self.engine.checkpoint(), self.entry(self.begins, bytes(self.order), tick))
+    def freeze(self, tick: int = 0) -> Frozen:
+        """Make a checkpoint, which waits from now on, and return it."""
+        self.waiting = waiting = Frozen(self.engine.checkpoint(), self.entry(self.begins, bytes(self.order), tick))
         self.begins = self.ends
         self.order.clear()
+        return waiting
+
+    def unsaid(self, batch: Batch) -> bool:
+        """Whether outputs of a batch may not be out: it is new, or nobody noted that they were acknowledged."""
+        return batch.again is None or batch.again.number >= self.told
 
 
 @dataclass(frozen=True)
@@ -378,8 +383,7 @@ class BatchProcessor:
             served.ends, served.last = found.ends(served.ends), [journal.NONE, journal.NONE]
             served.engine.fence.next[:] = served.ends
             served.number = served.answered = found.number
-            served.freeze()
-            await self._write({partition: served})
+            await self._write(partition, served, served.freeze())
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
         """Return the engine of a partition whose rows are read so."""
@@ -475,9 +479,8 @@ class BatchProcessor:
             partitions up again.
         """
         started = perf_counter()
-        if self._decoder.asks_registry:
-            for batch in batches:
-                await self._decoder.load(batch.records)
+        if self._decoder.asks_registry and len(batches) == 1:  # of several none waits for a schema, see `waits_for`
+            await self._decoder.load(batches[0].records)
         parts, frozen = list[Folded](), False
         async with self._folding, self._wholly(self._partitions.copy()):
             await self._hear(batches)
@@ -503,7 +506,7 @@ class BatchProcessor:
         asked = dict[int, Served]()
         for batch in batches:
             served = self._partitions.get(batch.partition)
-            if served is not None and served.heard is None and batch.again and batch.again.number >= served.told:
+            if served is not None and served.heard is None and batch.again is not None and served.unsaid(batch):
                 asked[batch.partition] = served
         if asked:
             found = await self._outputs.heard({number: served.said for number, served in asked.items()})
@@ -565,23 +568,30 @@ class BatchProcessor:
             async with self._answered():
                 pass
         if served.heard is not None:
-            unlike = sum(map(len, served.heard.said.values()))
-            if unlike and not self._policies.answering:  # else intake writes answers there, too
-                self._unlike += unlike
-                log.error(
-                    "%d records stand in the output topics of partition %d that are not what its records bring about "
-                    "here: does another kind of machine run in this group? Audit it",
-                    unlike,
-                    number,
-                )
+            self._compare(number, served.heard)
             served.heard = None
         if served.terms is not self._terms:
-            if served.order:
-                async with self._answered():
-                    served.freeze()
-                    await self._write({number: served})
+            await self._close_order(number, served)
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
+
+    def _compare(self, number: int, heard: Heard) -> None:
+        """Count what stands in the output topics and was not brought about again; all was folded again."""
+        unlike = sum(map(len, heard.said.values()))
+        if unlike and not self._policies.answering:  # else intake writes answers there, too
+            self._unlike += unlike
+            log.error(
+                "%d records stand in the output topics of partition %d that are not what its records bring about "
+                "here: does another kind of machine run in this group? Audit it",
+                unlike,
+                number,
+            )
+
+    async def _close_order(self, number: int, served: Served) -> None:
+        """Make a checkpoint of what was folded since the last one, if anything was."""
+        if served.order:
+            async with self._answered():
+                await self._write(number, served, served.freeze())
 
     async def _fold(self, batch: Batch, served: Served) -> Folded:
         """Fold the records of a batch, as one journal entry if their rows fit one checkpoint."""
@@ -612,10 +622,7 @@ class BatchProcessor:
 
     async def _tick(self, batch: Batch, served: Served) -> Folded:
         """Let stream time go on without records, between two checkpoints: the topic of the journal has it alone."""
-        if served.order:
-            async with self._answered():
-                served.freeze()
-                await self._write({batch.partition: served})
+        await self._close_order(batch.partition, served)
         served.engine.begin()
         outputs = self._outputs.batch(batch.partition, served.terms.settings, served.heard)
         outputs.add(served.engine.tick(batch.tick))
@@ -645,22 +652,20 @@ class BatchProcessor:
     async def _send(self, parts: Sequence[Folded]) -> None:
         """Produce outputs, step 4, and write the checkpoints that waited for that, steps 5 and 6."""
         parts = self._here(parts)
-        unsaid = [
-            part.outputs for part in parts if part.batch.again is None or part.batch.again.number >= part.served.told
-        ]
+        unsaid = [part.outputs for part in parts if part.served.unsaid(part.batch)]
         if unsaid:
             began = perf_counter()
             ends = await self._outputs.send(unsaid)
             for part in parts:
                 part.served.hears(ends.get(part.batch.partition, {}))
             self._done(4, perf_counter() - began)
-        written = {}
-        for part in self._here(parts):
-            served = part.served
-            served.answered = max(served.answered, part.number)
-            if served.waiting is not None and served.answered >= served.waiting.entry.number:
-                written[part.batch.partition] = served
-        await self._write(written)
+        parts = self._here(parts)
+        for part in parts:
+            part.served.answered = max(part.served.answered, part.number)
+        for part in parts:
+            waiting = part.served.waiting
+            if waiting is not None and part.served.answered >= waiting.entry.number:
+                await self._write(part.batch.partition, part.served, waiting)
 
     def _due(self, served: Served) -> bool:
         """Whether it is time for a checkpoint."""
@@ -671,42 +676,27 @@ class BatchProcessor:
             or served.engine.weight > self._settings.enough_bytes
         )
 
-    async def _write(self, partitions: Mapping[int, Served]) -> None:
-        """Write the checkpoints of partitions whose entries before it are answered."""
-        frozen = {number: served.waiting for number, served in partitions.items() if served.waiting is not None}
-        if not frozen:
-            return
-        await self._outputs.note({number: entry.encode() for number, (_, entry) in frozen.items()})
-        while frozen:
-            rows, size = dict[int, dict[bytes, bytes | None]](), 0
-            while frozen and size < self._settings.checkpoint_bytes:  # of all at once, a request could be too large
-                number, (changes, entry) = frozen.popitem()
-                key, row = journal.begun(entry.number, entry.last)
-                rows[number] = {**changes.rows, key: row}
-                size += sum(map(len, filter(None, changes.rows.values())))
-            await self._table.commit(rows, lambda step: self._probe(step + 4))
-            for number in rows:
-                served = partitions[number]
-                changes, entry = cast("Frozen", served.waiting)
-                served.waiting, served.written = None, entry.number
-                self._written(number, changes)
+    async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
+        """Write the checkpoint that waits; the entries before it are answered."""
+        changes, entry = waiting
+        await self._outputs.note(number, entry.encode())
+        key, row = journal.begun(entry.number, entry.last)
+        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4))
+        served.waiting, served.written = None, entry.number
+        self._written(number, changes)
 
     async def checkpoint(self, *, due: bool = True) -> None:
-        """Make checkpoints: of the partitions that are due, unless a turn is being folded, or of all.
+        """Make checkpoints, one after another: of partitions that are due, while no turn is folded, or of all.
 
         Raises as `fold`.
         """
-        if due and self._folding.locked():
-            return
-        async with self._folding:
-            for served in self._partitions.values():
-                if served.waiting is None and served.whole and served.order and (not due or self._due(served)):
-                    served.freeze()
-            if any(served.waiting is not None for served in self._partitions.values()):
-                async with self._answered():
-                    partitions = self._partitions.copy()
-                    async with self._wholly(partitions):
-                        await self._write(partitions)
+        for number, served in list(self._partitions.items()):
+            if due and (self._folding.locked() or not self._due(served)):
+                continue
+            async with self._folding, self._answered(), self._wholly({number: served}):
+                free = self._partitions.get(number) is served and served.waiting is None
+                if free and served.whole and served.order:
+                    await self._write(number, served, served.freeze())
 
     def _written(self, number: int, changes: Changes) -> None:
         """Show what a checkpoint wrote."""

@@ -58,10 +58,6 @@ class RouteProcessor(BatchProcessor):
         """Yield nothing: a router answers no forecast."""
         yield from ()
 
-    def tick(self, partition: int) -> int:  # noqa: ARG002 - of no partition
-        """Return 0: nothing matures in a router."""
-        return 0
-
     def _decoder_of(self, settings: Settings) -> RouteDecoder:  # noqa: ARG002 - its records are its own
         return RouteDecoder()
 

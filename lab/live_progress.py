@@ -55,6 +55,7 @@ class LiveProgress:
         self._clock = clock
         self._said = self._before = clock()
         self._counted = 0
+        self._line_before = ""
         self._speed = 0.0
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(bar_width=40), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -86,8 +87,10 @@ class LiveProgress:
                 self._progress.update(bar, completed=done)
             self._live.update(Group(self._progress, self._table(reading)))
         elif now - self._said >= PAUSE or processed == self._total:
-            self._said = now
-            self._console.print(self._line(processed, reading), highlight=False, soft_wrap=True)
+            line, self._said = self._line(processed, reading), now
+            if line != self._line_before:  # the last checkpoint may be awaited
+                self._line_before = line
+                self._console.print(line, highlight=False, soft_wrap=True)
 
     def _of(self, reading: ScrapedSamples, name: str) -> float:
         return reading.value(name, {"stream": self._stream})

@@ -221,8 +221,6 @@ class _Service:
     ages_key: bytes
     coverage_key: bytes
     distribution_key: bytes
-    ages: Ages
-    distribution: Distribution
     #: What challenges it now, and by configuration whatever has since its tickets were issued.
     shadows: tuple[_Challenger, ...]
     challengers: dict[str, _Challenger]
@@ -688,7 +686,7 @@ class Partition:
 
     def _age(self, service: _Service, segments: Sequence[Any], issued: bytes, ts: int, y: float) -> None:
         """Note that the forecast of a row has its first outcome, and how old it was."""
-        ages = self._touched[service.ages_key] = service.ages
+        ages = self._touched[service.ages_key] = self._value(service.stream, kinds.AGES, service.ages_key, Ages)
         issued_ts = ledger.issued_ts(issued)
         age_ms = ts - issued_ts if ts > issued_ts else 0
         at = 0 if ledger.entity(issued) else ts  # whose labels belong together is known
@@ -709,14 +707,15 @@ class Partition:
         value: Value | None = values.get(key)
         if value is None:
             row = self._get(key)
-            value = values[key] = new() if row is None else kind.decode(row)
+            value = values[key] = new() if row is None else kind.read(key, row, self._get)
         return value
 
     def _note(self, service: _Service, raw: Any) -> None:  # noqa: ANN401 - of the service's kind
         """Count a raw forecast in the distribution of its stream: of classes the highest probability, no numbers."""
         if service.kind == QUANTILES:
             return
-        found = self._touched[service.distribution_key] = service.distribution
+        key = service.distribution_key
+        found = self._touched[key] = self._value(service.stream, kinds.DISTRIBUTION, key, Distribution)
         found.observe(raw if service.kind == PROBABILITY else max(raw), self.fence.stream_time)
 
     def _served(self, payload: bytes) -> _Service:
@@ -888,14 +887,9 @@ class Partition:
 
     def _of_vectors(self, service: _Service, served: Any) -> VectorHistory:  # noqa: ANN401 - of the service's kind
         """Return the scores of a stream of classes or numbers, which are about to change."""
-        values = self._values[service.stream]
-        history = values.get(service.scores_key)
-        if history is None:
-            row = self._get(service.scores_key)
-            history = VectorHistory.of(served) if row is None else kinds.VECTORS.decode(row)
-            values[service.scores_key] = history
+        history = self._value(service.stream, kinds.VECTORS, service.scores_key, lambda: VectorHistory.of(served))
         self._touched[service.scores_key] = history
-        return cast("VectorHistory", history)
+        return history
 
     def _advance(self, ts: int) -> None:
         """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
@@ -1020,8 +1014,8 @@ class Partition:
         learner = self._learner(stream, config, policy)
         served = learner.served
         kind = KINDS.index(calibrators.kind(calibrator))
-        history = self._history(stream) if kind == PROBABILITY else None
-        ages_key, distribution_key = kinds.AGES.key(stream), kinds.DISTRIBUTION.key(stream)
+        scores_key = kinds.VECTORS.key(stream, config) if kind != PROBABILITY else kinds.SCORES.key(stream)
+        history = self._value(stream, kinds.SCORES, scores_key, History) if kind == PROBABILITY else None
         # Tickets of an earlier configuration hold other features.
         keeps = served.calibrator.keeps_features and self._present(stream, config)
         features = served.calibrator.features_in if keeps else None
@@ -1040,13 +1034,11 @@ class Partition:
             served,
             features,
             history,
-            kinds.SCORES.key(stream) if kind == PROBABILITY else kinds.VECTORS.key(stream, config),
+            scores_key,
             kinds.WINDOWS.key(stream),
-            ages_key,
+            kinds.AGES.key(stream),
             kinds.COVERAGE.key(stream),
-            distribution_key,
-            self._value(stream, kinds.AGES, ages_key, Ages),
-            self._value(stream, kinds.DISTRIBUTION, distribution_key, Distribution),
+            kinds.DISTRIBUTION.key(stream),
             (),
             {},
             b"",
@@ -1094,14 +1086,6 @@ class Partition:
         if policy is None or not policy.guarded:
             return None
         return self._value(stream, kinds.COVERAGE, kinds.COVERAGE.key(stream), Coverage)
-
-    def _history(self, stream: str) -> History:
-        key = kinds.SCORES.key(stream)
-        values = self._values.setdefault(stream, {})
-        if key not in values:
-            row = self._get(key)
-            values[key] = History() if row is None else kinds.history(row, self._get(kinds.WINDOWS.key(stream)))
-        return cast("History", values[key])
 
     def _guards(self) -> dict[bytes, bytes | None]:
         """Return the rows that changed of what holds back: witnesses, quotas and entities."""

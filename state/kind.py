@@ -8,7 +8,7 @@ does with them, what metrics and ``trueup inspect`` read, and the table in docs/
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from struct import Struct
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from state.frames import DAMAGE, CorruptFrame, damaged, seal, unseal
 
@@ -194,8 +194,8 @@ class Kind(Generic[T]):
         """Return the row of a payload, of a kind that has one version."""
         return seal(self.letter[0], self.version, payload)
 
-    def open(self, row: bytes, parse: Callable[[bytes], Parsed], version: int = 0) -> Parsed:
-        """Return what ``parse`` makes of a row's payload.
+    def open(self, row: bytes, parse: Callable[..., Parsed], *more: Any, version: int = 0) -> Parsed:  # noqa: ANN401 - as ``parse`` takes it
+        """Return what ``parse`` makes of a row's payload, and of what it is told beside.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class Kind(Generic[T]):
         """
         payload = unseal(self.letter[0], version or self.version, row)
         try:
-            return parse(payload)
+            return parse(payload, *more)
         except CorruptFrame:
             raise
         except DAMAGE as exc:
@@ -218,13 +218,7 @@ class Kind(Generic[T]):
     def decode(self, row: bytes, *more: Any) -> T:  # noqa: ANN401 - what the form asks for beside the payload
         """Return the value of a row; raises `CorruptFrame` as `open` does."""
         version = row[1] if len(row) > 1 and row[1] in self.forms else self.version
-        payload = unseal(self.letter[0], version, row)
-        try:
-            return self.forms[version].decode(payload, *more)  # type: ignore[no-any-return]
-        except CorruptFrame:
-            raise
-        except DAMAGE as exc:
-            raise damaged(self.letter[0], exc) from exc
+        return cast("T", self.open(row, self.forms[version].decode, *more, version=version))
 
     def read(self, key: bytes, row: bytes, get: Get) -> T:
         """Return the value of a row, by its key and what reads others; raises `CorruptFrame` as `open` does."""

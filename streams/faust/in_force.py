@@ -61,7 +61,7 @@ class Announcer:
         producer = self._producer()
         kind = in_force.ROUTER if self._settings.routed else in_force.WORKER
         for key, value in in_force.records(now, self._settings.batch_bytes // 2, kind):
-            await put(producer, self._settings.configurations, {partition: value}, key)
+            await put(producer, self._settings.configurations, partition, key, value)
         self._announced[partition] = claim
 
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final
 
 from aiokafka.structs import TopicPartition
@@ -102,19 +102,16 @@ class Outputs:
             heard.ends[label] = records[-1].offset + 1
         return found
 
-    async def note(self, entries: Mapping[int, bytes]) -> None:
-        """Append an entry of each partition to the topic of the journal; raises as `PackedBatch.send`."""
-        await put(self.producer(), self.settings.journal, entries)
+    async def note(self, partition: int, entry: bytes) -> None:
+        """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
+        await put(self.producer(), self.settings.journal, partition, None, entry)
 
 
-async def put(producer: BatchProducer, topic: str, values: Mapping[int, bytes], key: bytes | None = None) -> None:
-    """Append one record to each of some partitions, and wait for the acknowledgement; raises as `PackedBatch.send`."""
-    batches = []
-    for partition, value in values.items():
-        batch = producer.batch()
-        batch.extend([(key, value, None, NO_HEADERS)])
-        batches.append((batch, topic, partition))
-    await producer.append(batches)
+async def put(producer: BatchProducer, topic: str, partition: int, key: bytes | None, value: bytes) -> None:
+    """Append one record, and wait until it is acknowledged; raises as `PackedBatch.send`."""
+    batch = producer.batch()
+    batch.extend([(key, value, None, NO_HEADERS)])
+    await producer.append([(batch, topic, partition)])
 
 
 class Heard:
@@ -181,7 +178,7 @@ class PackedBatch:
         self._append = append
         self._produced = produced
         #: By the topic's label and the partition they go to.
-        self._packed: dict[tuple[str, int], list[RecordBatch]] = {}
+        self.packed: dict[tuple[str, int], list[RecordBatch]] = {}
 
     def pack(self, label: str, partition: int, records: Sequence[Produced]) -> None:
         """Add records of a partition of a topic, in their order.
@@ -191,7 +188,7 @@ class PackedBatch:
         ValueError
             If one is larger than a record batch may be.
         """
-        packed = self._packed.setdefault((label, partition), [])
+        packed = self.packed.setdefault((label, partition), [])
         taken = packed[-1].extend(records) if packed else 0
         while taken < len(records):
             batch = self._empty()
@@ -215,7 +212,7 @@ class PackedBatch:
         KafkaError, TimeoutError
             If any is not acknowledged.
         """
-        every = [(to, packed) for each in (self, *others) for to, packed in each._packed.items()]  # noqa: SLF001 - its own kind
+        every = chain.from_iterable(each.packed.items() for each in (self, *others))
         rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in every])
         ends: dict[tuple[str, int], int] = {}
         for together in rounds:  # one batch of a topic after another

@@ -58,9 +58,9 @@ class RoutedOutputs:
         """Return nothing: many write to each of its topics, and workers pass copies over."""
         return {partition: Heard() for partition in starts}
 
-    async def note(self, entries: Mapping[int, bytes]) -> None:
-        """Append an entry of each partition to the topic of the journal; raises as `PackedBatch.send`."""
-        await put(self.producer(), self.settings.journal, entries)
+    async def note(self, partition: int, entry: bytes) -> None:
+        """Append an entry to the topic of the journal; raises as `PackedBatch.send`."""
+        await put(self.producer(), self.settings.journal, partition, None, entry)
 
     async def send(self, batches: Sequence["RoutedBatch"]) -> dict[int, dict[str, int]]:
         """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`.

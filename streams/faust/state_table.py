@@ -203,7 +203,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     "state to another number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
                 )
         if row is None or known != now or stored is None or before_widths != widths:
-            await self.commit({partition: {kinds.INPUTS.key(): now.encode(), kinds.WIDTHS.key(): widths.encode()}})
+            await self.commit(partition, {kinds.INPUTS.key(): now.encode(), kinds.WIDTHS.key(): widths.encode()})
 
     async def append(self, rows: Mapping[int, RowWrites]) -> None:
         """Append rows to the changelog and wait for the acknowledgement; the store gets them with the next `commit`.
@@ -229,13 +229,15 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         async with self._locked(rows):
             await self._append(rows)
 
-    async def commit(self, rows: Mapping[int, RowWrites], probe: Callable[[int], None] = lambda _: None) -> None:
+    async def commit(self, partition: int, rows: RowWrites, probe: Callable[[int], None] = lambda _: None) -> None:
         """Append rows to the changelog, wait for the acknowledgement, then write them to the store.
 
         Parameters
         ----------
+        partition
+            Number of the partition.
         rows
-            Of each partition, by key; None deletes.
+            By key; None deletes.
         probe
             Called with 1 when the changelog has acknowledged, with 2 when the store has written.
 
@@ -243,11 +245,10 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         ------
         As `append`.
         """
-        async with self._locked(rows):
-            await self._append(rows)
+        async with self._locked([partition]):
+            await self._append({partition: rows})
             probe(1)
-            for partition in rows:
-                self.store.write(partition, self._unwritten.pop(partition).items(), self._next[partition] - 1, _now())
+            self.store.write(partition, self._unwritten.pop(partition).items(), self._next[partition] - 1, _now())
             probe(2)
 
     async def _append(self, rows: Mapping[int, RowWrites]) -> None:

@@ -85,10 +85,10 @@ class Told:
 
         return cast("dict[int, Heard]", await self.machine.sent(read))
 
-    async def note(self, entries: Mapping[int, bytes]) -> None:
+    async def note(self, _: int, entry: bytes) -> None:
         async def noted() -> None:
             await asyncio.sleep(0)
-            self.machine.noted += map(Entry.decode, entries.values())
+            self.machine.noted.append(Entry.decode(entry))
 
         await self.machine.sent(noted)
 

@@ -58,9 +58,9 @@ class Told:
         await asyncio.sleep(0)
         return {partition: Heard() for partition in starts}
 
-    async def note(self, entries: Mapping[int, bytes]) -> None:
+    async def note(self, partition: int, entry: bytes) -> None:
         await asyncio.sleep(0)
-        self.noted += [(partition, Entry.decode(entry)) for partition, entry in entries.items()]
+        self.noted.append((partition, Entry.decode(entry)))
 
     async def send(self, batches: Sequence["OutputBatch"]) -> dict[int, dict[str, int]]:
         await asyncio.sleep(0)

@@ -172,7 +172,7 @@ class Server:
             if not self.app.holds(batch):
                 raise MovedError
             if new:
-                await self.table.commit({batch.partition: {ROW: FENCE.pack(*fence)}})
+                await self.table.commit(batch.partition, {ROW: FENCE.pack(*fence)})
         except MovedError:
             return True
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the test fails of it

@@ -25,8 +25,8 @@ from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected
 from state.fence import Fence
 from state.forecasts import Normal, Probs
-from state.frames import CorruptFrame, seal
-from state.kind import kind_of
+from state.frames import CorruptFrame
+from state.kind import Kind
 from state.policy import Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
 from state.served import Served
@@ -333,17 +333,17 @@ def arguments(data: bytes) -> None:
 # -- stored rows -----------------------------------------------------------------------------------------------------
 
 
-def _either(kind: bytes, decode: Callable[[bytes], Any]) -> Callable[[bytes], None]:
-    """Return the check of a kind of row: bytes as they are and bytes well sealed are read, or are a CorruptFrame."""
+def _row(kind: Kind[Any], decode: Callable[[bytes], Any], golden: str) -> Target:
+    """Return the target of a kind of row: bytes as they are and bytes well sealed are read, or are a CorruptFrame."""
 
     def check(data: bytes) -> None:
-        for frame in (data, seal(kind[0], kind_of(kind).version, data)):
+        for frame in (data, kind.seal(data)):
             try:
                 decode(frame)
             except CorruptFrame:
                 continue
 
-    return check
+    return Target(check, lambda: list(_golden(golden)))
 
 
 def _fence(frame: bytes) -> None:
@@ -369,7 +369,7 @@ def _scores(frame: bytes) -> None:
 
 
 def _windows(frame: bytes) -> None:
-    present = (GOLDEN / "scores.v1.bin").read_bytes()
+    present = max(GOLDEN.glob("scores.v*.bin")).read_bytes()
     kinds.history(present, frame)
 
 
@@ -425,9 +425,9 @@ def calibrator(data: bytes) -> None:
     """Any state of any calibrator is refused as corrupt, or serves a forecast and is written again as it is read."""
     which, state = (data[0], data[1:]) if data else (0, data)
     recipe = _RECIPES[which % len(_RECIPES)]
-    head = len(recipe).to_bytes(2, "little") + bytes(8)
+    head = len(recipe).to_bytes(2, "little") + bytes(16)
     try:
-        served = kinds.CALIBRATOR.decode(seal(kinds.CALIBRATOR.letter[0], 1, head + recipe.encode() + state), "s")
+        served = kinds.CALIBRATOR.decode(kinds.CALIBRATOR.seal(head + recipe.encode() + state), "s")
     except CorruptFrame:
         return
     written = kinds.CALIBRATOR.encode(served)
@@ -553,19 +553,19 @@ TARGETS: Final = {
     "plan": Target(streams_file, lambda: [PLAN]),
     "environment": Target(environment, lambda: list(_ENVIRONMENTS)),
     "arguments": Target(arguments, lambda: list(_ARGUMENTS)),
-    "fence": Target(_either(kinds.FENCE.letter, _fence), lambda: list(_golden("fence*"))),
-    "ledger": Target(_either(kinds.LEDGER.letter, _ledger), lambda: list(_golden("ledger*"))),
-    "expiry": Target(_either(kinds.QUEUE.letter, _expiry), lambda: list(_golden("expiry*"))),
-    "scores": Target(_either(kinds.SCORES.letter, _scores), lambda: list(_golden("scores*"))),
-    "windows": Target(_either(kinds.WINDOWS.letter, _windows), lambda: list(_golden("windows*"))),
-    "vectors": Target(_either(kinds.VECTORS.letter, _vectors), lambda: list(_golden("vectors*"))),
-    "comparison": Target(_either(kinds.COMPARISON.letter, _comparison), lambda: list(_golden("comparison*"))),
-    "names": Target(_either(kinds.NAMES.letter, _names), lambda: list(_golden("names*"))),
-    "segment": Target(_either(kinds.SEGMENT.letter, _segment), lambda: list(_golden("segment*"))),
-    "quota": Target(_either(kinds.QUOTA.letter, _quota), lambda: list(_golden("quota.*"))),
-    "quota-times": Target(_either(kinds.QUOTA.letter, _quota_times), lambda: list(_golden("quota-times*"))),
-    "journal": Target(_either(kinds.JOURNAL.letter, _journal), lambda: list(_golden("journal*"))),
-    "calibrator-row": Target(_either(kinds.CALIBRATOR.letter, _calibrator_row), lambda: list(_golden("calibrator*"))),
+    "fence": _row(kinds.FENCE, _fence, "fence*"),
+    "ledger": _row(kinds.LEDGER, _ledger, "ledger*"),
+    "expiry": _row(kinds.QUEUE, _expiry, "expiry*"),
+    "scores": _row(kinds.SCORES, _scores, "scores*"),
+    "windows": _row(kinds.WINDOWS, _windows, "windows*"),
+    "vectors": _row(kinds.VECTORS, _vectors, "vectors*"),
+    "comparison": _row(kinds.COMPARISON, _comparison, "comparison*"),
+    "names": _row(kinds.NAMES, _names, "names*"),
+    "segment": _row(kinds.SEGMENT, _segment, "segment*"),
+    "quota": _row(kinds.QUOTA, _quota, "quota.*"),
+    "quota-times": _row(kinds.QUOTA, _quota_times, "quota-times*"),
+    "journal": _row(kinds.JOURNAL, _journal, "journal*"),
+    "calibrator-row": _row(kinds.CALIBRATOR, _calibrator_row, "calibrator*"),
     "calibrator": Target(calibrator, lambda: list(_states())),
     "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),
 }

@@ -117,7 +117,7 @@ def test_claims_that_grew_old_are_confirmed_and_the_store_knows_the_offset(
     run(topology.renew())
     assert claims(producer) == [0, 0]
     table.changelog._writers[0].since -= RENEW_SECONDS
-    run(table.commit({0: {b"a": b"1"}}))
+    run(table.commit(0, {b"a": b"1"}))
     assert [row.key for row in producer.rows(C0.topic)] == [kinds.CLAIM.key()] * 3 + [b"a"]
     assert table.offset(0) == 3
 
@@ -145,5 +145,5 @@ def test_a_worker_that_slept_for_long_asks_before_it_appends(run: Run, topology:
     )  # another worker; its claim has been forgotten by the log
     producer.newest.clear()
     with pytest.raises(FencedError):
-        run(table.commit({0: {b"stale": b"1"}}))
+        run(table.commit(0, {b"stale": b"1"}))
     assert [row.key for row in producer.rows(C0.topic)] == [kinds.CLAIM.key()]

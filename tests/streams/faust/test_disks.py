@@ -133,7 +133,7 @@ def test_a_commit_and_a_finished_recovery_make_rows_new_and_a_broken_one_does_no
     monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW + 5)
     table.reopened(0)
     assert table.store.as_of(0) == NOW, "as of the claim: what was appended before it has been read"
-    asyncio.run(table.commit({0: {b"b": b"1"}}))
+    asyncio.run(table.commit(0, {b"b": b"1"}))
     assert table.store.as_of(0) == NOW + 5
 
 

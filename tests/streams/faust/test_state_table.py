@@ -36,15 +36,15 @@ def table(tmp_path: Path, memory: bool, producer: Producer) -> StateTable:  # no
 
 
 def test_a_commit_appends_all_rows_as_one_batch_in_their_order(table: StateTable, producer: Producer) -> None:
-    asyncio.run(table.commit({3: {b"z": b"1", b"a": None, b"F": b"fence"}}))
+    asyncio.run(table.commit(3, {b"z": b"1", b"a": None, b"F": b"fence"}))
     ((topic, partition, rows, _),) = producer.sent
     assert (topic, partition) == (CHANGELOG, 3)
     assert rows == [Row(b"z", b"1", None), Row(b"a", None, None), Row(b"F", b"fence", None)]
 
 
 def test_a_commit_writes_the_rows_and_the_offset_of_the_last(table: StateTable) -> None:
-    asyncio.run(table.commit({0: {b"a": b"1", b"b": b"2", b"c": b"3"}}))
-    asyncio.run(table.commit({0: {b"a": None, b"b": b"4"}}))
+    asyncio.run(table.commit(0, {b"a": b"1", b"b": b"2", b"c": b"3"}))
+    asyncio.run(table.commit(0, {b"a": None, b"b": b"4"}))
     assert [table.read(0, key) for key in (b"a", b"b", b"c")] == [None, b"4", b"3"]
     assert list(table.range(0, b"b")) == [(b"b", b"4")]
     assert (table.offset(0), table.offset(1)) == (4, None)
@@ -52,7 +52,7 @@ def test_a_commit_writes_the_rows_and_the_offset_of_the_last(table: StateTable) 
 
 def test_the_probe_hears_1_when_acknowledged_and_2_when_written(table: StateTable, producer: Producer) -> None:
     heard: list[tuple[int, int, bytes | None]] = []
-    asyncio.run(table.commit({0: {b"a": b"1"}}, lambda n: heard.append((n, len(producer.sent), table.read(0, b"a")))))
+    asyncio.run(table.commit(0, {b"a": b"1"}, lambda n: heard.append((n, len(producer.sent), table.read(0, b"a")))))
     assert heard == [(1, 1, None), (2, 1, b"1")]
 
 
@@ -63,49 +63,49 @@ def test_rows_that_do_not_fit_one_batch_are_refused_and_nothing_is_sent_or_writt
     heard: list[int] = []
     rows = {bytes([i]): bytes(1000) for i in range(11)}
     with pytest.raises(TooLargeError, match="11 rows"):
-        asyncio.run(table.commit({0: rows}, heard.append))
+        asyncio.run(table.commit(0, rows, heard.append))
     assert (producer.sent, heard, table.read(0, b"\0"), table.offset(0)) == ([], [], None, None)
     rows.pop(b"\0")
     rows.pop(b"\1")
-    asyncio.run(table.commit({0: rows}, heard.append))
+    asyncio.run(table.commit(0, rows, heard.append))
     assert (heard, table.offset(0)) == ([1, 2], 8)
 
 
 @pytest.mark.parametrize("failure", [KafkaError("refused"), TimeoutError("late")], ids=repr)
 def test_when_the_send_fails_nothing_is_written(table: StateTable, producer: Producer, failure: Exception) -> None:
-    asyncio.run(table.commit({0: {b"a": b"1"}}))
+    asyncio.run(table.commit(0, {b"a": b"1"}))
     producer.failure = failure
     heard: list[int] = []
     with pytest.raises(type(failure)):
-        asyncio.run(table.commit({0: {b"a": b"2", b"b": b"2"}}, heard.append))
+        asyncio.run(table.commit(0, {b"a": b"2", b"b": b"2"}, heard.append))
     assert (heard, table.read(0, b"a"), table.read(0, b"b"), table.offset(0)) == ([], b"1", None, 0)
 
 
 def test_a_batch_appended_behind_foreign_rows_is_refused_and_not_written(table: StateTable, producer: Producer) -> None:
-    asyncio.run(table.commit({0: {b"a": b"1"}}))
+    asyncio.run(table.commit(0, {b"a": b"1"}))
     producer.ends[CHANGELOG, 0] += 1
     heard: list[int] = []
     with pytest.raises(ForeignWriterError, match=r"partition 0 .* offset 2, expected 1"):
-        asyncio.run(table.commit({0: {b"a": b"2"}}, heard.append))
+        asyncio.run(table.commit(0, {b"a": b"2"}, heard.append))
     assert (heard, table.read(0, b"a"), table.offset(0)) == ([], b"1", 0)
 
 
 def test_the_first_batch_after_a_start_must_continue_what_the_store_has(table: StateTable, producer: Producer) -> None:
     table.restore(TP(CHANGELOG, 0), [record(CHANGELOG, 0, 41, 0, b"a", b"1")])
     producer.ends[CHANGELOG, 0] = 42
-    asyncio.run(table.commit({0: {b"a": b"2"}}))
+    asyncio.run(table.commit(0, {b"a": b"2"}))
     table.reopened(0)
     producer.ends[CHANGELOG, 0] = 50
     with pytest.raises(ForeignWriterError, match="offset 50, expected 43"):
-        asyncio.run(table.commit({0: {b"a": b"3"}}))
+        asyncio.run(table.commit(0, {b"a": b"3"}))
 
 
 def test_a_partition_assigned_anew_continues_where_recovery_left_it(table: StateTable, producer: Producer) -> None:
-    asyncio.run(table.commit({0: {b"a": b"1"}}))
+    asyncio.run(table.commit(0, {b"a": b"1"}))
     table.restore(TP(CHANGELOG, 0), [record(CHANGELOG, 0, 8, 0, b"a", b"other")])  # another worker wrote meanwhile
     table.reopened(0)
     producer.ends[CHANGELOG, 0] = 9
-    asyncio.run(table.commit({0: {b"b": b"2"}}))
+    asyncio.run(table.commit(0, {b"b": b"2"}))
     assert (table.read(0, b"a"), table.read(0, b"b"), table.offset(0)) == (b"other", b"2", 9)
 
 
@@ -122,9 +122,9 @@ def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: Sta
 
 
 def test_partitions_have_changelogs_of_their_own(table: StateTable, producer: Producer) -> None:
-    asyncio.run(table.commit({0: {b"a": b"0", b"b": b"0"}}))
-    asyncio.run(table.commit({1: {b"a": b"1"}}))
-    asyncio.run(table.commit({0: {b"a": b"2"}}))
+    asyncio.run(table.commit(0, {b"a": b"0", b"b": b"0"}))
+    asyncio.run(table.commit(1, {b"a": b"1"}))
+    asyncio.run(table.commit(0, {b"a": b"2"}))
     assert (table.offset(0), table.offset(1)) == (2, 0)
     assert (table.read(0, b"a"), table.read(1, b"a")) == (b"2", b"1")
     assert [(sent.partition, len(sent.rows)) for sent in producer.sent] == [(0, 2), (1, 1), (0, 1)]
@@ -146,14 +146,14 @@ def test_restoring_writes_records_in_order_and_the_offset_of_the_last(table: Sta
 
 def test_rows_changed_after_a_commit_do_not_change_what_is_stored(table: StateTable) -> None:
     rows: dict[bytes, bytes | None] = {b"a": b"1"}
-    asyncio.run(table.commit({0: rows}))
+    asyncio.run(table.commit(0, rows))
     rows[b"a"] = b"2"
     rows[b"b"] = b"2"
     assert (table.read(0, b"a"), table.read(0, b"b")) == (b"1", None)
 
 
 def test_size_counts_the_rows_of_a_partition(table: StateTable) -> None:
-    asyncio.run(table.commit({0: {bytes([i]): bytes(100) for i in range(50)}}))
+    asyncio.run(table.commit(0, {bytes([i]): bytes(100) for i in range(50)}))
     assert table.size(0)[0] in {50, 51}  # RocksDB counts its offset row
     assert table.size(0)[1] >= 5000
     assert table.size(1)[0] == 0
@@ -168,7 +168,7 @@ def known(producer: Producer, forecasts: str, outcomes: str) -> None:
 
 
 def applied(table: StateTable, forecasts: int, outcomes: int) -> None:
-    asyncio.run(table.commit({0: {kinds.FENCE.key(): Fence([forecasts, outcomes]).encode()}}))
+    asyncio.run(table.commit(0, {kinds.FENCE.key(): Fence([forecasts, outcomes]).encode()}))
 
 
 def test_the_topics_of_the_inputs_are_noted_once(table: StateTable, producer: Producer) -> None:
