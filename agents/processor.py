@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 from agents.notices import Notices
 from state import formats, journal
-from state.engine import Changes, Partition
+from state.effects import Changes
+from state.engine import Partition
 from state.events import Forecast, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.frames import CorruptFrame

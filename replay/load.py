@@ -290,7 +290,7 @@ def _routes(
     found: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
     offset = 0
     for key, row in folded.rows():
-        if not key.startswith(kinds.LEDGER.letter) or ledger.decode(row).status == ledger.EARLY:
+        if not key.startswith(kinds.LEDGER.letter) or kinds.LEDGER.decode(row).status == ledger.EARLY:
             continue
         event_id, _, stream = key[len(kinds.LEDGER.letter) :].decode().partition(SCOPED)
         to = target_of(configuration.policies, stream, event_id)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from replay.configuration import Configuration
 from replay.delay import Delay, at_once
-from replay.in_memory_engine import InMemoryEngine, PartitionResult
+from replay.partition_result import PartitionResult
+from replay.player import Player
 from replay.row_engine import Engine, EngineOutput
 from replay.sources.merge import merged
 from replay.sources.record import Source, SourceRecord, loaded
@@ -113,7 +114,7 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
             dead.write(encode_letter(letter, source.names[letter.topic], n, part.limits) + b"\n")
 
         players = [
-            InMemoryEngine(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore)
+            Player(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore)
             for i, group in enumerate(part.groups)
         ]
         readers = [_Reader(part, group[0].policies) for group in part.groups]

@@ -12,8 +12,8 @@ from replay import bootstrap, segments
 from replay.bootstrap import Resampled
 from replay.column_file import played
 from replay.configuration import Configuration
-from replay.in_memory_engine import LOSSES, Look, PartitionResult
 from replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, late, reliability, scorecard
+from replay.partition_result import LOSSES, Look, PartitionResult
 from replay.ranking import Moments, turned, windows
 from replay.result import (
     RAW,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.column_file import played
-from replay.in_memory_engine import PartitionResult
+from replay.partition_result import PartitionResult
 from state.arrays import Floats
 from state.scoring import warm_up
 from state.scoring.history import KINDS, WINDOW

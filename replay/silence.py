@@ -1,8 +1,11 @@
-"""Zeros of a table that have no date: silence, as nobody reports a good payment."""
+"""What a table says of its labels that its plan does not.
+
+Zeros without a date are silence, as nobody reports a good payment. And forecasts are kept until their labels come.
+"""
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -13,7 +16,7 @@ from replay.configuration import Configuration
 from replay.sources.record import TableError
 from replay.sources.table import TableSource
 from state.forecasts import PROBABILITY
-from state.policy import Policies, Policy
+from state.policy import DEFAULT_TTL_MS, Policies, Policy
 from state.scoring.ages import words
 from streams.config.stream_config import duration
 
@@ -26,10 +29,11 @@ _AT_ONCE: Final = (
 
 
 def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[list[Configuration], list[str]]:
-    """Return plans by which the zeros of a table that have no date are silence, and what was taken, in sentences.
+    """Return plans that fit the labels of a table, and what was taken, in sentences.
 
-    A plan that says when a stream's forecasts mature is followed; else they mature when 99 in 100 of the ones were
-    known.
+    Zeros that have no date are silence. A plan that says when a stream's forecasts mature is followed; else they mature
+    when 99 in 100 of the ones were known. Where a plan leaves `ttl` at its default and labels took longer, forecasts
+    are kept until the latest label came.
 
     Raises
     ------
@@ -38,21 +42,59 @@ def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[lis
         means 1.
     """
     said = [] if source.columns.label_time else [_AT_ONCE]
-    if not source.silent:
-        return list(plans), said
     made = []
     for plan in plans:
         before = plan.policies
-        silent = partial(_silent, source, {id(before.of(stream)) for stream in source.silent})
-        default = before.default and silent(before.default)
-        after = before.changed([(pattern, silent(policy)) for pattern, policy in before.patterns], default)
-        made.append(replace(plan, policies=after))
-        said += [sentence for sentence in _sentences(source, before, after) if sentence not in said]
+        after = _changed(before, partial(_silent, source), source.silent)
+        longer = _changed(after, partial(_longer, source), source.latest_ms)
+        made.append(replace(plan, policies=longer))
+        told = [*_sentences(source, before, after), *_kept(source, after, longer)]
+        said += [sentence for sentence in told if sentence not in said]
     return made, said
 
 
-def _silent(source: TableSource, used: set[int], policy: Policy) -> Policy:
-    """Return a policy by which silence means 0, if it meant nothing and is one of those used, by identity."""
+def _changed(
+    policies: Policies, change: Callable[[Mapping[int, list[str]], Policy], Policy], streams: Iterable[str]
+) -> Policies:
+    """Return policies of which those of some streams were changed; a change is told the streams of each by identity."""
+    used: dict[int, list[str]] = defaultdict(list)
+    for stream in streams:
+        if (policy := policies.of(stream)) is not None:
+            used[id(policy)].append(stream)
+    if not used:
+        return policies
+    default = policies.default and change(used, policies.default)
+    return policies.changed([(pattern, change(used, policy)) for pattern, policy in policies.patterns], default)
+
+
+def _longer(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:
+    """Return a policy that keeps forecasts until the latest label of its streams, if its ttl was not set."""
+    latest = max([source.latest_ms[stream] for stream in used.get(id(policy), ())], default=0)
+    if policy.ttl_ms != DEFAULT_TTL_MS or latest < policy.ttl_ms:
+        return policy
+    ttl = duration(words(SPARE * latest))
+    return replace(policy, ttl_ms=ttl, revisable_ms=max(policy.revisable_ms, ttl) if policy.revisable_ms else 0)
+
+
+def _kept(source: TableSource, before: Policies, after: Policies) -> Iterator[str]:
+    """Say how long forecasts are kept where labels took longer than the default, and what a worker needs for it."""
+    alike: dict[int, list[str]] = defaultdict(list)
+    for stream in source.latest_ms:
+        was, policy = before.of(stream), after.of(stream)
+        if was is not None and policy is not None and was.ttl_ms != policy.ttl_ms:
+            alike[policy.ttl_ms].append(stream)
+    for ttl, streams in alike.items():
+        named = streams[0] if len(streams) == 1 else f"{len(streams):,} streams"
+        latest = max(source.latest_ms[stream] for stream in streams)
+        yield (
+            f"Labels of {named} took up to {words(latest)}, longer than the {words(DEFAULT_TTL_MS)} for which a worker "
+            f"keeps forecasts where no `ttl` is set. They are kept for {words(ttl)} here. A worker does the same with "
+            f'these lines in its streams file:\n[streams.{json.dumps(streams[0])}]\nttl = "{words(ttl)}"'
+        )
+
+
+def _silent(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:
+    """Return a policy by which silence means 0, if it meant nothing and is one of those used."""
     if id(policy) not in used or policy.kind != PROBABILITY or policy.silence is not None:
         return policy
     ages = source.ages_ms

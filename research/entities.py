@@ -2,7 +2,7 @@
 
 ``python -m research.entities [--seeds N] [STREAM]...``: made streams of accounts that are scored daily, games with a
 forecast each minute, seasons of thirty teams with one batch of labels, and independent labels that come in files. They
-go through replay's engine with the default calibrator. Printed is, of every forecast that was answered, the log loss
+go through replay's player with the default calibrator. Printed is, of every forecast that was answered, the log loss
 and Brier score of what was served less raw's, in % of raw's, with a standard error clustered by entity; without
 entities, then with them. Scores are honest martingales (ever more is known of the outcome), unless a name says how
 far off they are. Seeds begin at 101: others chose what is built in, see docs/calibrators.md.
@@ -19,7 +19,7 @@ import numpy as np
 
 from replay.column_file import played
 from replay.configuration import Configuration
-from replay.in_memory_engine import InMemoryEngine
+from replay.player import Player
 from state.arrays import Floats
 from state.entities import number
 from state.events import Event, Forecast, Outcome
@@ -155,7 +155,7 @@ def served(stream: Stream, *, named: bool) -> Floats:
         offsets[topic] += 1
     plan = Policies(default=Policy(ttl_ms=int(stream.ttl * DAY_MS), unlabelled=ALIKE))
     with tempfile.TemporaryDirectory() as directory:
-        player = InMemoryEngine([Configuration("present", plan)], Path(directory))
+        player = Player([Configuration("present", plan)], Path(directory))
         player.play(events)
         player.end()
         found = np.empty(len(order))

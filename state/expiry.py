@@ -118,12 +118,12 @@ class Expiry:
                 seen = queue.head
                 yield queue
 
-    def first(self, queue: Queue) -> QueueEntry:
-        """Return the first entry of a queue that is not empty."""
+    def _first(self, queue: Queue) -> QueueEntry:
         return self._chunk(QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
 
-    def pop(self, queue: Queue) -> None:
-        """Remove the first entry of a queue, and its chunk with the last entry in it."""
+    def pop(self, queue: Queue) -> QueueEntry:
+        """Remove the first entry of a queue that is not empty, and its chunk with the last one in it; return it."""
+        first = self._first(queue)
         key = QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK)
         queue.head += 1
         if not queue.head % CHUNK:
@@ -131,8 +131,9 @@ class Expiry:
             self._changed.pop(key, None)
             self._dropped[key] = None
         if queue.head < queue.tail:
-            queue.due = self.first(queue)[0] + queue.ttl_ms
+            queue.due = self._first(queue)[0] + queue.ttl_ms
         self.soonest = self._soonest()
+        return first
 
     @property
     def ripens(self) -> float:

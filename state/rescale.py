@@ -32,7 +32,7 @@ from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
 from state.kind import KINDS as ROWS
 from state.kind import PLAIN, Kind, kind_of
 from state.kind import Moves as Kept
-from state.ledger import Entry
+from state.ledger import Row
 from state.policy import layout_of, scored_of
 from state.scoring.bias import Bias
 from state.scoring.history import History
@@ -178,8 +178,8 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     feeding: list[set[int]] = [set() for _ in range(plan.width)]
     for old, part in enumerate(parts):
         for key in [key for key in part if key[:1] == kinds.LEDGER.letter]:
-            payload = ledger.unsealed(part[key])
-            stream = _stream(payload)
+            row = kinds.LEDGER.decode(part[key])
+            stream = row.stream
             new = plan.of_event(key[1:].decode(), stream, old)
             if key in where:
                 raise RescaleError(
@@ -188,7 +188,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
                 )
             where[key] = event = _Event(key, old, new)
             feeding[new].add(old)
-            status = payload[0]
+            status = row.status
             if status == ledger.EARLY:
                 held[new][2] += 1
                 made[new][key] = part[key]
@@ -210,16 +210,12 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     return made
 
 
-def _stream(payload: bytes) -> str:
-    return "" if payload[0] == ledger.EARLY else ledger.parse(payload).stream
-
-
 def _entered(parts: Sequence[Rows], where: Mapping[bytes, _Event], role: int, named: int, event_id: str) -> int | None:
     """Return where a queue's entry goes; None if its row is gone or was entered again later."""
     event = where.get(kinds.LEDGER.key(event_id))
     if event is None:
         return None
-    born = ledger.born(ledger.unsealed(parts[event.old][event.key]))
+    born = kinds.LEDGER.decode(parts[event.old][event.key]).born
     return event.new if role == MATURED_EXPIRY or born == named else None
 
 
@@ -335,10 +331,10 @@ class _Here:
     #: By the hash that keys them, see `state.policy.Policy.scored`, and slot.
     segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
 
-    def scores_of(self, entry: Entry, slots: Sequence[int]) -> list[Any]:
+    def scores_of(self, row: Row, slots: Sequence[int]) -> list[Any]:
         """Return the scores of segments of an event, in which it counts: their warm-up is over here, too."""
-        scored = scored_of(entry.layout, entry.kind, entry.config)
-        found = [self.segments.setdefault((scored, slot), of_segment(entry.kind)) for slot in slots]
+        scored = scored_of(row.layout, row.kind, row.config)
+        found = [self.segments.setdefault((scored, slot), of_segment(row.kind)) for slot in slots]
         for each in found:
             each.warm_up.since = 1
         return found
@@ -389,8 +385,8 @@ class _Divided:
             self._choose(new, here)
         self._resume()
         self._resume_vectors()
-        for event, entry in self._entries():
-            made[event.new][event.key] = self._moved(event, entry).encode()
+        for event, row in self._events_in_order():
+            made[event.new][event.key] = kinds.LEDGER.encode(self._moved(event, row))
         self._settle_histories(made)
         self._settle_vectors(made)
         self._settle_comparisons(made)
@@ -455,106 +451,107 @@ class _Divided:
 
     # The events.
 
-    def _entries(self) -> Iterator[tuple[_Event, Entry]]:
+    def _events_in_order(self) -> Iterator[tuple[_Event, Row]]:
         """Yield the stream's events, those that are learnt in the order in which they were."""
         found = []
         for event in self._events:
-            entry = ledger.parse(ledger.unsealed(self._parts[event.old][event.key]))
-            found.append((entry.resolved_ts if entry.status == ledger.RESOLVED else 0, event.key, event, entry))
+            row = kinds.LEDGER.decode(self._parts[event.old][event.key])
+            found.append((row.resolved_ts if row.status == ledger.RESOLVED else 0, event.key, event, row))
         found.sort(key=lambda each: each[:2])
-        for _, _, event, entry in found:
-            yield event, entry
+        for _, _, event, row in found:
+            yield event, row
 
-    def _moved(self, event: _Event, entry: Entry) -> Entry:
+    def _moved(self, event: _Event, row: Row) -> Row:
         """Return an event's row as it is to be, and count the event in its new partition if it is learnt."""
         here = self._here[event.new]
-        counting = self._counting(event.old, entry)
-        slots = here.slots.get((entry.layout, event.old)) if entry.groups else None
+        counting = self._counting(event.old, row)
+        slots = here.slots.get((row.layout, event.old)) if row.groups else None
         if slots is not None:
-            entry = self._regrouped(here, entry, slots)
+            row = self._regrouped(here, row, slots)
             counting = [slots[slot] for slot in counting]
         # From here on nobody knows in which other segments it has not counted.
-        entry = entry._replace(groups=tuple(counting))
-        champion = here.learning[entry.config]
-        if entry.status != ledger.RESOLVED:
-            champion.take(entry.version)
-            for shadow in entry.shadows:
+        row.groups = tuple(counting)
+        champion = here.learning[row.config]
+        if row.status != ledger.RESOLVED:
+            champion.take(row.version)
+            for shadow in row.shadows:
                 here.learning[shadow.config].take(shadow.version)
-            return entry
-        if entry.window == ledger.UNTAUGHT:
-            return entry
+            return row
+        if row.window == ledger.UNTAUGHT:
+            return row
         if champion.old != event.old:
-            champion.served.calibrator.learn(entry.ticket, entry.y, _recorded(entry))
-        self._compare(here, event, entry)
-        if entry.kind != PROBABILITY:
-            return entry._replace(window=self._vector(here, event, entry, counting))
-        raw, p, draw = cast("float", entry.raw), cast("float", entry.p), cast("float", entry.draw)
-        if entry.window == ledger.NO_WINDOW:
-            here.history.warm_up.observe(raw, entry.y)
-            return entry
+            champion.served.calibrator.learn(row.ticket, row.y, _recorded(row))
+        self._compare(here, event, row)
+        if row.kind != PROBABILITY:
+            row.window = self._vector(here, event, row, counting)
+            return row
+        raw, p, draw = cast("float", row.raw), cast("float", row.p), cast("float", row.draw)
+        if row.window == ledger.NO_WINDOW:
+            here.history.warm_up.observe(raw, row.y)
+            return row
         calibrator = champion.served.calibrator
         if calibrator.keeps_features:
-            here.history.bias.observe(calibrator.features_in(entry.ticket), raw, p, entry.y)
+            here.history.bias.observe(calibrator.features_in(row.ticket), raw, p, row.y)
         window = here.history.windows
-        here.history.observe(raw, p, entry.y, draw)
+        here.history.observe(raw, p, row.y, draw)
         if counting:
-            observe_probabilities(here.scores_of(entry, counting), raw, p, entry.y, window)
-        return entry._replace(window=window)
+            observe_probabilities(here.scores_of(row, counting), raw, p, row.y, window)
+        row.window = window
+        return row
 
     @staticmethod
-    def _compare(here: _Here, event: _Event, entry: Entry) -> None:
+    def _compare(here: _Here, event: _Event, row: Row) -> None:
         """Let the challengers of an event learn, and compare them with what was served."""
-        for shadow in entry.shadows:
+        for shadow in row.shadows:
             challenger = here.learning[shadow.config]
             if challenger.old != event.old:
-                challenger.served.calibrator.learn(shadow.ticket, entry.y, _recorded(entry))
-            if shadow.warm or entry.window == ledger.NO_WINDOW:
+                challenger.served.calibrator.learn(shadow.ticket, row.y, _recorded(row))
+            if shadow.warm or row.window == ledger.NO_WINDOW:
                 continue
-            compared = here.comparisons.setdefault((entry.config, shadow.config), of_challenger(entry.kind))
-            compare(compared, entry.p, shadow.p, entry.y, shadow.draw)
+            compared = here.comparisons.setdefault((row.config, shadow.config), of_challenger(row.kind))
+            compare(compared, row.p, shadow.p, row.y, shadow.draw)
 
-    def _counting(self, old: int, entry: Entry) -> list[int]:
+    def _counting(self, old: int, row: Row) -> list[int]:
         """Return the slots in the old partition of the segments in which an event has counted, or is to count."""
-        learnt = entry.status == ledger.RESOLVED
-        if learnt and entry.window in (ledger.NO_WINDOW, ledger.UNTAUGHT):
+        learnt = row.status == ledger.RESOLVED
+        if learnt and row.window in (ledger.NO_WINDOW, ledger.UNTAUGHT):
             return []
-        scored, found = scored_of(entry.layout, entry.kind, entry.config), []
-        for slot in entry.groups:
+        scored, found = scored_of(row.layout, row.kind, row.config), []
+        for slot in row.groups:
             scores = self._segments.get((old, scored, slot))
             since = 0 if scores is None else scores.warm_up.since
-            if entry.born >= since and (since or not learnt):
+            if row.born >= since and (since or not learnt):
                 found.append(slot)
         return found
 
     @staticmethod
-    def _vector(here: _Here, event: _Event, entry: Entry, counting: Sequence[int]) -> int:
+    def _vector(here: _Here, event: _Event, row: Row, counting: Sequence[int]) -> int:
         """Count an event of classes or numbers in its new partition; return its window."""
-        raw, p = cast("Any", entry.raw), cast("Any", entry.p)
-        vectors = here.vectors.get(entry.config)
+        raw, p = cast("Any", row.raw), cast("Any", row.p)
+        vectors = here.vectors.get(row.config)
         if vectors is None:
-            vectors = here.vectors[entry.config] = VectorHistory.of(p)
-        if entry.window == ledger.NO_WINDOW:
-            vectors.warm_up.observe(raw, entry.y)
-            return entry.window
+            vectors = here.vectors[row.config] = VectorHistory.of(p)
+        if row.window == ledger.NO_WINDOW:
+            vectors.warm_up.observe(raw, row.y)
+            return row.window
         window = vectors.windows
-        vectors.observe(raw, p, entry.y, event.key[1:])
+        vectors.observe(raw, p, row.y, event.key[1:])
         if counting:
-            observe_segments(here.scores_of(entry, counting), raw, p, entry.y, window)
+            observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
         return window
 
-    def _regrouped(self, here: _Here, entry: Entry, slots: Mapping[int, int]) -> Entry:
+    def _regrouped(self, here: _Here, row: Row, slots: Mapping[int, int]) -> Row:
         """Return an event's row with other slots, in its tickets, too."""
-        if all(slots[slot] == slot for slot in entry.groups):
-            return entry
+        if all(slots[slot] == slot for slot in row.groups):
+            return row
 
         def turned(config: str, ticket: bytes) -> bytes:
             return here.learning[config].served.calibrator.regrouped(ticket, slots)
 
-        return entry._replace(
-            groups=tuple([slots[slot] for slot in entry.groups]),
-            ticket=turned(entry.config, entry.ticket),
-            shadows=tuple([each._replace(ticket=turned(each.config, each.ticket)) for each in entry.shadows]),
-        )
+        row.shadows = [each._replace(ticket=turned(each.config, each.ticket)) for each in row.shadows]
+        row.ticket = turned(row.config, row.ticket)
+        row.groups = tuple([slots[slot] for slot in row.groups])
+        return row
 
     # The sums.
 
@@ -573,12 +570,12 @@ class _Divided:
         if not before:
             return
         left, counting, warm = Scores(), {self._home}, WarmUp()
-        for event, entry in self._entries():
-            if entry.status == ledger.RESOLVED and entry.kind == PROBABILITY and entry.window != ledger.UNTAUGHT:
-                if entry.window == ledger.NO_WINDOW:
-                    warm.observe(entry.raw, entry.y)
+        for event, row in self._events_in_order():
+            if row.status == ledger.RESOLVED and row.kind == PROBABILITY and row.window != ledger.UNTAUGHT:
+                if row.window == ledger.NO_WINDOW:
+                    warm.observe(row.raw, row.y)
                     continue
-                left.observe(cast("float", entry.raw), cast("float", entry.p), entry.y, cast("float", entry.draw))
+                left.observe(cast("float", row.raw), cast("float", row.p), row.y, cast("float", row.draw))
                 counting.add(event.new)
         rest = total(each.total for each in before) - left
         self._here[self._home].history = History.resumed(before, rest, len(counting))
@@ -608,19 +605,19 @@ class _Divided:
 
     def _resume_vectors(self) -> None:
         """Let the home go on for all partitions, as `_resume` does, for each configuration."""
-        for _, key, row in self._old(kinds.VECTORS.letter):
-            self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(row))
+        for _, key, stored in self._old(kinds.VECTORS.letter):
+            self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(stored))
         left: dict[str, VectorHistory] = {}
         counting: dict[str, set[int]] = defaultdict(lambda: {self._home})
-        for event, entry in self._entries():
-            if entry.status == ledger.RESOLVED and entry.kind != PROBABILITY and entry.window != ledger.UNTAUGHT:
-                if entry.config not in left:
-                    left[entry.config] = VectorHistory.of(cast("Any", entry.p))
-                if entry.window == ledger.NO_WINDOW:
-                    left[entry.config].warm_up.observe(entry.raw, entry.y)
+        for event, row in self._events_in_order():
+            if row.status == ledger.RESOLVED and row.kind != PROBABILITY and row.window != ledger.UNTAUGHT:
+                if row.config not in left:
+                    left[row.config] = VectorHistory.of(cast("Any", row.p))
+                if row.window == ledger.NO_WINDOW:
+                    left[row.config].warm_up.observe(row.raw, row.y)
                     continue
-                left[entry.config].observe(cast("Any", entry.raw), cast("Any", entry.p), entry.y, event.key[1:])
-                counting[entry.config].add(event.new)
+                left[row.config].observe(cast("Any", row.raw), cast("Any", row.p), row.y, event.key[1:])
+                counting[row.config].add(event.new)
         for config, before in self._vectors.items():
             rest: Any = overall(before)
             if config in left:
@@ -663,13 +660,13 @@ class _Divided:
             slots = home.slots[layouts.get(scored, scored), old]
             place = scored, slots[slot]
             rest[place] = rest[place] + scores if place in rest else scores
-        for event, entry in self._entries():
-            counting = self._counting(event.old, entry) if entry.status == ledger.RESOLVED else []
+        for event, row in self._events_in_order():
+            counting = self._counting(event.old, row) if row.status == ledger.RESOLVED else []
             if counting:
-                slots = home.slots[entry.layout, event.old]
-                scored = scored_of(entry.layout, entry.kind, entry.config)
-                take: Any = observe_probabilities if entry.kind == PROBABILITY else observe_vectors
-                take([rest[scored, slots[slot]] for slot in counting], entry.raw, entry.p, entry.y, sign=-1)
+                slots = home.slots[row.layout, event.old]
+                scored = scored_of(row.layout, row.kind, row.config)
+                take: Any = observe_probabilities if row.kind == PROBABILITY else observe_vectors
+                take([rest[scored, slots[slot]] for slot in counting], row.raw, row.p, row.y, sign=-1)
         for place, scores in rest.items():
             scores.warm_up.since = min(scores.warm_up.since, 1)  # counts of records are those of another partition
             scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # of windows there are no more
@@ -692,9 +689,9 @@ class _Divided:
                 made[new][key] = kind.encode(value)
 
 
-def _recorded(entry: Entry) -> int:
+def _recorded(row: Row) -> int:
     """Return when the label of an event was recorded, ms; 0 of one that silence implied."""
-    return 0 if entry.as_of == ledger.UNSAID else entry.resolved_ts
+    return 0 if row.as_of == ledger.UNSAID else row.resolved_ts
 
 
 def _layout(recipe: str) -> bytes:

@@ -11,12 +11,13 @@ too old by its time or its own number (`state.ledger.newer`) is not sent at all,
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from struct import Struct
 from typing import Final, NamedTuple
 
 from state.calibrators.answer import new
-from state.engine import HELD, SWEEP
+from state.engine import SWEEP
 from state.events import Rejected
 from state.expiry import Expiry
 from state.fence import EXPIRY, FENCE, FORECASTS, OUTCOMES, Fence, Queue
@@ -62,7 +63,7 @@ EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)
 #: How many fates say what became of records: of routes, and of both topics.
 ROUTE_FATES, INPUT_FATES = 5, 11
 
-_HEAD: Final = Struct("<QQqBB")
+_HEAD: Final = Struct("<QqBB")
 _ROUTE: Final = Struct("<BBB")
 _LABEL: Final = Struct("<qqdIBB")
 _OFFSET: Final = Struct("<q")
@@ -158,18 +159,17 @@ class Said(NamedTuple):
 
 
 class Row:
-    """An event: when it entered its queue and when it last changed (applied counts), and when it is due, ms."""
+    """An event: when it entered its queue (applied count), and when it is due, ms."""
 
-    def __init__(self, born: int, touched: int, due: int, routes: list[Known], labels: list[Said]) -> None:
+    def __init__(self, born: int, due: int, routes: list[Known], labels: list[Said]) -> None:
         self.born = born
-        self.touched = touched
         self.due = due
         self.routes = routes
         self.labels = labels
 
     def encode(self) -> bytes:
         """Return the row."""
-        parts = [_HEAD.pack(self.born, self.touched, self.due, len(self.routes), len(self.labels))]
+        parts = [_HEAD.pack(self.born, self.due, len(self.routes), len(self.labels))]
         for known, stream, target in self.routes:
             name, key = stream.encode(), target.encode()
             parts.append(_ROUTE.pack(known, len(name), len(key)) + name + key)
@@ -191,7 +191,7 @@ class Row:
 
     @classmethod
     def _of(cls, payload: bytes) -> "Row":
-        born, touched, due, n_routes, n_labels = _HEAD.unpack_from(payload)
+        born, due, n_routes, n_labels = _HEAD.unpack_from(payload)
         at = _HEAD.size
         routes, labels = [], []
         for _ in range(n_routes):
@@ -210,7 +210,7 @@ class Row:
             at = end
         if at != len(payload):
             raise CorruptFrame(f"the row of an event has {len(payload)} bytes and says that it has {at}")
-        return cls(born, touched, due, routes, labels)
+        return cls(born, due, routes, labels)
 
     def says(self, said: Said) -> bool:
         """Whether a label is there that says the same, whenever it came."""
@@ -269,7 +269,7 @@ EVENT: Final = Kind[Row](
     "E",
     "the routes",
     (EVENT_ID,),
-    {2: PLAIN},
+    {3: PLAIN},
     Moves.EVENT,
     "of a router one an event that has not expired: the streams that have it, and its labels",
 )
@@ -285,7 +285,7 @@ ORIGIN: Final = Kind[int](
 
 @dataclass(slots=True)
 class Effects:
-    """What a batch did; see `state.engine.Effects`."""
+    """What a batch did; see `state.effects.Effects`."""
 
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
     rejected: list[tuple[int, str]] = field(default_factory=list)
@@ -293,7 +293,7 @@ class Effects:
 
 @dataclass(slots=True)
 class Changes:
-    """Rows that changed since the last checkpoint; see `state.engine.Changes`."""
+    """Rows that changed since the last checkpoint; see `state.effects.Changes`."""
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
 
@@ -307,14 +307,11 @@ class Router:
         Say how long the labels of a stream are waited for.
     get
         Reads a stored row by key. It must see every row of earlier checkpoints.
-    held
-        Applied records for which a changed row is kept in any case; only tests make it small.
     """
 
-    def __init__(self, policies: Policies, get: Callable[[bytes], bytes | None], held: int = HELD) -> None:
+    def __init__(self, policies: Policies, get: Callable[[bytes], bytes | None]) -> None:
         self._policies = policies
         self._get = get
-        self._held = held
         self.reset()
 
     def reset(self) -> None:
@@ -490,7 +487,7 @@ class Router:
         return row
 
     def _open(self, event_id: str, ttl_ms: int, stamp: int) -> Row:
-        row = self._rows[event_id] = Row(0, 0, 0, [], [])
+        row = self._rows[event_id] = Row(0, 0, [], [])
         self._touch(event_id, row, ttl_ms, stamp)
         return row
 
@@ -500,7 +497,6 @@ class Router:
         Its entry waits until stream time has come near its record's ``stamp``, as that of a ledger row does.
         """
         applied, due = self.fence.applied, self.fence.stream_time + ttl_ms
-        row.touched = applied
         self._changed[event_id] = None
         if ttl_ms and due > row.due:
             row.born, row.due = applied, due
@@ -519,23 +515,14 @@ class Router:
                 fence.stream_time = stamp
         if fence.stream_time < expiry.soonest:
             return
-        swept = 0
-        for queue in expiry.due():
-            if self._leaves(queue):
-                swept += 1
-                if swept == SWEEP:
-                    return
+        for queue in islice(expiry.due(), SWEEP):
+            self._leave(queue)
 
-    def _leaves(self, queue: Queue) -> bool:
-        """Remove the row of a queue's first entry, which is due; False if it has to stay for now."""
-        fence = self.fence
-        _, named, event_id = self._expiry.first(queue)
+    def _leave(self, queue: Queue) -> None:
+        """Remove the row of a queue's first entry, which is due."""
+        _, named, event_id = self._expiry.pop(queue)
         row = self._row(event_id)
         if row is not None and row.born == named:
-            if fence.applied - row.touched <= self._held:
-                return False
-            fence.fates[EXPIRED_ROUTES if row.routes else EXPIRED_LABELS] += 1
+            self.fence.fates[EXPIRED_ROUTES if row.routes else EXPIRED_LABELS] += 1
             self._rows[event_id] = None
             self._changed[event_id] = None
-        self._expiry.pop(queue)
-        return True

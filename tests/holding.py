@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from state.engine import Changes
+from state.effects import Changes
 from state.fence import Fence
 from state.kind import Kind
 from state.policy import Policies

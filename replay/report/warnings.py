@@ -108,14 +108,14 @@ def too_short(scored: Scored) -> Caution | None:
     if not (beyond or (late.expired and (cut or lost))):
         return None
     expired = (
-        f"{count(late.expired)} of its forecasts expired without an outcome; for {count(late.missed)} it came later."
+        f"{count(late.expired)} of its forecasts expired without an outcome; for {count(late.missed)} it came later. "
         if late.expired
-        else "None expired here, because there are few records; with more of them, and in a worker, they do."
+        else ""
     )
     return Caution(
         f"The ttl of {scored.stream}, {ttl}, is too short for its outcomes.",
         f"99 in 100 of its {count(late.outcomes)} outcomes came within {duration(late.p99_ms)}, and "
-        f"{share(late.share)} took longer than the ttl. {expired} What comes after a forecast has expired is not "
+        f"{share(late.share)} took longer than the ttl. {expired}What comes after a forecast has expired is not "
         f'learnt: set `ttl = "{words(SPARE * late.largest_ms)}"` for the stream; `trueup config suggest` says more.',
     )
 

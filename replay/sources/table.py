@@ -27,6 +27,7 @@ from replay.sources.unpacking import PARQUET, begins
 from state.arrays import Floats, Integers
 from state.calibrators.answer import new
 from state.fence import FORECASTS
+from state.policy import DEFAULT_TTL_MS
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
 
@@ -168,6 +169,17 @@ class TableSource(FileSource):
         dated = (rows.labels == 1) & (rows.label_times != NEVER) & (rows.times != NEVER)
         ages: Integers = np.maximum(rows.label_times[dated] - rows.times[dated], 0)
         return ages
+
+    @cached_property
+    def latest_ms(self) -> Mapping[str, int]:
+        """By stream: how long its latest label took, ms; of streams whose labels took longer than `DEFAULT_TTL_MS`."""
+        rows, found = self._rows, dict[str, int]()
+        dated = ~np.isnan(rows.labels) & (rows.label_times != NEVER) & (rows.times != NEVER)
+        ages = np.where(dated, rows.label_times - rows.times, 0)
+        for row in np.flatnonzero(ages > DEFAULT_TTL_MS):
+            stream = rows.streams[row]
+            found[stream] = max(found.get(stream, 0), int(ages[row]))
+        return found
 
     @cached_property
     def _rows(self) -> "Rows":

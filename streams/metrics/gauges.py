@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from state.engine import Changes, Effects
+from state.effects import Changes, Effects
 from state.fence import FATES, Fence
 from state.policy import Policies
 from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, PREFIX, RECORD_FATES, SIZES, STAGES, WAITS

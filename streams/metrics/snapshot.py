@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from state import kinds
-from state.engine import Changes
+from state.effects import Changes
 from state.fence import Fence
 from state.kind import KINDS, Kind, kind_of
 from state.policy import Policies, Policy

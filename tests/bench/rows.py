@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import orjson
 from aiokafka import AIOKafkaProducer
 
-from state import kinds, ledger
+from state import kinds
 from state.engine import Partition
 from state.events import Forecast
 from state.fence import EXPIRY, ISSUED
@@ -65,11 +65,7 @@ def batches(settings: Settings, partition: int, pending: int, streams: int) -> I
     engine = Partition(settings.policies, lambda _: None)
     first = engine.fold(forecasts(partition, streams)).rows
     yield dict(first)
-    samples = [ledger.unsealed(row) for key, row in first.items() if row and key.startswith(kinds.LEDGER.letter)][
-        :streams
-    ]
-    ends = [ledger.names_end(payload) for payload in samples]
-    tails = [(payload[ledger.HEAD.size : end], payload[end:]) for payload, end in zip(samples, ends, strict=True)]
+    samples = [kinds.LEDGER.decode(row) for key, row in first.items() if row and key.startswith(kinds.LEDGER.letter)]
     ((_, ttl),) = engine.fence.queues
     fence, expiry = engine.fence, engine._expiry
     for start in range(REAL, pending, TOGETHER):
@@ -79,9 +75,9 @@ def batches(settings: Settings, partition: int, pending: int, streams: int) -> I
             fence.applied += 1
             fence.stream_time = START + i
             raw = (i * 7919 % 10_007) / 10_007
-            who, ticket = tails[i % streams]
-            payload = ledger.issued(fence.applied, START + i, raw, raw, raw, 0, who, ticket)
-            rows[kinds.LEDGER.letter + name.encode()] = ledger.sealed(payload)
+            row = samples[i % streams]
+            row.born, row.issued_ts, row.raw, row.p, row.draw = fence.applied, START + i, raw, raw, raw
+            rows[kinds.LEDGER.key(name)] = kinds.LEDGER.encode(row)
             expiry.push(EXPIRY, ttl, fence.applied, name)
             fence.fates[ISSUED] += 1
         rows.update(expiry.changes())

@@ -2,7 +2,7 @@
 
 ``python -m tests.bench.strange [--seeds N] [--case NAME]... [CALIBRATOR]...``: made streams of 24,000 forecasts in 180
 days, whose labels come as those of risk teams do: by chargeback, by analysts, by silence, taken back, late, or of some
-forecasts only. They go through replay's engine with the settings that `trueup config suggest` proposes for them, and
+forecasts only. They go through replay's player with the settings that `trueup config suggest` proposes for them, and
 three of them without any, but for what one says of forecasts without a label.
 
 Of each stream and calibrator: Brier score and log loss less raw's in standard errors (100 blocks of time, over all
@@ -27,8 +27,8 @@ import orjson
 from cli import suggest
 from replay.column_file import played
 from replay.configuration import with_calibrator
-from replay.in_memory_engine import InMemoryEngine
 from replay.measure import log_losses
+from replay.player import Player
 from replay.ranking import ranks
 from replay.sources.files import FileSource
 from state.arrays import Floats, Integers
@@ -388,7 +388,7 @@ def serve(case: Case, seed: int, specs: Sequence[str]) -> tuple[Made, dict[str, 
     try:
         policy = configured(case, history, directory)
         plan = Policies([], policy, early_ttl_ms=policy.ttl_ms)
-        engine = InMemoryEngine([with_calibrator(plan, spec) for spec in specs], directory / "tape")
+        engine = Player([with_calibrator(plan, spec) for spec in specs], directory / "tape")
         engine.play(history)
         engine.end()
         served = {spec: np.array(played(directory / "tape", f"p{n}", "d")) for n, spec in enumerate(specs)}

@@ -17,7 +17,6 @@ from struct import unpack_from
 import orjson
 from aiokafka.errors import KafkaError, PolicyViolationError
 
-from state.engine import HELD
 from streams.kafka import topics
 from tests.chaos import faults
 from tests.chaos.stage import PATIENCE, BrokenPromiseError, Stage, strike
@@ -26,8 +25,8 @@ from tests.events import Sent, forecast, mixed, outcome
 
 #: 9999-01-01, ms since 1970.
 FAR = 253_370_764_800_000
-#: Records for which a row that has expired lives on, and some more.
-BEHIND = HELD + 1000
+#: Records that come after a far one.
+BEHIND = 1000
 _numbers = itertools.count()
 
 

@@ -19,6 +19,7 @@ from tests.e2e.test_crashes import KILLED
 from tests.e2e.test_rescale import moved, rescale, serve
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, mixed
+from tests.state.histories import altered
 
 MakeWorld = Callable[..., World]
 Audited = Callable[..., tuple[int, dict[str, Any]]]
@@ -140,10 +141,10 @@ def test_a_row_that_was_changed_on_the_way_is_named(world: MakeWorld, audited: A
     key, row = next(
         (key, row)
         for key, row in sorted(new.begun[1].items())
-        if key[:1] == kind and (kind != kinds.LEDGER.letter or ledger.decode(row).status == ledger.ISSUED)
+        if key[:1] == kind and (kind != kinds.LEDGER.letter or kinds.LEDGER.decode(row).status == ledger.ISSUED)
     )
     if kind == kinds.LEDGER.letter:
-        named, changed = key[1:].decode(), ledger.decode(row)._replace(p=0.4999).encode()
+        named, changed = key[1:].decode(), kinds.LEDGER.encode(altered(kinds.LEDGER.decode(row), p=0.4999))
     else:
         named, changed = key[1:].decode(), row[:-1] + bytes([row[-1] ^ 1])
     put(new, "changelog", 1, key, changed)

@@ -31,7 +31,7 @@ OLD = 40
 def compared(w: World, stream: str, champion: str, challenger: str) -> int:
     """Return how many events have a label and an answer of both after their warm-ups, by the ledger."""
     entries = (
-        ledger.decode(row)
+        kinds.LEDGER.decode(row)
         for state in w.state().values()
         for key, row in state.items()
         if key[:1] == kinds.LEDGER.letter

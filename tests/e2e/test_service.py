@@ -7,7 +7,6 @@ from pathlib import Path
 from time import time
 
 from replay.audit import auditor
-from state.engine import HELD
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
@@ -111,8 +110,8 @@ def test_rows_expire_in_stream_time_and_are_counted(world: MakeWorld) -> None:
     w = world(partitions=1)
     day = 86_400_000
     old = [forecast("never", 0.5, day), outcome("orphan", 1, day)]
-    # The rows are due after thirty days, and leave when as many more records have followed as rows are held for.
-    new = [forecast(f"n{i}", 0.5, 40 * day + i) for i in range(HELD + 100)]
+    # The rows are due after thirty days.
+    new = [forecast(f"n{i}", 0.5, 40 * day + i) for i in range(100)]
     w.send([*old, *new])
     with w.worker() as worker:
         w.wait_until_applied(len(old) + len(new))

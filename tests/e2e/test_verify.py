@@ -59,7 +59,7 @@ def test_verify_has_the_digits_of_the_gauge_after_revisions_of_two_partitions(wo
         assert found.keys() == {"stream-0", "stream-1", "stream-2"}
         # The gauge leaves out the warm-up, which only the ledger knows.
         entries = {
-            key[1:].decode(): ledger.decode(row)
+            key[1:].decode(): kinds.LEDGER.decode(row)
             for state in w.state().values()
             for key, row in state.items()
             if key[:1] == kinds.LEDGER.letter

@@ -20,7 +20,7 @@ from aiokafka.record.util import calc_crc32c
 from agents import logs, worker
 from cli import inspect, main
 from replay.audit import auditor
-from state import calibrators, expiry, forecasts, journal, kinds, ledger
+from state import calibrators, expiry, forecasts, journal, kinds
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected
 from state.fence import Fence
@@ -111,7 +111,7 @@ def record(data: bytes) -> None:
     assert len(encoded(effects.outputs, _SETTINGS, 0)["calibrated"]) == answers
     for key, row in effects.rows.items():
         if key[:1] == kinds.LEDGER.letter and row is not None:
-            ledger.decode(row)
+            kinds.LEDGER.decode(row)
 
 
 def batch(data: bytes) -> None:
@@ -354,9 +354,9 @@ def _fence(frame: bytes) -> None:
 
 
 def _ledger(frame: bytes) -> None:
-    entry = ledger.decode(frame)
+    entry = kinds.LEDGER.decode(frame)
     # NaN is not equal to itself, and bytes are.
-    assert ledger.decode(entry.encode()).encode() == entry.encode()
+    assert kinds.LEDGER.decode(kinds.LEDGER.encode(entry)).encode() == entry.encode()
 
 
 def _expiry(frame: bytes) -> None:

@@ -1,4 +1,4 @@
-"""One law for two engines: replay's, which keeps no rows, and the workers' agree on every figure, to the last bit.
+"""What a replay writes down and what a worker's rows say agree on every figure, to the last bit.
 
 Histories have everything that producers send, and streams have every option of labels, every kind of forecast,
 challengers, segments and quotas. Some clocks run ahead. The workers' engine folds the events in batches of any size,
@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from replay.column_file import played
 from replay.configuration import Configuration, promotions
-from replay.in_memory_engine import InMemoryEngine, PartitionResult
+from replay.partition_result import PartitionResult
+from replay.player import Player
 from replay.score import losses
 from replay.segments import rows_of
 from state import coverage, kinds
@@ -38,7 +39,7 @@ from state.scoring.pair_scores import PairScores
 from state.scoring.scores import Scores
 from state.scoring.warm_up import WarmUp
 from state.witnesses import SLACK
-from tests.state.histories import PLANS, SMALL_BATCH, Plan, Table, folded_again
+from tests.state.histories import PLANS, Plan, Table, folded_again
 
 #: By stream: calibrator, options, number of features, a label that silence may stand for, challengers.
 STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]]] = {
@@ -166,7 +167,7 @@ class Folded:
 
 def folded(plan: Policies, events: Sequence[Event], crashes: Plan) -> Folded:
     """Fold events as a worker that crashes by a plan."""
-    table, outputs = folded_again(lambda table: Partition(plan, table.get, SMALL_BATCH), events, crashes)
+    table, outputs = folded_again(lambda table: Partition(plan, table.get), events, crashes)
     issued: list[Calibrated] = []
     for each in outputs:  # the answer to a duplicate has the place of the first
         if isinstance(each, Calibrated) and each.applied > (issued[-1].applied if issued else 0):
@@ -176,12 +177,12 @@ def folded(plan: Policies, events: Sequence[Event], crashes: Plan) -> Folded:
 
 def played_in_memory(
     plan: Policies, events: Sequence[Event], directory: Path
-) -> tuple[InMemoryEngine, PartitionResult, list[Rejected]]:
+) -> tuple[Player, PartitionResult, list[Rejected]]:
     """Play events to the plan and to every promotion of its challengers."""
     shadowed = any(policy.shadow for _, policy in plan.patterns)
     found = promotions(plan) if shadowed else [Configuration("present", plan)]
     letters: list[Rejected] = []
-    player = InMemoryEngine(found, directory, letters.append, SMALL_BATCH)
+    player = Player(found, directory, letters.append)
     player.play(events)
     return player, player.end(), letters
 
@@ -241,35 +242,35 @@ def same_stream(
     plan: Policies,
     stream: str,
     table: Table,
-    player: InMemoryEngine,
+    player: Player,
     made: PartitionResult,
     column: dict[str, list[Any]],
     labels: list[float],
 ) -> None:
     """See that calibrators and scores of a stream are the same bytes."""
     policy = plan_of(plan, stream)
-    entrants = player._now[stream]
-    for served in entrants.served:
-        served.late = entrants.late
+    service = player.partition.services.of(stream)
+    contenders, number = service.seen.served, service.seen.number
+    for served in contenders:
         config = next(each.config for each in (policy, *policy.challengers) if each.recipe == served.recipe)
         row = table.get(kinds.CALIBRATOR.key(stream, config))
         assert row is not None
         assert kinds.CALIBRATOR.encode(served) == row
     counted = table.get(kinds.COVERAGE.key(stream))
-    assert (counted is None) == (entrants.coverage is None)
-    assert entrants.coverage is None or kinds.COVERAGE.encode(entrants.coverage) == counted
+    assert (counted is None) == (service.coverage is None)
+    assert service.coverage is None or kinds.COVERAGE.encode(service.coverage) == counted
     # The first contender is the champion; of the others those that are a challenger here.
     if policy.kind != PROBABILITY:
         row = table.get(kinds.VECTORS.key(stream, policy.config))
-        scores = made.vectors.get((entrants.number, 0))
+        scores = made.vectors.get((number, 0))
         assert (row is None) == (scores is None)
         assert scores is None or kinds.VECTORS.encode(scores) == row
-        same_pairs(policy, stream, table, made, [each.recipe for each in entrants.served])
+        same_pairs(policy, stream, table, made, [each.recipe for each in contenders])
         return
-    resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == entrants.number]
+    resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == number]
     same_segments(policy, stream, table, made)
     scored, apart = Scores(), WarmUp()
-    until = [made.warmed.get((entrants.number, n), len(column["stream"])) for n in range(len(entrants.served))]
+    until = [made.warmed.get((number, n), len(column["stream"])) for n in range(len(contenders))]
     for i, y in resolved:
         if i < until[0]:
             apart.observe(column["raw"][i], y)
@@ -283,8 +284,8 @@ def same_stream(
     assert history.total == scored
     assert history.warm_up.encode() == apart.encode()
     if policy.features:
-        assert made.biases[entrants.number, 0] == history.bias
-    for n, served in enumerate(entrants.served):
+        assert made.biases[number, 0] == history.bias
+    for n, served in enumerate(contenders):
         challenger = next((each for each in policy.challengers if each.recipe == served.recipe), None)
         if challenger is None:
             continue

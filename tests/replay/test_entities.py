@@ -5,7 +5,7 @@ from pathlib import Path
 
 from replay.column_file import played
 from replay.configuration import Configuration
-from replay.in_memory_engine import InMemoryEngine
+from replay.player import Player
 from state import kinds
 from state.entities import number
 from state.events import Calibrated, Event, Forecast, Outcome
@@ -45,15 +45,13 @@ def test_both_engines_agree_on_what_entities_teach(tmp_path: Path) -> None:
     served = []
     for at in range(0, len(events), 100):
         served += [each.p for each in worker.fold(*events[at : at + 100]).outputs if isinstance(each, Calibrated)]
-    player = InMemoryEngine([Configuration("present", PLAN)], tmp_path)
+    player = Player([Configuration("present", PLAN)], tmp_path)
     player.play(events)
     made = player.end()
     assert played(tmp_path, "p0", "d").tolist() == served
     assert PLAN.default is not None
     row = worker.table[kinds.CALIBRATOR.key("s", PLAN.default.config)]
-    entrants = player._now["s"]
-    entrants.served[0].late = entrants.late
-    assert kinds.CALIBRATOR.encode(entrants.served[0]) == row
+    assert kinds.CALIBRATOR.encode(player.partition.services.of("s").learner.served) == row
     learnt = kinds.CALIBRATOR.decode(row, "s").calibrator.learnt
     assert learnt == len(played(tmp_path, "index", "q")) == len(events) - len(served) - 40 * 5 - made.untaught
     assert 40 < learnt <= 3 * 40

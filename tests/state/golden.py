@@ -8,14 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from state import entities, expiry, inputs, journal, kinds, ledger, quotas, rescale, routes, witnesses
+from state import entities, expiry, inputs, journal, kinds, quotas, rescale, routes, witnesses
 from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.coverage import Coverage
 from state.entities import Entities
 from state.fence import EXPIRY, MATURITY, Fence, Queue
-from state.forecasts import PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
-from state.ledger import EARLY, ISSUED, NAN, NO_CONFIG, RESOLVED, WAITING, Entry, Shadow
+from state.forecasts import PROBABILITY, PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
+from state.ledger import EARLY, ISSUED, NAN, RESOLVED, WAITING, Shadow, names
+from state.ledger import Row as LedgerRow
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
 from state.rescale import Moved
@@ -31,6 +32,7 @@ from state.scoring.warm_up import SegmentWarmUp
 from state.segments import Dictionary
 from state.served import Served
 from state.witnesses import Witnesses
+from tests.state.histories import altered
 
 FOLDER: Final = Path(__file__).parent / "golden"
 #: Calibrators whose rows are kept, and options that make them small.
@@ -62,25 +64,24 @@ class Row(NamedTuple):
         return FOLDER / f"{self.name}.v{self.version}.bin"
 
 
-def issued() -> Entry:
+def issued() -> LedgerRow:
     """Return the entry that the page on the state format takes apart."""
-    config = "a9c7921d"
-    return Entry(
-        ISSUED, 5, 5, 1_700_000_000_000, 0, NAN, 0.31, 0.3125, 0.32, 2, config, "minimax", "fraud", b"\3\0\x10\0"
-    )
+    who = names("a9c7921d", "minimax", "fraud")
+    return LedgerRow(ISSUED, 5, PROBABILITY, 1_700_000_000_000, 0, NAN, 0.31, 0.3125, 0.32, 2, who, b"\3\0\x10\0")
 
 
-def _ledger() -> dict[str, Entry]:
+def _ledger() -> dict[str, LedgerRow]:
     entry = issued()
     law, classes = Quantiles((0.25, 0.75), (-1.0, 2.0)), Classwise((0.25, 0.5, 0.75))
     challengers = Shadow("2db8db98", 3, 0.31, 0.31, b""), Shadow("0011aaff", 0, 0.5, 0.4375, b"\1\2\3\4")
     return {
         "ledger-issued": entry,
-        "ledger-shadowed": entry._replace(shadows=challengers),
-        "ledger-resolved": entry._replace(status=RESOLVED, touched=9, resolved_ts=1_700_000_060_000, y=1.0),
-        "ledger-numbers": entry._replace(raw=Normal(0.5, 2.0), p=law, draw=law, kind=QUANTILES),
-        "ledger-classes": entry._replace(raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS),
-        "ledger-numbers-shadowed": entry._replace(
+        "ledger-shadowed": altered(entry, shadows=challengers),
+        "ledger-resolved": altered(entry, status=RESOLVED, resolved_ts=1_700_000_060_000, y=1.0),
+        "ledger-numbers": altered(entry, raw=Normal(0.5, 2.0), p=law, draw=law, kind=QUANTILES),
+        "ledger-classes": altered(entry, raw=Probs((0.25, 0.25, 0.5)), p=classes, draw=classes, kind=PROBS),
+        "ledger-numbers-shadowed": altered(
+            entry,
             raw=Normal(0.5, 2.0),
             p=law,
             draw=law,
@@ -89,12 +90,12 @@ def _ledger() -> dict[str, Entry]:
             layout=b"\1\2\3\4",
             groups=(2, 66),
         ),
-        "ledger-waiting": entry._replace(
-            status=WAITING, touched=9, resolved_ts=1_700_000_060_000, y=1.0, as_of=1_700_000_060_000, key=b"card-4"
+        "ledger-waiting": altered(
+            entry, status=WAITING, resolved_ts=1_700_000_060_000, y=1.0, as_of=1_700_000_060_000, key=b"card-4"
         ),
-        "ledger-revised": entry._replace(
+        "ledger-revised": altered(
+            entry,
             status=RESOLVED,
-            touched=12,
             resolved_ts=1_700_000_090_000,
             y=1.0,
             as_of=1_700_000_090_000,
@@ -104,10 +105,10 @@ def _ledger() -> dict[str, Entry]:
             key=None,
             shadows=challengers,
         ),
-        "ledger-segments": entry._replace(layout=b"\1\2\3\4", groups=(2, 66, 300)),
-        "ledger-segments-revised": entry._replace(
+        "ledger-segments": altered(entry, layout=b"\1\2\3\4", groups=(2, 66, 300)),
+        "ledger-segments-revised": altered(
+            entry,
             status=RESOLVED,
-            touched=12,
             resolved_ts=1_700_000_090_000,
             y=1.0,
             revisions=2,
@@ -116,7 +117,7 @@ def _ledger() -> dict[str, Entry]:
             layout=b"\1\2\3\4",
             groups=(2,),
         ),
-        "ledger-early": Entry(EARLY, 6, 6, 0, 1_700_000_030_000, 1.0, NAN, NAN, NAN, 0, NO_CONFIG, "", "", b""),
+        "ledger-early": LedgerRow(EARLY, 6, resolved_ts=1_700_000_030_000, y=1.0),
     }
 
 
@@ -261,7 +262,7 @@ def _route() -> routes.Row:
         routes.Said(1_700_000_060_000, 1_700_000_059_000, 1.0, 0, "", ""),
         routes.Said(1_700_000_070_000, 1_700_000_069_000, 0.0, 2, "fraud", "fraud#3"),
     ]
-    return routes.Row(5, 9, 1_702_592_060_000, known, said)
+    return routes.Row(5, 1_702_592_060_000, known, said)
 
 
 #: Rates of records and of dead letters; of new ids there is none.
@@ -294,7 +295,7 @@ def _journal() -> journal.Entry:
 def _entities() -> bytes:
     known = Entities(lambda _: None)
     for z, now in ((-2.0, 1_700_000_000_000), (0.5, 1_700_000_100_000)):
-        known.teaches("churn", NO_CONFIG, entities.number("account-1"), z, now, DAY_MS)
+        known.teaches("churn", "00000000", entities.number("account-1"), z, now, DAY_MS)
     (row,) = known.changes().values()
     return row
 
@@ -316,7 +317,12 @@ def golden() -> list[Row]:
         ),
         Row("fence", kinds.FENCE.version, _fence().encode(), lambda row: Fence.decode(row).encode()),
         *(
-            Row(name, kinds.LEDGER.version, entry.encode(), lambda row: ledger.decode(row).encode())
+            Row(
+                name,
+                kinds.LEDGER.version,
+                kinds.LEDGER.encode(entry),
+                lambda row: kinds.LEDGER.encode(kinds.LEDGER.decode(row)),
+            )
             for name, entry in _ledger().items()
         ),
         *(
@@ -451,7 +457,7 @@ def write() -> None:
             print(f"written: {row.path.name}")  # noqa: T201 - run by hand
         elif row.path.read_bytes() != row.frame:
             raise SystemExit(f"{row.path.name} holds other bytes: first raise the version of this kind of row")
-    print(hexdump(issued().encode()))  # noqa: T201 - run by hand
+    print(hexdump(kinds.LEDGER.encode(issued())))  # noqa: T201 - run by hand
 
 
 if __name__ == "__main__":

@@ -15,12 +15,13 @@ from unittest.mock import patch
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from state import kinds, ledger, served
+from state import kinds, served
 from state.coverage import Coverage
-from state.engine import HELD, Effects, Partition
+from state.effects import Effects
+from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
-from state.ledger import Entry
+from state.ledger import Row
 from state.policy import Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from state.scoring.warm_up import SegmentWarmUp
@@ -144,14 +145,14 @@ class Table(dict[bytes, bytes]):
         row = self.get(kinds.FENCE.key())
         return Fence() if row is None else Fence.decode(row)
 
-    def entry(self, event_id: str) -> Entry | None:
+    def entry(self, event_id: str) -> Row | None:
         """Return an event's ledger row."""
         row = self.get(kinds.LEDGER.key(event_id))
-        return None if row is None else ledger.decode(row)
+        return None if row is None else kinds.LEDGER.decode(row)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Row]:
         """Return every ledger row."""
-        return [ledger.decode(row) for key, row in self.items() if key.startswith(kinds.LEDGER.letter)]
+        return [kinds.LEDGER.decode(row) for key, row in self.items() if key.startswith(kinds.LEDGER.letter)]
 
     def served(self, stream: str, policies: Policies = POLICIES) -> Served:
         """Return the calibrator that serves a stream now."""
@@ -164,12 +165,20 @@ class Table(dict[bytes, bytes]):
         return {key: row for key, row in self.items() if key.startswith(kind)}
 
 
+def altered(row: Row, **fields: Any) -> Row:
+    """Return a row that differs from another in these fields."""
+    made = kinds.LEDGER.decode(kinds.LEDGER.encode(row))
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
 class Worker:
     """A partition on a table, and the store that follows each fold."""
 
-    def __init__(self, policies: Policies = POLICIES, table: Table | None = None, held: int = HELD) -> None:
+    def __init__(self, policies: Policies = POLICIES, table: Table | None = None) -> None:
         self.table = Table() if table is None else table
-        self.partition = Partition(policies, self.table.get, held)
+        self.partition = Partition(policies, self.table.get)
 
     def fold(self, *events: Event) -> Effects:
         """Apply one batch and store its rows."""
@@ -282,9 +291,9 @@ class History:
         return [output for effects in self.effects for output in effects.outputs]
 
 
-def play(steps: Iterable[Step], held: int = SMALL_BATCH, policies: Policies = POLICIES) -> History:
+def play(steps: Iterable[Step], policies: Policies = POLICIES) -> History:
     """Turn steps into events, folding as it goes: an adversary has to see what was served."""
-    worker = Worker(policies, held=held)
+    worker = Worker(policies)
     history = History([], [], worker.table, policies)
     offsets = [0, 0]
     said: dict[str, tuple[str, float]] = {}
@@ -319,7 +328,7 @@ def _values(policies: Policies, stream: str, n: int) -> tuple[str, ...]:
     return tuple(("", "DE", "FR", f"é{n % 97}")[(n + k) % 4] for k, _ in enumerate(policy.segments))
 
 
-def _outcome(answer: Answer, entry: Entry | None, n: int) -> float:
+def _outcome(answer: Answer, entry: Row | None, n: int) -> float:
     if answer == "against":
         return float(entry is None or not cast("float", entry.p) > 0.5)
     if answer == "drift":
@@ -364,8 +373,8 @@ _LENGTHS = (
     | st.lists(STEPS, min_size=40, max_size=80)
     | st.builds(seeded, st.integers(100, 250), st.integers(0, 2**32))
 )
-HISTORIES = st.builds(play, _LENGTHS, st.just(SMALL_BATCH), st.sampled_from([POLICIES, SHADOWED, LIMITED]))
-SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SMALL_BATCH), st.just(SHADOWED))
+HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED, LIMITED]))
+SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SHADOWED))
 
 
 def digest(history: History) -> str:

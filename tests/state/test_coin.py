@@ -4,7 +4,7 @@ from pathlib import Path
 
 from replay.column_file import played
 from replay.configuration import Configuration
-from replay.in_memory_engine import InMemoryEngine
+from replay.player import Player
 from state import kinds
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome
@@ -54,7 +54,7 @@ def test_the_key_stands_in_no_row() -> None:
 
 
 def test_replay_draws_what_was_served(tmp_path: Path) -> None:
-    run = InMemoryEngine([Configuration("present", policies(COIN))], tmp_path)
+    run = Player([Configuration("present", policies(COIN))], tmp_path)
     run.play(events())
     run.end()
     assert played(tmp_path, "draw0", "d").tolist() == drawn(Worker(policies(COIN)))

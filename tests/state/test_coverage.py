@@ -206,7 +206,7 @@ class Stream:
 
     def __init__(self, policy: Policy, stream: str = "s") -> None:
         self.policies = Policies(default=policy)
-        self.worker = Worker(self.policies, Table(), 0)
+        self.worker = Worker(self.policies, Table())
         self.stream, self.next = stream, [0, 0]
         self.answers: list[Calibrated] = []
 
@@ -276,7 +276,7 @@ def test_challengers_are_withheld_with_the_champion() -> None:
 
 def test_classes_and_numbers_are_withheld() -> None:
     policy = Policy("multiclass", {"classes": 2, "each": "platt"}, ttl_ms=10**9)
-    worker = Worker(Policies(default=policy), Table(), 0)
+    worker = Worker(Policies(default=policy), Table())
     answers = []
     for t in range(800):
         made = worker.fold(Forecast(t, b"k", f"e{t}", "s", Probs((0.8, 0.2)), (), 1000 + t)).outputs
@@ -324,6 +324,6 @@ def test_a_worker_that_was_killed_goes_on_with_the_same_conclusion() -> None:
     stream = Stream(HASTY)
     stream.play(900, every=10)
     assert kinds.COVERAGE.decode(stream.worker.table[kinds.COVERAGE.key("s")]).uncovered
-    stream.worker = Worker(stream.policies, stream.worker.table, 0)
+    stream.worker = Worker(stream.policies, stream.worker.table)
     stream.play(1, every=1)
     assert stream.answers[-1].p == 0.2

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from state import engine, kinds, ledger
-from state.engine import HELD, SWEEP, Effects, Partition
+from state import kinds, ledger, services
+from state.effects import Effects
+from state.engine import SWEEP, Partition
 from state.events import Calibrated, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
 from state.fence import EXPIRY, FATES, FORECASTS, ISSUED, OUTCOMES, Fence
@@ -58,9 +59,9 @@ def fates(effects: Effects | Fence) -> dict[str, int]:
     return {fate: n for fate, n in zip(FATES, effects.fates, strict=True) if n}
 
 
-def worker(policies: Policies = OPEN, held: int = 0) -> Worker:
-    """Return a worker of an empty partition; ``held`` 0 expires a row as soon as it is due."""
-    return Worker(policies, held=held)
+def worker(policies: Policies = OPEN) -> Worker:
+    """Return a worker of an empty partition."""
+    return Worker(policies)
 
 
 # The ledger's cases.
@@ -81,27 +82,10 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
     }
     entry = one.table.entry("e")
     assert entry is not None
-    assert entry[:5] == (ledger.ISSUED, 1, 1, 1000, 0)
-    assert entry[6:] == (
-        0.7,
-        0.7,
-        0.7,
-        0,
-        IDENTITY.config,
-        "identity",
-        "s",
-        b"",
-        PROBABILITY,
-        (),
-        0,
-        0,
-        0,
-        0,
-        b"",
-        b"",
-        (),
-        0,
-    )
+    assert (entry.status, entry.born, entry.issued_ts, entry.resolved_ts) == (ledger.ISSUED, 1, 1000, 0)
+    assert (entry.kind, entry.raw, entry.p, entry.draw, entry.version) == (PROBABILITY, 0.7, 0.7, 0.7, 0)
+    assert (entry.config, entry.calibrator, entry.stream) == (IDENTITY.config, "identity", "s")
+    assert (entry.ticket, entry.shadows, entry.key, entry.groups, entry.entity) == (b"", (), b"", (), 0)
 
 
 def test_outcome_after_its_forecast_resolves_it_once() -> None:
@@ -113,7 +97,8 @@ def test_outcome_after_its_forecast_resolves_it_once() -> None:
     assert effects.delays == [10]
     entry = one.table.entry("e")
     assert entry is not None
-    assert entry[:6] == (ledger.RESOLVED, 1, 2, 1000, 1010, 1.0)
+    assert (entry.status, entry.born, entry.issued_ts) == (ledger.RESOLVED, 1, 1000)
+    assert (entry.resolved_ts, entry.y) == (1010, 1.0)
     assert one.table.served("s", OPEN).calibrator.learnt == 1
     assert kinds.history(one.table[kinds.SCORES.key("s")], None).present.n == 1
 
@@ -278,32 +263,12 @@ def test_expired_event_that_comes_again_is_a_new_one() -> None:
     assert one.fold(forecast(1, p=0.2, ts=1100)).outputs == [answer(p=0.2, ts=1100, version=1, applied=3)]
 
 
-def test_row_that_changed_within_the_last_batch_is_kept_though_it_is_due() -> None:
-    one = worker(held=3)
-    one.fold(forecast(0))
-    for offset in (1, 2, 3):
-        one.fold(forecast(offset, f"f{offset}", ts=5000))
-        assert one.table.entry("e") is not None
-    one.fold(forecast(4, "f4", ts=5000))
-    assert one.table.entry("e") is None
-
-
 def test_forecast_whose_earlier_copy_would_be_forgotten_is_counted() -> None:
     one = worker()
     assert one.fold(forecast(0), forecast(1, "later", ts=1101)).belated == 0
     again = one.fold(forecast(2), forecast(3, "young", ts=1002))
     assert (again.belated, again.fates[ISSUED]) == (1, 2)
     assert one.fold(forecast(4)).belated == 0, "its row is there"
-
-
-def test_row_that_changed_lately_holds_back_only_its_own_queue() -> None:
-    """A stream with a short life and many records must not keep the rows of all others alive for ever."""
-    short, long = Policy("identity", ttl_ms=10), Policy("identity", ttl_ms=1000)
-    one = worker(Policies([("short", short)], long), held=20)
-    for t in range(1000):
-        one.fold(forecast(t, f"e{t}", ts=t * 10, stream=("short", "long")[t % 2]))
-    assert len(one.table.entries()) <= 20 + 1000 / 10
-    assert all(queue.head > 400 for queue in one.table.fence.queues.values())
 
 
 def test_sweep_is_bounded_and_outruns_what_comes_in() -> None:
@@ -408,7 +373,7 @@ def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tic
 def test_changed_time_to_live_holds_for_new_forecasts_only() -> None:
     one = worker()
     one.fold(forecast(0, "a"))
-    two = Worker(Policies(default=Policy("identity", ttl_ms=10)), one.table, held=0)
+    two = Worker(Policies(default=Policy("identity", ttl_ms=10)), one.table)
     two.fold(forecast(1, "b"), forecast(2, "c", ts=1010))
     assert two.table.entry("a") is not None
     assert two.table.entry("b") is None
@@ -536,7 +501,7 @@ def test_restarted_worker_goes_on_where_the_table_is() -> None:
         effects = running.fold(*events)
     restarted = worker()
     for events in ([forecast(0), forecast(1, "b")], [outcome(0)], [forecast(2, "c"), outcome(1, "b")]):
-        restarted = Worker(OPEN, restarted.table, held=0)
+        restarted = Worker(OPEN, restarted.table)
         assert restarted.fold(*events).rows.keys() >= {kinds.FENCE.key()}
     assert restarted.table == running.table
     assert effects.outputs == [answer("c", version=1, applied=4), joined("b", version=0)]
@@ -548,11 +513,10 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
         for t in range(30):
             pair = forecast(t, f"e{t}", stream=f"s{t % 3}"), outcome(t, f"e{t - 2}")
             outputs += one.fold(*pair).outputs
-            assert len(one.partition._by_ticket) <= engine.CACHED
         return one.table, outputs
 
     kept = run()
-    monkeypatch.setattr(engine, "CACHED", 1)
+    monkeypatch.setattr(services, "KEPT", 1)
     assert run() == kept
 
 
@@ -564,7 +528,7 @@ def test_damaged_row_stops_the_fold(key: bytes) -> None:
     one.fold(forecast(0), outcome(0))
     one.table[key] = one.table[key][:-1]
     with pytest.raises(CorruptFrame):
-        Worker(OPEN, one.table, held=0).fold(forecast(1, ts=1100), outcome(1, ts=1100))
+        Worker(OPEN, one.table).fold(forecast(1, ts=1100), outcome(1, ts=1100))
 
 
 def test_damaged_calibrator_stops_the_fold() -> None:
@@ -582,7 +546,3 @@ def test_missing_calibrator_of_a_ticket_is_named() -> None:
     del one.table[kinds.CALIBRATOR.key("s", IDENTITY.config)]
     with pytest.raises(LookupError, match=f"stream 's' has tickets of configuration {IDENTITY.config} but no calib"):
         Partition(OPEN, one.table.get).fold([outcome(0)])
-
-
-def test_how_long_rows_are_held_is_part_of_the_states_meaning() -> None:
-    assert (HELD, SWEEP) == (8000, 2)

@@ -64,8 +64,7 @@ class Queues:
         for queue in self.expiry.due():
             if not most:
                 return
-            assert self.expiry.first(queue) == self.waiting[queue.ttl_ms].pop(0)
-            self.expiry.pop(queue)
+            assert self.expiry.pop(queue) == self.waiting[queue.ttl_ms].pop(0)
             most -= 1
 
     def store(self, *, restart: bool) -> None:
@@ -177,7 +176,7 @@ def test_missing_chunk_is_named() -> None:
     with pytest.raises(
         LookupError, match=f"expiry chunk {kinds.QUEUE.key(EXPIRY, 10, 0).hex()} is in the fence but not in the"
     ):
-        lost.first(next(lost.due()))
+        lost.pop(next(lost.due()))
 
 
 def test_keys_of_a_queue_sort_in_the_order_of_its_chunks() -> None:

@@ -6,7 +6,7 @@ from struct import calcsize
 import pytest
 
 from cli import reference
-from state import claim, coverage, expiry, fence, journal, ledger, quotas, served
+from state import claim, coverage, expiry, fence, journal, kinds, ledger, quotas, served
 from state.fence import FATES
 from state.frames import CorruptFrame
 from state.scoring.history import WINDOW
@@ -53,7 +53,7 @@ def test_generator_does_not_write_over_a_file(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_page_shows_the_bytes_the_code_makes() -> None:
-    dump = golden.hexdump(golden.issued().encode())
+    dump = golden.hexdump(kinds.LEDGER.encode(golden.issued()))
     assert f"```text\n{dump}\n```" in PAGE, f"put this hexdump into docs/state-format.md:\n{dump}"
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from state import kinds, ledger
-from state.engine import RIPE, Effects
+from state.effects import Effects
+from state.engine import RIPE
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FATES
 from state.policy import Challenger, Policies, Policy
@@ -28,8 +29,8 @@ def outcome(offset: int, event_id: str, ts: int, y: float = 1.0, revision: int =
     return Outcome(offset, b"k", event_id, y, ts, b"value", revision)
 
 
-def worker(policy: Policy = SILENT, held: int = 0, table: Table | None = None) -> Worker:
-    return Worker(Policies(default=policy, early_ttl_ms=60), table, held)
+def worker(policy: Policy = SILENT, table: Table | None = None) -> Worker:
+    return Worker(Policies(default=policy, early_ttl_ms=60), table)
 
 
 def fates(effects: Effects) -> dict[str, int]:

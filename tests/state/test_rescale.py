@@ -29,7 +29,7 @@ from state.scoring.recent import Recent
 from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary
-from tests.state.histories import POLICIES, SHADOWED, Step, Table, Worker, seeded
+from tests.state.histories import POLICIES, SHADOWED, Step, Table, Worker, altered, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -222,7 +222,7 @@ def queued(group: Group) -> Counter[tuple[int, int, int, str]]:
     for table in group.tables:
         for role, ttl_ms, (_, born, event_id) in rescale._entries(table, table.fence):
             row = table.get(kinds.LEDGER.key(event_id))
-            if row is not None and (role == 2 or ledger.decode(row).born == born):
+            if row is not None and (role == 2 or kinds.LEDGER.decode(row).born == born):
                 found[role, ttl_ms, born, event_id] += 1
     return found
 
@@ -230,7 +230,9 @@ def queued(group: Group) -> Counter[tuple[int, int, int, str]]:
 def events(group: Group) -> dict[bytes, Any]:
     """Return what is known of each event, without what tells partitions apart."""
     return {
-        key: ledger.decode(row)._replace(window=0, ticket=b"", groups=(), layout=b"", shadows=(), version=0).encode()
+        key: altered(
+            kinds.LEDGER.decode(row), window=0, ticket=b"", groups=(), layout=b"", shadows=(), version=0
+        ).encode()
         for table in group.tables
         for key, row in table.of(kinds.LEDGER.letter).items()
     }
@@ -600,7 +602,7 @@ def test_the_router_goes_on_where_it_was() -> None:
                 plan = Plan(width, of_event, lambda _: frozenset(), lambda _: 0, [[0, 0]] * width)
                 tables = [Table(rows) for rows in rescale.rescaled_routes(tables, plan)]
                 assert waiting(tables) == counted
-            engines = [Router(policies, table.get, held=3) for table in tables]
+            engines = [Router(policies, table.get) for table in tables]
             offsets = [[0, 0] for _ in tables]
             share = len(records) // len(widths)
             again = 20 if part else 0  # intake sends some once more

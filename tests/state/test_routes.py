@@ -19,7 +19,6 @@ from state.witnesses import SEVERAL, WITNESSES
 from tests.state.histories import PLANS, Plan, Table, folded_again
 
 STEADY = settings(max_examples=60, deadline=None)
-HELD = 20
 POLICIES = Policies(
     patterns=[("short", Policy("platt", ttl_ms=500)), ("long", Policy("platt", ttl_ms=3000))],
     default=Policy("platt", ttl_ms=1000),
@@ -31,9 +30,9 @@ Record = Route | Label | Rejected
 class Run:
     """A router and its table."""
 
-    def __init__(self, table: Table | None = None, held: int = HELD, policies: Policies = POLICIES) -> None:
+    def __init__(self, table: Table | None = None, policies: Policies = POLICIES) -> None:
         self.table = Table() if table is None else table
-        self.router = Router(policies, self.table.get, held)
+        self.router = Router(policies, self.table.get)
 
     def fold(self, records: Iterable[Record]) -> list[Routed | Rejected]:
         """Apply records as one batch, and make a checkpoint of it."""
@@ -186,7 +185,7 @@ def test_labels_of_an_event_are_bounded() -> None:
 
 
 def test_rows_leave_when_the_longest_stream_of_their_event_waits_no_longer() -> None:
-    run = Run(held=0)
+    run = Run()
     run.fold([route(0, "a", "long", 0), route(1, "a", "short", 10), route(2, "b", "short", 10), label(0, "c", 1.0, 10)])
     run.fold([route(3, "z", "short", 800), route(4, "z", "short", 801)])
     assert set(run.events()) == {"a", "z"}
@@ -195,27 +194,18 @@ def test_rows_leave_when_the_longest_stream_of_their_event_waits_no_longer() -> 
     assert (run.fates()["expired_routes"], run.fates()["expired_labels"]) == (3, 1)
 
 
-def test_what_changed_lately_does_not_leave() -> None:
-    run = Run(held=3)
-    run.fold([route(0, "a", "short", 0), label(0, "a", 1.0, 0)])
-    run.fold([route(1, "z", "short", 9000)])
-    assert "a" in run.events()
-    run.fold([route(i, "z", "short", 9000) for i in range(2, 6)])
-    assert "a" not in run.events()
-
-
 @STEADY
 @given(RECORDS, PLANS)
 def test_whatever_is_folded_again_rows_and_outputs_are_those_of_one_fold(records: list[Record], plan: Plan) -> None:
     calm = Run()
     wanted = [each for record in records for each in calm.fold([record])]
-    assert folded_again(lambda table: Router(POLICIES, table.get, HELD), records, plan) == (calm.table, wanted)
+    assert folded_again(lambda table: Router(POLICIES, table.get), records, plan) == (calm.table, wanted)
 
 
 @STEADY
 @given(RECORDS)
 def test_every_record_has_one_fate_and_rows_add_up(records: list[Record]) -> None:
-    run = Run(held=0)
+    run = Run()
     for record in records:
         run.fold([record])
     fates = run.fates()
@@ -302,7 +292,7 @@ LONG = Policies(default=Policy("platt", ttl_ms=10 * HOUR), early_ttl_ms=10 * HOU
 
 def settled() -> Run:
     """Return a router that knows the time; it has three routes."""
-    run = Run(held=0, policies=LONG)
+    run = Run(policies=LONG)
     run.fold(route(i, f"clock-{i}", stamp=NOW) for i in range(SEVERAL))
     assert run.router.fence.stream_time == NOW
     return run

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import kinds, ledger
-from state.engine import Effects
+from state import kinds
+from state.effects import Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Resolved
 from state.forecasts import Probs
 from state.policy import Challenger, Policies, Policy
@@ -22,11 +22,11 @@ from tests.state.histories import (
     POLICIES,
     SHADOWED,
     SHADOWED_HISTORIES,
-    SMALL_BATCH,
     STEADY,
     History,
     Table,
     Worker,
+    altered,
     cut,
     judged_at_once,
     play,
@@ -46,7 +46,7 @@ def long() -> History:
 
 def folded(history: History, policies: Policies) -> Worker:
     """Return a worker that has folded a history's events under other policies."""
-    worker = Worker(policies, held=SMALL_BATCH)
+    worker = Worker(policies)
     for event in history.events:
         worker.fold(event)
     return worker
@@ -66,7 +66,7 @@ def unshadowed(table: Table) -> dict[bytes, bytes]:
     left: dict[bytes, bytes] = {}
     for key, row in table.items():
         if key[:1] == kinds.LEDGER.letter:
-            left[key] = ledger.decode(row)._replace(shadows=()).encode()
+            left[key] = kinds.LEDGER.encode(altered(kinds.LEDGER.decode(row), shadows=()))
         elif key[:1] != kinds.COMPARISON.letter and (key[:1] != kinds.CALIBRATOR.letter or key in serving):
             left[key] = row
     return left
@@ -79,7 +79,7 @@ def traceless(history: History) -> None:
     plain = folded(history, POLICIES)
     outputs = [output for event in history.effects for output in event.outputs]
     assert unshadowed(history.table) == plain.table
-    again = Worker(POLICIES, held=SMALL_BATCH)
+    again = Worker(POLICIES)
     assert outputs == [output for event in history.events for output in again.fold(event).outputs]
 
 
@@ -119,11 +119,11 @@ def test_promotions_at_any_time_lose_nothing_and_learn_nothing_twice(
     history: History, lengths: list[int], when: random.Random
 ) -> None:
     policies, table = SHADOWED, Table()
-    worker = Worker(policies, table, SMALL_BATCH)
+    worker = Worker(policies, table)
     for batch in cut(history.events, lengths):
         if when.random() < 0.1:
             policies = promoted(policies)
-            worker = Worker(policies, table, SMALL_BATCH)
+            worker = Worker(policies, table)
         worker.fold(*batch)
     as_champions(table, history)
     for stream, policy in POLICIES.patterns:

@@ -112,7 +112,7 @@ def test_a_comparison_is_of_the_labels_in_force(stream: str) -> None:
     for entry in worker.table.entries():
         if entry.stream == stream and entry.resolved_ts:
             (shadow,) = entry.shadows
-            expected.observe(entry.p, shadow.p, entry.y)  # type: ignore[arg-type]  # of the stream's kind
+            expected.observe(entry.p, shadow.p, entry.y)
     assert isinstance(found, PairScores)
     assert found.tally == expected.tally
     assert found.sums == pytest.approx(expected.sums)
@@ -135,7 +135,7 @@ def test_segments_are_of_their_events_alone(stream: str) -> None:
             if countries.get(key[1:].decode()) == (value,) and entry.stream:
                 issued += 1
                 if entry.resolved_ts:
-                    expected.observe(entry.raw, entry.p, entry.y)  # type: ignore[arg-type]  # of the stream's kind
+                    expected.observe(entry.raw, entry.p, entry.y)
         found = kinds.SEGMENT.decode(worker.table[kinds.SEGMENT.key(stream, policy.scored, slot)])
         assert isinstance(found, SegmentPairScores)
         assert (found.issued, found.known, found.n) == (issued, expected.n, expected.n)
@@ -191,7 +191,7 @@ def test_another_configuration_has_windows_of_its_own(stream: str) -> None:
 @pytest.mark.parametrize("stream", BOTH)
 def test_forecasts_without_an_outcome_expire_in_their_segments(stream: str) -> None:
     policy = replace(PLAIN[stream], segments=("country",), ttl_ms=50)
-    worker = Worker(policies(**{stream: policy}), held=3)
+    worker = Worker(policies(**{stream: policy}))
     for event in history(stream, 200, 6):
         if isinstance(event, Forecast):
             worker.fold(event)

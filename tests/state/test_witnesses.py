@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from replay.configuration import Configuration
-from replay.in_memory_engine import InMemoryEngine
+from replay.player import Player
 from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Resolved
@@ -15,7 +15,7 @@ from state.fence import EXPIRED_FORECAST, EXPIRY, FATES
 from state.frames import CorruptFrame
 from state.policy import Policies, Policy
 from state.witnesses import MEMORY, SEVERAL, SLACK, Entry, Witnesses
-from tests.state.histories import POLICIES, SMALL_BATCH, Worker, play, seeded
+from tests.state.histories import POLICIES, Worker, play, seeded
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
@@ -37,7 +37,7 @@ def settled(worker: Worker) -> int:
 
 @pytest.mark.parametrize("ahead", [SLACK + 1, 23 * HOUR, LAST - NOW])
 def test_one_record_ahead_expires_nothing_of_another_stream(ahead: int) -> None:
-    worker = Worker(OPEN, held=0)
+    worker = Worker(OPEN)
     at = settled(worker)
     worker.fold(*(forecast(at + i, NOW + i, "theirs") for i in range(50)))
     worker.fold(forecast(at + 50, NOW + ahead, "wild"))
@@ -55,7 +55,7 @@ def test_what_a_record_ahead_asked_for_is_answered_and_learnt() -> None:
 
 
 def test_after_a_quiet_time_three_records_move_stream_time_and_none_expires_early() -> None:
-    worker = Worker(OPEN, held=0)
+    worker = Worker(OPEN)
     at = settled(worker)
     later = NOW + 48 * HOUR  # longer than the time to live
     for i in range(SEVERAL):
@@ -70,7 +70,7 @@ def test_after_a_quiet_time_three_records_move_stream_time_and_none_expires_earl
 
 
 def test_rows_of_records_ahead_expire_when_their_own_time_to_live_has_passed() -> None:
-    worker = Worker(OPEN, held=0)
+    worker = Worker(OPEN)
     at = settled(worker)
     worker.fold(forecast(at, NOW + HOUR, "wild"))
     n = at + 1
@@ -82,7 +82,7 @@ def test_rows_of_records_ahead_expire_when_their_own_time_to_live_has_passed() -
 
 
 def test_witness_that_nobody_joins_is_forgotten_and_its_row_leaves() -> None:
-    worker = Worker(OPEN, held=0)
+    worker = Worker(OPEN)
     at = settled(worker)
     worker.fold(forecast(at, LAST, "wild"))
     n = at + 1
@@ -123,12 +123,12 @@ def leaping(seed: int) -> list[Event]:
 @pytest.mark.parametrize("seed", range(4))
 def test_cuts_and_crashes_leave_the_same_rows_of_a_history_that_leaps(seed: int) -> None:
     events = leaping(seed)
-    alone, together = Worker(held=SMALL_BATCH), Worker(held=SMALL_BATCH)
+    alone, together = Worker(), Worker()
     for event in events:
         alone.fold(event)
     for at in range(0, len(events), 37):
         together.fold(*events[at : at + 37])
-        together.partition = Partition(POLICIES, together.table.get, SMALL_BATCH)
+        together.partition = Partition(POLICIES, together.table.get)
     assert together.table == alone.table
     assert alone.table.fence.fates[EXPIRED_FORECAST] > 10
 
@@ -136,10 +136,10 @@ def test_cuts_and_crashes_leave_the_same_rows_of_a_history_that_leaps(seed: int)
 @pytest.mark.parametrize("seed", range(4))
 def test_replay_keeps_the_stream_time_of_the_engine(seed: int, tmp_path: Path) -> None:
     events = leaping(seed)
-    worker = Worker(held=SMALL_BATCH)
+    worker = Worker()
     for event in events:
         worker.fold(event)
-    run = InMemoryEngine([Configuration("present", POLICIES)], tmp_path, held=SMALL_BATCH)
+    run = Player([Configuration("present", POLICIES)], tmp_path)
     run.play(events)
     assert dict(zip(FATES, run.end().fates, strict=True)) == dict(zip(FATES, worker.table.fence.fates, strict=True))
 
@@ -170,7 +170,7 @@ def test_row_of_witnesses_that_was_cut_is_refused(cut: int) -> None:
 
 
 def test_expiries_say_when_they_were_due() -> None:
-    worker = Worker(OPEN, held=0)
+    worker = Worker(OPEN)
     at = settled(worker)
     late: Sequence[Event] = [forecast(at + i, NOW + 11 * HOUR + i) for i in range(SEVERAL + 2)]
     assert worker.fold(*late).lapsed == [NOW + 10 * HOUR] * SEVERAL

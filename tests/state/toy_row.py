@@ -48,7 +48,7 @@ def main() -> None:
 
     from cli import reference
     from state import formats, kinds
-    from state.engine import Changes
+    from state.effects import Changes
     from state.fence import Fence
     from state.frames import OtherFormat, seal
     from state.kind import shown

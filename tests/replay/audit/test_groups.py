@@ -21,7 +21,7 @@ from state.policy import Policies, Policy
 from state.rescale import rescaled
 from streams.config.settings import Settings
 from streams.kafka.partitioner import partition
-from tests.state.histories import Worker
+from tests.state.histories import Worker, altered
 
 POLICIES = Policies([("*", Policy("platt"))], early_ttl_ms=86_400_000)
 SETTINGS = Settings(app_id="new")
@@ -134,11 +134,12 @@ def test_a_row_that_is_not_what_the_old_rows_become_is_named(tmp_path: Path) -> 
     parts = ended()
     given = groups.divided(told(parts), left(parts, tmp_path), tmp_path)[1]
     log = changelog(given)
-    key = next(key for key in log if key[:1] == kinds.LEDGER.letter and ledger.decode(log[key]).status == ledger.ISSUED)
+    rows = {key: kinds.LEDGER.decode(row) for key, row in log.items() if key[:1] == kinds.LEDGER.letter}
+    key = next(key for key, row in rows.items() if row.status == ledger.ISSUED)
     name = key[1:].decode()
     wrong = {
-        "p": ledger.decode(log[key])._replace(p=0.31).encode(),
-        "touched": ledger.decode(log[key])._replace(touched=1).encode(),
+        "p": kinds.LEDGER.encode(altered(rows[key], p=0.31)),
+        "born": kinds.LEDGER.encode(altered(rows[key], born=1)),
         "a byte": log[key][:-1] + bytes([log[key][-1] ^ 1]),
         "no row": None,
     }

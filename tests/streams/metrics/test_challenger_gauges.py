@@ -6,7 +6,7 @@ import pytest
 
 from lab.scrape import ScrapedSamples
 from state import kinds
-from state.engine import Changes
+from state.effects import Changes
 from state.fence import Fence
 from state.policy import Challenger, Policies, Policy
 from state.scoring.comparison import LOSSES, Comparison

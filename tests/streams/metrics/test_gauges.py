@@ -9,7 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from state import kinds
-from state.engine import HELD, Effects, Partition
+from state.effects import Effects
+from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
@@ -70,9 +71,8 @@ ADDED = {"histogram": {"le"}}
 class Live:
     """Partitions folded by the real engine, as a worker does, and reported to gauges."""
 
-    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0, held: int = HELD) -> None:
+    def __init__(self, gauges: Gauges, calibrator: str = "platt+minimax", features: int = 0) -> None:
         self.gauges = gauges
-        self._most_held = held
         patterns = [("numbers", Policy("quantile")), ("classes", Policy("multiclass"))]
         beside = (Challenger("histogram", {}),)
         self._policies = gauges._policies = Policies(patterns, Policy(calibrator, features=features, shadow=beside))
@@ -82,7 +82,7 @@ class Live:
     def fold(self, partition: int, events: Iterable[Event]) -> Effects:
         rows = self._rows[partition]
         if partition not in self._engines:
-            self._engines[partition] = Partition(self._policies, rows.get, self._most_held)
+            self._engines[partition] = Partition(self._policies, rows.get)
             self.gauges.assigned(partition, PartitionSnapshot(self._engines[partition].fence))
         engine = self._engines[partition]
         effects = engine.fold(events)
@@ -302,7 +302,7 @@ def test_records_that_are_folded_again_after_a_crash_count_only_as_such() -> Non
 
 def test_what_expired_before_its_time_is_counted() -> None:
     gauges = made()
-    live = Live(gauges, held=0)
+    live = Live(gauges)
     assert value(gauges, "expired_early_total") == 0
     past, future = 1000, int(time() * 1000) + 60 * 86_400_000
     for i, (start, late) in enumerate([(past, past + 40 * 86_400_000), (future - 40 * 86_400_000, future)]):
@@ -314,7 +314,7 @@ def test_what_expired_before_its_time_is_counted() -> None:
 
 def test_expired_rows_are_counted() -> None:
     gauges = made()
-    live = Live(gauges, held=1000)
+    live = Live(gauges)
     late = 40 * 86_400_000
     live.fold(0, [Forecast(0, None, "a", "s", 0.5, (), 1), Outcome(0, None, "b", 1.0, 1)])
     for start in (1, 601):

@@ -11,7 +11,8 @@ import pytest
 from lab.scrape import ScrapedSamples
 from state import kinds
 from state.coverage import Coverage
-from state.engine import Changes, Effects, Partition
+from state.effects import Changes, Effects
+from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policy import Policies, Policy

@@ -1,4 +1,4 @@
-"""What replay's engine looks at, and several configurations side by side; test_agreement.py has the rest."""
+"""What replay's player looks at, and several configurations side by side; test_agreement.py has the rest."""
 
 from pathlib import Path
 
@@ -6,16 +6,17 @@ import numpy as np
 
 from replay.column_file import played
 from replay.configuration import Configuration, with_calibrator
-from replay.in_memory_engine import InMemoryEngine, PartitionResult
+from replay.partition_result import PartitionResult
+from replay.player import Player
 from state import kinds
 from state.events import Rejected
 from state.policy import Policies, Policy
-from tests.state.histories import POLICIES, SMALL_BATCH, History, Worker, play, seeded
+from tests.state.histories import POLICIES, History, Worker, play, seeded
 
 
 def player(history: History, directory: Path, *others: Configuration) -> tuple[PartitionResult, list[Rejected]]:
     letters: list[Rejected] = []
-    run = InMemoryEngine([Configuration("present", POLICIES), *others], directory, letters.append, SMALL_BATCH)
+    run = Player([Configuration("present", POLICIES), *others], directory, letters.append)
     run.play(history.events)
     return run.end(), letters
 
@@ -37,7 +38,7 @@ def test_last_look_is_at_what_the_engine_has_learnt(tmp_path: Path) -> None:
 def test_contenders_side_by_side_are_as_alone(tmp_path: Path) -> None:
     history = play(seeded(800, seed=2))
     both, _ = player(history, tmp_path / "both", with_calibrator(POLICIES, "identity"))
-    alone = InMemoryEngine([with_calibrator(POLICIES, "identity")], tmp_path / "alone", held=SMALL_BATCH)
+    alone = Player([with_calibrator(POLICIES, "identity")], tmp_path / "alone")
     alone.play(history.events)
     alone.end()
     assert played(tmp_path / "both", "p1", "d").tolist() == played(tmp_path / "alone", "p0", "d").tolist()
@@ -49,8 +50,8 @@ def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
     policies = Policies([("ridge", Policy("calibrated_regression", features=1, ttl_ms=90))], early_ttl_ms=25)
     history = play(seeded(900, seed=4))
     events = [event for event in history.events if getattr(event, "stream", "ridge") == "ridge"]
-    worker = Worker(policies, held=SMALL_BATCH)
-    run = InMemoryEngine([Configuration("present", policies)], tmp_path, held=SMALL_BATCH)
+    worker = Worker(policies)
+    run = Player([Configuration("present", policies)], tmp_path)
     for event in events:
         worker.fold(event)
     run.play(events)

@@ -1,0 +1,228 @@
+"""What a worker counts of its events: scores, ages of outcomes, distribution of forecasts, by stream and by segment.
+
+Nothing that is counted here is served: it is an observer, see `state.observer`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from state import kinds, ledger
+from state.forecasts import PROBABILITY, QUANTILES
+from state.ledger import Row
+from state.policy import Policies, scored_of
+from state.scoring.ages import Ages
+from state.scoring.distribution import Distribution
+from state.scoring.history import History
+from state.scoring.pair_scores import compare, observe_segments, of_segment, revise_segments
+from state.scoring.segment_scores import observe, revise
+from state.scoring.vector_history import VectorHistory
+from state.scoring.warm_up import WarmUp
+from state.services import Service, Services
+
+#: Reads an event's features from its ticket.
+Features = Callable[[bytes], Sequence[float]]
+
+
+@dataclass(slots=True, eq=False)
+class _Counted:
+    """What is counted of a service, with the keys of its rows.
+
+    Attributes
+    ----------
+    history
+        Scores of a stream of probabilities; None of others.
+    features
+        Reads the features of its tickets; None where they hold none, or those of an earlier configuration.
+    segments
+        By layout and slot: key and scores.
+    """
+
+    history: History | None
+    features: Features | None
+    scores_key: bytes
+    windows_key: bytes
+    ages_key: bytes
+    distribution_key: bytes
+    segments: dict[bytes, dict[int, tuple[bytes, Any]]]
+
+
+class Counting:
+    """The observer of workers: its counts are rows.
+
+    Parameters
+    ----------
+    policies
+        What each stream is configured to do.
+    services
+        Hold the rows.
+    """
+
+    def __init__(self, policies: Policies, services: Services) -> None:
+        self._policies = policies
+        self.services = services
+
+    def opened(self, service: Service) -> None:
+        """Open the scores of a stream."""
+        stream, config = service.stream, service.config
+        history, scores_key = None, kinds.VECTORS.key(stream, config)
+        if service.kind == PROBABILITY:
+            scores_key = kinds.SCORES.key(stream)
+            history = self.services.value(stream, kinds.SCORES, scores_key, History)
+        calibrator, policy = service.learner.served.calibrator, self._policies.of(stream)
+        keeps = calibrator.keeps_features and policy is not None and policy.config == config
+        service.seen = _Counted(
+            history,
+            calibrator.features_in if keeps else None,
+            scores_key,
+            kinds.WINDOWS.key(stream),
+            kinds.AGES.key(stream),
+            kinds.DISTRIBUTION.key(stream),
+            {},
+        )
+
+    def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
+        """Count a forecast in the distribution of its stream, and in its segments."""
+        if service.kind != QUANTILES:  # of classes the highest probability is counted, of numbers nothing
+            key = service.seen.distribution_key
+            found = self.services.value(service.stream, kinds.DISTRIBUTION, key, Distribution)
+            self.services.touched[key] = found
+            found.observe(row.raw if service.kind == PROBABILITY else max(row.raw), stream_time)
+        for scores in self._segments(service, row):
+            scores.issued += 1
+
+    def parked(self, event_id: str, ts: int) -> None:
+        """Count nothing."""
+
+    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
+        """Count how old a forecast was when its first outcome came."""
+        age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
+        at = 0 if row.entity else ts  # whose labels belong together is known
+        self._ages(service).observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
+        for scores in self._segments(service, row):
+            scores.known += 1
+            scores.age_ms += age_ms
+
+    def resolved(self, service: Service, row: Row, event_id: str, applied: int) -> int:
+        """Count an event in the scores of its stream and its segments, or in a warm-up, and compare the challengers."""
+        window = row.window
+        if window == ledger.UNTAUGHT:
+            return window
+        if row.shadows:
+            self._compare(service, row, row.y)
+        if window == ledger.NO_WINDOW:
+            self._warm_up(service, row).observe(row.raw, row.y)
+            return window
+        segments = self._segments(service, row)
+        if segments:
+            segments = [each for each in segments if each.warm_up.admits(row.born, applied)]
+        seen = service.seen
+        history = seen.history
+        if history is None:
+            vectors = self._vectors(service, row)
+            window = vectors.windows
+            vectors.observe(row.raw, row.p, row.y, event_id.encode())
+            if segments:
+                observe_segments(segments, row.raw, row.p, row.y, window)
+            return window
+        window = int(history.windows)
+        if seen.features:
+            history.bias.observe(seen.features(row.ticket), row.raw, row.p, row.y)
+        touched = self.services.touched
+        if history.observe(row.raw, row.p, row.y, row.draw):
+            touched[seen.windows_key] = history
+        touched[seen.scores_key] = history
+        if segments:
+            observe(segments, row.raw, row.p, row.y, window)
+        return window
+
+    def revised(self, service: Service, row: Row, event_id: str, was: float) -> None:
+        """Take the label that an event had out of all scores, and put in the one that it has."""
+        window, y = row.window, row.y
+        if window == ledger.UNTAUGHT:
+            return
+        if row.shadows:
+            self._compare(service, row, was, -1)
+            self._compare(service, row, y)
+        if window == ledger.NO_WINDOW:
+            warm_up = self._warm_up(service, row)
+            warm_up.observe(row.raw, was, -1)
+            warm_up.observe(row.raw, y)
+            return
+        segments = [each for each in self._segments(service, row) if each.warm_up.admitted(row.born)]
+        seen = service.seen
+        history = seen.history
+        if history is None:
+            self._vectors(service, row).revise(row.raw, row.p, was, y, event_id.encode(), window)
+            if segments:
+                revise_segments(segments, row.raw, row.p, was, y, window)
+            return
+        if seen.features:
+            x = seen.features(row.ticket)
+            history.bias.observe(x, row.raw, row.p, was, -1)
+            history.bias.observe(x, row.raw, row.p, y)
+        touched = self.services.touched
+        if history.revise(row.raw, row.p, row.draw, was, y, window):
+            touched[seen.windows_key] = history
+        touched[seen.scores_key] = history
+        if segments:
+            revise(segments, row.raw, row.p, was, y, window)
+
+    def expired(self, service: Service, row: Row, event_id: str) -> None:  # noqa: ARG002 - for others
+        """Count a forecast without a label."""
+        self._ages(service).expire()
+        for scores in self._segments(service, row):
+            scores.expired += 1
+
+    def _ages(self, service: Service) -> Ages:
+        """Return the ages of a stream's outcomes, which are about to change."""
+        key = service.seen.ages_key
+        ages = self.services.touched[key] = self.services.value(service.stream, kinds.AGES, key, Ages)
+        return ages
+
+    def _segments(self, service: Service, row: Row) -> list[Any]:
+        """Return the scores of the segments of a row, which are about to change."""
+        found: list[Any] = []
+        if not row.groups:
+            return found
+        known = service.seen.segments.get(row.layout)
+        if known is None:
+            known = service.seen.segments[row.layout] = {}
+        for slot in row.groups:
+            kept = known.get(slot)
+            if kept is None:
+                kind = service.kind
+                scored = row.layout if kind == PROBABILITY else scored_of(row.layout, kind, service.config)
+                key = kinds.SEGMENT.key(service.stream, scored, slot)
+                scores = self.services.value(service.stream, kinds.SEGMENT, key, partial(of_segment, kind))
+                kept = known[slot] = key, scores
+            self.services.touched[kept[0]] = kept[1]
+            found.append(kept[1])
+        return found
+
+    def _warm_up(self, service: Service, row: Row) -> WarmUp:
+        """Return what became of the warm-up of a service, which is about to change."""
+        history = service.seen.history
+        if history is None:
+            return self._vectors(service, row).warm_up
+        self.services.touched[service.seen.scores_key] = history
+        warm_up: WarmUp = history.warm_up
+        return warm_up
+
+    def _vectors(self, service: Service, row: Row) -> VectorHistory:
+        """Return the scores of a stream of classes or numbers, which are about to change."""
+        key = service.seen.scores_key
+        history = self.services.value(service.stream, kinds.VECTORS, key, partial(VectorHistory.of, row.p))
+        self.services.touched[key] = history
+        return history
+
+    def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
+        """Compare what challenges with what was served, but for warm-ups."""
+        if row.window == ledger.NO_WINDOW:
+            return
+        for shadow in row.shadows:
+            if not shadow.warm:
+                challenger = self.services.challenger(service, shadow.config)
+                compare(challenger.comparison, row.p, shadow.p, y, shadow.draw, sign)
+                self.services.touched[challenger.key] = challenger.comparison

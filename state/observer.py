@@ -1,0 +1,32 @@
+"""Who is told what becomes of events: workers count them, a replay writes them down."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from state.ledger import Row
+from state.services import Service
+
+
+class Observer(Protocol):
+    """Who is told what becomes of events, and changes none of it."""
+
+    def opened(self, service: Service) -> None:
+        """A service was made."""
+
+    def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:
+        """A forecast was answered; ``x`` are its features."""
+
+    def parked(self, event_id: str, ts: int) -> None:
+        """An outcome has come that has no forecast."""
+
+    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
+        """The forecast of a row has its first outcome: y, of event time ``ts``, ms."""
+
+    def resolved(self, service: Service, row: Row, event_id: str, applied: int) -> int:
+        """An event was learnt, or was not because its entity had taught; return the window in which it counts."""
+
+    def revised(self, service: Service, row: Row, event_id: str, was: float) -> None:
+        """The label of an event that was learnt is another one now; it was ``was``."""
+
+    def expired(self, service: Service, row: Row, event_id: str) -> None:
+        """A forecast leaves without a label."""
