@@ -201,7 +201,7 @@ def test_where_a_fetch_cannot_be_read_is_named_after_what_comes_before_it() -> N
         again.getall()
 
 
-LATIN = [("NAME12", b"x" * 20)]
+LATIN: list[tuple[str, bytes | None]] = [("NAME12", b"x" * 20)]
 
 
 def headed(codec: int, *headers: list[tuple[str, bytes | None]], base: int = 0, attributes: int = 0) -> bytes:
