@@ -276,16 +276,11 @@ def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no publi
 
     schema = commands.add_parser(
         "schema",
-        help="print the schema of an output, as it is registered",
-        description="Prints the schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
+        help="print the Avro schema of an output",
+        description="Prints the Avro schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
         "worker starts.",
     )
     schema.add_argument("output", choices=output_schemas.NAMES, help="the topic, by its usual name")
-    schema.add_argument(
-        "--format",
-        choices=output_schemas.KINDS,
-        help="its format; without it, that of TRUEUP_OUTPUT_FORMAT, and jsonschema where that is json",
-    )
 
 
 def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -642,8 +637,7 @@ def _sources(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    form = options.format or Settings.from_env(os.environ).output_format
-    print(output_schemas.shown(options.output, form if form in output_schemas.KINDS else "jsonschema"))
+    print(json.dumps(output_schemas.avro(options.output), indent=2))
     return 0
 
 
