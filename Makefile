@@ -29,8 +29,8 @@ data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 demo: compiled jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
-experiments: compiled data ## the papers' results and five real streams again, into one report; four to nine minutes
-	$(BIN)/trueup experiments
+experiments: data ## the papers' results and five real streams again, into one report; interpreted, half an hour
+	$(BIN)/python -m research.experiments
 
 test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
 	TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --max-worker-restart 0 # one that is replaced waits for ever

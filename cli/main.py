@@ -43,30 +43,6 @@ A cluster of your own:
 Every setting is an environment variable; 'trueup worker --help' lists them.
 """
 
-#: Names of the experiments and what each shows; a test compares them with the registry, which is slow to import.
-_EXPERIMENTS = {
-    "roth": "the minimax forecaster stays under its bound (Lecture 20)",
-    "kuleshov-ermon": "recalibration by buckets: Figure 2 a to d, rates of Table 1",
-    "okoroafor": "calibration traded for regret, exponents fitted",
-    "foster-kakade": "calibrated regression: footnote 1, bias and regret under their bounds",
-    "quantiles": "coverage under its bound; how often levels cross with and without the chain",
-    "optimisation": "calibrated Bayesian optimisation on ten functions: wins, area, calibration score",
-    "streams": "bank, Elec2, flights: every calibrator against baselines, with delay and intervals",
-    "real-quantiles": "rain and electricity demand: coverage of recalibrated quantiles",
-}
-EXPERIMENTS = (
-    "experiments:\n"
-    + "\n".join(f"  {name:<15} {about}" for name, about in _EXPERIMENTS.items())
-    + """
-
-The last two read real data that 'make data' fetches; what is not there is skipped and named.
-  trueup experiments --only roth --out /tmp/roth      one, in ten seconds
-  make experiments                                    all, with the data
-
-The exit status is 1 if a theorem's bound did not hold.
-"""
-)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
@@ -151,25 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--partitions", type=_positive, help="partitions of every topic (default: 2, of fraud 1)")
     demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the picture goes")
     demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
-
-    experiments = commands.add_parser(
-        "experiments",
-        help="the papers' results and five real streams, run again into one report",
-        description="Runs in two processes, four to nine minutes for all; prints what was found and writes report.md.",
-        epilog=EXPERIMENTS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    experiments.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        choices=_EXPERIMENTS,
-        metavar="NAME",
-        help="run this one; may be repeated",
-    )
-    experiments.add_argument(
-        "--out", type=Path, default=Path("trueup-experiments"), help="directory of the report (default: %(default)s)"
-    )
 
     _add_broker(commands)
     topic = commands.add_parser("topics", help="make or check the topics, or take them over")
@@ -458,15 +415,6 @@ def _demo(options: argparse.Namespace) -> int:
         partitions=options.partitions,
         scenario=options.scenario,
     )
-
-
-def _experiments(options: argparse.Namespace) -> int:
-    try:
-        from lab.experiments.run import run  # noqa: PLC0415 - needs the demo's packages
-    except ModuleNotFoundError as exc:
-        raise SettingsError(f"the experiments need {exc.name}: 'make setup', or pip install '.[demo]'") from exc
-
-    return run(options.only, options.out)
 
 
 def _broker(options: argparse.Namespace) -> int:
@@ -765,7 +713,6 @@ _COMMANDS = {
     "intake": _intake,
     "router": _router,
     "demo": _demo,
-    "experiments": _experiments,
     "broker": _broker,
     "topics": _topics,
     "config": _config,

@@ -94,9 +94,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2)
     seeds = parser.parse_args().seeds
-    print("| | " + " | ".join(LABELS))  # noqa: T201 - the command's output
+    print("| | " + " | ".join(LABELS))
     for name, stream in STREAMS.items():
-        print(f"| {name} | " + " | ".join(cell(stream, each, seeds) for each in LABELS.values()), flush=True)  # noqa: T201
+        print(f"| {name} | " + " | ".join(cell(stream, each, seeds) for each in LABELS.values()), flush=True)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from lab.experiments.streams import stream
 from replay.measure import log_losses
+from research.experiments.streams import stream
 from state.arrays import Floats, Integers
 from state.calibrators.twospeed import BLEND, LAGS, REACH, TwoSpeed
 
@@ -226,11 +226,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("roles", nargs="*", metavar="ROLE", help="chose, judged")
     options = parser.parse_args()
-    print("stream | TwoSpeed less raw | " + " | ".join(WAYS))  # noqa: T201 - the command's output
+    print("stream | TwoSpeed less raw | " + " | ".join(WAYS))
     for role in options.roles or STREAMS:
         first = 1 if role == "chose" else 101
         for line in rows(STREAMS[role], range(first, first + options.seeds)):
-            print(line, flush=True)  # noqa: T201 - the command's output
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def main() -> None:
             for named in (False, True):
                 loss, error, brier, off = less_raws(stream, served(stream, named=named))
                 figures.append(f"{loss:+7.2f} ± {error:4.2f} {brier:+7.2f} ± {off:4.2f}")
-            print(" | ".join(figures), flush=True)  # noqa: T201 - the command's output
+            print(" | ".join(figures), flush=True)
 
 
 if __name__ == "__main__":

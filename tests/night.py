@@ -66,7 +66,7 @@ NIGHT: Final = {
         "test_outputs*[[]flights-*": "the same by the compiled engine in agents/test_compiled.py",
     },
     "lab/test_broker.py": {"test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py"},
-    "lab/test_experiments.py": {"test_one_experiment*": "the other tests there"},
+    "research/test_experiments.py": {"test_one_experiment*": "the other tests there"},
     "lab/test_flights.py": {"*": "frozen/: digests of the flights and of all answers to them"},
     "state/calibrators/test_auto.py": {"test_guarded_aggregate*[[][bow]*": "the same on four other streams"},
     "state/calibrators/test_by_segment.py": {

@@ -27,8 +27,8 @@ import numpy as np
 
 from agents import compiled
 from lab import datasets, flights
-from lab.experiments.streams import TRAINING, stream
 from lab.nightly_refit import isotonic
+from research.experiments.streams import TRAINING, stream
 from state.arrays import Floats, Integers
 from state.calibrators import make
 from state.policy import DEFAULT_CALIBRATOR

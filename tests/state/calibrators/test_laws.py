@@ -16,9 +16,6 @@ from state.calibrators.group_regret import GroupRegret
 SPECS = [
     *REGISTRY,
     "platt+minimax",
-    "platt+approachability",
-    "platt+approachability_regret",
-    "platt+exponential_weights",
     "platt+regret_matching",
     "identity+minimax",
     "minimax+regret_matching",

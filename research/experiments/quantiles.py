@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 
-from lab.experiments import picture
-from lab.experiments.base import Claim, Experiment, Job, Section, TextTable, judged, verdict
-from lab.experiments.levels import Levels, Way
+from research.experiments import picture
+from research.experiments.base import Claim, Experiment, Job, Section, TextTable, judged, verdict
+from research.experiments.levels import Levels, Way
 from state.arrays import Floats
 
 #: Eleven levels, T, steps η, and a seed a stream.

@@ -1,11 +1,10 @@
 """The parts of an experiment: jobs that can run in any process, and a function that reports their results."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from state.calibrators import REGISTRY, Calibrator, make
-from state.calibrators.registry import check
 
 #: A module's function with its arguments (`functools.partial`), so that it can be sent to another process.
 Job = Callable[[], Any]
@@ -65,19 +64,6 @@ class Experiment(NamedTuple):
     title: str
     jobs: Callable[[], Sequence[Job]]
     tell: Callable[[Sequence[Any], Path], Section]
-
-
-def usable(specs: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the specifications whose calibrators are registered, and a note for each of the others."""
-    known, notes = [], []
-    for spec in specs:
-        try:
-            check(spec, {})
-        except ValueError:
-            notes.append(f"`{spec}`: no such calibrator is registered")
-        else:
-            known.append(spec)
-    return known, notes
 
 
 def even(spec: str, *, buckets: int, grid: int, name: str, seed: int) -> Calibrator:

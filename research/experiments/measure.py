@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.experiments.play import Stream
 from lab.reliability import loss
 from replay import bootstrap
 from replay.result import Difference
+from research.experiments.play import Stream
 from state.arrays import Floats
 
 

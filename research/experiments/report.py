@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agents import __version__
-from lab.experiments.absent import ABSENT
-from lab.experiments.base import Claim, Section, TextTable
-from lab.experiments.registry import REGISTRY
+from research.experiments.absent import ABSENT
+from research.experiments.base import Claim, Section, TextTable
+from research.experiments.registry import REGISTRY
 from streams.atomic_file import written
 
 
@@ -16,9 +16,9 @@ def write(sections: Mapping[str, Section], out: Path) -> Path:
         "# Experiments",
         "",
         (
-            f"Made by `trueup experiments`, trueup {__version__}. Every seed stands where it is used; nothing "
-            f"depends on the "
-            "clock or on the number of processes, so another run on the same versions gives the same file."
+            f"Made by `python -m research.experiments`, trueup {__version__}. Every seed stands where it is used; "
+            "nothing depends on the clock or on the number of processes, so another run on the same versions gives "
+            "the same file."
         ),
         "",
     ]
@@ -28,7 +28,7 @@ def write(sections: Mapping[str, Section], out: Path) -> Path:
         lines += [f"- [{REGISTRY[name].title}](#{name})", *(f"  - {finding}" for finding in section.findings)]
     for name, section in sections.items():
         lines += ["", f'<a id="{name}"></a>', f"## {REGISTRY[name].title}", ""]
-        lines += [f"Again: `trueup experiments --only {name}`", ""]
+        lines += [f"Again: `python -m research.experiments --only {name}`", ""]
         for paragraph in section.text:
             lines += [paragraph, ""]
         lines += [*(f"- {finding}" for finding in section.findings), ""]

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from state.calibrators.exponential_weights import PRIOR, ExponentialWeights
+from research.calibrators.exponential_weights import PRIOR, ExponentialWeights
 
 
 def test_served_distribution_is_left_as_it_is_by_the_weighted_swaps() -> None:

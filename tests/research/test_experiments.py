@@ -6,27 +6,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli import main
 from lab import datasets
-from lab.experiments import measure, streams
-from lab.experiments.base import usable
-from lab.experiments.levels import Levels
-from lab.experiments.play import Stream, oppose, play, prompt
-from lab.experiments.quantiles import lemma_4
-from lab.experiments.registry import REGISTRY
+from research.experiments import measure, run, streams
+from research.experiments.levels import Levels
+from research.experiments.play import Stream, oppose, play, prompt
+from research.experiments.quantiles import lemma_4
+from research.experiments.registry import REGISTRY
 from state.calibrators import make
 from state.policy import DEFAULT_CALIBRATOR
 
 
-def test_the_command_line_names_the_experiments_there_are() -> None:
-    assert list(main._EXPERIMENTS) == list(REGISTRY)
+def test_experiments_have_the_names_that_they_are_found_by() -> None:
     assert [each.name for each in REGISTRY.values()] == list(REGISTRY)
 
 
 def test_one_experiment_writes_its_findings_and_pictures_into_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.main(["experiments", "--only", "roth", "--out", str(tmp_path)]) == 0
+    assert run.main(["--only", "roth", "--out", str(tmp_path)]) == 0
     report = (tmp_path / "report.md").read_text()
     assert "held:" in capsys.readouterr().out
     assert "FAILED" not in report
@@ -38,7 +35,7 @@ def test_one_experiment_writes_its_findings_and_pictures_into_the_report(
 
 def test_an_unknown_experiment_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
-        main.main(["experiments", "--only", "nothing"])
+        run.main(["--only", "nothing"])
     assert refused.value.code == 2
     assert "kuleshov-ermon" in capsys.readouterr().err
 
@@ -101,9 +98,8 @@ def test_data_that_is_not_there_is_said_and_skipped(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(datasets, "bank", missing)
     streams.stream.cache_clear()
     assert streams.run("bank", 0, "platt") == "bank is not installed: make data"
-    known = usable(streams.SPECS)[0]
     nothing = ["no data"] * len(streams._runs())
-    section = streams.EXPERIMENT.tell([*nothing, *([0.01] * len(known))], tmp_path)
+    section = streams.EXPERIMENT.tell([*nothing, *([0.01] * len(streams.SPECS))], tmp_path)
     assert section.skipped == ["no data"]
     assert section.findings == [
         f"held: `{DEFAULT_CALIBRATOR}`: ℓ1 0.0100 ≤ 0.05 against the opponent of 20,000 (1 of 1)"

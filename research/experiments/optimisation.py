@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from lab.experiments import picture
-from lab.experiments.base import NOT_REPRODUCED, Claim, Experiment, Job, Section, TextTable, judged
-from lab.experiments.levels import Levels
+from research.experiments import picture
+from research.experiments.base import NOT_REPRODUCED, Claim, Experiment, Job, Section, TextTable, judged
+from research.experiments.levels import Levels
 from state.arrays import Floats
 
 #: As in the paper's Table 2: three random points, a Matérn kernel, 25 steps. Repetitions, and candidates a step.

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab import datasets
-from lab.experiments.base import Experiment, Job, Section, TextTable
+from research.experiments.base import Experiment, Job, Section, TextTable
 from state.calibrators import make
 from state.calibrators.quantile import RATE
 from state.forecasts import Quantiles

@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lab.experiments import picture
-from lab.experiments.base import Claim, Experiment, Job, Section, TextTable, judged, usable, verdict
-from lab.experiments.measure import l1, slope
-from lab.experiments.play import oppose, play, prompt
+from research.calibrators.approachability_regret import ApproachabilityRegret
+from research.experiments import picture
+from research.experiments.base import Claim, Experiment, Job, Section, TextTable, judged, verdict
+from research.experiments.measure import l1, slope
+from research.experiments.play import oppose, play, prompt
 from state.arrays import Floats
 from state.calibrators import make
-from state.calibrators.approachability_regret import ApproachabilityRegret
 
 TIMES, SEEDS = tuple(1000 * 2**k for k in range(7)), range(6)
 #: Specification, preset, and the exponents of T that the theorem gives total calibration error and regret.
@@ -61,13 +61,8 @@ def run(spec: str, preset: str, stream: str, seed: int) -> Totals:
     return Totals(np.array([t * l1(p[:t], y[:t]) for t in TIMES]), regret[np.array(TIMES) - 1], most)
 
 
-def _points() -> list[tuple[str, str, str, str]]:
-    known, _ = usable(dict.fromkeys(spec for spec, *_ in POINTS))
-    return [point for point in POINTS if point[0] in known]
-
-
 def _runs() -> list[tuple[str, str, str, int]]:
-    return [(spec, preset, stream, seed) for spec, preset, *_ in _points() for stream in STREAMS for seed in SEEDS]
+    return [(spec, preset, stream, seed) for spec, preset, *_ in POINTS for stream in STREAMS for seed in SEEDS]
 
 
 def jobs() -> Sequence[Job]:
@@ -85,12 +80,12 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                 for name in Totals._fields
             )
         )
-        for spec, preset, *_ in _points()
+        for spec, preset, *_ in POINTS
         for stream in STREAMS
     }
     times = np.array(TIMES, float)
     rows = []
-    for spec, preset, calibration, regret in _points():
+    for spec, preset, calibration, regret in POINTS:
         for stream in STREAMS:
             error, lost, _ = mean[spec, preset, stream]
             worst = slope(times, lost)
@@ -106,7 +101,6 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                     regret,
                 )
             )
-    _, skipped = usable(dict.fromkeys(spec for spec, *_ in POINTS))
     checked = {key: each for key, each in mean.items() if key[1]}
     calibrated = sum(bool(each.error[-1] <= each.most[0]) for each in checked.values())
     regretted = sum(bool(each.regret[-1] <= each.most[1]) for each in checked.values())
@@ -144,7 +138,6 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             )
         ],
         pictures=[(_paint(mean, out), "total calibration error and regret against T on logarithmic axes")],
-        skipped=skipped,
         claims=_claims(mean, times, (calibrated, regretted, len(checked))),
     )
 
@@ -189,7 +182,7 @@ def _claims(mean: dict[tuple[str, str, str], Totals], times: Floats, held: tuple
 
 def _findings(mean: dict[tuple[str, str, str], Totals], times: Floats) -> list[str]:
     found = []
-    for spec, preset, *_ in _points():
+    for spec, preset, *_ in POINTS:
         if preset:
             error, lost, _ = mean[spec, preset, "adversary"]
             fitted = slope(times, lost)

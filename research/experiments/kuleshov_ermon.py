@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lab.experiments import picture
-from lab.experiments.base import Claim, Experiment, Job, Section, TextTable, even, judged, usable
-from lab.experiments.measure import l1, l2_path, slope
-from lab.experiments.play import oppose, play, prompt
+from research.experiments import picture
+from research.experiments.base import Claim, Experiment, Job, Section, TextTable, even, judged
+from research.experiments.measure import l1, l2_path, slope
+from research.experiments.play import oppose, play, prompt
 from state.arrays import Floats
 
 #: Figure 2: rounds, repetitions, and M = N.
@@ -18,7 +18,7 @@ ROUNDS, SEEDS, RESOLUTION = 1000, range(20), 10
 #: Table 1: times T of measurement, repetitions, M = N = 1/ε (even, so that .5 is on the grid).
 TIMES, RATE_SEEDS, GRIDS = tuple(1000 * 2**k for k in range(6)), range(4), (10, 20, 40)
 #: The paper used exponential weights for internal regret. If that is not registered, a similar one is used.
-REGMIN: Final = ("exponential_weights", "regret_matching")
+REGMIN: Final = "exponential_weights"
 SUBROUTINES: Final = ("exponential_weights", "regret_matching", "approachability", "minimax")
 #: Index in `TIMES` for the fit of the N exponent: early, before the grid's resolution dominates the error.
 _EARLY: Final = 2
@@ -76,20 +76,17 @@ def _figures() -> list[tuple[str, str, int]]:
 
 
 def _rates() -> list[tuple[str, int, int]]:
-    return [(spec, grid, seed) for spec in usable(SUBROUTINES)[0] for grid in GRIDS for seed in RATE_SEEDS]
+    return [(spec, grid, seed) for spec in SUBROUTINES for grid in GRIDS for seed in RATE_SEEDS]
 
 
 def jobs() -> Sequence[Job]:
     """Return a job for each curve of Figure 2 and each cell of Table 1, and each seed."""
-    subroutine = usable(REGMIN)[0][0]
-    drawn: list[Job] = [partial(figure, subroutine, *arguments) for arguments in _figures()]
+    drawn: list[Job] = [partial(figure, REGMIN, *arguments) for arguments in _figures()]
     return drawn + [partial(rate, *arguments) for arguments in _rates()]
 
 
 def tell(results: Sequence[Any], out: Path) -> Section:
     """Draw Figure 2, tabulate its last values, and fit the rates."""
-    subroutine = usable(REGMIN)[0][0]
-    known, skipped = usable(SUBROUTINES)
     curves: dict[tuple[str, str], list[Path2]] = {}
     for (opponent, who, _), path in zip(_figures(), results, strict=False):
         curves.setdefault((opponent, who), []).append(path)
@@ -100,7 +97,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
     rates = dict(zip(_rates(), results[len(_figures()) :], strict=True))
     errors = {
         (spec, grid): np.mean([rates[spec, grid, seed].errors for seed in RATE_SEEDS], axis=0)
-        for spec in known
+        for spec in SUBROUTINES
         for grid in GRIDS
     }
     expert, ours = mean["coin", "expert"], mean["coin", "algorithm"]
@@ -134,7 +131,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                 f"opponent that "
                 f"answers y = 1[E p ≤ .5] while the expert is noise (adversary). M = N = {RESOLUTION}, "
                 f"internal regret by "
-                f"`{subroutine}`, mean of seeds {SEEDS[0]} to {SEEDS[-1]}. The opponent sees the "
+                f"`{REGMIN}`, mean of seeds {SEEDS[0]} to {SEEDS[-1]}. The opponent sees the "
                 f"*expected* forecast: one "
                 "who sees the draw, as the paper's formula reads, makes every algorithm wrong by .5."
             ),
@@ -168,7 +165,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                         *(f"{slope(np.array(TIMES, float), errors[spec, n]):+.2f}" for n in GRIDS),
                         f"{slope(np.array(GRIDS, float), np.array([errors[spec, n][_EARLY] for n in GRIDS])):+.2f}",
                     )
-                    for spec in known
+                    for spec in SUBROUTINES
                 ],
                 f"Errors at T = {TIMES[-1]:,}; T exponents from T = {TIMES[0]:,} on; N exponent at T = "
                 f"{TIMES[_EARLY]:,}.",
@@ -176,15 +173,14 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             TextTable(
                 "Table 1: bytes of state",
                 ("subroutine", *(f"N = {n}" for n in GRIDS)),
-                [(f"`{spec}`", *(f"{rates[spec, n, 0].size:,}" for n in GRIDS)) for spec in known],
+                [(f"`{spec}`", *(f"{rates[spec, n, 0].size:,}" for n in GRIDS)) for spec in SUBROUTINES],
                 "Only touched cells are kept. No subroutine needs the N x N regrets of the paper in each bucket.",
             ),
         ],
         pictures=[
             (_paint_figure(mean, out), "Figure 2: loss and calibration error on a coin (a, b) and an adversary (c, d)"),
-            (_paint_rates(errors, known, out), "Table 1: ℓ1 error against the adversary, by T, for M = N = 20"),
+            (_paint_rates(errors, out), "Table 1: ℓ1 error against the adversary, by T, for M = N = 20"),
         ],
-        skipped=skipped,
         claims=[
             Claim(
                 _PAPER,
@@ -208,9 +204,9 @@ def tell(results: Sequence[Any], out: Path) -> Section:
                 "O(1 / (ε √(ε T))), O(1 / (ε √T))",
                 "; ".join(
                     f"`{spec}` T^{slope(np.array(TIMES, float), errors[spec, GRIDS[-1]]):.2f} at N = {GRIDS[-1]}"
-                    for spec in known
+                    for spec in SUBROUTINES
                 ),
-                judged(all(slope(np.array(TIMES, float), errors[spec, GRIDS[-1]]) <= -0.4 for spec in known)),
+                judged(all(slope(np.array(TIMES, float), errors[spec, GRIDS[-1]]) <= -0.4 for spec in SUBROUTINES)),
             ),
         ],
     )
@@ -240,16 +236,16 @@ def _paint_figure(mean: dict[tuple[str, str], Path2], out: Path) -> str:
     )
 
 
-def _paint_rates(errors: dict[tuple[str, int], Floats], known: list[str], out: Path) -> str:
+def _paint_rates(errors: dict[tuple[str, int], Floats], out: Path) -> str:
     grid = 20
 
     def paint(axes: Any) -> None:  # noqa: ANN401 - an array of axes
         axis = axes[0, 0]
-        for spec in known:
+        for spec in SUBROUTINES:
             axis.plot(TIMES, errors[spec, grid], marker="o", markersize=4, label=spec)
         guide = np.array(TIMES, float)
-        axis.plot(guide, 0.5 * errors[known[0], grid][0] * (guide / guide[0]) ** -0.5, color=picture.GREY, ls="--",
-                  linewidth=1, label="T^-1/2")  # fmt: skip
+        root = 0.5 * errors[SUBROUTINES[0], grid][0] * (guide / guide[0]) ** -0.5
+        axis.plot(guide, root, color=picture.GREY, ls="--", linewidth=1, label="T^-1/2")
         axis.axhline(1 / (2 * grid), color=picture.GREY, linewidth=1, ls=":", label="1 / 2N")
         picture.logarithmic(axis)
         axis.set(xlabel="T", ylabel="ℓ1 calibration error", xticks=TIMES, xticklabels=[f"{t:,}" for t in TIMES])

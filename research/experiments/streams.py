@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lab import datasets, flights, nightly_refit
-from lab.experiments import picture
-from lab.experiments.base import Experiment, Job, Section, TextTable, usable, verdict
-from lab.experiments.measure import Measured, brier_difference, l1, measure
-from lab.experiments.play import Stream, oppose, play, prompt
 from replay.result import Difference
+from research.experiments import picture
+from research.experiments.base import Experiment, Job, Section, TextTable, verdict
+from research.experiments.measure import Measured, brier_difference, l1, measure
+from research.experiments.play import Stream, oppose, play, prompt
 from state.arrays import Floats
 from state.calibrators import make
 from state.policy import DEFAULT_CALIBRATOR
@@ -102,7 +102,7 @@ def opposed(spec: str) -> float:
 
 
 def _ways() -> list[str]:
-    return [_RAW, *BASELINES, *usable(SPECS)[0]]
+    return [_RAW, *BASELINES, *SPECS]
 
 
 def _runs() -> list[tuple[str, int, str]]:
@@ -111,14 +111,14 @@ def _runs() -> list[tuple[str, int, str]]:
 
 def jobs() -> Sequence[Job]:
     """Return a job for each stream, delay and calibrator, and one for each calibrator and the opponent."""
-    return [*(partial(run, *each) for each in _runs()), *(partial(opposed, spec) for spec in usable(SPECS)[0])]
+    return [*(partial(run, *each) for each in _runs()), *(partial(opposed, spec) for spec in SPECS)]
 
 
 def tell(results: Sequence[Any], out: Path) -> Section:
     """Tabulate the scores and compare the default with everything else."""
     every = _runs()
     runs = dict(zip(every, results, strict=False))
-    against = dict(zip(usable(SPECS)[0], results[len(every) :], strict=True))
+    against = dict(zip(SPECS, results[len(every) :], strict=True))
     skipped = sorted({each for each in runs.values() if isinstance(each, str)})
     found = {key: each for key, each in runs.items() if isinstance(each, StreamRun)}
     names = [name for name in DELAYS if any(key[0] == name for key in found)]
@@ -169,7 +169,7 @@ def tell(results: Sequence[Any], out: Path) -> Section:
             *([_bars(names)] if names else []),
         ],
         pictures=[(_paint(found, names, out), "ECE and Brier by calibrator and added delay")] if names else [],
-        skipped=[*skipped, *usable(SPECS)[1]],
+        skipped=skipped,
     )
 
 

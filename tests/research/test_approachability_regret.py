@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.calibrators import make
-from state.calibrators.approachability_regret import FIRST, ApproachabilityRegret
+from research.calibrators.approachability_regret import FIRST, ApproachabilityRegret
 
 THETAS = st.lists(st.floats(-1, 1), min_size=33, max_size=33)
 
@@ -109,7 +108,7 @@ def test_state_of_other_options_is_refused() -> None:
     state = ApproachabilityRegret(preset="joint").encode()
     for options in ({"preset": "fine"}, {"loss": "log"}, {"spacing": "uniform"}):
         with pytest.raises(ValueError, match="does not fit"):
-            make("approachability_regret", **options).decode(state)  # type: ignore[arg-type]  # none is name or seed
+            ApproachabilityRegret(**options).decode(state)  # type: ignore[arg-type]  # none is name or seed
 
 
 def test_layout_is_the_documented_one() -> None:

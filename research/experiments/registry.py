@@ -1,6 +1,6 @@
 """Every experiment by name, in the order of the report."""
 
-from lab.experiments import (
+from research.experiments import (
     foster_kakade,
     kuleshov_ermon,
     okoroafor,
@@ -10,7 +10,7 @@ from lab.experiments import (
     roth,
     streams,
 )
-from lab.experiments.base import Experiment
+from research.experiments.base import Experiment
 
 REGISTRY: dict[str, Experiment] = {
     each.name: each

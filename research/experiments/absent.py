@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lab.experiments.base import NOT_TRIED, Claim
+from research.experiments.base import NOT_TRIED, Claim
 
 _BAYES: Final = "Deshpande, Marx & Kuleshov"
 

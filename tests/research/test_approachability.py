@@ -7,8 +7,7 @@ from collections import deque
 
 import pytest
 
-from state.calibrators import make
-from state.calibrators.approachability import STEP, Approachability
+from research.calibrators.approachability import STEP, Approachability
 
 
 def test_step_is_that_of_the_notes_scaled_by_the_delay() -> None:
@@ -36,7 +35,7 @@ def test_constant_delay_divides_the_step_by_the_root_of_1_plus_2d() -> None:
 
 
 def test_theta_stays_in_the_cube() -> None:
-    calibrator = make("approachability", buckets=2, grid=10)
+    calibrator = Approachability(buckets=2, grid=10)
     rng = random.Random(1)
     for t in range(2000):
         calibrator.update(calibrator.predict(rng.random(), (), b"%d" % t).ticket, float(t // 300 % 2))
@@ -89,7 +88,7 @@ def test_layout_is_the_documented_one() -> None:
 
 
 def test_bound_is_the_published_one_with_the_constant_of_decreasing_steps() -> None:
-    calibrator = make("approachability", buckets=1, grid=20, spacing="uniform")
+    calibrator = Approachability(buckets=1, grid=20, spacing="uniform")
     for t in range(1000):
         calibrator.update(calibrator.predict(0.3, (), b"%d" % t).ticket, float(t % 3 == 0))
     assert calibrator.bound() == pytest.approx(1 / 40 + (2 / STEP + STEP) * math.sqrt(21 / 1000))

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from lab.experiments import picture
-from lab.experiments.base import Claim, Experiment, Job, Section, TextTable, even, judged, verdict
-from lab.experiments.measure import l1
-from lab.experiments.play import oppose, play, prompt
+from research.experiments import picture
+from research.experiments.base import Claim, Experiment, Job, Section, TextTable, even, judged, verdict
+from research.experiments.measure import l1
+from research.experiments.play import oppose, play, prompt
 from state.arrays import Floats
 
 TIMES, SEEDS, GRIDS = tuple(1250 * 2**k for k in range(5)), range(8), (5, 10, 20, 50)

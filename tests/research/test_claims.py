@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from lab.experiments.absent import ABSENT
-from lab.experiments.base import NOT_REPRODUCED, NOT_TRIED, REPRODUCED, VERDICTS, Claim, Section, judged
-from lab.experiments.report import absent, write
+from research.experiments.absent import ABSENT
+from research.experiments.base import NOT_REPRODUCED, NOT_TRIED, REPRODUCED, VERDICTS, Claim, Section, judged
+from research.experiments.report import absent, write
 
 
 def test_what_was_not_tried_stands_under_its_paper(tmp_path: Path) -> None:

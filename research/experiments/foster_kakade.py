@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lab.experiments import picture
-from lab.experiments.base import Claim, Experiment, Job, Section, TextTable, judged, verdict
-from lab.experiments.measure import slope
+from research.experiments import picture
+from research.experiments.base import Claim, Experiment, Job, Section, TextTable, judged, verdict
+from research.experiments.measure import slope
 from state.arrays import Floats
 from state.calibrators import make
 
