@@ -149,7 +149,7 @@ def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> N
     )
     application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
     answer = get(application, "/api/streams/fraud").json
-    assert answer["draw"]["auc"] == pytest.approx(known.order.ranking("draw").auc().value)
+    assert answer["draw"]["auc"] == pytest.approx(known.lately.ranking("draw").auc().value)
     assert answer["ages"]["outcomes"]["1"]["n"] == 400
     page = Tags(get(application, "/", urlencode({"stream": "fraud"})).text).text
     assert "misclassified at .5" in page
