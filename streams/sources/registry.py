@@ -22,7 +22,7 @@ log = logging.getLogger("trueup")
 
 #: A schema's number, or its GUID as text.
 SchemaId = int | str
-AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 #: Longest wait for an answer, s.
 SECONDS: Final = 10.0
 #: Longest answer that is read, bytes.
@@ -61,7 +61,7 @@ class Fetched(NamedTuple):
     Attributes
     ----------
     kind
-        `AVRO`, `PROTOBUF` or `JSON`.
+        `AVRO`, `PROTOBUF`, or another kind that is not read.
     text
         The schema; of Protobuf a FileDescriptorProto in base64 where the registry gives one, else the file's text.
     references
