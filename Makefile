@@ -105,7 +105,7 @@ clean: ## remove everything that make made
 	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
 	rm -rf deploy/registry/lib deploy/registry/.stamp deploy/clients/java/lib
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find agents cli deploy lab replay state streams tests -name __pycache__ -prune -exec rm -rf {} +
+	find agents cli deploy lab replay research state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv

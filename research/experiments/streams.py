@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from lab import datasets, flights, nightly_refit
+from lab import datasets, flights
 from replay.result import Difference
+from research import nightly_refit
 from research.experiments import picture
 from research.experiments.base import Experiment, Job, Section, TextTable, verdict
 from research.experiments.measure import Measured, brier_difference, l1, measure

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lab import nightly_refit
-from lab.nightly_refit import Fit
+from research import nightly_refit
+from research.nightly_refit import Fit
 from state.arrays import Floats
 
 
