@@ -29,7 +29,7 @@ data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 demo: compiled jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
-experiments: data ## the papers' results and five real streams again, into one report; interpreted, half an hour
+experiments: data ## the papers' results and five real streams again, into one report; interpreted, up to an hour
 	$(BIN)/python -m research.experiments
 
 test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
