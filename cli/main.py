@@ -43,30 +43,6 @@ A cluster of your own:
 Every setting is an environment variable; 'trueup worker --help' lists them.
 """
 
-#: Names of the experiments and what each shows; a test compares them with the registry, which is slow to import.
-_EXPERIMENTS = {
-    "roth": "the minimax forecaster stays under its bound (Lecture 20)",
-    "kuleshov-ermon": "recalibration by buckets: Figure 2 a to d, rates of Table 1",
-    "okoroafor": "calibration traded for regret, exponents fitted",
-    "foster-kakade": "calibrated regression: footnote 1, bias and regret under their bounds",
-    "quantiles": "coverage under its bound; how often levels cross with and without the chain",
-    "optimisation": "calibrated Bayesian optimisation on ten functions: wins, area, calibration score",
-    "streams": "bank, Elec2, flights: every calibrator against baselines, with delay and intervals",
-    "real-quantiles": "rain and electricity demand: coverage of recalibrated quantiles",
-}
-EXPERIMENTS = (
-    "experiments:\n"
-    + "\n".join(f"  {name:<15} {about}" for name, about in _EXPERIMENTS.items())
-    + """
-
-The last two read real data that 'make data' fetches; what is not there is skipped and named.
-  trueup experiments --only roth --out /tmp/roth      one, in ten seconds
-  make experiments                                    all, with the data
-
-The exit status is 1 if a theorem's bound did not hold.
-"""
-)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
@@ -151,25 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--partitions", type=_positive, help="partitions of every topic (default: 2, of fraud 1)")
     demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the picture goes")
     demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
-
-    experiments = commands.add_parser(
-        "experiments",
-        help="the papers' results and five real streams, run again into one report",
-        description="Runs in two processes, four to nine minutes for all; prints what was found and writes report.md.",
-        epilog=EXPERIMENTS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    experiments.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        choices=_EXPERIMENTS,
-        metavar="NAME",
-        help="run this one; may be repeated",
-    )
-    experiments.add_argument(
-        "--out", type=Path, default=Path("trueup-experiments"), help="directory of the report (default: %(default)s)"
-    )
 
     _add_broker(commands)
     topic = commands.add_parser("topics", help="make or check the topics, or take them over")
@@ -276,16 +233,11 @@ def _add_readers(commands: Any) -> None:  # noqa: ANN401 - argparse has no publi
 
     schema = commands.add_parser(
         "schema",
-        help="print the schema of an output, as it is registered",
-        description="Prints the schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
+        help="print the Avro schema of an output",
+        description="Prints the Avro schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
         "worker starts.",
     )
     schema.add_argument("output", choices=output_schemas.NAMES, help="the topic, by its usual name")
-    schema.add_argument(
-        "--format",
-        choices=output_schemas.KINDS,
-        help="its format; without it, that of TRUEUP_OUTPUT_FORMAT, and jsonschema where that is json",
-    )
 
 
 def _add_sources(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -465,15 +417,6 @@ def _demo(options: argparse.Namespace) -> int:
     )
 
 
-def _experiments(options: argparse.Namespace) -> int:
-    try:
-        from lab.experiments.run import run  # noqa: PLC0415 - needs the demo's packages
-    except ModuleNotFoundError as exc:
-        raise SettingsError(f"the experiments need {exc.name}: 'make setup', or pip install '.[demo]'") from exc
-
-    return run(options.only, options.out)
-
-
 def _broker(options: argparse.Namespace) -> int:
     try:
         from lab import broker, records  # noqa: PLC0415 - not part of a worker
@@ -642,8 +585,7 @@ def _sources(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    form = options.format or Settings.from_env(os.environ).output_format
-    print(output_schemas.shown(options.output, form if form in output_schemas.KINDS else "jsonschema"))
+    print(json.dumps(output_schemas.avro(options.output), indent=2))
     return 0
 
 
@@ -771,7 +713,6 @@ _COMMANDS = {
     "intake": _intake,
     "router": _router,
     "demo": _demo,
-    "experiments": _experiments,
     "broker": _broker,
     "topics": _topics,
     "config": _config,

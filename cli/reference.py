@@ -32,8 +32,8 @@ CHAINS = """
 OUTPUTS = """
 ## Records that come out
 
-In JSON, a field that does not apply is left out. In Avro it is null: types with a `?` may be. In Protobuf it is not
-set. `trueup schema calibrated` prints the schema; [connect your topics](sources.md#outputs-with-a-schema) has more.
+In JSON, a field that does not apply is left out. In Avro it is null: types with a `?` may be.
+`trueup schema calibrated` prints the schema; [connect your topics](sources.md#outputs-with-a-schema) has more.
 """
 
 
@@ -73,11 +73,8 @@ def page() -> str:
     parts += [OUTPUTS]
     for label in output_schemas.NAMES:
         parts += [f"\n### {label}\n"]
-        found = [
-            (f"`{json}`", f"`{avro}`", kind, f"`{proto}`", said)
-            for json, avro, kind, proto, said in output_schemas.rows(label)
-        ]
-        parts += _table(("JSON", "Avro", "type in Avro", "Protobuf", "meaning"), found)
+        found = [(f"`{json}`", f"`{avro}`", kind, said) for json, avro, kind, said in output_schemas.rows(label)]
+        parts += _table(("JSON", "Avro", "type in Avro", "meaning"), found)
     parts += ["\n## Reasons of dead letters\n"]
     parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
     parts += [

@@ -65,8 +65,6 @@ HOT = (
     "streams/records/encoding.py",
     "streams/records/merge.py",
     "streams/records/output_avro.py",
-    "streams/records/output_fields.py",
-    "streams/records/output_jsonschema.py",
     "streams/records/decoding.py",
     "streams/records/routing.py",
     "streams/records/canonical.py",

@@ -45,7 +45,7 @@ async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str)
 async def watch(settings: Settings, topic: str, *, first: bool) -> None:
     """Print the records of a topic as they come, a line each, until it is cancelled.
 
-    Values of Avro, Protobuf or JSON Schema that trueup wrote are printed as JSON, others as they are.
+    Values of Avro that trueup wrote are printed as JSON, others as they are.
 
     Parameters
     ----------

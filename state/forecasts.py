@@ -26,7 +26,6 @@ _FARTHEST, _NEAR, _HALVINGS = 40.0, 1e-12, 80
 
 _STANDARD = NormalDist()
 _ROOT_HALF = math.sqrt(0.5)
-_ROOT_2PI = math.sqrt(2.0 * math.pi)
 _PROBABILITY, _PROBS, _CLASSWISE, _QUANTILES, _NORMAL = range(1, 6)
 _HEAD = Struct("<BH")
 _SCALAR = Struct("<Bd")
@@ -143,18 +142,6 @@ class Normal:
         _require_level(level)
         return math.inf if level else -math.inf
 
-    def integral(self, low: float, high: float) -> float:
-        """Return the integral of `ppf` between two levels, low <= high; over [0, 1] it is the mean."""
-        return self.mean * (high - low) + self.std * (self._density(low) - self._density(high))
-
-    @staticmethod
-    def _density(level: float) -> float:
-        """Return the standard density at the quantile of a level."""
-        if not 0.0 < level < 1.0:
-            return 0.0
-        z = _STANDARD.inv_cdf(level)
-        return math.exp(-0.5 * z * z) / _ROOT_2PI
-
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
@@ -236,26 +223,6 @@ class Quantiles:
         if not scale:
             return values[-1]
         return values[-1] - scale * math.log((1.0 - level) / (1.0 - levels[-1])) if level < 1.0 else math.inf
-
-    def integral(self, low: float, high: float) -> float:
-        """Return the integral of `ppf` between two levels, low <= high; over [0, 1] it is the mean."""
-        return self._primitive(high) - self._primitive(low)
-
-    def _primitive(self, level: float) -> float:
-        """Return the integral of `ppf` from 0 to a level."""
-        levels, values = self.levels, self.values
-        first, last = levels[0], levels[-1]
-        x = min(level, first)
-        total = x * values[0] + self._lower() * (_x_log_x(x / first) * first - x)
-        for i in range(1, len(levels)):
-            if level <= levels[i - 1]:
-                return total
-            x = min(level, levels[i])
-            total += 0.5 * (values[i - 1] + self.ppf(x)) * (x - levels[i - 1])
-        if level > last:
-            whole, rest = 1.0 - last, 1.0 - level
-            total += (level - last) * values[-1] + self._upper() * (whole - rest + _x_log_x(rest / whole) * whole)
-        return total
 
     def _lower(self) -> float:
         """Return the scale of the lower tail; 0 where an atom ends the support."""
@@ -364,7 +331,3 @@ def _log_odds(p: float) -> float:
     if p <= 0.0:
         return -_FARTHEST
     return min(max(math.log(p) - math.log1p(-p), -_FARTHEST), _FARTHEST) if p < 1.0 else _FARTHEST
-
-
-def _x_log_x(x: float) -> float:
-    return x * math.log(x) if x else 0.0

@@ -59,7 +59,7 @@ WINDOWS: Final = Kind[History](
     "W",
     "the closed windows",
     (STREAM,),
-    {4: Form(History, History.encode_closed, bytes)},
+    {5: Form(History, History.encode_closed, bytes)},
     Moves.DIVIDED,
     "one a stream of probabilities: scores of closed windows",
     shown=True,

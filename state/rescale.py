@@ -36,7 +36,6 @@ from state.ledger import Row
 from state.policy import layout_of, scored_of
 from state.scoring.bias import Bias
 from state.scoring.history import History
-from state.scoring.order import Order
 from state.scoring.pair_scores import (
     AnyComparison,
     AnySegmentScores,
@@ -366,8 +365,7 @@ class _Divided:
         self._served: dict[str, dict[int, Served]] = defaultdict(dict)
         self._names: dict[bytes, dict[int, Dictionary]] = defaultdict(dict)
         #: Of all old partitions; None without scores of probabilities.
-        self._order: Order | None = None
-        self._bias = Bias()
+        self._bias: Bias | None = None
         self._vectors: dict[str, list[VectorHistory]] = defaultdict(list)
         #: Of the old partitions' segments, by what keys them and slot.
         self._segments: dict[tuple[int, bytes, int], AnySegmentScores] = {}
@@ -580,11 +578,10 @@ class _Divided:
         rest = total(each.total for each in before) - left
         self._here[self._home].history = History.resumed(before, rest, len(counting))
         self._here[self._home].history.warm_up = _sum([each.warm_up for each in before], WarmUp()) - warm
-        self._order = _sum([each.order for each in before], Order())
         self._bias = _usual([each.bias for each in before])
 
     def _settle_histories(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        if self._order is None:
+        if self._bias is None:
             return
         home = self._here[self._home].history
         own = {
@@ -592,7 +589,6 @@ class _Divided:
             for new, here in self._here.items()
             if here.history.n + here.history.warm_up.n or new == self._home
         }
-        home.rank(self._order - _sum([each.order for each in own.values()], Order()))
         left, width = self._bias, len(self._bias.along("raw"))
         for each in own.values():
             if len(each.bias.along("raw")) == width:

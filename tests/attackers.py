@@ -45,7 +45,7 @@ async def send_at_once(
 
 
 async def send_misnamed(brokers: str, topic: str, values: Sequence[bytes], misnamed: int) -> None:
-    """Produce records as one batch; one of them has a header whose name is in Latin-1, as C clients may send it."""
+    """Produce records as one batch; one of them (-1: none) has a header whose name is in Latin-1."""
     producer = AIOKafkaProducer(bootstrap_servers=brokers, max_batch_size=sum(map(len, values)) + 10_000)
     async with producer:
         batch = producer.create_batch()

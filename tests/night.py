@@ -55,9 +55,7 @@ NIGHT: Final = {
         "test_a_row_that_was_changed*[[]S]": "the same with a row of the ledger",
     },
     "e2e/test_output_formats.py": {
-        "test_from_avro*": "a Java client reads Avro, and each format is read back, in test_registry.py",
-        "test_intake_answers*[[][ap]*": "the same with jsonschema",
-        "test_an_incompatible*[[][aj]*": "the same with protobuf",
+        "test_from_avro*": "a Java client reads Avro in test_registry.py; an audit derives it in replay/audit",
     },
     "e2e/test_poison.py": {"test_a_worker_that_dies*[[]outcomes]": "the same with a forecast"},
     "e2e/test_rescale.py": {
@@ -68,7 +66,7 @@ NIGHT: Final = {
         "test_outputs*[[]flights-*": "the same by the compiled engine in agents/test_compiled.py",
     },
     "lab/test_broker.py": {"test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py"},
-    "lab/test_experiments.py": {"test_one_experiment*": "the other tests there"},
+    "research/test_experiments.py": {"test_one_experiment*": "the other tests there"},
     "lab/test_flights.py": {"*": "frozen/: digests of the flights and of all answers to them"},
     "state/calibrators/test_auto.py": {"test_guarded_aggregate*[[][bow]*": "the same on four other streams"},
     "state/calibrators/test_by_segment.py": {

@@ -4,7 +4,7 @@ Records of a source partition are spread over every partition of what is made of
 and a sort of millions of records takes a disk.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from heapq import merge
 from pathlib import Path
@@ -84,8 +84,3 @@ def _read(directory: Path, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
             yield key, value  # type: ignore[misc]
     finally:
         db.close()
-
-
-def in_memory(found: Mapping[bytes, bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the same of a dictionary."""
-    return ((key, found[key]) for key in sorted(found) if key.startswith(prefix))

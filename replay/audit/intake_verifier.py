@@ -56,10 +56,10 @@ class Made(NamedTuple):
         return digest(self.partition, key, value, stamp, headers)
 
     @property
-    def packed(self) -> list[bytes]:
-        """What `Found` has of an answer that was written in Avro or in Protobuf."""
+    def packed(self) -> bytes:
+        """What `Found` has of an answer that was written in Avro."""
         key, value, stamp, headers = self.record
-        return [digest(self.partition, key, each, stamp, headers) for each in packed(orjson.loads(value))]
+        return digest(self.partition, key, packed(orjson.loads(value)), stamp, headers)
 
     def unstamped(self) -> "Made":
         """Return it without its Kafka timestamp, for a topic to which the brokers give their own."""
@@ -261,7 +261,7 @@ class IntakeVerifier:
         wanted = {each.digest: each for each in made}
         others: dict[bytes, bytes] = {}
         if any(each.digest not in wanted for each in found):
-            others = {packed: each.digest for each in made if each.label == ANSWERS for packed in each.packed}
+            others = {each.packed: each.digest for each in made if each.label == ANSWERS}
         seen: set[bytes] = set()
         wrong: list[Found] = []
         for each in found:

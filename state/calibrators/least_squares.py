@@ -11,7 +11,7 @@ from state.calibrators.base import require_length
 _HEAD = Struct("<QId")
 
 #: Rounds between solving anew. Of 19 coordinates, two of which repeat each other to within 1e-3, as many rank-one steps
-#: leave A times its working inverse within 1e-9 of the identity, and a million within 1e-8 (tests/bench/ridge.py).
+#: leave A times its working inverse within 1e-9 of the identity, and a million within 1e-8.
 REBUILD = 100_000
 
 
@@ -154,13 +154,6 @@ class LeastSquares:
         swept[0, 1:] = swept[1:, 0] = inverse @ self.b
         swept[0, 0] = self._pair[0, 0, 0] - 1.0 - swept[0, 1:] @ self.b
         self.log_det = 2.0 * float(np.log(np.diag(lower)).sum())
-
-    def grow(self, more: int) -> None:
-        """Append coordinates that were 0 in every round so far: a row of the identity each; θ and ln det A stay."""
-        pair = np.pad(self._pair, ((0, 0), (0, more), (0, more)))
-        new = np.arange(pair.shape[1] - more, pair.shape[1])
-        pair[0, new, new], pair[1, new, new] = 1.0, -1.0
-        self._hold(pair)
 
     def encode(self) -> bytes:
         """Return the state; layout in the class's notes."""

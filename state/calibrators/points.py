@@ -18,14 +18,6 @@ def l1(points: Sequence[Point]) -> float:
     return _over(points, sum(abs(each.s - each.n * each.p) for each in points))
 
 
-def l2(points: Sequence[Point]) -> float:
-    """Return Σ n (s/n - p)² / T, the squared ℓ2 calibration error, which noise makes too large; NaN of none.
-
-    It is the reliability of Murphy's parts without remainder: forecasts do not vary within a point.
-    """
-    return _over(points, sum((each.s - each.n * each.p) ** 2 / each.n for each in points))
-
-
 def debiased_l2(points: Sequence[Point]) -> float:
     """Return the squared ℓ2 calibration error without the part that noise adds; NaN if no point has two outcomes.
 

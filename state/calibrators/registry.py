@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from state.calibrators.approachability import Approachability
-from state.calibrators.approachability_regret import ApproachabilityRegret
 from state.calibrators.auto import Auto
 from state.calibrators.base import Calibrator, Recalibrator
 from state.calibrators.beta import Beta
@@ -12,7 +10,6 @@ from state.calibrators.calibeating import Calibeating
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.certified import Certified
 from state.calibrators.composition import Composition
-from state.calibrators.exponential_weights import ExponentialWeights
 from state.calibrators.histogram import Histogram
 from state.calibrators.identity import Identity
 from state.calibrators.minimax import Minimax
@@ -29,14 +26,11 @@ from state.calibrators.twospeed import TwoSpeed
 REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as keywords
     each.name: each
     for each in (
-        Approachability,
-        ApproachabilityRegret,
         Auto,
         Beta,
         Calibeating,
         CalibratedRegression,
         Certified,
-        ExponentialWeights,
         Histogram,
         Identity,
         Minimax,

@@ -190,10 +190,6 @@ class ClassScores:
         """Return the cumulative Brier score, calibrated minus raw; negative is better than raw."""
         return self._regret(2)
 
-    def regret_log(self) -> float:
-        """Return the cumulative log loss of the normalised probabilities, calibrated minus raw, in nats."""
-        return self._regret(1)
-
     def difference(self, loss: ComparedLoss) -> Difference:
         """Return the mean of a loss, calibrated minus raw, with its standard error; below 0 what was served was better.
 

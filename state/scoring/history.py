@@ -6,7 +6,6 @@ from functools import reduce
 from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
-from state.scoring import order
 from state.scoring.alarm import distance, log_mean_bet, log_share, log_sum, log_wealth
 from state.scoring.bias import Bias
 from state.scoring.order import Order
@@ -84,11 +83,11 @@ class History:
     events in the present one (u32 each), the `WarmUp`, length (u16) and scores of the present window, the features'
     `Bias`. `encode_closed`: windows closed, the window that the alarms count from (u32 each; not 0 only after
     `resumed`), the log of the summed wealth of closed windows and of the largest wealth when one closed (f64, raw and
-    calibrated each); `state.scoring.order.Order` of the closed windows; of each of the last `RECENT` windows, the
-    oldest first, S and V of raw, S and V of calibrated (f64, see `alarm`); length (u16) and scores of all closed
-    windows, of the last one, and of those before the alarms count, length 0 if there are none; then for each kind
-    the number of the worst window (u32) with length (u16) and scores. The length is 0 if it is the worst window of the
-    kind before. Usually 2.2 and 12 kB, 1.5 and 7 kB without draws; at most 9 and 49 kB.
+    calibrated each); of each of the last `RECENT` windows, the oldest first, S and V of raw, S and V of calibrated
+    (f64, see `alarm`); length (u16) and scores of all closed windows, of the last one, and of those before the alarms
+    count, length 0 if there are none; then for each kind the number of the worst window (u32) with length (u16) and
+    scores. The length is 0 if it is the worst window of the kind before. Usually 2.2 and 12 kB, 1.5 and 7 kB without
+    draws; at most 9 and 49 kB.
     """
 
     __slots__ = (
@@ -97,7 +96,6 @@ class History:
         "_last",
         "_left",
         "_most",
-        "_order",
         "_past",
         "_start",
         "_windows",
@@ -116,7 +114,6 @@ class History:
         self._windows = 0
         self._closed = Scores()
         self._last = Scores()
-        self._order = Order()
         self._worst = dict.fromkeys(SCORED, Window(0, self._last))
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
@@ -188,7 +185,6 @@ class History:
                 self._won[alarmed] = log_sum((self._won[alarmed], here))
         self._past = [*self._past, [each for kind in KINDS for each in distance(window.scores.cells(kind))]][-RECENT:]
         self._closed += window.scores
-        self._order += Order.of(window.scores)
         self._last = window.scores
         self._windows += 1
         self._left = WINDOW
@@ -208,18 +204,13 @@ class History:
 
     @property
     def lately(self) -> Order:
-        """The same within the present window and the one before."""
+        """How events are ranked within the present window and the one before."""
         return Order.of(self.present) + Order.of(self._last)
 
     @property
     def n(self) -> int:
         """Events observed, but for those of a warm-up."""
         return self.total.n
-
-    @property
-    def order(self) -> Order:
-        """The ranking of events within windows, with the present one."""
-        return self._order + Order.of(self.present)
 
     @property
     def last(self) -> Window | None:
@@ -260,10 +251,6 @@ class History:
         level = math.log(partitions)
         made._most = {kind: max(0.0, log_alarm(before, kind) + level) for kind in KINDS}
         return made
-
-    def rank(self, order: Order) -> None:
-        """Add to how events are ranked within windows."""
-        self._order += order
 
     def log_wealth(self, kind: Alarmed) -> float:
         """Return the log of the present wealth of the bets against calibration, in nats; it may fall."""
@@ -312,7 +299,6 @@ class History:
                 self._start,
                 *(book[kind] for kind in KINDS for book in (self._won, self._most)),
             ),
-            self._order.encode(),
             *(_PAST.pack(*past) for past in self._past),
             _sized(self._closed),
             _sized(self._last),
@@ -354,8 +340,7 @@ class History:
         _, self._start, *books = _CLOSED.unpack_from(closed)
         self._won = dict(zip(KINDS, books[::2], strict=True))
         self._most = dict(zip(KINDS, books[1::2], strict=True))
-        start = _CLOSED.size + order.SIZE
-        self._order = Order.decode(closed[_CLOSED.size : start])
+        start = _CLOSED.size
         at = start + _PAST.size * min(self._windows, RECENT)
         self._past = [list(past) for past in _PAST.iter_unpack(closed[start:at])]
         self._closed, at = _taken(closed, at)
@@ -386,11 +371,6 @@ def overall(histories: Iterable[History]) -> Scores:
 def warmed(histories: Iterable[History]) -> WarmUp:
     """Return the warm-up of all partitions."""
     return reduce(WarmUp.__add__, [history.warm_up for history in histories], WarmUp())
-
-
-def ranked(histories: Iterable[History]) -> Order:
-    """Return how events are ranked within the windows of all partitions."""
-    return reduce(Order.__add__, [history.order for history in histories], Order())
 
 
 def worst(histories: Iterable[History], kind: Kind) -> Window | None:

@@ -1,8 +1,7 @@
 """How forecasts rank events within windows, as sums over windows."""
 
 import math
-from operator import add, sub
-from struct import Struct
+from operator import add
 from typing import Final, Self
 
 from state.scoring.ranking import NONE, VOLUMES, Estimate
@@ -12,8 +11,6 @@ from state.scoring.scores import SCORED, Kind, Scores
 #: pairs² times the variance of the window's AUC, Σ pairs times KS, and the ones found at each volume.
 _SHARED: Final = 3
 _EACH: Final = 3 + len(VOLUMES)
-_STATE: Final = Struct(f"<{_SHARED + _EACH * len(SCORED)}d")
-SIZE: Final = _STATE.size
 
 
 class Order:
@@ -29,8 +26,6 @@ class Order:
     Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all outcomes 1
     that are among this share of the highest forecasts of each window. KS is the mean over windows, weighted by P_w. A
     label that is revised after its window closed changes nothing here.
-
-    Bytes, little-endian: the sums (f64), `SIZE` in all.
 
     Examples
     --------
@@ -74,35 +69,10 @@ class Order:
         total._sums = list(map(add, self._sums, other._sums))
         return total
 
-    def __sub__(self, other: Self) -> Self:
-        """Return what has to be added to ``other`` for the sums of ``self``."""
-        difference = type(self)()
-        difference._sums = list(map(sub, self._sums, other._sums))
-        return difference
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
-        return isinstance(other, Order) and self._sums == other._sums
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
-
     def ranking(self, kind: Kind) -> "Within":
         """Return how one kind of forecast ranks."""
         at = _SHARED + SCORED.index(kind) * _EACH
         return Within(self._sums[:_SHARED], self._sums[at : at + _EACH])
-
-    def encode(self) -> bytes:
-        """Return the sums; layout in the class's notes."""
-        return _STATE.pack(*self._sums)
-
-    @classmethod
-    def decode(cls, payload: bytes) -> Self:
-        """Read sums written by `encode`; ValueError if they have another length."""
-        if len(payload) != SIZE:
-            raise ValueError(f"the order of windows has {SIZE} bytes, got {len(payload)}")
-        order = cls()
-        order._sums = list(_STATE.unpack(payload))
-        return order
 
 
 class Within:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -14,9 +15,8 @@ from typing import Any, Final
 import aiohttp
 
 from streams.config.settings import OUTPUT_FORMATS, SUBJECTS, Settings, SettingsError
-from streams.records.output_schemas import KINDS, NAMES, NAMESPACE, text
-from streams.sources import proto_file
-from streams.sources.registry import AVRO, JSON, PROTOBUF, ForbiddenError, RefusedError
+from streams.records.output_schemas import NAMES, NAMESPACE, text
+from streams.sources.registry import AVRO, ForbiddenError, RefusedError
 from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
@@ -67,25 +67,23 @@ async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: 
             for label in labels
         }
     for label, number in ids.items():
-        log.info(
-            "%s in %s: schema %d of the subject %s", label, settings.output_format, number, subject(settings, label)
-        )
+        log.info("%s in Avro: schema %d of the subject %s", label, number, subject(settings, label))
     return replace(settings, schema_ids=ids)
 
 
 async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str) -> int:
-    registry, under, form = settings.registry, subject(settings, label), settings.output_format
+    registry, under = settings.registry, subject(settings, label)
     try:
         held, has = await registry.latest(session, under), ""
     except ForbiddenError:
         held, has = None, "cannot be read"
     # Some registries then take a schema of another kind for one of the subject's, and nobody can read the records.
-    other = held is not None and (held.get("schemaType") or AVRO) != KINDS[form]
+    other = held is not None and (held.get("schemaType") or AVRO) != AVRO
     ask = registry.registered if other or settings.output_register == _NO else registry.register
     try:
-        return await ask(session, under, text(label, form), KINDS[form])
+        return await ask(session, under, text(label))
     except RefusedError as exc:
-        printed = f"'trueup schema {label} --format {form}' prints it"
+        printed = f"'trueup schema {label}' prints it"
         if other:
             remedy = (
                 "schemas of another kind are for another subject: name subjects in another way by "
@@ -99,29 +97,19 @@ async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str)
                 f"({printed}) and set TRUEUP_OUTPUT_REGISTER=no"
             )
         raise SettingsError(
-            f"TRUEUP_OUTPUT_FORMAT={form}: the registry does not give the schema {NAMESPACE}.{NAMES[label]} under the "
-            f"subject {under}, which {has or _told(held, KINDS[form])}: {exc}; {remedy}"
+            f"TRUEUP_OUTPUT_FORMAT=avro: the registry does not give the schema {NAMESPACE}.{NAMES[label]} under the "
+            f"subject {under}, which {has or _told(held)}: {exc}; {remedy}"
         ) from exc
 
 
-def _told(held: dict[str, Any] | None, wanted: str) -> str:
-    """Return in words what a subject has, with its kind if another is wanted."""
+def _told(held: dict[str, Any] | None) -> str:
+    """Return in words what a subject has, with its kind if that is another."""
     if held is None:
         return "has no schema"
-    kind = held.get("schemaType", AVRO)
-    told = f"has {_name(held, kind)} as version {held.get('version')}, id {held.get('id')}"
-    return told if kind == wanted else f"{told}, of {kind}"
-
-
-def _name(held: dict[str, Any], kind: str) -> str:
-    """Return the full name of a schema."""
-    try:
-        if kind == PROTOBUF:
-            file = proto_file.descriptor(held["schema"])
-            parts = file.package, file.message_type[0].name
-        else:
+    kind, name = held.get("schemaType") or AVRO, "another schema"
+    if kind == AVRO:
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
             found = json.loads(held["schema"])
-            parts = ("", found["title"]) if kind == JSON else (found.get("namespace"), found["name"])
-        return ".".join(part for part in parts if part)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        return "another schema"
+            name = ".".join(part for part in (found.get("namespace"), found["name"]) if part)
+    told = f"has {name} as version {held.get('version')}, id {held.get('id')}"
+    return told if kind == AVRO else f"{told}, of {kind}"

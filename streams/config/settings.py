@@ -17,7 +17,6 @@ from streams.config import stream_config
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
-from streams.records.output_schemas import KINDS
 from streams.sources import carrying, modes
 from streams.sources import config as source_config
 from streams.sources.direct import Direct
@@ -34,7 +33,7 @@ ROW_ROOM = 8192
 #: Longest streams file and longest file of a secret, bytes.
 STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
 #: Formats of outputs, and how the subjects of their schemas are named, of the topic and the schema's full name.
-OUTPUT_FORMATS = ("json", *KINDS)
+OUTPUT_FORMATS = ("json", "avro")
 SUBJECTS = {"topic": "{topic}-value", "record": "{record}", "topic-record": "{topic}-{record}"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 #: What stands behind the application id in a router's.
@@ -140,7 +139,7 @@ class Settings:
         "trueup-owners",
     )
     output_format: str = _setting(
-        "Format of calibrated and resolved: json, or, with schemas in the registry, avro, protobuf or jsonschema",
+        "Format of calibrated and resolved: json, or, with schemas in the registry, avro",
         lambda value: _one_of(value, OUTPUT_FORMATS),
         OUTPUT_FORMATS[0],
     )

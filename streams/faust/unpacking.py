@@ -8,15 +8,11 @@ offset is that of the batch's last record: who reads on behind it reads on behin
 What takes longer than a millisecond or two is unpacked in a thread (`Aside`). Its partition waits for it; what was
 fetched of the others is handed over, and fetched, meanwhile.
 
-A header takes two bytes of a batch and eighty in memory. A batch with a record of more than `HEADERS` is refused, too,
-packed or not.
-
 Batches of the format of before Kafka 0.11, which Kafka 4 no longer has, are left to aiokafka and not bounded.
 
-aiokafka decodes the names of headers strictly, and Kafka does not say that they are UTF-8. A batch with another name is
-read once more, in Python, and what is not UTF-8 becomes U+FFFD, as in Java's clients. So is one that aiokafka cannot
-read, and one of which it reads an offset that is not in it: that would move the fence, and what others send would count
-as applied.
+A batch that is undamaged, and that aiokafka cannot read to its end, is refused from there on: one record stands for the
+rest. So is one of which it reads an offset that is not in it: that would move the fence, and what others send would
+count as applied.
 """
 
 import asyncio
@@ -26,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer import fetcher
@@ -34,7 +30,6 @@ from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.legacy_records import LegacyRecordBatch
-from aiokafka.record.util import decode_varint_py
 from aiokafka.structs import TopicPartition
 
 from streams.kafka.expansion import ExpandsError, unpacked
@@ -46,18 +41,17 @@ LIMIT: Final = 32 << 20
 #: Most bytes of keys and values handed over at once of a partition, and most records: a fetch may hold many batches
 #: that just fit, and a batch millions of records that are empty.
 PORTION, PORTION_RECORDS = 1 << 20, 10_000
-#: Most headers of a record, and for how many bytes of a portion each counts: one takes two bytes in a batch, and forty
-#: times as many when it is read.
-HEADERS, HEADER = 1 << 16, 64
+#: For how many bytes of a portion a header counts: one takes two bytes in a batch, and forty times as many when it is
+#: read.
+HEADER: Final = 64
 #: Most bytes of a packed batch, and of what it unpacks to, for which nothing else waits: a millisecond or two. Empty
 #: frames take gzip and snappy 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Where the length stands, what it counts, the magic, the attributes, the last record, how many there are, and the
-#: records.
-_LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _COUNT, _RECORDS = 8, 12, 16, 21, 23, 57, 61
-#: Bytes of the head of the oldest format; of the shortest record behind its length.
-_SHORTEST, _SHORTEST_RECORD = 26, 6
+#: Where the length stands, what it counts, the magic, the attributes, the last record, and the records.
+_LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 21, 23, 61
+#: Bytes of the head of the oldest format.
+_SHORTEST: Final = 26
 _CODEC, _LOG_TIME = 0x07, 0x08
 #: Beyond every offset.
 _NEVER: Final = 1 << 63
@@ -107,9 +101,8 @@ class RecordSet:
         self._data = data
         self._at = 0
         self._end = self._whole(0)
-        #: Where the batch that was taken last begins, and the one that is read leniently, from which offset on.
-        self._taken = self._lenient = -1
-        self._from = 0
+        #: The batch that was taken last; None where none was, or it is older than Kafka 0.11.
+        self._taken: memoryview | None = None
         #: The offset behind the batch that was taken last.
         self.following = _NEVER
 
@@ -148,6 +141,7 @@ class RecordSet:
         Later
             If it is being unpacked in a thread. It is still the next one.
         """
+        self._taken = None
         if self._end is None:
             return None
         if self._end - self._at < _SHORTEST:
@@ -155,38 +149,32 @@ class RecordSet:
         data = memoryview(self._data)[self._at : self._end]
         batch = self._whole_batch(data)
         self.following = batch.next_offset if data[_MAGIC] >= 2 else _NEVER
-        self._taken, self._at = self._at, self._end
+        self._at = self._end
         self._end = self._whole(self._at)
         return batch
 
-    @property
-    def base(self) -> int:
-        """First offset of the batch that was taken last; -1 where none was, or it is older than Kafka 0.11."""
-        if self._taken < 0 or self._data[self._taken + _MAGIC] < 2:
-            return -1
-        (base,) = struct.unpack_from(">q", self._data, self._taken)
-        return int(base)
+    def unread(self, offset: int) -> int:
+        """Return the first offset that was not read of the batch that was taken last, where ``offset`` was next."""
+        # Between the record before it and its batch there may be offsets of records that no longer are.
+        return offset if self._taken is None else max(offset, DefaultRecordBatch(self._taken).base_offset)
 
-    def step_back(self, following: int) -> bool:
-        """Make the batch that was taken last the next one, which is then read leniently (`LenientBatch`).
+    def rest(self, first: int, wrong: Exception) -> list[DefaultRecord] | None:
+        """Return what stands for the batch that was taken last from an offset on.
 
-        Its records before offset ``following`` are left out. False if it was already, or if aiokafka unpacks it.
+        None if it is damaged, or nothing is bounded. There is no record where all offsets were read.
         """
-        if self._taken == self._lenient or (self.limit is None and self._data[self._taken + _ATTRIBUTES + 1] & _CODEC):
-            return False
-        self._at = self._lenient = self._taken
-        self._from = following
-        self._end = self._whole(self._at)
-        return True
+        if self._taken is None or self.limit is None or not (batch := DefaultRecordBatch(self._taken)).validate_crc():
+            return None
+        why = f"a record from offset {first} on cannot be read: {wrong!r}"
+        stands = RefusedBatch(batch, len(self._taken), why).stands(first, why)
+        return [stands] if first <= stands.offset else []
 
     def _whole_batch(self, data: memoryview) -> Any:  # noqa: ANN401 - as `next_batch`
         if data[_MAGIC] < 2:
             return LegacyRecordBatch(data, data[_MAGIC])
         batch = DefaultRecordBatch(data)
         opened = self._opened(batch, data)
-        if self._at == self._lenient and not isinstance(opened, RefusedBatch):
-            room = opened.room if isinstance(opened, UnpackedBatch) else data
-            opened = LenientBatch(batch, opened, room, self._from)
+        self._taken = data
         skipped = {offset: why for offset, why in self.skips.items() if batch.base_offset <= offset < batch.next_offset}
         if skipped and batch.is_control_batch and batch.validate_crc():
             return opened  # the mark of a transaction, which ends nothing
@@ -202,11 +190,8 @@ class RecordSet:
         if self.limit is None:
             return batch
         # What the network or a disk damaged is not for a dead letter: aiokafka checks again, and ends the worker.
-        many = _too_many_headers(data) if batch.compression_type == 0 else ""
-        if not (many or batch.compression_type) or not batch.validate_crc():
+        if not batch.compression_type or not batch.validate_crc():
             return batch
-        if many:
-            return RefusedBatch(batch, len(data), many)
         if self.aside is None:
             return _opened(batch, data, self.limit)
         if len(data) <= AT_ONCE_PACKED:
@@ -228,14 +213,13 @@ class RecordSet:
 
 
 class UnpackedBatch:
-    """A batch whose records were packed; ``room`` holds it unpacked."""
+    """A batch whose records were packed; a buffer holds it unpacked."""
 
     def __init__(self, batch: DefaultRecordBatch, room: memoryview) -> None:
         self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
         self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
         self.is_control_batch = batch.is_control_batch
         struct.pack_into(">h", room, _ATTRIBUTES, batch.attributes & ~_CODEC)
-        self.room = room
         self._batch = DefaultRecordBatch(room)
 
     def validate_crc(self) -> bool:
@@ -262,12 +246,12 @@ class RefusedBatch:
         in_log_time = bool(batch.attributes & _LOG_TIME)
         timestamp = batch.max_timestamp if in_log_time else batch.first_timestamp
         self._size, self._kind, self._stamp = size, kind, (timestamp, int(in_log_time))
-        self._record = self._stands(self.base_offset, self.next_offset - 1, why)
+        self._record = self.stands(self.base_offset, why)
 
-    def _stands(self, first: int, last: int, why: str) -> DefaultRecord:
-        """Return the record that stands for those from an offset to another, inclusive."""
-        value = self._kind.of(first, last, self._size, why)
-        return DefaultRecord(last, *self._stamp, None, value, [])
+    def stands(self, first: int, why: str) -> DefaultRecord:
+        """Return the record that stands for those from an offset to the last."""
+        last = self.next_offset - 1
+        return DefaultRecord(last, *self._stamp, None, self._kind.of(first, last, self._size, why), [])
 
     def validate_crc(self) -> bool:
         """Whether it is undamaged, which was seen before."""
@@ -276,89 +260,6 @@ class RefusedBatch:
     def __iter__(self) -> Iterator[DefaultRecord]:
         """Yield the record."""
         yield self._record
-
-
-class LenientBatch:
-    """A batch that aiokafka does not read as Kafka has it.
-
-    Names of headers may be any bytes, and a record's attributes are one byte, whatever it is. aiokafka takes them for a
-    varint: from 0x80 on it reads what follows as something else, and the length of the key as the offset.
-
-    Parameters
-    ----------
-    batch, opened
-        The batch as it came, and as it is unpacked.
-    room
-        Its bytes, unpacked.
-    start
-        First offset that is asked for.
-    """
-
-    is_control_batch = False
-
-    def __init__(
-        self, batch: DefaultRecordBatch, opened: "DefaultRecordBatch | UnpackedBatch", room: memoryview, start: int = 0
-    ) -> None:
-        self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
-        self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
-        self.validate_crc = opened.validate_crc
-        self._batch, self.room, self._start = batch, room, start
-
-    def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records from the first that is asked for as aiokafka reads them, but for the names.
-
-        Raises
-        ------
-        CorruptRecordException
-            If a record is not as Kafka has it.
-        """
-        data, at = bytearray(self.room), _RECORDS
-        (count,) = struct.unpack_from(">i", data, _COUNT)
-        for _ in range(count):
-            try:
-                record, at = self._record(data, at)
-            except (IndexError, OverflowError, ValueError) as exc:
-                raise CorruptRecordException(f"a record that cannot be read: {exc!r}") from exc
-            if record is not None:
-                yield record
-        if at != len(data):
-            raise CorruptRecordException(f"{len(data) - at} bytes behind the last record")
-
-    def _record(self, data: bytearray, at: int) -> tuple[DefaultRecord | None, int]:
-        """Read the record that begins there, if it is asked for; return it and where it ends."""
-        batch = self._batch
-        size, at = decode_varint_py(data, at)
-        end = at + size
-        at += 1  # attributes, which nobody uses
-        passed, at = decode_varint_py(data, at)
-        behind, at = decode_varint_py(data, at)
-        if batch.base_offset + behind < self._start and at < end <= len(data):
-            return None, end
-        key, at = _sized(data, at)
-        value, at = _sized(data, at)
-        count, at = decode_varint_py(data, at)
-        if count < 0:
-            raise ValueError(f"it has {count} headers")
-        headers = []
-        for _ in range(count):
-            name, at = _sized(data, at)
-            said, at = _sized(data, at)
-            if name is None:
-                raise ValueError("a header has no name")
-            headers.append((name.decode(errors="replace"), said))
-        if at != end or end > len(data):
-            raise ValueError(f"it ends at byte {at} and not at {end}")
-        if not batch.base_offset <= batch.base_offset + behind < batch.next_offset:
-            raise ValueError(f"its offset is {behind} behind the first of its batch")
-        in_log_time = bool(batch.attributes & _LOG_TIME)
-        timestamp = batch.max_timestamp if in_log_time else batch.first_timestamp + passed
-        return DefaultRecord(batch.base_offset + behind, timestamp, int(in_log_time), key, value, headers), at
-
-
-def _sized(data: bytearray, at: int) -> tuple[bytes | None, int]:
-    """Read bytes behind their number, which is negative where there are none; return them and where they end."""
-    size, at = decode_varint_py(data, at)
-    return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
 
 
 Opened = UnpackedBatch | RefusedBatch
@@ -371,77 +272,29 @@ def _opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
     except ExpandsError as exc:
         return RefusedBatch(batch, len(data), str(exc))
     room[:_RECORDS] = data[:_RECORDS]
-    many = _too_many_headers(room)
-    return RefusedBatch(batch, len(data), many) if many else UnpackedBatch(batch, room)
-
-
-def _too_many_headers(data: memoryview) -> str:
-    """Return what is said of a batch, unpacked, of which a record has more than `HEADERS` headers; empty: none has."""
-    at, last = _RECORDS, len(data) - 2 * HEADERS  # a header takes two bytes
-    while at < last:
-        low, high = data[at], data[at + 1]
-        if low < 0x80 or high < 0x80:  # almost all records: a length of two bytes at most
-            at += 1 + (low >> 1) if low < 0x80 else 2 + ((high << 7 | low & 0x7F) >> 1)
-            continue
-        end = _record_end(data, at)
-        if end is None:
-            break  # who reads it says so
-        if end - at > 2 * HEADERS:
-            with suppress(IndexError, ValueError):
-                if (count := _headers(data, at)) > HEADERS:
-                    return f"a record of {count} headers, more than {HEADERS}"
-        at = end
-    return ""
-
-
-def _headers(data: memoryview, at: int) -> int:
-    """Return how many headers the record has that begins there."""
-    for _ in range(4):  # its length, its attributes, its time, its offset
-        _, at = decode_varint_py(cast("bytearray", data), at)
-    for _ in range(2):  # its key, its value
-        size, at = decode_varint_py(cast("bytearray", data), at)
-        at += max(size, 0)
-    count: int = decode_varint_py(cast("bytearray", data), at)[0]
-    return count
+    return UnpackedBatch(batch, room)
 
 
 class SkippingBatch(RefusedBatch):
-    """A batch some of whose records are left out.
-
-    Records that cannot be read are left out together with the one that an operator named, if no readable one lies
-    between. Those before and behind are read.
-    """
+    """A batch some of whose records are left out; all of them, if it is damaged."""
 
     def __init__(
         self,
         batch: DefaultRecordBatch,
-        opened: DefaultRecordBatch | LenientBatch | Opened,
+        opened: DefaultRecordBatch | Opened,
         data: memoryview,
         skipped: Mapping[int, str],
     ) -> None:
         super().__init__(batch, len(data), next(iter(skipped.values())), Skipped)
         self._opened = opened
         self._skipped = skipped
-        #: The batch with its records unpacked; None where aiokafka unpacks them.
-        self._plain: memoryview | None = None
-        if batch.compression_type == 0:
-            self._plain = data
-        elif isinstance(opened, LenientBatch | UnpackedBatch):
-            self._plain = opened.room
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records, and what stands for those that are left out; raise where others cannot be read."""
-        if not self._opened.validate_crc():
-            yield self._record
-            return
-        try:
-            records = list(self._opened)
-        except UnicodeDecodeError:
-            raise  # it is read once more, leniently
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it would end the worker
-            yield from [self._record] if self._plain is None else self._readable(self._plain, exc)
+        """Yield the records, and what stands for those that are left out."""
+        if self._opened.validate_crc():
+            yield from map(self._kept, self._opened)
         else:
-            yield from map(self._kept, records)
+            yield self._record
 
     def _kept(self, record: DefaultRecord) -> DefaultRecord:
         """Return a record, or what stands for it."""
@@ -450,67 +303,6 @@ class SkippingBatch(RefusedBatch):
             return record
         stands = Skipped.of(record.offset, record.offset, len(record.value or b""), why)
         return DefaultRecord(record.offset, record.timestamp, record.timestamp_type, None, stands, [])
-
-    def _readable(self, plain: memoryview, wrong: Exception) -> Iterator[DefaultRecord]:
-        """Yield the records that can be read, and what stands for the others; raise ``wrong`` where nobody named them.
-
-        Where one that cannot be read begins and ends is said by its neighbours.
-        """
-        following, lost = self.base_offset, False
-        for record in _each(plain):
-            if record is None or not following <= record.offset < self.next_offset:
-                lost = True
-                continue
-            if lost:
-                yield from self._unread(following, record.offset, wrong)
-            yield self._kept(record)
-            following, lost = record.offset + 1, False
-        if lost:
-            yield from self._unread(following, self.next_offset, wrong)
-
-    def _unread(self, first: int, following: int, wrong: Exception) -> Iterator[DefaultRecord]:
-        named = [offset for offset in self._skipped if first <= offset < following]
-        if named:
-            yield self._stands(first, following - 1, self._skipped[min(named)])
-        elif first < following:
-            raise wrong
-
-
-def _each(data: memoryview) -> Iterator[DefaultRecord | None]:
-    """Yield the records of a batch that is not packed, each read by itself; None for one that cannot be read.
-
-    The last is None if something is left that is no record.
-    """
-    (left,), at = struct.unpack_from(">i", data, _COUNT), _RECORDS
-    while left > 0 and at < len(data):
-        end = _record_end(data, at)
-        if end is None:
-            break
-        alone = bytearray(data[:_RECORDS]) + data[at:end]
-        struct.pack_into(">i", alone, _COUNT, 1)
-        batch = DefaultRecordBatch(alone)
-        try:
-            (record,) = LenientBatch(batch, batch, memoryview(alone))
-        except Exception:  # noqa: BLE001 - whatever it is, it would end the worker
-            record = None
-        yield record
-        left, at = left - 1, end
-    if left or at != len(data):
-        yield None
-
-
-def _record_end(data: memoryview, at: int) -> int | None:
-    """Return where the record that begins there ends; None if it is not whole, or too short for one."""
-    size = shift = 0
-    while at < len(data) and shift < 35:
-        byte = data[at]
-        at += 1
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            end = at + (size >> 1)
-            return end if not size & 1 and end <= len(data) and size >> 1 >= _SHORTEST_RECORD else None
-    return None
 
 
 class Aside:
@@ -616,11 +408,10 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
     records: list[Any] = []
     size, most = 0, PORTION_RECORDS if max_records is None else min(PORTION_RECORDS, max_records)
     unread, following = reading._records, reading.next_fetch_offset  # noqa: SLF001
-    ended = again = False
+    ended = False
     try:
         for record in reading:
             if record.offset >= unread.following:
-                reading.next_fetch_offset = following
                 raise CorruptRecordException(f"offset {record.offset} is beyond its batch")
             following = record.offset + 1
             records.append(record)
@@ -632,20 +423,21 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
     except Later:
         reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - the one that raised has ended
     except Exception as exc:
-        tp = fetched._topic_partition  # noqa: SLF001
-        if isinstance(exc, UnicodeDecodeError | CorruptRecordException) and unread.step_back(reading.next_fetch_offset):
+        tp, first = fetched._topic_partition, unread.unread(following)  # noqa: SLF001
+        rest = unread.rest(first, exc)
+        if rest is not None:
+            records += [reading._consumer_record(tp, each) for each in rest]  # noqa: SLF001 - as it makes all others
+            reading.next_fetch_offset = unread.following
             reading._records_iterator = reading._unpack_records()  # noqa: SLF001 - as above
-            again = not records  # nobody would wake who asks
         elif not records:
-            # Between the record before it and its batch there may be offsets of records that no longer are.
-            offset = max(reading.next_fetch_offset, unread.base)
-            raise PoisonError(tp.topic, tp.partition, offset) from exc
+            raise PoisonError(tp.topic, tp.partition, first) from exc
         else:
+            reading.next_fetch_offset = following
             ended = True  # those before it are handed over; it is fetched again
     fetched._update_position()  # noqa: SLF001
     if ended:
         fetched._partition_records = None  # noqa: SLF001
-    return _portion(fetched, max_records) if again else records
+    return records
 
 
 def _backoff(fetched: FetchResult) -> float:

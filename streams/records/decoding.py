@@ -31,8 +31,7 @@ from streams.sources.schemas import Schemas
 #: Why a record is a dead letter, and what it means.
 REASONS: Final = {
     "empty": "the value has no bytes; a record without a value, a tombstone, is passed over",
-    "batch": "the batch it came in expands beyond TRUEUP_UNPACKED_BYTES, cannot be unpacked, or has a record of more "
-    "than 65,536 headers",
+    "batch": "the batch it came in expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked, or read to its end",
     "skipped": "an operator left the record out with trueup skip",
     "quota": "the stream's quota of records is used up",
     "quota_ids": "the stream's quota of new event ids is used up",

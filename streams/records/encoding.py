@@ -7,7 +7,7 @@ from state.events import Calibrated, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS
 from streams.config.settings import Settings
 from streams.records.decoding import encode_calibrated, encode_letter, encode_raw, encode_resolved
-from streams.records.output_formats import values
+from streams.records.output_avro import AvroValues
 
 #: Key, value, Kafka timestamp (ms) and headers of a record to produce.
 EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | None]]]
@@ -55,7 +55,7 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
 
     Dead letters are JSON in any case: they are read when something is wrong, and hold records of all kinds.
     """
-    made = values(settings.output_format, settings.schema_ids)
+    made = AvroValues(settings.schema_ids) if settings.schema_ids else None
     calibrated: list[EncodedRecord] = []
     resolved: list[EncodedRecord] = []
     letters: list[EncodedRecord] = []

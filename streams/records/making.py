@@ -14,7 +14,7 @@ from streams.records.canonical import Canonical, Reader, Sent
 from streams.records.decoding import encode_letter, encode_raw
 from streams.records.encoding import NO_HEADERS
 from streams.records.limits import Limits
-from streams.records.output_formats import Values
+from streams.records.output_avro import AvroValues
 from streams.records.routing import place
 
 
@@ -82,7 +82,7 @@ class Maker:
         self._limits = limits
         self.widths: dict[str, int] = {}
         self.ids: dict[str, str] = {}
-        self.values: Values | None = None
+        self.values: AvroValues | None = None
         #: Readers of a partition, and the names of the partition in what they make.
         self._places: dict[TopicPartition, list[tuple[Reader, str]]] = {}
 

@@ -1,8 +1,8 @@
 """Outputs in Avro, behind the byte 0 and their schema's id; runs once an event, and is compiled.
 
-What is written is always the JSON record in other bytes: `streams.records.output_fields.datum` says how. The usual
-record, of one probability, is put together here, since fastavro takes 25 times as long for it; all others are written
-by fastavro. Tests hold both to the same bytes.
+What is written is always the JSON record in other bytes: `datum` says how. The usual record, of one probability, is put
+together here, since fastavro takes 25 times as long for it; all others are written by fastavro. Tests hold both to the
+same bytes.
 """
 
 import io
@@ -15,8 +15,7 @@ import orjson
 
 from state.events import Calibrated, Resolved
 from streams.records.decoding import SCOPED, encode_calibrated, encode_resolved
-from streams.records.output_fields import datum, heads, record, texts
-from streams.records.output_schemas import NAMES, after, text
+from streams.records.output_schemas import NAMES, NULLED, after, text
 from streams.sources.avro import parsed
 
 _NULL, _SOME, _TRUE, _FALSE = b"\0", b"\2", b"\1", b"\0"
@@ -27,12 +26,16 @@ _LENGTHS: Final = [bytes((2 * n,)) for n in range(64)]
 _PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
 _UNCARRIED: Final = _PLAIN[:-1]
 _VECTORS: Final = _NULL * after("resolved", "implied")
+#: Forecasts that are no single probability: their keys in JSON, and what the names of their fields end in.
+_LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
+#: Largest whole number that a label is written as one in JSON.
+_WHOLE: Final = 2.0**53
 #: The schemas as fastavro takes them, by label.
-SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label, "avro"), ()).schema for label in NAMES}
+SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label), ()).schema for label in NAMES}
 
 
 class AvroValues:
-    """Makes values of output records; see `streams.records.output_formats.Values`.
+    """Makes values of output records, each behind the byte 0 and the id of its schema, 4 bytes big-endian.
 
     Parameters
     ----------
@@ -41,7 +44,7 @@ class AvroValues:
     """
 
     def __init__(self, ids: Mapping[str, int]) -> None:
-        self._heads: dict[str, bytes] = heads(ids)
+        self._heads: dict[str, bytes] = {label: b"\0" + number.to_bytes(4, "big") for label, number in ids.items()}
         self._calibrated: bytes = self._heads.get("calibrated", b"")
         self._resolved: bytes = self._heads.get("resolved", b"")
 
@@ -133,6 +136,53 @@ def fields(schema: Any, data: bytes) -> dict[str, Any]:  # noqa: ANN401 - fastav
     if source.read(1):
         raise ValueError("bytes follow the record")
     return found
+
+
+def datum(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a JSON record as they stand in Avro; what is not there is null.
+
+    Examples
+    --------
+    >>> datum({"event_id": "e", "raw": [0.5, 0.5], "carried": {"lane": "a", "n": 1}})
+    {'event_id': 'e', 'carried': {'lane': 'a', 'n': '1'}, 'raw_probs': [0.5, 0.5]}
+    """
+    made = dict(record)
+    for name in ("raw", "draw"):
+        value = made.get(name)
+        if isinstance(value, list):
+            made[f"{name}_{_LIST}"] = made.pop(name)
+        elif isinstance(value, dict):
+            made[f"{name}_{_LEVELS if 'levels' in value else _MEAN}"] = made.pop(name)
+    carried = made.get("carried")
+    if carried is not None:
+        made["carried"] = texts(carried)
+    return made
+
+
+def record(datum: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON record of what was read as Avro, what it carries as texts.
+
+    Examples
+    --------
+    >>> record({"event_id": "e", "raw": None, "raw_probs": [0.5, 0.5], "p": None, "y": 1.0, "calibrated": True})
+    {'event_id': 'e', 'y': 1, 'raw': [0.5, 0.5]}
+    """
+    made = {name: value for name, value in datum.items() if value is not None or name == NULLED}
+    for name in ("raw", "draw"):
+        for kind in (_LIST, _LEVELS, _MEAN):
+            if f"{name}_{kind}" in made:
+                made[name] = made.pop(f"{name}_{kind}")
+    if made.get("calibrated") is True:
+        del made["calibrated"]
+    y = made.get("y")
+    if type(y) is float and abs(y) <= _WHOLE and y == int(y):
+        made["y"] = int(y)
+    return made
+
+
+def texts(carried: dict[str, Any]) -> dict[str, str]:
+    """Return what is carried as texts: text as it is, all else as JSON text."""
+    return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in carried.items()}
 
 
 def _map(fields: bytes) -> bytes:

@@ -1,47 +1,22 @@
-"""Values of output records read back, in every format: whoever reads ``calibrated`` or ``resolved`` reads them all.
+"""Values of output records read back: whoever reads ``calibrated`` or ``resolved`` reads JSON and Avro.
 
-Which it is, each value says: all but plain JSON begin with the byte 0, which no JSON does, and the id of a schema, of
-which the registry says the kind. So a topic may hold all formats.
+Which it is, each value says: Avro begins with the byte 0, which no JSON does, and the id of its schema. So a topic may
+hold both.
 """
 
 import asyncio
-import json
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final
 
 import orjson
 
-from streams.records import output_avro, output_protobuf
-from streams.records.output_avro import SCHEMAS
-from streams.records.output_protobuf import CLASSES
-from streams.records.output_schemas import NAMES, json_schema
-from streams.sources import avro, framing, protobuf
+from streams.records.output_avro import SCHEMAS, fields, payload
+from streams.sources import avro, framing
 from streams.sources.refusal import Unfit
-from streams.sources.registry import JSON, PROTOBUF, Fetched, Registry, RegistryError
+from streams.sources.registry import Registry, RegistryError
 from streams.sources.schemas import Schemas
 
 _FRAME: Final = 5
-#: What Avro and JSON Schema say to people.
-_SAID: Final = ("doc", "description")
-
-
-class _Form(NamedTuple):
-    """How the values of one schema are read and written, without what stands before them.
-
-    Attributes
-    ----------
-    fields
-        Returns the fields of a value as they stand in JSON; raises ValueError if it is not of the schema.
-    written
-        Returns the value that a worker writes for a record in JSON; raises ValueError if it is not of the schema.
-    bare
-        Returns the same of an answer's fields under this version's schema, behind a 0; None: a value is JSON.
-    """
-
-    fields: Callable[[bytes], Any]
-    written: Callable[[bytes], bytes]
-    bare: Callable[[dict[str, Any]], bytes] | None = None
 
 
 class OutputValues:
@@ -56,7 +31,7 @@ class OutputValues:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._schemas = Schemas(registry)
-        self._forms: dict[int, _Form] = {}
+        self._parsed: dict[int, Any] = {}
 
     async def load(self, values: Iterable[bytes | None]) -> None:
         """Load the schemas that values name, for `fields` and `same` to be called where a loop runs.
@@ -74,7 +49,7 @@ class OutputValues:
             await self._schemas.load(lacking)
 
     def fields(self, value: bytes) -> dict[str, Any]:
-        """Return the fields of a record as they stand in JSON; in Avro and Protobuf all that it carries is text.
+        """Return the fields of a record as they stand in JSON; in Avro all that it carries is text.
 
         Raises
         ------
@@ -83,8 +58,8 @@ class OutputValues:
         RegistryError
             As `load`.
         """
-        form = self._form(value)
-        found = orjson.loads(value) if form is None else form.fields(value[_FRAME:])
+        schema = self._schema(value)
+        found = orjson.loads(value) if schema is None else fields(schema, value[_FRAME:])
         if not isinstance(found, dict):
             raise ValueError("the value is no object")  # noqa: TRY004 - one kind of error for what is read
         return found
@@ -98,8 +73,7 @@ class OutputValues:
         if value is None or _named(value) is None:
             return value == derived
         try:
-            form = self._form(value)
-            return form is not None and value[_FRAME:] == form.written(derived)
+            return value[_FRAME:] == payload(self._schema(value), orjson.loads(derived))
         except ValueError:
             return False
 
@@ -107,18 +81,16 @@ class OutputValues:
         """Return the fields in which a value and a record in JSON differ, and what each has; see `compared`."""
         given = value or b""
         try:
-            form = self._form(given)
-            if form is None:
+            schema = self._schema(given)
+            if schema is None:
                 return compared(value, derived)
-            differing = _differing(self.fields(given), form.fields(form.written(derived)))
+            differing = _differing(self.fields(given), fields(schema, payload(schema, orjson.loads(derived))))
         except ValueError:
             return {"value": (repr(value), derived.decode())}
         return differing or {"bytes": (repr(value), repr(derived))}
 
     def bare(self, value: bytes) -> bytes:
-        """Return an answer with a schema as a worker of this version writes it, but for the schema's id.
-
-        In Avro and Protobuf it begins with a 0; behind the id of a JSON Schema stands what plain JSON is.
+        """Return an answer with a schema as a worker of this version writes it, but for the schema's id: behind a 0.
 
         Raises
         ------
@@ -127,40 +99,32 @@ class OutputValues:
         RegistryError
             As `load`.
         """
-        found, form = self.fields(value), self._form(value)
-        if form is None or form.bare is None:
-            return value if form is None else value[_FRAME:]
-        if form.written(orjson.dumps(found)) != value[_FRAME:]:
+        found, schema = self.fields(value), self._schema(value)
+        if schema is None:
+            return value
+        if payload(schema, found) != value[_FRAME:]:
             raise ValueError("the value is not as a worker writes it")
-        return form.bare(found)
+        return packed(found)
 
-    def _form(self, value: bytes) -> _Form | None:
-        """Return the form of a value; None if it is plain JSON. Raises as `fields`."""
+    def _schema(self, value: bytes) -> Any:  # noqa: ANN401 - fastavro's
+        """Return the schema of a value; None if it is plain JSON. Raises as `fields`."""
         number = _named(value)
         if number is None:
             return None
-        found = self._forms.get(number)
+        found = self._parsed.get(number)
         if found is None:
             if self._schemas.lacks(number):
                 asyncio.run(self.load([value]))
             try:
-                found = self._forms[number] = _form(number, self._schemas.get(number))
+                found = self._parsed[number] = _ours(avro.parse_fetched(number, self._schemas.get(number)).schema)
             except Unfit as exc:
                 raise ValueError(exc.args[1]) from None
         return found
 
 
-def packed(answer: dict[str, Any]) -> list[bytes]:
-    """Return what `OutputValues.bare` does of an answer that is given as its JSON record, in Avro and in Protobuf."""
-    return [_bare_avro(answer), _bare_protobuf(answer)]
-
-
-def _bare_avro(answer: dict[str, Any]) -> bytes:
-    return b"\0" + output_avro.payload(SCHEMAS["calibrated"], answer)
-
-
-def _bare_protobuf(answer: dict[str, Any]) -> bytes:
-    return b"\0" + output_protobuf.payload(CLASSES["calibrated"], answer)
+def packed(answer: dict[str, Any]) -> bytes:
+    """Return what `OutputValues.bare` does of an answer that is given as its JSON record."""
+    return b"\0" + payload(SCHEMAS["calibrated"], answer)
 
 
 def compared(value: bytes | None, derived: bytes) -> dict[str, tuple[Any, Any]]:
@@ -186,37 +150,6 @@ def _named(value: bytes) -> int | None:
     return named if isinstance(named, int) else None
 
 
-def _form(number: int, fetched: Fetched | None) -> _Form:
-    """Return how values of a schema are read and written.
-
-    Raises
-    ------
-    ValueError
-        If the schema is neither one of trueup's nor an older one of fewer fields.
-    Unfit
-        If there is none, or it cannot be read.
-    """
-    if fetched is not None and fetched.kind == JSON:
-        _check_json(fetched.text)
-        return _Form(orjson.loads, bytes)
-    if fetched is not None and fetched.kind == PROTOBUF:
-        made = protobuf.parse_fetched(number, fetched, (0,))
-        if not output_protobuf.ours(made):
-            raise _none_of_ours(made.DESCRIPTOR.full_name)
-        read, write, bare = output_protobuf.fields, output_protobuf.payload, _bare_protobuf
-        return _Form(partial(read, made), lambda derived: write(made, orjson.loads(derived)), bare)
-    schema = _ours(avro.parse_fetched(number, fetched).schema)
-    return _Form(
-        partial(output_avro.fields, schema),
-        lambda derived: output_avro.payload(schema, orjson.loads(derived)),
-        _bare_avro,
-    )
-
-
-def _none_of_ours(name: object) -> ValueError:
-    return ValueError(f"the schema {name} is none of trueup's outputs")
-
-
 def _ours(schema: Any) -> Any:  # noqa: ANN401 - fastavro's
     """Return an Avro schema if it is one of trueup's, or an older one of fewer fields; raises ValueError if not."""
     name = schema.get("name") if isinstance(schema, dict) else None
@@ -225,20 +158,7 @@ def _ours(schema: Any) -> Any:  # noqa: ANN401 - fastavro's
             types = {field["name"]: _bare(field["type"]) for field in ours["fields"]}
             if all(types.get(field["name"]) == _bare(field["type"]) for field in schema["fields"]):
                 return schema
-    raise _none_of_ours(name)
-
-
-def _check_json(text: str) -> None:
-    """Raise ValueError unless a JSON Schema is one of trueup's, or an older one of fewer fields."""
-    schema = json.loads(text)
-    name = schema.get("title") if isinstance(schema, dict) else None
-    for ours in map(json_schema, NAMES):
-        types = {field: _bare(kind) for field, kind in ours["properties"].items()}
-        if ours["title"] == name and all(
-            types.get(field) == _bare(kind) for field, kind in schema.get("properties", {}).items()
-        ):
-            return
-    raise _none_of_ours(name)
+    raise ValueError(f"the schema {name} is none of trueup's outputs")
 
 
 def _bare(schema: Any) -> Any:  # noqa: ANN401 - JSON
@@ -247,4 +167,4 @@ def _bare(schema: Any) -> Any:  # noqa: ANN401 - JSON
         return [_bare(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {name: _bare(value) for name, value in schema.items() if name not in _SAID}
+    return {name: _bare(value) for name, value in schema.items() if name != "doc"}

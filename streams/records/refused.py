@@ -7,8 +7,7 @@ import orjson
 
 from state.events import Event, Rejected
 
-#: The dead letter's reason: the record batch expands beyond TRUEUP_UNPACKED_BYTES, cannot be unpacked, or has a record
-#: of too many headers.
+#: The dead letter's reason: the record batch expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked or read.
 REASON: Final = "batch"
 #: The dead letter's reason: an operator said so, see `streams.records.skips`.
 SKIPPED: Final = "skipped"

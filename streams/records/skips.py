@@ -2,7 +2,7 @@
 
 Of a worker or a router this is a row in the changelog of the record's partition. Intake has no state: of a source it is
 a record of the compacted topic of what is in force. So whoever takes the partition up knows of it. The record, or its
-whole batch where that cannot be read, is then a dead letter with the reason ``skipped``, whose value names the offset
+whole batch where that is damaged, is then a dead letter with the reason ``skipped``, whose value names the offset
 that was asked for; audits read it there.
 """
 

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 import fastavro
 from fastavro import _read_py
-from fastavro.read import LOGICAL_READERS
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from streams.sources import framing
@@ -23,8 +22,6 @@ _SINGLE, _HEAD = b"\xc3\x01", 10
 #: What an object container file begins with (Avro 1.11, *Object Container Files*).
 _CONTAINER: Final = b"Obj\x01"
 _BytesIO: Final = io.BytesIO
-#: Most bytes of a decimal: 2,400 digits. The time that one takes grows with the square of its bytes.
-_DECIMAL: Final = 1000
 #: Name of the record of one field that a schema which is none is read as: both have the same bytes.
 _WHOLE: Final = "trueup.Whole"
 
@@ -203,13 +200,6 @@ def _read_whole(read: Callable[[io.BytesIO, Any, None], Any], source: io.BytesIO
     return read(source, schema, none)["value"]
 
 
-def _decimal(data: bytes, *schemas: Any) -> Any:  # noqa: ANN401 - as fastavro calls it
-    """Read a decimal, as fastavro does; raises Unfit if it is too long."""
-    if len(data) > _DECIMAL:
-        raise Unfit("format", f"a decimal of {len(data)} bytes, more than {_DECIMAL}")
-    return _any_decimal(data, *schemas)
-
-
 def _read_guarded(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
     """Read a value whose schema does not bound its depth; raises an exception if it is too deep, or is not of it.
 
@@ -233,8 +223,3 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
     if kept.get("logicalType") == "timestamp-millis":
         del kept["logicalType"]
     return kept
-
-
-# Every Avro value that this process reads is read so.
-_any_decimal: Final = LOGICAL_READERS["bytes-decimal"]
-LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal

@@ -1,4 +1,4 @@
-"""What the bytes of an Avro value do not bound: how deep it nests, and how many items of no bytes it has.
+"""What the bytes of an Avro value do not bound: how deep it nests, and how many items of no bytes a list has.
 
 fastavro's reader in C has no guard: a value of a schema that refers to itself ends the process where it nests some
 thousand levels, and 16 bytes make two billion nulls.
@@ -9,8 +9,6 @@ from typing import Any, Final
 
 #: Most levels of objects and lists of a value; Protobuf allows as many.
 LEVELS: Final = 100
-#: Most values of no bytes in one record: they come to each of its items, though nobody sent them.
-_MOST_EMPTY: Final = 100
 _ENDLESS: Final = float("inf")
 _RECORDS: Final = ("record", "error")
 _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -28,7 +26,7 @@ class Bounds:
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
         self._levels: dict[str, float] = {}
-        self._empty: dict[str, int] = {}
+        self._empty: dict[str, bool] = {}
 
     def levels(self, schema: Any) -> float:  # noqa: ANN401 - fastavro's
         """Return the most levels of objects and lists that a value nests; infinity if it may nest without end."""
@@ -46,38 +44,33 @@ class Bounds:
         return 0 if inner is None else 1 + self.levels(schema[inner])
 
     def check(self, schema: Any) -> None:  # noqa: ANN401 - as above
-        """Raise ValueError if a value may have many more items than bytes. Look at each name by itself."""
+        """Raise ValueError if a list may have more items than bytes. Look at each name by itself."""
         if isinstance(schema, list):
             for each in schema:
                 self.check(each)
         elif isinstance(schema, dict):
             kind = schema["type"]
-            if kind == "array" and self._empties(schema["items"]):
+            if kind == "array" and self._takes_none(schema["items"]):
                 raise ValueError("an array's items may take no bytes, so any number of them fits into a value")
             if kind in _RECORDS:
-                if sum(self._empties(each["type"]) for each in schema["fields"]) > _MOST_EMPTY:
-                    raise ValueError(f"more than {_MOST_EMPTY} values of a record take no bytes")
                 for each in schema["fields"]:
                     self.check(each["type"])
             for inner in ("items", "values"):
                 if inner in schema:
                     self.check(schema[inner])
 
-    def _empties(self, schema: Any) -> int:  # noqa: ANN401 - as above
-        """Return how many values a value of no bytes is made of; 0 if it takes a byte at least."""
+    def _takes_none(self, schema: Any) -> bool:  # noqa: ANN401 - as above
+        """Whether a value takes no bytes."""
         if isinstance(schema, list):
-            return 0  # a byte at least says which of them it is
+            return False  # a byte at least says which of them it is
         if isinstance(schema, str):
-            return int(schema == "null") if schema in _PRIMITIVES else self._empties(self._named[schema])
-        if schema["type"] == "fixed":
-            return int(schema["size"] < 1)
+            return schema == "null" if schema in _PRIMITIVES else self._takes_none(self._named[schema])
         if schema["type"] not in _RECORDS:
-            return int(schema["type"] == "null")
+            return bool(schema["type"] == "null" or (schema["type"] == "fixed" and schema["size"] < 1))
         name = schema["name"]
         if name not in self._empty:
-            self._empty[name] = 0  # a record that is within itself has no value at all
-            within = [self._empties(each["type"]) for each in schema["fields"]]
-            self._empty[name] = 1 + sum(within) if all(within) else 0
+            self._empty[name] = False  # a record that is within itself has no value at all
+            self._empty[name] = all(self._takes_none(each["type"]) for each in schema["fields"])
         return self._empty[name]
 
 

@@ -33,9 +33,6 @@ _WELL_KNOWN: Final = {
     module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
     for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 }
-#: Most values of fields without presence in one message and all within it: they have their defaults, though nobody sent
-#: them, and two bytes are a message of any number of them.
-_MOST_DEFAULTS: Final = 1_000_000
 #: What Protobuf's library raises where a value, or a schema that it took, is not as it should be: a map whose entries
 #: have no ``value`` is a KeyError.
 _MALFORMED: Final = (
@@ -76,7 +73,6 @@ class Protobuf:
     def __init__(self, schema: str | None, message: str | None, schemas: Schemas, header: str) -> None:
         self._schemas = schemas
         self._header = header
-        self._defaults: dict[Descriptor, int] = {}
         self._classes: dict[tuple[SchemaId, tuple[int, ...]], type[Message]] = {}
         self._fixed = None if schema is None else _of_set(schema, message or "")
 
@@ -99,27 +95,11 @@ class Protobuf:
             read = made.FromString(payload)
             if UnknownFieldSet(read):
                 _require_known(read)
-            if len(payload) // 2 * self._most(cast("Descriptor", made.DESCRIPTOR)) > _MOST_DEFAULTS:
-                _require_few(read)
             return json_format.MessageToDict(
                 read, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
             )
         except _MALFORMED as exc:
             raise Unfit("format", f"the value is not of its message: {exc!r}") from None
-
-    def _most(self, message: Descriptor) -> int:
-        """Return the most fields without presence of a message or of one that may be within it."""
-        if message not in self._defaults:
-            met = {message.full_name: message}
-            left = [message]
-            while left:
-                for field in left.pop().fields:
-                    inner = field.message_type
-                    if inner is not None and inner.full_name not in met:
-                        met[inner.full_name] = inner
-                        left.append(inner)
-            self._defaults[message] = max(map(_defaults, met.values()))
-        return self._defaults[message]
 
 
 def _require_known(message: Message) -> None:
@@ -134,29 +114,6 @@ def _require_known(message: Message) -> None:
     if strange or not message.ListFields():
         what = f"{strange[0]} is of another type" if strange else "it has none of the fields"
         raise Unfit("schema", f"the value is of another message than {known.full_name}: {what}")
-
-
-def _defaults(message: Descriptor) -> int:
-    """Return how many fields without presence a message has."""
-    return sum(not field.has_presence for field in message.fields)
-
-
-def _require_few(message: Message) -> None:
-    """Raise ValueError if too many values within a message are defaults."""
-    left, count = [message], _defaults(cast("Descriptor", message.DESCRIPTOR))
-    while left:
-        for field, value in left.pop().ListFields():
-            inner, within = field.message_type, value
-            if inner is not None and inner.GetOptions().map_entry:
-                inner, within = inner.fields_by_name["value"].message_type, value.values()
-            elif field.has_presence:
-                within = (value,)
-            if inner is None:
-                continue
-            count += len(within) * _defaults(inner)
-            if count > _MOST_DEFAULTS:
-                raise ValueError(f"more than {_MOST_DEFAULTS} of its values are defaults that nobody sent")
-            left.extend(within)
 
 
 def parse_fetched(named: SchemaId, fetched: Fetched | None, place: tuple[int, ...]) -> type[Message]:

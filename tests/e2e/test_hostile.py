@@ -20,7 +20,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from replay.audit import auditor
 from streams.records.refused import REASON
 from tests import attackers
-from tests.e2e.test_carried import answers
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
@@ -92,22 +91,19 @@ def test_a_batch_that_expands_beyond_the_bound_is_one_dead_letter_and_the_fence_
     assert auditor.run(w.settings, json_output=False) == auditor.AGREE
 
 
-def test_a_header_s_name_that_is_not_utf_8_ends_no_worker_and_goes_on(world: MakeWorld, tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_read_to_its_end_is_one_dead_letter_from_there_on(world: MakeWorld) -> None:
     w = world(partitions=1)
-    topic = w.topic("forecasts")
-    streams = tmp_path / "streams.toml"
-    streams.write_text(SCORES.format(name="scores", topic=topic) + 'carry_headers = ["x-*"]\n')
-    w.environment["TRUEUP_STREAMS"] = str(streams)
-    w.reconfigure()
-    asyncio.run(attackers.send_misnamed(w.bootstrap, topic, [scored("a"), scored("b"), DEEP, scored("c")], 1))
-    w.send([outcome("b", 1, 2000)])
+    values = [forecast(name, 0.3, 1500).value for name in "abc"]
+    asyncio.run(attackers.send_misnamed(w.bootstrap, w.topic("forecasts"), values, 1))
+    w.send([forecast("d", 0.3, 2000), outcome("a", 1, 2000)])
     with w.worker() as worker:
         w.wait_until_applied(5)
         assert worker.stop() == 0
-    found = {value["event_id"]: headers for _, value, headers in answers(w)}
-    assert found == {"a": (), "b": (("x-gr\ufffd\ufffde ", b"said"),), "c": ()}
-    assert [json.loads(each.value or b"")["reason"] for each in w.read("dead-letters")] == ["probability"]
-    assert len(w.read("resolved")) == 1
+    assert {json.loads(each.value or b"")["event_id"] for each in w.read("calibrated")} == {"a", "d"}
+    (letter,) = [json.loads(each.value or b"") for each in w.read("dead-letters")]
+    assert (letter["offset"], letter["reason"]) == (2, REASON)
+    assert json.loads(base64.b64decode(letter["value"]))["offsets"] == [1, 2]
+    w.judge()
     assert auditor.run(w.settings, json_output=False) == auditor.AGREE
 
 
@@ -125,14 +121,15 @@ def test_no_record_of_a_source_ends_intake_by_how_it_is_made(world: MakeWorld, t
     asyncio.run(created(w.bootstrap, texts, nodes))
     node = b"\2n" + struct.pack("<d", 0.3)
     endless = (node + b"\2") * 6000 + node + b"\0"
-    asyncio.run(attackers.send_misnamed(w.bootstrap, texts, [scored("a"), DEEP, scored("b")], 2))
-    asyncio.run(attackers.send_misnamed(w.bootstrap, nodes, [node + b"\0", endless, node + b"\2" + node + b"\0"], 0))
+    asyncio.run(attackers.send_misnamed(w.bootstrap, texts, [scored("a"), DEEP, scored("b"), scored("c")], 3))
+    asyncio.run(attackers.send_misnamed(w.bootstrap, nodes, [node + b"\0", endless, node + b"\2" + node + b"\0"], -1))
     with w.worker("--stage", "intake") as intake:
-        wait_for("all to be sent on", lambda: len(w.read("forecasts")) == 4 and len(w.read("dead-letters")) == 2)
+        wait_for("all to be sent on", lambda: len(w.read("forecasts")) == 4 and len(w.read("dead-letters")) == 3)
         assert intake.stop() == 0
     letters = [json.loads(each.value or b"") for each in w.read("dead-letters")]
     assert {(each["topic"], each["offset"], each["reason"]) for each in letters} == {
         (texts, 1, "probability"),
+        (texts, 3, REASON),
         (nodes, 1, "format"),
     }
 

@@ -27,8 +27,8 @@ from state.forecasts import Normal, Probs, Quantiles
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import encode_calibrated
-from streams.records.output_formats import values
-from streams.records.output_schemas import KINDS, text
+from streams.records.output_avro import AvroValues
+from streams.records.output_schemas import text
 from streams.records.output_values import OutputValues
 from streams.sources.registry import Registry, RegistryError
 from streams.sources.schemas import Schemas
@@ -224,43 +224,32 @@ def settings(url: str, **changed: str) -> Settings:
     return Settings.from_env({f"TRUEUP_{name}": value for name, value in own.items()})
 
 
-@pytest.mark.parametrize("form", KINDS)
 @pytest.mark.parametrize("strategy", ["topic", "record", "topic-record"])
-def test_schemas_are_registered_and_looked_up_under_every_subject(apicurio: Apicurio, strategy: str, form: str) -> None:
-    of = {"OUTPUT_SUBJECTS": strategy, "OUTPUT_FORMAT": form}
-    given = settings(apicurio.url, **of)
-    if strategy == "record" and form != "avro":  # a subject of all topics, and here it is of one format
-        asyncio.run(output_ids.known(settings(apicurio.url, OUTPUT_SUBJECTS=strategy)))
-        with pytest.raises(SettingsError, match=r"of AVRO: .*schemas of another kind are for another subject"):
-            asyncio.run(output_ids.known(given))
-        return
+def test_schemas_are_registered_and_looked_up_under_every_subject(apicurio: Apicurio, strategy: str) -> None:
+    given = settings(apicurio.url, OUTPUT_SUBJECTS=strategy)
     found = asyncio.run(output_ids.known(given)).schema_ids
     for label, number in found.items():
         under = output_ids.subject(given, label)
         latest = asked(apicurio.url, f"subjects/{under}/versions/latest")
-        assert (latest["id"], latest.get("schemaType", "AVRO")) == (number, KINDS[form])
-        assert latest["schema"] == text(label, form)
-    again = settings(apicurio.url, OUTPUT_REGISTER="no", CALIBRATED=given.calibrated, **of)
+        assert (latest["id"], latest.get("schemaType", "AVRO")) == (number, "AVRO")
+        assert latest["schema"] == text(label)
+    again = settings(apicurio.url, OUTPUT_REGISTER="no", CALIBRATED=given.calibrated, OUTPUT_SUBJECTS=strategy)
     assert asyncio.run(output_ids.known(again, ["calibrated"])).schema_ids == {"calibrated": found["calibrated"]}
 
 
-@pytest.mark.parametrize("form", KINDS)
 def test_a_schema_is_found_however_it_was_formatted_when_somebody_registered_it(
-    apicurio: Apicurio, capsys: pytest.CaptureFixture[str], form: str
+    apicurio: Apicurio, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = settings(apicurio.url, OUTPUT_REGISTER="no", OUTPUT_FORMAT=form)
+    given = settings(apicurio.url, OUTPUT_REGISTER="no")
     with pytest.raises(SettingsError, match=f"subject {given.calibrated}-value, which has no schema"):
         asyncio.run(output_ids.known(given))
-    assert main.main(["schema", "calibrated", "--format", form]) == 0
-    printed = capsys.readouterr().out.replace("  //", " //")
-    number = registered(apicurio.url, f"{given.calibrated}-value", printed, KINDS[form])
+    assert main.main(["schema", "calibrated"]) == 0
+    number = registered(apicurio.url, f"{given.calibrated}-value", capsys.readouterr().out)
     assert asyncio.run(output_ids.known(given, ["calibrated"])).schema_ids == {"calibrated": number}
 
 
-@pytest.mark.parametrize("form", KINDS)
-def test_records_of_every_format_are_read_back_with_what_the_registry_has(apicurio: Apicurio, form: str) -> None:
-    made = values(form, asyncio.run(output_ids.known(settings(apicurio.url, OUTPUT_FORMAT=form))).schema_ids)
-    assert made is not None
+def test_records_are_read_back_with_what_the_registry_has(apicurio: Apicurio) -> None:
+    made = AvroValues(asyncio.run(output_ids.known(settings(apicurio.url))).schema_ids)
     reads = OutputValues(Registry(apicurio.url))
     carried = Carried((), b'{"customer":"c"}')
     law = Quantiles((0.1, 0.9), (1.0, 2.5))
@@ -397,8 +386,8 @@ def test_an_avro_schema_is_registered_by_nothing_but_its_text() -> None:
         async def run() -> list[int]:
             async with registry.session() as session:
                 ways = (registry.register, registry.registered)
-                return [await ask(session, "a-value", "{}", kind) for kind in ("AVRO", "JSON") for ask in ways]
+                return [await ask(session, "a-value", "{}") for ask in ways]
 
-        assert asyncio.run(run()) == [7] * 4
+        assert asyncio.run(run()) == [7] * 2
         server.shutdown()
-    assert asked_for == [{"schema": "{}"}] * 2 + [{"schema": "{}", "schemaType": "JSON"}] * 2
+    assert asked_for == [{"schema": "{}"}] * 2

@@ -306,7 +306,7 @@ def arguments(data: bytes) -> None:
     """Any arguments end with a status of ours, and with a message unless that is 0; never with a traceback."""
     given = [argument.replace("\0", "") for argument in data.decode("utf-8", "surrogateescape").split("\n")]
     out, err = io.StringIO(), io.StringIO()
-    stubs: dict[str, Callable[..., int]] = dict.fromkeys(("demo", "experiments", "broker"), _zero)
+    stubs: dict[str, Callable[..., int]] = dict.fromkeys(("demo", "broker"), _zero)
     with ExitStack() as stack:
         stack.enter_context(patch.dict(main._COMMANDS, stubs))
         for place, name, stub in (
@@ -531,7 +531,6 @@ _ARGUMENTS: Final = (
     b"topics\ncheck",
     b"inspect\nfraud\n--json",
     b"demo\n--rows\n9\n--out\nx.png",
-    b"experiments\n--only\nroth",
     b"broker\n--port\n9092",
     b"--help",
     b"--version",

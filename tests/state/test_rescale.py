@@ -498,9 +498,6 @@ def test_windows_alarms_and_ranking_go_on() -> None:
     for kind in KINDS:
         assert history.log_alarm(after, kind) == pytest.approx(history.log_alarm(before, kind))
         assert history.log_alarm(after, kind) > math.log(1000)
-        was, now = (history.ranked(each).ranking(kind) for each in (before, after))
-        assert now.auc().value == pytest.approx(was.auc().value, abs=1e-12)
-        assert now.at(0.01)[0].value == pytest.approx(was.at(0.01)[0].value, abs=1e-12)
         worst = history.worst(after, kind)
         assert worst is not None
         assert worst.scores == history.worst(before, kind).scores  # type: ignore[union-attr]

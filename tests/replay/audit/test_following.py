@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,6 @@ from replay import moves
 from replay.audit import begun, follower, intake_verifier, router_verifier
 from replay.audit.along import Along, Reached
 from replay.audit.begun import Begun, Rows
-from replay.audit.entries import in_memory
 from replay.audit.follower import Gathered, Gatherer, Mapper
 from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
 from replay.audit.output_matcher import OutputDifference, Unauditable
@@ -61,6 +60,11 @@ role = "outcome"
 event_id = "id"
 y = { path = "said", labels = { bad = 1, good = 0, open = "skip" } }
 """
+
+
+def in_memory(found: Mapping[bytes, bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the entries of a dictionary that begin so, in order."""
+    return ((key, found[key]) for key in sorted(found) if key.startswith(prefix))
 
 
 def record(offset: int, ts: int, value: bytes, key: bytes | None = b"card", topic: str = "") -> Any:

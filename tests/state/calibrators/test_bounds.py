@@ -10,7 +10,6 @@ import pytest
 from scipy.optimize import linprog
 
 from state.calibrators import Calibrator, make
-from state.calibrators.approachability_regret import ApproachabilityRegret
 from state.calibrators.bucketed import Counting
 from state.calibrators.minimax import Minimax
 from state.calibrators.regret_matching import RegretMatching
@@ -87,21 +86,17 @@ def play(calibrator: Calibrator, outcome: Answer, delay: Callable[[random.Random
     return most
 
 
-GUARANTEED = ["approachability", "minimax", "regret_matching"]
-
-
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("outcome", SEQUENCES)
 @pytest.mark.parametrize("spacing", ["uniform", "hybrid"])
 @pytest.mark.parametrize(
     ("spec", "options"),
     [
-        ("approachability", {}),
         ("minimax", {}),
         ("regret_matching", {"noise": 0.0}),
         ("regret_matching", {"noise": 1.0}),
     ],
-    ids=["approachability", "minimax", "regret matching", "regret matching with a margin for noise"],
+    ids=["minimax", "regret matching", "regret matching with a margin for noise"],
 )
 def test_error_stays_under_the_bound(
     spec: str, options: dict[str, Any], spacing: str, outcome: Answer, delay: str
@@ -115,28 +110,9 @@ def test_error_stays_under_the_bound(
     assert bound < 1 or outstanding
 
 
-@pytest.mark.parametrize("delay", DELAYS)
-@pytest.mark.parametrize("outcome", SEQUENCES)
-@pytest.mark.parametrize(
-    "options", [{}, {"preset": "fine"}, {"preset": "coarse", "spacing": "uniform"}, {"loss": "log"}], ids=str
-)
-def test_error_and_regret_stay_under_their_bounds(options: dict[str, Any], outcome: Answer, delay: str) -> None:
-    calibrator = make("approachability_regret", **options)
-    assert isinstance(calibrator, ApproachabilityRegret)
-    outstanding = play(calibrator, outcome, DELAYS[delay])
-    error, bound = calibrator.error(), calibrator.bound(outstanding)
-    assert error is not None
-    assert bound is not None
-    assert error < bound
-    assert bound < 1 or outstanding or options.get("loss") == "log"
-    assert calibrator.regret() < calibrator.regret_bound(outstanding)
-
-
 @pytest.mark.parametrize(
     ("spec", "options", "delay"),
     [
-        ("approachability", {"buckets": 1, "grid": 20}, 100),
-        ("approachability_regret", {"preset": "coarse", "spacing": "uniform"}, 100),
         ("minimax", {"buckets": 1, "grid": 20}, 100),
         ("minimax", {"buckets": 1, "grid": 20}, 1000),
         ("regret_matching", {"buckets": 1, "grid": 20, "noise": 0.0}, 100),
@@ -151,7 +127,7 @@ def test_long_delay_leaves_a_bound_that_says_something(spec: str, options: dict[
 
 
 @pytest.mark.parametrize("outcome", SEQUENCES)
-@pytest.mark.parametrize("spec", [*GUARANTEED, "approachability_regret"])
+@pytest.mark.parametrize("spec", ["minimax", "regret_matching"])
 def test_front_takes_nothing_from_the_bound(spec: str, outcome: Answer) -> None:
     calibrator = make(f"platt+{spec}")
     outstanding = play(calibrator, outcome, DELAYS["10"])

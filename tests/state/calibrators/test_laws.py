@@ -10,21 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import REGISTRY, Answer, Calibrator, Recalibrator, make
-from state.calibrators.calibrated_regression import FUNCTIONS
 from state.calibrators.group_regret import GroupRegret
 
 SPECS = [
     *REGISTRY,
     "platt+minimax",
-    "platt+approachability",
-    "platt+approachability_regret",
-    "platt+exponential_weights",
     "platt+regret_matching",
     "identity+minimax",
     "minimax+regret_matching",
     "calibrated_regression+minimax",
     "platt+calibrated_regression",
-    *(f"calibrated_regression {functions}" for functions in FUNCTIONS[1:]),
     "auto+minimax",
     "beta+minimax",
     "histogram+minimax",
@@ -64,13 +59,13 @@ class BySegment:
 
 
 def fresh(spec: str, seed: int = 3) -> Calibrator:
-    """Make what a name, a composition, or a name and the ``functions`` it is to have or ``by segment``, says."""
-    spec, _, functions = spec.partition(" ")
-    if functions == "by segment":
+    """Make what a name, a composition, or either and ``by segment``, says."""
+    spec, _, segments = spec.partition(" ")
+    if segments:
         made: Any = GroupRegret(seed=seed) if spec == "group_regret" else fresh(spec, seed)
         made = BySegment(made)
         return cast("Calibrator", made)
-    options: dict[str, object] = {"functions": functions} if functions else {}
+    options: dict[str, object] = {}
     if any("features" in REGISTRY[part].options for part in spec.split("+")):
         options["features"] = FEATURES
     calibrator: Calibrator = make(spec, name="stream", seed=seed, **options)

@@ -73,27 +73,6 @@ def test_spoilt_inverse_and_determinant_are_rebuilt() -> None:
     assert sums.log_det == pytest.approx(sound.log_det)
 
 
-def test_added_coordinate_is_one_that_was_zero_so_far() -> None:
-    rounds = some_rounds(60, 4, 4)
-    grown, ever = LeastSquares(3), LeastSquares(5)
-    for t, (*f, y) in enumerate(rounds):
-        if t == 30:
-            grown.grow(2)
-        learn(grown, (*f[: 2 if t < 30 else 4], y))
-        learn(ever, (*f[:2], *([0.0, 0.0] if t < 30 else f[2:]), y))
-    assert grown._pair == pytest.approx(ever._pair, abs=1e-13)
-    assert grown.theta == pytest.approx(ever.theta, abs=1e-13)
-    assert grown.log_det == pytest.approx(ever.log_det)
-
-
-def test_growing_by_nothing_changes_nothing() -> None:
-    sums = LeastSquares(3)
-    learn(sums, *some_rounds(10, 2, 5))
-    before = sums.encode()
-    sums.grow(0)
-    assert sums.encode() == before
-
-
 def test_state_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="state of 116 bytes, got 180"):
         LeastSquares(2).decode(LeastSquares(3).encode())

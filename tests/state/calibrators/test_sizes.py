@@ -30,14 +30,6 @@ def test_a_state_is_never_larger_than_its_bound(spec: str) -> None:
     assert len(calibrator.encode()) <= most == calibrator.largest()
 
 
-def test_functions_that_grow_stay_within_the_bound() -> None:
-    calibrator, rng = make("calibrated_regression", functions="growing_by_feature", features=2), random.Random(2)
-    for i in range(3000):
-        x = rng.uniform(-1, 1), rng.uniform(-1, 1)
-        calibrator.update(calibrator.predict(rng.random(), x, b"%d" % i).ticket, float(rng.random() < x[0]))
-    assert len(calibrator.encode()) <= calibrator.largest()
-
-
 def test_an_adversary_fills_nearly_all_of_the_bound() -> None:
     calibrator = make("minimax", buckets=2, grid=2)
     for i in range(4000):

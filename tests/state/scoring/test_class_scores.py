@@ -27,7 +27,7 @@ def scored(events: list[Event]) -> ClassScores:
 
 def views(scores: ClassScores) -> list[float]:
     each = [scores.classwise_ece, scores.top_label_ece, scores.accuracy, scores.brier, scores.log_loss]
-    return [*(view(kind) for view in each for kind in KINDS), scores.regret_brier(), scores.regret_log()]
+    return [*(view(kind) for view in each for kind in KINDS), scores.regret_brier()]
 
 
 @given(EVENTS, EVENTS)
@@ -71,7 +71,6 @@ def test_views_match_their_definitions() -> None:
         assert scores.log_loss(kind) == pytest.approx(log)  # type: ignore[arg-type]  # the same
         assert scores.accuracy(kind) == pytest.approx(hits)  # type: ignore[arg-type]  # the same
     assert scores.regret_brier() == pytest.approx(n * (scores.brier("calibrated") - scores.brier("raw")))
-    assert scores.regret_log() == pytest.approx(n * (scores.log_loss("calibrated") - scores.log_loss("raw")))
 
 
 @given(EVENTS)

@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from state.scoring.history import WINDOW, History, ranked
-from state.scoring.order import SIZE, Order
+from state.scoring.order import Order
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import Scores
 
@@ -54,24 +53,3 @@ def test_nothing_is_known_before_both_outcomes_have_come() -> None:
     for order in (Order(), Order.of(scores)):
         assert math.isnan(order.ranking("raw").auc().value)
         assert math.isnan(order.ranking("raw").ks())
-
-
-def test_sums_survive_their_bytes() -> None:
-    order = Order.of(window(300, 0.5, seed=3))
-    assert len(order.encode()) == SIZE
-    assert Order.decode(order.encode()) == order
-    with pytest.raises(ValueError, match="got 3"):
-        Order.decode(b"abc")
-
-
-def test_a_history_adds_up_its_windows_and_those_of_other_partitions() -> None:
-    rng, history, windows = random.Random(4), History(), [Scores(), Scores()]
-    for t in range(WINDOW + 700):
-        p = rng.random()
-        y = float(rng.random() < p)
-        history.observe(p, p / (1 + t // WINDOW * 9), y)
-        windows[t // WINDOW].observe(p, p / (1 + t // WINDOW * 9), y)
-    whole = Order.of(windows[0]) + Order.of(windows[1])
-    assert history.order == whole
-    assert History.decode(history.encode(), history.encode_closed()).order == whole
-    assert ranked([history, history]) == whole + whole

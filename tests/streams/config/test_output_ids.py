@@ -10,7 +10,7 @@ import pytest
 
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
-from streams.records.output_schemas import KINDS, avro, text
+from streams.records.output_schemas import avro, text
 from streams.sources import wait
 from tests.streams.sources.registries import StandIn
 
@@ -37,15 +37,13 @@ def test_outputs_in_json_ask_nobody() -> None:
     assert not plain.schema_ids
 
 
-@pytest.mark.parametrize("form", KINDS)
-def test_schemas_are_registered_once_under_the_subjects_of_their_topics(form: str) -> None:
+def test_schemas_are_registered_once_under_the_subjects_of_their_topics() -> None:
     registry = StandIn()
-    ids = known(registry, calibrated="answers", output_format=form)
+    ids = known(registry, calibrated="answers")
     assert registry.subjects == {"answers-value": [ids["calibrated"]], "resolved-value": [ids["resolved"]]}
-    kind = {} if form == "avro" else {"schemaType": KINDS[form]}
-    assert registry.schemas[f"schemas/ids/{ids['resolved']}"] == {"schema": text("resolved", form), **kind}
-    assert known(registry, calibrated="answers", output_format=form) == ids
-    assert known(registry, calibrated="answers", output_format=form, output_register="no") == ids
+    assert registry.schemas[f"schemas/ids/{ids['resolved']}"] == {"schema": text("resolved")}
+    assert known(registry, calibrated="answers") == ids
+    assert known(registry, calibrated="answers", output_register="no") == ids
     assert len(registry.schemas) == 2
 
 
@@ -97,14 +95,9 @@ def test_an_incompatible_schema_is_named_with_ours() -> None:
 @pytest.mark.parametrize(
     ("held", "named"),
     [
-        ({"schema": OTHER}, "acme.Score as version 1, id 17, of AVRO"),
-        (
-            {"schema": 'syntax = "proto3"; package acme; message Score {}', "schemaType": "PROTOBUF"},
-            "acme.Score as version 1, id 17:",
-        ),
-        ({"schema": "message {", "schemaType": "PROTOBUF"}, "another schema as version 1, id 17:"),
-        ({"schema": '{"title": "Score"}', "schemaType": "JSON"}, "Score as version 1, id 17, of JSON"),
-        ({"schema": '{"type": "object"}', "schemaType": "JSON"}, "another schema as version 1, id 17, of JSON"),
+        ({"schema": OTHER}, "acme.Score as version 1, id 17:"),
+        ({"schema": "message {"}, "another schema as version 1, id 17:"),
+        ({"schema": '{"title": "Score"}', "schemaType": "JSON"}, "another schema as version 1, id 17, of JSON"),
     ],
 )
 def test_what_a_subject_has_is_named_with_its_kind_if_that_is_another(held: dict[str, str], named: str) -> None:
@@ -112,11 +105,11 @@ def test_what_a_subject_has_is_named_with_its_kind_if_that_is_another(held: dict
     registry.posted = lambda *_: (409, {"error_code": 409, "message": "incompatible"})  # type: ignore[method-assign]
     registry.schemas["schemas/ids/17"] = held
     with pytest.raises(SettingsError) as refused:
-        known(registry, output_format="protobuf")
+        known(registry)
     said = str(refused.value)
-    assert said.startswith("TRUEUP_OUTPUT_FORMAT=protobuf: the registry does not give the schema trueup.Calibrated")
+    assert said.startswith("TRUEUP_OUTPUT_FORMAT=avro: the registry does not give the schema trueup.Calibrated")
     assert f"which has {named}" in said
-    assert "'trueup schema calibrated --format protobuf' prints it" in said
+    assert "'trueup schema calibrated' prints it" in said
 
 
 def test_a_schema_with_more_fields_than_ours_does_not_stop_a_worker_of_before() -> None:
@@ -131,17 +124,15 @@ def test_a_schema_with_more_fields_than_ours_does_not_stop_a_worker_of_before() 
 
 
 def test_nothing_is_registered_where_schemas_of_another_kind_are() -> None:
-    registry = StandIn()
-    known(registry, output_format="avro")
+    registry = StandIn({"schemas/ids/17": {"schema": "{}", "schemaType": "JSON"}}, subjects={"calibrated-value": [17]})
     for register in ("yes", "no"):
-        with pytest.raises(SettingsError, match=r"of AVRO: .*404.*schemas of another kind are for another subject"):
-            known(registry, output_format="protobuf", output_register=register)
-    assert len(registry.schemas) == 2
+        with pytest.raises(SettingsError, match=r"of JSON: .*404.*schemas of another kind are for another subject"):
+            known(registry, output_register=register)
+    assert len(registry.schemas) == 1
     # Somebody has registered it there.
-    held = {"schema": text("calibrated", "protobuf"), "schemaType": "PROTOBUF"}
-    registry.schemas["schemas/ids/9"] = held
+    registry.schemas["schemas/ids/9"] = {"schema": text("calibrated")}
     registry.subjects["calibrated-value"][:0] = [9]
-    assert known(registry, "calibrated", output_format="protobuf") == {"calibrated": 9}
+    assert known(registry, "calibrated") == {"calibrated": 9}
 
 
 def test_who_may_not_ask_is_told_so() -> None:
@@ -196,9 +187,8 @@ def test_an_answer_without_an_id_is_asked_for_again(said: dict[str, Any], monkey
 
 
 def test_without_an_address_of_the_registry_nothing_starts() -> None:
-    for form in KINDS:
-        with pytest.raises(SettingsError, match="set TRUEUP_REGISTRY_URL"):
-            Settings.from_env({"TRUEUP_OUTPUT_FORMAT": form})
+    with pytest.raises(SettingsError, match="set TRUEUP_REGISTRY_URL"):
+        Settings.from_env({"TRUEUP_OUTPUT_FORMAT": "avro"})
 
 
 @pytest.mark.parametrize(
@@ -210,5 +200,5 @@ def test_other_values_are_refused_with_what_there_is(name: str, value: str) -> N
 
 
 def test_an_unknown_format_is_refused_with_all_there_are() -> None:
-    with pytest.raises(SettingsError, match="json, avro, protobuf, jsonschema"):
+    with pytest.raises(SettingsError, match="json, avro"):
         Settings.from_env({"TRUEUP_OUTPUT_FORMAT": "xml"})

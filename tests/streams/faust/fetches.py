@@ -1,7 +1,6 @@
 """What a fetch brings of a partition, made by hand, and how it is handed over."""
 
 import struct
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,15 +33,15 @@ def handed_over(reading: PartitionRecords) -> list[list[Any]]:
     return portions
 
 
-def misread(length: int, base: int = 0, codec: int = 0, pack: Callable[[bytes], bytes] = bytes) -> bytes:
-    """Return a batch of two records whose offsets aiokafka reads as the lengths of their keys: see `LenientBatch`."""
+def misread(length: int, base: int) -> bytes:
+    """Return a batch of two records whose offsets aiokafka reads as the lengths of their keys."""
     records = b""
     for i in range(2):
         # As aiokafka reads it: no key, and a value from the fourth byte of this key to the end.
         key = b"\x01" + varint(length - 2) + b"x" * (length - 3)
         record = b"\x80\x00" + varint(i) + varint(len(key)) + key + b"\x01\x00"
         records += varint(len(record)) + record
-    body = struct.pack(">hiqqqhii", codec, 1, 1000, 1000, -1, -1, -1, 2) + pack(records)
+    body = struct.pack(">hiqqqhii", 0, 1, 1000, 1000, -1, -1, -1, 2) + records
     return struct.pack(">qiibI", base, 9 + len(body), 0, 2, calc_crc32c(body)) + body
 
 

@@ -18,8 +18,7 @@ from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer
 from streams.records.decoding import encode_raw
 from streams.records.encoding import encode
-from streams.records.output_formats import values as values_in
-from streams.records.output_schemas import KINDS
+from streams.records.output_avro import AvroValues
 from streams.sources.registry import Registry
 from tests.streams.fakes import Producer, Row
 
@@ -142,16 +141,14 @@ def test_a_dead_forecast_is_answered_beside_its_letter_where_its_stream_says_so(
     assert sender.outputs.raw_answers == 1
 
 
-@pytest.mark.parametrize("form", KINDS)
-def test_with_schemas_answers_and_joined_forecasts_have_their_format_and_letters_stay_json(form: str) -> None:
+def test_with_schemas_answers_and_joined_forecasts_are_avro_and_letters_stay_json() -> None:
     policies = Policies([("s", Policy("histogram", on_error="raw"))], Policy("histogram"))
     registry = Registry("http://127.0.0.1:9")
-    sender = Sender(replace(SETTINGS, policies=policies, registry=registry, output_format=form, schema_ids=IDS))
+    sender = Sender(replace(SETTINGS, policies=policies, registry=registry, output_format="avro", schema_ids=IDS))
     one = Forecast(7, b"k", "e", "s", 0.25, (), 1007)
     dead = letter(7)._replace(reason="quota", forecast=one, withheld=True)
     sender.send(answer(1), joined(1), dead)
-    values = values_in(form, IDS)
-    assert values is not None
+    values = AvroValues(IDS)
     first, second = sender.producer.rows("my-c")
     assert (first.key, first.value, first.timestamp) == (answer(1).key, values.calibrated(answer(1)), answer(1).ts)
     assert (second.key, second.timestamp) == (b"k", 1007)

@@ -228,14 +228,6 @@ VECTORS = Decoder(
 LAW = {"levels": [0.25, 0.75], "values": [-1, 1]}
 BAD_PROBS: list[object] = [[0.5, 0.5], [0.2, 0.3, 0.4], [0.2, 0.3, "0.5"], [-0.2, 0.7, 0.5], [True, 0, 0], 1, {}]
 BAD_NORMALS: list[object] = [1, {"mean": 0}, {"mean": 0, "std": 0}, {"mean": "0", "std": 1}, {"mean": 1e300, "std": 1}]
-BAD_LAWS: list[object] = [
-    1,
-    {},
-    LAW | {"values": [1, -1]},
-    LAW | {"levels": [0, 1]},
-    LAW | {"values": [1]},
-    {"levels": [0.25, 0.75], "values": 1},
-]
 UNUSABLE_VECTORS = [
     Bad("forecast", made(stream="classes", p=None)),
     Bad("forecast", made(stream="classes", probs=[0.2, 0.3, 0.5])),

@@ -1,42 +1,30 @@
-"""Outputs in every format hold what the JSON records hold, to the last bit, and are read back as these."""
+"""Outputs in Avro hold what the JSON records hold, to the last bit, and are read back as these."""
 
 import io
 import struct
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import fastavro
 import orjson
 import pytest
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft7Validator
 
 from state.events import Calibrated, Carried, Forecast, Rejected, Resolved
 from state.fence import FORECASTS
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from streams.config.settings import OUTPUT_FORMATS, Settings
-from streams.records import output_avro, output_protobuf
+from streams.records import output_avro
 from streams.records.decoding import SCOPED, encode_calibrated, encode_raw, encode_resolved
 from streams.records.encoding import encoded
-from streams.records.output_avro import SCHEMAS
-from streams.records.output_fields import record
-from streams.records.output_formats import Values, values
-from streams.records.output_protobuf import CLASSES, descriptor
-from streams.records.output_schemas import FIELDS, KINDS, avro, declared, json_schema, rows, shown, text
-from streams.sources import proto_file, protobuf
+from streams.records.output_avro import SCHEMAS, AvroValues, record
+from streams.records.output_schemas import FIELDS, avro, rows, text
 from streams.sources.avro import parsed
-from streams.sources.registry import PROTOBUF, Fetched
 from tests.streams.sources.registries import unreadable_avro
 
 IDS = {"calibrated": 7, "resolved": 1 << 31}
-#: Messages as somebody has them who has the schema that is registered.
-MESSAGES = {label: protobuf.parse_fetched(7, Fetched(PROTOBUF, text(label, "protobuf"), ()), (0,)) for label in FIELDS}
-VALIDATORS = {label: Draft7Validator(orjson.loads(text(label, "jsonschema"))) for label in FIELDS}
+MADE = AvroValues(IDS)
 NAMES = st.text(st.characters(min_codepoint=32, exclude_categories=("Cs", "Cc")), min_size=1, max_size=200)
 PROBABILITIES = st.floats(0, 1)
 COUNTS = st.integers(0, 2**62)
@@ -72,52 +60,22 @@ def dead(raw: Any, stream: str = "s") -> bytes:
     return encode_raw(Rejected(7, b"k", b"{}", FORECASTS, "quota", "s", 9, forecast=one), "f", 3)
 
 
-def maker(form: str) -> Values:
-    made = values(form, IDS)
-    assert made is not None
-    return made
-
-
-def of_avro(label: str, data: bytes) -> dict[str, Any]:
-    source = io.BytesIO(data)
+def read(label: str, value: bytes) -> dict[str, Any]:
+    """Read a value as anybody does who has the schema."""
+    assert value[:5] == b"\0" + IDS[label].to_bytes(4, "big")
+    source = io.BytesIO(value[5:])
     found = fastavro.schemaless_reader(source, SCHEMAS[label], None)
     assert not source.read()
     assert isinstance(found, dict)
     return record(found)
 
 
-def of_protobuf(label: str, data: bytes) -> dict[str, Any]:
-    assert data[:1] == b"\0"
-    return output_protobuf.fields(MESSAGES[label], data)
-
-
-def of_json(label: str, data: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(data)
-    assert list(VALIDATORS[label].iter_errors(found)) == []
-    return found
-
-
-READERS: dict[str, Callable[[str, bytes], dict[str, Any]]] = {
-    "avro": of_avro,
-    "protobuf": of_protobuf,
-    "jsonschema": of_json,
-}
-
-
-def read(form: str, label: str, value: bytes) -> dict[str, Any]:
-    """Read a value as anybody does who has the schema."""
-    assert value[:5] == b"\0" + IDS[label].to_bytes(4, "big")
-    return READERS[form](label, value[5:])
-
-
-def said_in(form: str, value: bytes) -> dict[str, Any]:
-    """Return a JSON record with what it carries as a format has it."""
+def said_in(value: bytes) -> dict[str, Any]:
+    """Return a JSON record with what it carries as Avro has it."""
     said: dict[str, Any] = orjson.loads(value)
     carried = said.get("carried")
-    if carried is None or form == "jsonschema":
+    if carried is None:
         return said
-    if not carried and form == "protobuf":
-        return {name: each for name, each in said.items() if name != "carried"}
     texts = {name: each if isinstance(each, str) else orjson.dumps(each).decode() for name, each in carried.items()}
     return {**said, "carried": texts}
 
@@ -140,15 +98,12 @@ def said_in(form: str, value: bytes) -> dict[str, Any]:
     )
 )
 def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) -> None:
-    said = encode_calibrated(one)
-    for form in KINDS:
-        made = maker(form)
-        value = made.calibrated(one)
-        assert value == made.of_json("calibrated", said)
-        found = read(form, "calibrated", value)
-        assert found == said_in(form, said)
-        bits = [struct.pack("<d", found[name]) for name in ("raw", "p", "draw")]
-        assert bits == [struct.pack("<d", each) for each in (one.raw, one.p, one.draw)]
+    said, value = encode_calibrated(one), MADE.calibrated(one)
+    assert value == MADE.of_json("calibrated", said)
+    found = read("calibrated", value)
+    assert found == said_in(said)
+    bits = [struct.pack("<d", found[name]) for name in ("raw", "p", "draw")]
+    assert bits == [struct.pack("<d", each) for each in (one.raw, one.p, one.draw)]
 
 
 @given(
@@ -170,36 +125,30 @@ def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) 
     )
 )
 def test_a_joined_forecast_is_read_back_and_is_what_the_library_writes(one: Resolved) -> None:
-    said = encode_resolved(one)
-    for form in KINDS:
-        made = maker(form)
-        value = made.resolved(one)
-        assert value == made.of_json("resolved", said)
-        found = read(form, "resolved", value)
-        assert found == orjson.loads(said)
-        assert type(found["y"]) is int
+    said, value = encode_resolved(one), MADE.resolved(one)
+    assert value == MADE.of_json("resolved", said)
+    found = read("resolved", value)
+    assert found == orjson.loads(said)
+    assert type(found["y"]) is int
 
 
-@pytest.mark.parametrize("form", KINDS)
 @pytest.mark.parametrize(("raw", "p"), KINDS_OF_FORECASTS)
-def test_forecasts_of_every_kind_are_read_back(form: str, raw: Any, p: Any) -> None:
-    made = maker(form)
+def test_forecasts_of_every_kind_are_read_back(raw: Any, p: Any) -> None:
     one = answer(raw, p, Carried((), b'{"a":null,"b":[1],"c":"text"}'))
-    assert read(form, "calibrated", made.calibrated(one)) == said_in(form, encode_calibrated(one))
+    assert read("calibrated", MADE.calibrated(one)) == said_in(encode_calibrated(one))
     for y in (1.0, -0.5, 1e99):
         two = joined(raw, p, y if type(p) is not float else 1.0)
-        assert read(form, "resolved", made.resolved(two)) == orjson.loads(encode_resolved(two))
+        assert read("resolved", MADE.resolved(two)) == orjson.loads(encode_resolved(two))
 
 
-@pytest.mark.parametrize("form", KINDS)
 @pytest.mark.parametrize("raw", [0.25, PROBS, QUANTILES, LAW])
 @pytest.mark.parametrize("stream", ["s", ""])
-def test_a_raw_answer_is_read_back(form: str, raw: Any, stream: str) -> None:
+def test_a_raw_answer_is_read_back(raw: Any, stream: str) -> None:
     said = dead(raw, stream)
     shown = orjson.loads(said)
     assert shown["calibrated"] is False
     assert shown["stream"] == (stream or None)
-    assert read(form, "calibrated", maker(form).of_json("calibrated", said)) == said_in(form, said)
+    assert read("calibrated", MADE.of_json("calibrated", said)) == said_in(said)
 
 
 @pytest.mark.parametrize("form", OUTPUT_FORMATS)
@@ -212,70 +161,10 @@ def test_outputs_are_written_in_the_format_of_the_settings(form: str) -> None:
     if form == "json":
         assert (first[1], second[1]) == (encode_calibrated(one), encode_resolved(two))
     else:
-        assert (first[1], second[1]) == (maker(form).calibrated(one), maker(form).resolved(two))
-
-
-def test_what_is_carried_has_the_same_bytes_in_protobuf_whatever_its_order() -> None:
-    fields = {f"n{i}": i for i in range(50)}
-    ways = [fields, dict(reversed(fields.items()))]
-    found = {maker("protobuf").calibrated(answer(0.5, 0.5, Carried((), orjson.dumps(each)))) for each in ways}
-    assert len(found) == 1
+        assert (first[1], second[1]) == (MADE.calibrated(one), MADE.resolved(two))
 
 
 # -- schemas -------------------------------------------------------------------------------------------------------
-
-
-def resolved_names(file: FileDescriptorProto) -> FileDescriptorProto:
-    """Return a file as the library has it when it knows what every name means."""
-    pool = DescriptorPool()
-    file.name = "value.proto"
-    pool.AddSerializedFile(file.SerializeToString())
-    found = FileDescriptorProto()
-    pool.FindFileByName("value.proto").CopyToProto(found)
-
-    def bare(message: DescriptorProto) -> None:
-        for field in message.field:
-            field.ClearField("json_name")
-        for inner in message.nested_type:
-            bare(inner)
-
-    for message in found.message_type:
-        bare(message)
-    return found
-
-
-@pytest.mark.parametrize("label", FIELDS)
-def test_the_proto_file_that_is_registered_is_what_is_written(label: str) -> None:
-    written = resolved_names(proto_file.descriptor(text(label, "protobuf")))
-    assert written == resolved_names(descriptor(label))
-    assert written.package == "trueup"
-    assert [message.name for message in written.message_type] == [label.title()]
-
-
-@pytest.mark.parametrize("label", FIELDS)
-def test_numbers_of_fields_are_their_places_in_the_table(label: str) -> None:
-    numbers = {field.name: field.number for field in CLASSES[label].DESCRIPTOR.fields}
-    assert numbers == {field.name: place for place, field in enumerate(FIELDS[label], 1)}
-    assert [each.number for each in declared(label)] == list(range(1, len(FIELDS[label]) + 1))
-
-
-@pytest.mark.parametrize("label", FIELDS)
-def test_the_json_schema_is_one_and_has_every_name(label: str) -> None:
-    schema = json_schema(label)
-    Draft7Validator.check_schema(schema)
-    assert set(schema["properties"]) == {json for json, *_ in rows(label)}
-    assert orjson.loads(shown(label, "jsonschema")) == schema == orjson.loads(text(label, "jsonschema"))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"p": "0.5"}, {"event_id": None}, {"raw": {"levels": [0.5]}}, {"probs": ["a"]}, {"version": 0.5}, {"carried": []}],
-)
-def test_the_json_schema_refuses_what_is_no_record(wrong: dict[str, Any]) -> None:
-    said = orjson.loads(encode_calibrated(answer(0.5, 0.5)))
-    assert VALIDATORS["calibrated"].is_valid({**said, "more": 1})
-    assert not VALIDATORS["calibrated"].is_valid({**said, **wrong})
-    assert not VALIDATORS["calibrated"].is_valid({name: said[name] for name in said if name != "stream"})
 
 
 def test_every_field_of_every_record_in_json_has_a_place_in_the_table() -> None:
@@ -296,7 +185,7 @@ def test_every_field_says_what_it_is_and_all_but_the_first_ones_have_a_default(l
     optional = [field for field in fields if isinstance(field["type"], list)]
     assert all(field["type"][0] == "null" and field["default"] is None for field in optional)
     assert len(optional) > len(fields) / 2
-    assert orjson.loads(text(label, "avro")) == avro(label) == orjson.loads(shown(label, "avro"))
+    assert orjson.loads(text(label)) == avro(label)
 
 
 def test_what_is_there_is_never_taken_out() -> None:
@@ -327,42 +216,16 @@ def test_a_later_schema_reads_older_records_and_an_older_one_later_records() -> 
     assert (record(later), record(earlier)) == (said, said)
 
 
-def test_an_older_message_leaves_out_later_fields_and_a_later_one_reads_it() -> None:
-    file = descriptor("resolved")
-    del file.message_type[0].field[-1]
-    file.message_type[0].oneof_decl.pop()
-    pool = DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    older = GetMessageClass(pool.FindMessageTypeByName("trueup.Resolved"))
-    said = orjson.loads(encode_resolved(joined(LAW, LAW, 1.5)))
-    assert "draw" in said
-    data = output_protobuf.payload(older, said)
-    assert output_protobuf.ours(older)
-    found = output_protobuf.fields(CLASSES["resolved"], data)
-    assert found == {name: said[name] for name in said if name != "draw"}
-    assert output_protobuf.fields(older, output_protobuf.payload(CLASSES["resolved"], said)) == found
-
-
 @pytest.mark.parametrize("wrong", [{"p": "0.5"}, {"event_id": None}, {"carried": []}, {"version": 1 << 63}])
 def test_what_is_not_of_the_schema_is_refused(wrong: dict[str, Any]) -> None:
     said = orjson.loads(encode_calibrated(answer(0.5, 0.5)))
     with pytest.raises(ValueError, match="Avro schema"):
         output_avro.payload(SCHEMAS["calibrated"], {**said, **wrong})
-    with pytest.raises(ValueError, match="Protobuf message"):
-        output_protobuf.payload(CLASSES["calibrated"], {**said, **wrong})
 
 
-@pytest.mark.parametrize("data", [b"", b"\2\2\0", b"\0\xff", b"\0\x0a\x05e"])
-def test_what_is_not_of_the_first_message_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"Protobuf message|first message"):
-        output_protobuf.fields(CLASSES["calibrated"], data)
-
-
-@pytest.mark.parametrize("form", KINDS)
-def test_long_texts_and_many_classes(form: str) -> None:
-    made = maker(form)
+def test_long_texts_and_many_classes() -> None:
     one = answer(0.5, 0.5, Carried((), orjson.dumps({"long": "ä" * 100_000})))
-    assert made.calibrated(one) == made.of_json("calibrated", encode_calibrated(one))
+    assert MADE.calibrated(one) == MADE.of_json("calibrated", encode_calibrated(one))
     many = Probs([0.001] * 1000)
-    found = read(form, "resolved", made.resolved(joined(many, many, 999.0)))
+    found = read("resolved", MADE.resolved(joined(many, many, 999.0)))
     assert (found["probs"], found["y"]) == (list(many), 999)

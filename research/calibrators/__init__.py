@@ -1,0 +1,13 @@
+"""Calibrators of papers that nobody serves by: the experiments compare them with those that trueup has."""
+
+from research.calibrators.approachability import Approachability
+from research.calibrators.approachability_regret import ApproachabilityRegret
+from research.calibrators.exponential_weights import ExponentialWeights
+from state.calibrators import REGISTRY
+
+CALIBRATORS = {each.name: each for each in (Approachability, ApproachabilityRegret, ExponentialWeights)}
+
+
+def register() -> None:
+    """Let `make` know them, in this process."""
+    REGISTRY.update(CALIBRATORS)

@@ -1,0 +1,1 @@
+"""``python -m research.experiments``: the papers' results, and five real streams, run again into one report."""

@@ -1,0 +1,156 @@
+"""What the verdict of a replay says of histories that were made to be better, alike, worse, or degenerate."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import orjson
+import pytest
+
+from replay.configuration import Configuration, configurations
+from replay.report.recommendation import verdicts
+from replay.result import Result
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from state.arrays import Floats
+from streams.config.settings import Settings
+
+DAY: Final = 86_400_000
+START: Final = 1_704_067_200_000
+
+
+class History(NamedTuple):
+    """Forecasts of a model, what happened, and when it became known.
+
+    Attributes
+    ----------
+    raw, y
+        Forecasts, and outcomes in {0, 1}, [n].
+    at, known
+        Days on which they were made and known, [n].
+    """
+
+    raw: Floats
+    y: Floats
+    at: Floats
+    known: Floats
+
+
+def made(
+    n: int, rate: float, seed: int, off: float = 0.0, slope: float = 1.0, delay: float = 2.0, days: float = 60.0
+) -> History:
+    """Make events whose log-odds are normal; the model's are ``slope`` times those plus ``off``.
+
+    Parameters
+    ----------
+    delay
+        Mean delay of labels, days; it is exponential.
+    """
+    rng = np.random.default_rng(seed)
+    middle = np.log(rate / (1 - rate))
+    z = middle + rng.standard_normal(n)
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-z))).astype(np.float64)
+    at = np.sort(rng.random(n)) * days
+    raw = np.round(1.0 / (1.0 + np.exp(-(middle + slope * (z - middle) + off))), 6)
+    return History(raw, y, at, at + rng.exponential(delay, n) if delay else at)
+
+
+def replayed(
+    forecasts: Iterable[bytes], outcomes: Iterable[bytes], wanted: Sequence[Configuration], resamples: int = 1000
+) -> Result:
+    """Replay lines of two files."""
+    with TemporaryDirectory() as directory:
+        paths = Path(directory, "forecasts.jsonl"), Path(directory, "outcomes.jsonl")
+        for path, lines in zip(paths, (forecasts, outcomes), strict=True):
+            path.write_bytes(b"\n".join(lines))
+        return replay(Request(FileSource(*paths), wanted, resamples=resamples), {})[0]
+
+
+def present(plan: str = "") -> list[Configuration]:
+    """Return the default configuration, or that of a streams file of this text."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "plan.toml")
+        path.write_text(plan, encoding="utf-8")
+        return configurations(Settings.from_env({}), [], [path] if plan else [])
+
+
+def lines(
+    raw: Sequence[Mapping[str, Any]], y: Sequence[float], at: Floats, known: Floats
+) -> tuple[list[bytes], list[bytes]]:
+    """Return forecasts and outcomes as lines in the order of time, [n] each; ``raw`` are fields of the record."""
+    ms = [(START + days * DAY).astype(np.int64) for days in (at, known)]
+    orders = [np.argsort(each, kind="stable").tolist() for each in ms]
+    times = [each.tolist() for each in ms]
+    return (
+        [orjson.dumps({"event_id": f"e{i}", "stream": "made", "ts": times[0][i], **raw[i]}) for i in orders[0]],
+        [orjson.dumps({"event_id": f"e{i}", "y": y[i], "ts": times[1][i]}) for i in orders[1]],
+    )
+
+
+def played(history: History, plan: str = "", resamples: int = 1000) -> Result:
+    """Replay a history."""
+    raw = [{"p": p} for p in history.raw.tolist()]
+    y = history.y.astype(int).tolist()
+    return replayed(*lines(raw, y, history.at, history.known), present(plan), resamples)
+
+
+def said(result: Result) -> str:
+    """Return the verdict's first line, and see that no number in it looks like nothing."""
+    (found,) = verdicts(result)
+    assert "0.00000000" not in " ".join(found.reasons)
+    return found.headline
+
+
+@pytest.mark.parametrize(("n", "rate", "seed"), [(2000, 0.2, 5), (2000, 0.02, 6), (6000, 0.02, 7)])
+def test_scores_that_are_too_high_and_rank_well_are_to_be_calibrated(n: int, rate: float, seed: int) -> None:
+    result = played(made(n, rate, seed, off=1.2), resamples=200)
+    assert said(result) == "Use present."
+    (found,) = verdicts(result)
+    assert any(each.startswith("It keeps the order of forecasts of one moment") for each in found.reasons)
+
+
+@pytest.mark.parametrize(("n", "rate", "delay"), [(2000, 0.3, 0.0), (4000, 0.05, 2.0)])
+def test_true_probabilities_are_kept_and_nothing_is_called_harm(n: int, rate: float, delay: float) -> None:
+    headline = said(played(made(n, rate, 8, delay=delay), resamples=200))
+    assert headline.startswith("Keep the raw forecasts")
+    assert "harm" not in headline
+
+
+def test_what_merges_scores_is_refused_for_its_ranks() -> None:
+    plan = '[streams."*"]\ncalibrator = "histogram"\n'
+    result = played(made(6000, 0.2, 9, off=0.8), plan, resamples=200)
+    assert said(result) == "Keep the raw forecasts: the configuration that was tried does harm."
+    assert "worse than raw in AUC" in verdicts(result)[0].reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "headline", "reason"),
+    [
+        (lambda y: y, "Keep the raw forecasts: they are perfect.", "Nothing is left to calibrate."),
+        (lambda y: 0 * y + 0.5, "Use present.", "they tell no event from another"),
+        (lambda y: 0 * y + y.mean(), "are alike, and nothing is lost by either.", "they tell no event from another"),
+    ],
+)
+def test_degenerate_scores_have_a_sentence_of_their_own(raw, headline: str, reason: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001 - of pytest
+    base = made(2000, 0.2, 10)
+    result = played(base._replace(raw=raw(base.y)), resamples=200)
+    assert said(result).endswith(headline)
+    assert reason in verdicts(result)[0].reasons[0]
+
+
+def test_one_answer_only_has_a_sentence_of_its_own() -> None:
+    base = made(2000, 0.2, 10)
+    assert said(played(base._replace(y=np.zeros(2000)))).endswith("every outcome that is known is no.")
+
+
+@pytest.mark.parametrize(
+    ("mean", "headline"),
+    [(2.0, "Use plan for made."), (0.0, "Keep the raw forecasts of made: they are better than every configuration")],
+)
+def test_numbers_have_a_verdict(mean: float, headline: str) -> None:
+    """Learning levels of right forecasts costs some of their pinball loss."""
+    e, at = np.random.default_rng(11).standard_normal(2000), np.arange(2000) / 100.0
+    told = lines([{"normal": {"mean": mean, "std": 1.0}}] * 2000, e.tolist(), at, at + 0.02)
+    assert said(replayed(*told, present('[streams.made]\ncalibrator = "quantile"\n'), 200)).startswith(headline)
