@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars registry rivals data demo experiments test frozen chaos soak fuzz images bench latency growth
+.PHONY: help setup compiled packages jars registry rivals data demo experiments test frozen simulate chaos soak fuzz images bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
 
 help: ## list the targets
@@ -43,6 +43,9 @@ chaos: compiled jars ## 200,000 events and every kind of fault, judged; about fi
 
 soak: compiled jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
 	$(BIN)/python -m tests.chaos.soak --brokers $(or $(BROKERS),1)
+
+simulate: setup ## play histories of one worker's whole code in virtual time, for a minute (SECONDS=60); one of them with SEED=…
+	$(BIN)/python -m tests.simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 24 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)

@@ -106,10 +106,21 @@ class Terms:
 
 
 class Frozen(NamedTuple):
-    """A checkpoint that is to be written: the rows that changed, and what the journal says of it."""
+    """A checkpoint that is to be written.
+
+    Attributes
+    ----------
+    changes
+        The rows that changed.
+    entry
+        What the journal says of it.
+    left
+        Where the outputs of what follows stand that are there already, see `Heard.offsets`.
+    """
 
     changes: Any
     entry: Entry
+    left: Sequence[int | None]
 
 
 @dataclass(eq=False)
@@ -209,7 +220,9 @@ class Served:
 
     def freeze(self, tick: int = 0) -> Frozen:
         """Make a checkpoint, which waits from now on, and return it."""
-        self.waiting = waiting = Frozen(self.engine.checkpoint(), self.entry(self.begins, bytes(self.order), tick))
+        left = [None, None, None] if self.heard is None else self.heard.offsets
+        entry = self.entry(self.begins, bytes(self.order), tick)
+        self.waiting = waiting = Frozen(self.engine.checkpoint(), entry, left)
         self.begins = self.ends
         self.order.clear()
         return waiting
@@ -367,8 +380,8 @@ class BatchProcessor:
             served = Served(terms, found.number - len(entries), last=list(found.last))
             served.said = said
             if entries:
-                served.told = served.answered = entries[-1].answered
-                served.said = entries[-1].said
+                served.told = served.answered = found.answered
+                served.said = found.said
             served.written = served.number
             served.engine = self._open(terms, served.read(stored))
             first, second = served.engine.fence.next
@@ -578,7 +591,7 @@ class BatchProcessor:
 
     def _compare(self, number: int, heard: Heard) -> None:
         """Count what stands in the output topics and was not brought about again; all was folded again."""
-        unlike = sum(map(len, heard.said.values()))
+        unlike = heard.unlike + sum(map(len, heard.said.values()))
         if unlike and not self._policies.answering:  # else intake writes answers there, too
             self._unlike += unlike
             log.error(
@@ -679,9 +692,10 @@ class BatchProcessor:
 
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write the checkpoint that waits; the entries before it are answered."""
-        changes, entry = waiting
+        changes, entry, left = waiting
         await self._outputs.note(number, entry.encode())
-        key, row = journal.begun(entry.number, entry.last)
+        said = [end if stands is None else stands for end, stands in zip(served.said, left, strict=True)]
+        key, row = journal.begun(entry, said)
         await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4))
         served.waiting, served.written = None, entry.number
         self._written(number, changes)

@@ -25,7 +25,7 @@ from state.kind import PLAIN, Kind, Moves
 #: Keys of the ring. A checkpoint is made long before so many entries were written since the one before it.
 SLOTS: Final = 1 << 12
 _ENTRY: Final = Struct("<QQQQQQQQQQ16sqIqIqI")
-_HEAD: Final = Struct("<QqIqI")
+_HEAD: Final = Struct("<QQQQqIqI")
 _SLOT: Final = Struct(">H")
 
 
@@ -149,11 +149,16 @@ class Journal(NamedTuple):
         The last record of each topic in the rows of the last checkpoint.
     entries
         What was folded since.
+    answered, said
+        The later of what the last checkpoint and the entries say: see `Entry`. Whoever folds the journal again makes
+        checkpoints amid entries that know of less.
     """
 
     number: int
     last: tuple[Last, Last]
     entries: list[Entry]
+    answered: int = 0
+    said: tuple[int, int, int] = (0, 0, 0)
 
     def ends(self, fence: tuple[int, int]) -> tuple[int, int]:
         """Return the next offset of each topic after the entries, by those after the last checkpoint."""
@@ -165,9 +170,12 @@ def last(timestamp: int, value: bytes | None) -> Last:
     return Last(timestamp, crc32(value or b""))
 
 
-def begun(number: int, last: Sequence[Last]) -> tuple[bytes, bytes]:
-    """Return key and row, written with a checkpoint: the first entry after it, and the last records before."""
-    return JOURNAL.key(), JOURNAL.seal(_HEAD.pack(number, *last[0], *last[1]))
+def begun(entry: Entry, said: Sequence[int]) -> tuple[bytes, bytes]:
+    """Return key and row, written with a checkpoint, which is an entry of the journal's topic.
+
+    They say where the journal goes on, the last records before, and where the outputs of these end: ``said``.
+    """
+    return JOURNAL.key(), JOURNAL.seal(_HEAD.pack(entry.number, *said, *entry.last[0], *entry.last[1]))
 
 
 def read(get: Callable[[bytes], bytes | None]) -> Journal:
@@ -183,16 +191,17 @@ def read(get: Callable[[bytes], bytes | None]) -> Journal:
     CorruptFrame
         If a row is damaged.
     """
-    number, before = 0, (NONE, NONE)
+    number, before, known = 0, (NONE, NONE), (0, (0, 0, 0))
     row = get(JOURNAL.key())
     if row is not None:
-        number, t0, c0, t1, c1 = JOURNAL.open(row, _HEAD.unpack)
-        before = Last(t0, c0), Last(t1, c1)
+        number, s0, s1, s2, t0, c0, t1, c1 = JOURNAL.open(row, _HEAD.unpack)
+        before, known = (Last(t0, c0), Last(t1, c1)), (number, (s0, s1, s2))
     entries: list[Entry] = []
     while (row := get(_key(number))) is not None and (entry := Entry.decode(row)).number == number:
         entries.append(entry)
+        known = max(known, (entry.answered, entry.said))
         number += 1
-    return Journal(number, before, entries)
+    return Journal(number, before, entries, *known)
 
 
 def _key(number: int) -> bytes:

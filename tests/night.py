@@ -68,6 +68,9 @@ NIGHT: Final = {
     "lab/test_broker.py": {"test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py"},
     "research/test_experiments.py": {"test_one_experiment*": "the other tests there"},
     "lab/test_flights.py": {"*": "frozen/: digests of the flights and of all answers to them"},
+    "simulation/test_simulation.py": {
+        "test_every_planted_bug*": "four planted bugs that are found soon",
+    },
     "state/calibrators/test_auto.py": {"test_guarded_aggregate*[[][bow]*": "the same on four other streams"},
     "state/calibrators/test_by_segment.py": {
         "test_overlapping*[[]500]": "the same with outcomes that come at once",

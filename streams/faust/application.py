@@ -198,8 +198,7 @@ class Application:
 
         Any thread may call it: it never asks first for anything that Faust makes on demand.
         """
-        recovering = self._recovering()
-        return recovering.active_remaining_total() if recovering else None
+        return self.recovery().left if self._recovering() else None
 
     def recovery(self) -> Recovery:
         """Return how far the restoring is; any thread may call it, as `unrestored`."""

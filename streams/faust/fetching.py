@@ -116,6 +116,19 @@ class Thread(driver.AIOKafkaConsumerThread):
 
         await self.call_thread(ask)
 
+    async def ask_for_topics(self) -> None:
+        """Ask the brokers for topics of which they have said nothing, and share out anew when they have.
+
+        A leader of the group that no broker answered shares out nothing, and aiokafka asks again minutes later.
+        """
+
+        async def ask() -> None:
+            consumer = self._ensure_consumer()
+            if any(consumer.partitions_for_topic(topic) is None for topic in consumer.subscription()):
+                consumer._client.force_metadata_update()  # noqa: SLF001 - no public way to ask
+
+        await self.call_thread(ask)
+
     def expelled(self) -> BaseException | None:
         """Return why the consumer is no member of its group any more and will never be again, or None.
 

@@ -123,27 +123,38 @@ class Heard:
         Key and value of the records that were not folded again yet, by the label of their topic.
     ends
         Next offset of each topic, by its label.
+    unlike
+        How many records were left when the first was missed.
     """
 
     def __init__(self) -> None:
         self.said = defaultdict[str, deque[tuple[bytes | None, bytes | None]]](deque)
         self.ends: dict[str, int] = {}
+        self.unlike = 0
 
     def unsaid(self, label: str, records: list[EncodedRecord]) -> list[EncodedRecord]:
         """Return the records that do not stand in a topic yet.
 
-        They were appended in order by one worker, so all behind the first that is not there are not there either.
-        Others may stand between them: a worker that did not know yet that the partition had moved appended copies.
+        They were appended in order by one worker, so all behind the first that is not there are not there either. What
+        looks like one of these is another: a forecast that is sent again has the same answer. Others may stand between
+        them: a worker that did not know yet that the partition had moved appended copies.
         """
         said = self.said[label]
         for n, record in enumerate(records):
             try:
                 found = said.index(record[:2])
             except ValueError:
+                self.unlike += len(said)
+                said.clear()
                 return records[n:]
             for _ in range(found + 1):
                 said.popleft()
         return []
+
+    @property
+    def offsets(self) -> list[int | None]:
+        """Where the first record stands that is left, by the order of `LABELS`; None: none is left."""
+        return [self.ends[label] - len(self.said[label]) if self.said[label] else None for label in LABELS]
 
 
 #: Appends record batches, each to another topic and partition; returns the first offset of each when all are

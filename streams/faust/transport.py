@@ -193,7 +193,7 @@ class BatchConsumer(driver.Consumer):
         """Take what was fetched next."""
         seeks, taken = self._seeks, await self._fetched()
         for tp, fetched in taken.items():
-            if seeks != self._seeks or not self.flow_active:
+            if seeks != self._seeks or not self.flow_active or not self._taken_in(tp):
                 self._dropped.add(tp)
             elif self._is_changelog_tp(tp):
                 await self._restore(tp, fetched)
@@ -205,6 +205,13 @@ class BatchConsumer(driver.Consumer):
         if self.flow_active:
             await self._throttle()
             self._wanted.set()
+
+    def _taken_in(self, tp: TP) -> bool:
+        """Whether records of a topic-partition may be taken: those of inputs once the partition is taken up.
+
+        A recovery that a rebalance has overtaken lets them flow before that.
+        """
+        return self._is_changelog_tp(tp) or tp.partition in self.partition_buffers
 
     async def _fetched(self) -> Mapping[TP, list[KafkaRecord]]:
         """Return the next records of each partition."""
@@ -503,12 +510,14 @@ class BatchConsumer(driver.Consumer):
 
     async def _claim(self, partitions: list[int]) -> None:
         await asyncio.gather(*map(self.inputs.claim, partitions))
+        await self.inputs.vet(partitions)
         offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
-        for partition in await self.inputs.vet(partitions):
-            offsets[TP(self.inputs.settings.changelog, partition)] = None
         begins = await self.earliest_offsets(*(TP(self.inputs.settings.changelog, n) for n in partitions))
         for tp, begin in begins.items():
-            if self.inputs.restored(tp.partition) < begin:
+            restored = self.inputs.restored(tp.partition)
+            if not restored:
+                offsets[tp] = None  # Faust remembers how far rows reached that were set aside since
+            if restored < begin:
                 raise DataLossError(
                     f"{tp.topic}/{tp.partition} has lost what stood before offset {begin}, and this disk does not have "
                     f"it: its cleanup.policy must be compact. {RESTORE}"
@@ -581,6 +590,7 @@ class BatchConsumer(driver.Consumer):
         while not self.should_stop:
             await self.sleep(MEMBERSHIP_INTERVAL)
             self._check_membership()
+            await self._thread.ask_for_topics()
             await self._ask_for_awaited()
             await self._look_behind()
 

@@ -38,7 +38,7 @@ def written(*numbers: int, begun: int | None = None) -> Table:
     for number in numbers:
         table[entry(number).key] = entry(number).encode()
     if begun is not None:
-        table.write(dict([journal.begun(begun, BEFORE)]))
+        table.write(dict([journal.begun(entry(begun)._replace(last=BEFORE), (7, 8, 9))]))
     return table
 
 
@@ -46,6 +46,16 @@ def read(table: Table) -> tuple[int, list[int]]:
     found = journal.read(table.get)
     assert found.last == (BEFORE if kinds.JOURNAL.letter in table else (NONE, NONE))
     return found.number, [each.number for each in found.entries]
+
+
+def test_what_is_out_is_known_from_the_checkpoint_or_from_the_last_entry_that_knows_more() -> None:
+    table = written(3, 4, begun=3)
+    found = journal.read(table.get)
+    assert (found.answered, found.said) == (3, (7, 8, 9))  # the entries say that all is perhaps not out
+    knows = entry(5)._replace(answered=5, said=(17, 18, 19))
+    table[knows.key] = knows.encode()
+    found = journal.read(table.get)
+    assert (found.answered, found.said) == (5, (17, 18, 19))
 
 
 @STEADY

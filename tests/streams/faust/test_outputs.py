@@ -94,6 +94,20 @@ def test_what_stands_in_the_topics_already_is_not_packed_again_whatever_stands_b
     assert not any(heard.said.values())
 
 
+def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks() -> None:
+    whole, again = Sender(), Sender()
+    whole.send(answer(1), answer(2))
+    missed, looks_like_it = whole.producer.rows("my-c")
+    heard = Heard()
+    heard.said["calibrated"].append((looks_like_it.key, looks_like_it.value))  # a forecast that was answered before
+    heard.ends["calibrated"] = 8
+    assert heard.offsets == [7, None, None]
+    again.send(answer(1), heard=heard)
+    again.send(answer(2), heard=heard)
+    assert again.producer.rows("my-c") == [missed, looks_like_it]
+    assert heard.unlike == 1
+
+
 def test_each_output_goes_to_its_topic_and_to_the_partition_of_its_input(sender: Sender) -> None:
     sender.send(answer(1), joined(1), letter(1))
     assert {(sent.topic, sent.partition, len(sent.rows)) for sent in sender.producer.sent} == {

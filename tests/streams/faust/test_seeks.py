@@ -158,7 +158,7 @@ def at(
     if entries:
         config = topology.processor._terms.config
         rows = [(each.key, each._replace(config=config).encode()) for each in entries]
-        topology.table.store.write(0, [begun(entries[0].number, (NONE, NONE)), *rows], 3)
+        topology.table.store.write(0, [begun(entries[0]._replace(last=(NONE, NONE)), (0, 0, 0)), *rows], 3)
         cast("Producer", topology.app.producer).ends[C0.topic, 0] = 4
 
 
@@ -175,6 +175,7 @@ async def fetched(consumer: BatchConsumer, topology: Topology) -> list[int]:
 
 def overtake(brokers: Brokers, consumer: BatchConsumer) -> None:
     """Let retention delete what lies between the worker and offset 7."""
+    consumer._buffer_of(0)
     brokers.assigned = {F0}
     brokers.append(F0, 10)
     brokers.positions[F0] = consumer._handed[F0] = 2

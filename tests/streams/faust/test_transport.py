@@ -396,12 +396,21 @@ def drain(run: Run, consumer: BatchConsumer, *fetches: dict[TP, list[Any]] | Bas
         return fetched, None
 
     consumer._wait_next_records = answer  # type: ignore[assignment, method-assign]
+    consumer._buffer_of(0)  # as when the partition was taken up
     run(consumer._drain_messages(cast("Any", fetcher)))
 
 
 def test_drain_messages_throttles_what_it_has_buffered(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
     drain(run, consumer, {F0: [record(F, 0, i, i) for i in range(20_000)]})
     assert brokers.calls == [("throttle", ([F0], []))]
+
+
+def test_records_that_come_before_their_partition_is_taken_up_are_fetched_again(
+    run: Run, consumer: BatchConsumer
+) -> None:
+    drain(run, consumer, {F1: [record(F, 1, i, i) for i in range(3)]})
+    assert 1 not in consumer.partition_buffers
+    assert consumer._dropped == {F1}
 
 
 def test_drain_messages_ends_the_process_on_what_it_does_not_expect(

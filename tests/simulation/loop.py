@@ -1,0 +1,291 @@
+"""An event loop in virtual time, whose order is drawn from a seed, and the processes that live on it.
+
+Nothing here waits: when no callback is ready, the clock jumps to the next timer. There are no sockets and no threads:
+what is handed to a thread runs at once. All processes of a simulation share one loop. A process is told by a context
+variable, which every callback and task inherits from whoever made it. So a process can be killed between two callbacks
+as `kill -9` would, or stand still for a while and go on: its callbacks are dropped, or kept.
+
+Within a process callbacks run in the order in which they became ready, as asyncio promises. Which process runs next is
+drawn from the seed.
+"""
+
+import asyncio
+import heapq
+import random
+import sys
+import time
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any, Final, cast
+
+#: What the clocks say when a simulation begins: ms since 1970, as s.
+BEGIN: Final = 1_700_000_000.0
+#: How long a callback takes, s: time passes, however little, in a loop that never waits.
+STEP: Final = 1e-5
+
+
+class Process:
+    """A process on the loop.
+
+    Attributes
+    ----------
+    name, identity
+        The first is also that of the process that follows it.
+    alive
+        Whether its callbacks run; once dead it stays dead.
+    stands
+        Whether they are kept meanwhile.
+    ahead
+        How far its wall clock is ahead, s.
+    left
+        After so many callbacks it is struck; None: it is not.
+    """
+
+    def __init__(self, name: str, number: int = 0) -> None:
+        self.name, self.identity = name, f"{name}.{number}"
+        self.alive, self.stands, self.ahead = True, False, 0.0
+        self.left: int | None = None
+        self.struck: Callable[[], None] = lambda: None
+        self.ready: deque[asyncio.Handle] = deque()
+        #: Tasks of a dead process are kept: what clears up when they are collected would run at a time of its own.
+        self.tasks: list[asyncio.Task[Any]] = []
+
+
+#: The process that a callback belongs to; the brokers and the simulation itself are None.
+PROCESS: Final[ContextVar[Any]] = ContextVar("PROCESS", default=None)
+
+
+class Task(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on where it lies in memory."""
+
+    def __hash__(self) -> int:
+        return self.number  # type: ignore[attr-defined, no-any-return]
+
+
+class Future(asyncio.Future[Any]):
+    """The same of a future."""
+
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Loop(asyncio.BaseEventLoop):
+    """The loop.
+
+    Parameters
+    ----------
+    seed
+        Of the order of processes.
+
+    Attributes
+    ----------
+    steps
+        Callbacks run so far.
+    """
+
+    def __init__(self, seed: str) -> None:
+        super().__init__()
+        self.rng, self.now, self.steps = random.Random(seed), 0.0, 0
+        self._numbers, self._own = 0, Process("")
+        self._processes = [self._own]
+        self.ended: list[Process] = []
+        self._timers: list[tuple[float, int, Process, asyncio.TimerHandle]] = []
+        self.set_task_factory(self._task)
+        self.set_exception_handler(self._failed)
+        self.errors: list[BaseException] = []
+
+    def process(self, name: str, number: int) -> Process:
+        """Return a new process, which does nothing yet; see `within`."""
+        made = Process(name, number)
+        self._processes.append(made)
+        return made
+
+    def kill(self, process: Process) -> None:
+        """End a process: none of its callbacks runs any more."""
+        process.alive = False
+        process.ready.clear()
+        self._processes = [each for each in self._processes if each is not process]
+        self.ended.append(process)
+
+    def bury(self) -> None:
+        """End all processes, and clear up what they left: none of it can do anything any more."""
+        for process in self._processes[1:]:
+            self.kill(process)
+        events._set_running_loop(self)
+        try:
+            for process in self.ended:
+                with within(process):
+                    for task in process.tasks:
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+                        if not task.done():
+                            with suppress(BaseException):
+                                cast("Any", task.get_coro()).close()
+                process.tasks.clear()
+        finally:
+            events._set_running_loop(None)
+        self.close()
+
+    def time(self) -> float:
+        """Return virtual seconds since the simulation began."""
+        return self.now
+
+    def _failed(self, _: object, context: dict[str, Any]) -> None:
+        """Keep what goes wrong in the simulation itself; what processes do not look at is theirs."""
+        if PROCESS.get() is None and "exception" in context:
+            self.errors.append(context["exception"])
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Task:
+        task = Task.__new__(Task)
+        task.number = self._number()  # type: ignore[attr-defined]
+        task.__init__(coroutine, loop=loop, **options)  # type: ignore[misc]
+        process = PROCESS.get()
+        if process is not None:
+            process.tasks.append(task)
+        return task
+
+    def create_future(self) -> Future:
+        """Return a future."""
+        return Future(self._number(), self)
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        """Run a callback as its process's next."""
+        context = copy_context() if context is None else context
+        handle = asyncio.Handle(callback, args, self, context)
+        process = context.get(PROCESS) or self._own
+        if process.alive:
+            process.ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run a callback at a time."""
+        context = copy_context() if context is None else context
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self._number(), context.get(PROCESS) or self._own, handle))
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run a callback after some seconds."""
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Do nothing: it is left out when its time comes."""
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # noqa: ARG002 - as asyncio's
+        """Run what is meant for a thread at once."""
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as exc:  # noqa: BLE001 - whoever waits gets it
+            done.set_exception(exc)
+        return done
+
+    def _run_once(self) -> None:
+        """Run one callback of a process, or let time pass until there is one."""
+        while self._timers and (self._timers[0][0] <= self.now or self._timers[0][3].cancelled()):
+            _, _, process, timer = heapq.heappop(self._timers)
+            if process.alive and not timer.cancelled():
+                process.ready.append(timer)
+        able = [each for each in self._processes if each.ready and not each.stands]
+        if not able:
+            if not self._timers:
+                raise RuntimeError("nothing is left to run")
+            self.now = max(self.now, self._timers[0][0])
+            return
+        process = able[0] if len(able) == 1 else able[int(self.rng.random() * len(able))]
+        handle = process.ready.popleft()
+        if handle.cancelled():
+            return
+        self.now += STEP
+        self.steps += 1
+        handle._run()
+        if process.left is not None:
+            process.left -= 1
+            if process.left < 0:
+                process.left = None
+                process.struck()
+
+    def _write_to_self(self) -> None:
+        """Do nothing: no other thread has to wake the loop."""
+
+    def _process_events(self, event_list: object) -> None:
+        """Do nothing: there are no sockets."""
+
+
+@contextmanager
+def within(process: Process | None) -> Iterator[None]:
+    """Let what is begun here belong to a process."""
+    token = PROCESS.set(process)
+    try:
+        yield
+    finally:
+        PROCESS.reset(token)
+
+
+def _now() -> float:
+    loop = events._get_running_loop()
+    return loop.now if isinstance(loop, Loop) else 0.0
+
+
+def _wall() -> float:
+    process = PROCESS.get()
+    return BEGIN + _now() + (process.ahead if process else 0.0)
+
+
+class _Datetime(datetime):
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return datetime.fromtimestamp(_wall(), tz or UTC)
+
+
+class _Time(ModuleType):
+    """The module `time` with other clocks."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+@contextmanager
+def virtual_clocks() -> Iterator[None]:
+    """Let all modules of the product, and of what it runs on, read the clocks of the loop that runs."""
+    clocks = {time.monotonic: _now, time.perf_counter: _now, time.time: _wall}
+    module = _Time("time")
+    module.__dict__.update({each.__name__: other for each, other in clocks.items()})
+    replaced: list[tuple[dict[str, Any], str, Any]] = []
+    for name, each in list(sys.modules.items()):
+        if name.partition(".")[0] not in ("agents", "state", "streams", "faust", "mode", "aiokafka"):
+            continue
+        for key, value in list(vars(each).items()):
+            other: Any = None
+            if value is time:
+                other = module
+            elif value is datetime:
+                other = _Datetime
+            elif callable(value) and getattr(value, "__module__", None) == "time":
+                other = clocks.get(value)
+            if other is not None:
+                replaced.append((vars(each), key, value))
+                vars(each)[key] = other
+    try:
+        yield
+    finally:
+        for names, key, value in replaced:
+            names[key] = value

@@ -1,0 +1,382 @@
+"""Planted bugs: each is a small change of the product that the simulation must find.
+
+A mutant is a way in which the promises are broken, not a line that was changed: most are what a repair, a rewrite or a
+clean-up would get wrong.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from faust.types import TP
+
+from agents import topology
+from agents.processor import BatchProcessor, Served
+from state import kinds
+from state.journal import NONE, Journal
+from streams.faust import fetching, state_table, stores
+from streams.faust.changelog import Changelog, Writer
+from streams.faust.outputs import Heard, Outputs
+from streams.faust.producing import BatchProducer
+from streams.faust.state_table import StateTable
+from streams.faust.stores import RocksStore
+from streams.faust.transport import BatchConsumer
+from streams.records.merge import PartitionBuffer
+
+#: Object, name of the attribute, and what makes the mutant of what stands there.
+Change = tuple[Any, str, Callable[[Any], Any]]
+
+
+def _returning(value: Any) -> Callable[[Any], Any]:
+    """Return what replaces a function by one that returns a value."""
+    return lambda _: lambda *_, **__: value
+
+
+def _never(_: Any) -> Any:
+    async def nothing(*_: Any, **__: Any) -> None:
+        await asyncio.sleep(0)
+
+    return nothing
+
+
+def _answers_first(_: Any) -> Any:
+    async def answer(self: BatchProcessor, turn: Any) -> None:
+        async with self._wholly({part.batch.partition: part.served for part in turn.parts}):
+            async with self._answering:
+                await self._send(turn.parts)
+            async with self._noting:
+                await self._note(turn.parts)
+
+    return answer
+
+
+def _not_awaited(send: Any) -> Any:
+    async def sent(self: Outputs, batches: Any) -> dict[int, dict[str, int]]:
+        asyncio.get_running_loop().create_task(send(self, batches))
+        await asyncio.sleep(0)
+        return {}
+
+    return sent
+
+
+def _written_early(note: Any) -> Any:
+    async def noted(self: BatchProcessor, parts: Any) -> None:
+        await note(self, parts)
+        for part in self._here(parts):
+            if part.served.waiting is not None:
+                await self._write(part.batch.partition, part.served, part.served.waiting)
+
+    return noted
+
+
+def _rows_dropped(commit: Any) -> Any:
+    async def committed(self: StateTable, partition: int, rows: Any, *rest: Any) -> None:
+        ledger = [key for key in rows if key.startswith(kinds.LEDGER.letter)]
+        await commit(self, partition, {key: rows[key] for key in rows if key not in ledger[-1:]}, *rest)
+
+    return committed
+
+
+def _disk_first(_: Any) -> Any:
+    async def committed(self: StateTable, partition: int, rows: Any, *_: Any) -> None:
+        async with self._locked([partition]):
+            self.store.write(partition, rows.items(), self._expected(partition) or 0)
+            await self._append({partition: rows})
+            self._unwritten.pop(partition)
+
+    return committed
+
+
+def _no_head(_: Any) -> Any:
+    async def write(self: BatchProcessor, number: int, served: Served, waiting: Any) -> None:
+        changes, entry, _ = waiting
+        await self._outputs.note(number, entry.encode())
+        await self._table.commit(number, changes.rows)
+        served.waiting, served.written = None, entry.number
+
+    return write
+
+
+def _heard_late(heard: Any) -> Any:
+    return lambda self, starts: heard(self, {n: [each + 1 for each in offsets] for n, offsets in starts.items()})
+
+
+async def _deaf(_: Outputs, starts: Any) -> dict[int, Heard]:
+    await asyncio.sleep(0)
+    return {n: Heard() for n in starts}
+
+
+def _answered_early(entry: Any) -> Any:
+    return lambda self, *rest: entry(self, *rest)._replace(answered=self.number + 1)
+
+
+def _sorted(took: Any) -> Any:
+    return lambda self, records: bytes(sorted(took(self, records)))
+
+
+def _by_arrival(_: Any) -> Any:
+    def new(self: PartitionBuffer, limit: int, *_: Any) -> Any:
+        records: list[Any] = []
+        for topic, buffer in enumerate(self.buffers):
+            while buffer and len(records) < limit:
+                records.append((topic, buffer.popleft()))
+                self.sizes[topic] -= len(records[-1][1].value or b"") + len(records[-1][1].key or b"")
+        return records
+
+    return new
+
+
+def _not_again(applied: Any) -> Any:
+    async def mutant(self: topology.Topology, partition: int, said: Any = ()) -> Any:
+        fence, found = await applied(self, partition, said)
+        return found.ends(fence), Journal(found.number, (NONE, NONE), [])
+
+    return mutant
+
+
+def _as_now(reopen: Any) -> Any:
+    return lambda self, partition, recall=None, said=(0, 0, 0): reopen(self, partition, None, said)  # noqa: ARG005 - left out
+
+
+def _tick_of_now(again: Any) -> Any:
+    def made(self: PartitionBuffer, records: Any, entry: Any, tick: int) -> Any:
+        return again(self, records, entry, tick and int(clock() * 1000))
+
+    from tests.simulation.loop import _wall as clock  # noqa: PLC0415 - the clock of the simulation
+
+    return made
+
+
+def _tick_twice(tick: Any) -> Any:
+    async def mutant(self: BatchProcessor, batch: Any, served: Any) -> Any:
+        if batch.again is not None:
+            served.engine.tick(batch.tick + 1500)
+        return await tick(self, batch, served)
+
+    return mutant
+
+
+def _skips_one(seek: Any) -> Any:
+    return lambda self, positions: seek(
+        self, {tp: n + 2 * (tp.topic == "outcomes" and n > 0) for tp, n in positions.items()}
+    )
+
+
+def _short(restore: Any) -> Any:
+    def mutant(store: Any, partition: int, records: Any, now: int) -> None:
+        restore(store, partition, [*records[: max(1, len(records) - 2)], records[-1]], now)
+
+    return mutant
+
+
+def _one_on(persisted: Any) -> Any:
+    def mutant(self: RocksStore, tp: Any) -> int | None:
+        offset = persisted(self, tp)
+        return None if offset is None else offset + 1
+
+    return mutant
+
+
+def _unstamped(send: Any) -> Any:
+    async def append(self: BatchProducer, batches: Any) -> Any:
+        for batch, *_ in batches:
+            batch.stamp = None
+        return await send(self, batches)
+
+    return append
+
+
+def _not_idempotent(send: Any) -> Any:
+    async def append(self: BatchProducer, batches: Any) -> Any:
+        for batch, *_ in batches:
+            batch.stamp = batch.stamp or (-1, -1, -1)
+        return await send(self, batches)
+
+    return append
+
+
+def _active_at_once(claim: Any) -> Any:
+    async def claimed(self: Changelog, partition: int) -> int:
+        offset: int = await claim(self, partition)
+        self._writers[partition] = self._claimed[partition]
+        return offset
+
+    return claimed
+
+
+def _claims_late(_: Any) -> Any:
+    async def highwaters(self: BatchConsumer, *partitions: Any) -> Any:
+        found = await self._thread.highwaters(*partitions)
+        changelogs = sorted(tp.partition for tp in partitions if self._is_changelog_tp(tp))
+        if changelogs:
+            await self._while_ours(self._claim(changelogs))
+        return found
+
+    return highwaters
+
+
+def _same_epoch(identify: Any) -> Any:
+    given: dict[Any, Any] = {}
+
+    async def identified(self: BatchProducer, name: str, held: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        if (loop, name) not in given:
+            given[loop, name] = await identify(self, name, held)
+        return given[loop, name]
+
+    return identified
+
+
+def _keeps_place(closed: Any) -> Any:
+    def mutant(self: StateTable, partition: int) -> None:
+        place = self._next.get(partition)
+        closed(self, partition)
+        if place is not None:
+            self._next[partition] = place
+
+    return mutant
+
+
+def _keeps_place_at_reopening(reopened: Any) -> Any:
+    def mutant(self: StateTable, partition: int) -> None:
+        unwritten = self._unwritten.get(partition)
+        reopened(self, partition)
+        if unwritten:
+            self._unwritten[partition] = unwritten
+
+    return mutant
+
+
+def _no_rest(take: Any) -> Any:
+    def mutant(self: PartitionBuffer, *rest: Any, **options: Any) -> Any:
+        for batch in self.out:
+            batch.again = None
+        return take(self, *rest, **options)
+
+    return mutant
+
+
+def _of_zero(reader: Any) -> Any:
+    return lambda self, _: reader(self, 0)
+
+
+def _taken_unread(_: Any) -> Any:
+    async def take_next(self: BatchConsumer) -> None:
+        for tp, fetched in (await self._fetched()).items():
+            if self._is_changelog_tp(tp):
+                await self._restore(tp, fetched)
+            else:
+                self._buffer(tp, fetched)
+        self._note_positions()
+        await self._throttle()
+        self._wanted.set()
+
+    return take_next
+
+
+def _acknowledged_early(_: Any) -> Any:
+    async def process(self: topology.Topology, turn: Any, folded: Any) -> bool:
+        applied = await self.processor.fold(turn)
+        folded()
+        asyncio.get_running_loop().create_task(self.processor.answer(applied))
+        return True
+
+    return process
+
+
+async def _vetted_alone(self: BatchConsumer, partitions: list[int]) -> None:
+    await asyncio.gather(*map(self.inputs.claim, partitions))
+    offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
+    for partition in await self.inputs.vet(partitions):
+        offsets[TP(self.inputs.settings.changelog, partition)] = None
+
+
+def _left_over(unsaid: Any) -> Any:
+    def mutant(self: Heard, label: str, records: Any) -> Any:
+        before = list(self.said[label])
+        left = unsaid(self, label, records)
+        if left and not self.said[label]:
+            at = before.index(records[-len(left) - 1][:2]) + 1 if len(left) < len(records) else 0
+            self.said[label].extend(before[at:])
+        return left
+
+    return mutant
+
+
+#: By what is wrong, in words. The last of these were bugs, and a seed found them.
+MUTANTS: Final[dict[str, list[Change]]] = {
+    "answers go out before the journal has their entry": [(BatchProcessor, "answer", _answers_first)],
+    "answers are not waited for": [(Outputs, "send", _not_awaited)],
+    "a checkpoint is written before the answers of its batches are out": [(BatchProcessor, "_note", _written_early)],
+    "an entry says that its own answers are out": [(Served, "entry", _answered_early)],
+    "a row is left out of a checkpoint": [(StateTable, "commit", _rows_dropped)],
+    "rows go to the disk before the changelog": [(StateTable, "commit", _disk_first)],
+    "a checkpoint does not say where the journal goes on": [(BatchProcessor, "_write", _no_head)],
+    "the tail of the outputs is read from one record too late on": [(Outputs, "heard", _heard_late)],
+    "the tail of the outputs is not read": [(Outputs, "heard", lambda _: _deaf)],
+    "an entry has the order of topics, not that of its records": [(Served, "took", _sorted)],
+    "records are merged by arrival": [(PartitionBuffer, "_new", _by_arrival)],
+    "what is in the journal is not folded again": [(topology.Topology, "applied", _not_again)],
+    "the journal is folded again under the settings of now": [(BatchProcessor, "reopen", _as_now)],
+    "a tick that comes again has the time of now": [(PartitionBuffer, "_made", _tick_of_now)],
+    "a tick that comes again goes further": [(BatchProcessor, "_tick", _tick_twice)],
+    "the clock does not tick": [(BatchProcessor, "tick", _returning(0))],
+    "inputs are sought too far": [(BatchConsumer, "seek_wait", _skips_one)],
+    "a row is lost while others are restored": [(state_table, "restore", _short)],
+    "the disk says that it has one row more": [(RocksStore, "persisted_offset", _one_on)],
+    "a hole among the writes of a disk goes unnoticed": [(stores, "_gap", _returning(None))],
+    "a disk of another changelog is taken": [(RocksStore, "_unfit", _returning(None))],
+    "damage on the disk is an error like others": [(stores, "_is_damage", _returning(0))],
+    "the changelog is written without the claim's epoch": [(BatchProducer, "append", _unstamped)],
+    "a claim raises no epoch": [(BatchProducer, "identify", _same_epoch)],
+    "what is sent again is another batch": [(BatchProducer, "append", _not_idempotent)],
+    "a new claim is written under before the state is restored": [(Changelog, "claim", _active_at_once)],
+    "the end of the changelog is read before it is claimed": [(BatchConsumer, "highwaters", _claims_late)],
+    "the numbers of a producer begin anew": [(Writer, "stamp", lambda _: lambda self, _: (*self.identity, 0))],
+    "who lets go of a partition remembers where it ended": [
+        (StateTable, "closed", _keeps_place),
+        (StateTable, "reopened", _keeps_place_at_reopening),
+    ],
+    "new records are merged while others are folded again": [(PartitionBuffer, "take", _no_rest)],
+    "rows are read of another partition": [(RocksStore, "reader", _of_zero)],
+    "what is fetched while somebody seeks is taken": [(BatchConsumer, "_take_next", _taken_unread)],
+    "what was dropped is not sought again": [(BatchConsumer, "_seek_back", _never)],
+    "a turn is acknowledged before it is answered": [(topology.Topology, "process", _acknowledged_early)],
+    "no checkpoint is ever due": [(BatchProcessor, "_due", _returning(0))],
+    "what moved is answered": [(BatchProcessor, "_here", lambda _: lambda _, parts: list(parts))],
+    "rows that were found damaged are restored from where the recovery before ended": [
+        (BatchConsumer, "_claim", lambda _: _vetted_alone)
+    ],
+    "an answer counts as said that only looks like one that is": [(Heard, "unsaid", _left_over)],
+    "a leader of the group that no broker answers shares out nothing for minutes": [
+        (fetching.Thread, "ask_for_topics", _never)
+    ],
+}
+
+
+#: Not found within a hundred histories as they are drawn now: `--histories 5000` looks for these, too.
+RARE: Final = frozenset(
+    {
+        "a checkpoint is written before the answers of its batches are out",
+        "a tick that comes again has the time of now",
+        "a tick that comes again goes further",
+        "a new claim is written under before the state is restored",
+        "who lets go of a partition remembers where it ended",
+        "what moved is answered",
+        "a disk of another changelog is taken",
+        "rows that were found damaged are restored from where the recovery before ended",
+        "an answer counts as said that only looks like one that is",
+        "a leader of the group that no broker answers shares out nothing for minutes",
+    }
+)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Let the product have one of `MUTANTS`."""
+    with ExitStack() as stack:
+        for owner, attribute, change in MUTANTS[name]:
+            stack.enter_context(patch.object(owner, attribute, change(vars(owner)[attribute])))
+        yield

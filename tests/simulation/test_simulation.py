@@ -1,0 +1,53 @@
+"""Histories of many seeds end as they must; a seed stands for one history; planted bugs are found."""
+
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS, RARE
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Found within few histories: these run by day.
+SOON = (
+    "answers go out before the journal has their entry",
+    "records are merged by arrival",
+    "what is in the journal is not folded again",
+)
+
+
+def simulation(*arguments: str) -> str:
+    """Run the simulation in a process of its own, where sets have an order, and return what it prints."""
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    ended = subprocess.run(
+        command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert not ended.stderr, ended.stderr
+    return ended.stdout
+
+
+def test_histories_end_as_they_must() -> None:
+    said = simulation("--histories", "40", "--seconds", "600")
+    assert "40 histories" in said, said
+
+
+def test_a_seed_is_the_same_history_line_by_line_in_every_process() -> None:
+    first, second, other = (simulation("--seed", seed) for seed in ("11", "11", "12"))
+    assert sha256(first.encode()).hexdigest() == sha256(second.encode()).hexdigest()
+    assert "nothing is wrong" in first
+    assert first != other
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_planted_bugs_are_found(name: str) -> None:
+    said = simulation("--mutant", name, "--histories", "60", "--seconds", "600")
+    assert "make simulate SEED=" in said, said
+
+
+def test_every_planted_bug_is_found() -> None:
+    said = simulation("--mutants")
+    often = len(MUTANTS) - len(RARE)
+    assert f"{often} of {often} planted bugs" in said, said
