@@ -20,6 +20,8 @@ from replay.column_file import Tape
 from replay.configuration import Configuration
 from replay.in_memory_ledger import LOOK, Entrants, Row
 from replay.in_memory_queues import Queues, WaitingQueue
+from state.banding import Thresholds
+from state.banding import place as put
 from state.calibrators import Answer, Recalibrator
 from state.coverage import Coverage
 from state.engine import HELD, RIPE, SWEEP
@@ -104,7 +106,8 @@ class PartitionResult:
     forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event time of any resolved event up to then,
     ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
     ``untaught`` (q): forecasts whose outcome counts nowhere, because their entity had taught.
-    With segments ``before`` (q), too: the forecasts that had been answered.
+    With segments ``before`` (q), too: the forecasts that had been answered. With bands ``raw_band0``, ``band0`` and so
+    on (b), the bands of the raw forecast and of what each contender served, -1 where its stream has none.
     Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
     (b) and ``revised_ms`` (q), the label it has since and its time. Columns of events of classes and numbers, once more
     when a label is revised: ``vector`` (i), the stream's number, ``vector_serial`` (q), the event's number in the order
@@ -212,6 +215,12 @@ class InMemoryEngine:
         plans = self._policies[0].default, *(policy for _, policy in self._policies[0].patterns)
         most = max(len(each.segments) + len(each.pairs) if each else 0 for each in plans)
         self._note_slots = [tape.column(f"slot{n}", "i") for n in range(most)]
+        banded = any(each.banded for each in configurations)
+        #: By contender, where bands are written down; none without.
+        self._note_bands = [
+            (tape.column(f"raw_band{n}", "b"), tape.column(f"band{n}", "b"))
+            for n in range(banded * len(configurations))
+        ]
         self._note_index = tape.column("index", "q")
         self._note_untaught = tape.column("untaught", "q")
         self._note_y = tape.column("y", "b")
@@ -296,7 +305,7 @@ class InMemoryEngine:
         answers: list[Any] | None = None
         if entrants.kind == PROBABILITY:
             tickets = []
-            answers = [] if entrants.biases or entrants.warming else None
+            answers = [] if entrants.biases or entrants.warming or self._note_bands else None
             groups = self._groups(entrants.dictionary, values) if self._note_slots else ()
             for predict, note, note_draw in entrants.answering:
                 p, draw, ticket = predict(raw, x, name, groups)
@@ -305,6 +314,8 @@ class InMemoryEngine:
                 tickets.append(ticket)
                 if answers is not None:
                     answers.append(p)
+            if answers is not None and self._note_bands:
+                self._band(entrants, raw, answers)
             self._note_issued_ms(ts)
             self._note_stream(entrants.number)
             self._note_version(entrants.learnt)
@@ -332,6 +343,13 @@ class InMemoryEngine:
             entrants.coverage.issue(applied)
         if found is not None:
             self._join(forecast, row, found)
+
+    def _band(self, entrants: Entrants, raw: Any, answers: Sequence[float]) -> None:  # noqa: ANN401 - a probability
+        """Note the bands of a forecast, as `state.marking.Marking` counts them."""
+        for (bands, thresholds), p, (note_raw, note) in zip(entrants.bands, answers, self._note_bands, strict=True):
+            marks = put(bands, thresholds, None, raw, p)
+            note_raw(marks.before if bands else -1)
+            note(marks.now if bands else -1)
 
     def _warm(self, entrants: Entrants, raw: Any, answers: Sequence[Any], ts: int) -> None:  # noqa: ANN401 - of the stream's kind
         """Find which contenders answered in their warm-up, as `state.engine.Partition` does."""
@@ -725,6 +743,8 @@ class InMemoryEngine:
         if policy.segments:
             entrants.dictionary = Dictionary(policy.segments, policy.pairs)
             self.played.dictionaries[entrants.number] = entrants.dictionary
+        each_of = [each.bands for each in found]
+        entrants.bands = [(each, Thresholds.of(each) if each and each.moving else None) for each in each_of]
         if found[0].features and found[0].kind == PROBABILITY:
             entrants.biases = [Bias() for _ in found]
             self.played.biases |= {(entrants.number, n): bias for n, bias in enumerate(entrants.biases)}

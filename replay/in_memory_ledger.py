@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from state.banding import Thresholds
+from state.bands import Bands
 from state.coverage import Coverage
 from state.forecasts import PROBABILITY, admits
 from state.policy import Policy
@@ -45,6 +47,8 @@ class Entrants:
     look_at: int = LOOK
     #: The contenders in their warm-up.
     warming: tuple[int, ...] = ()
+    #: The bands of each contender, and where thresholds move these.
+    bands: Sequence[tuple[Bands | None, Thresholds | None]] = ()
 
     @property
     def answering(self) -> Sequence[Predicts]:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from state import calibrators, kinds, ledger
+from state.banding import marks
 from state.calibrators.answer import new
 from state.coverage import Coverage
 from state.entities import Entities, place
@@ -48,6 +49,7 @@ from state.fence import (
 )
 from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
 from state.kind import Kind, kind_of
+from state.marking import Marking
 from state.policy import DEFAULT_TTL_MS, Policies, Policy, scored_of
 from state.quotas import Quotas
 from state.scoring.ages import Ages
@@ -92,6 +94,9 @@ STREAM_ROWS: Final = 8
 
 _LEDGER: Final = kinds.LEDGER.letter
 _FENCE: Final = kinds.FENCE.key()
+
+#: What `Partition._mark` returns of a stream without bands and points.
+UNMARKED: Final[tuple[int, bytes, str, int | None]] = 0, b"", "", None
 
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
@@ -230,6 +235,8 @@ class _Service:
     #: Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
     #: served.
     coverage: Coverage | None
+    #: What the stream is configured to do, where it has bands or points; None where it has neither.
+    marking: Policy | None = None
 
 
 class Partition:
@@ -268,6 +275,7 @@ class Partition:
         self._witnesses = Witnesses(self._get(kinds.WITNESSES.key()))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
         self._entities = Entities(self._get)
+        self._marking = Marking(self._live)
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._active: dict[str, _Service] = {}
         self._by_ticket: dict[bytes, _Service] = {}
@@ -433,13 +441,13 @@ class Partition:
             p, draw, ticket = self._unlearnt(service.learner, ticket, raw, x, name, groups)
         warm = not service.served.warmed_ms and self._warms(service.learner, coverage, raw, p, ts)
         version = calibrator.learnt
-        status = service.status
-        names = service.names
-        parts = b""
+        status, names, parts = service.status, service.names, b""
         if service.role == MATURITY and record_key != name:
             kind, parts = kind | ledger.KEYED, ledger.keyed(record_key)
         if service.dictionary is not None:
             kind, parts = kind | ledger.GROUPED, parts + ledger.grouped(service.layout, groups)
+        marked = UNMARKED if service.marking is None else self._mark(service, service.marking, raw, p, groups)
+        kind, parts = kind | marked[0], parts + marked[1]
         if service.shadows:
             kind |= ledger.SHADOWED
             parts += ledger.shadowed(self._ask(service, raw, x, ts, name, groups))
@@ -453,7 +461,7 @@ class Partition:
         fence.fates[ISSUED] += 1
         self._note(service, raw)
         made, config, applied = service.calibrator, service.config, fence.applied
-        served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied, carried
+        served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied, carried, *marked[2:]
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
         if found is None:
@@ -463,6 +471,18 @@ class Partition:
                 self._touched[service.key] = service.served
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
+
+    def _mark(
+        self,
+        service: _Service,
+        policy: Policy,
+        raw: Any,  # noqa: ANN401 - a probability
+        p: Any,  # noqa: ANN401 - a probability
+        groups: tuple[int, ...],
+    ) -> tuple[int, bytes, str, int | None]:
+        """Return the flag and the part of a row that has bands or points, and what the answer says of them."""
+        marked = self._marking.issue(service.stream, policy, raw, p, service.layout, groups, self.fence.stream_time)
+        return ledger.BANDED, ledger.banded(marked.encode()), marked.band, marked.points
 
     def _warms(
         self,
@@ -710,6 +730,12 @@ class Partition:
             value = values[key] = new() if row is None else kind.read(key, row, self._get)
         return value
 
+    def _live(self, stream: str, kind: Kind[Value], key: bytes, new: Callable[[], Value]) -> Value:
+        """Return the same of a row that is about to change."""
+        found: Value = self._value(stream, kind, key, new)
+        self._touched[key] = found
+        return found
+
     def _note(self, service: _Service, raw: Any) -> None:  # noqa: ANN401 - of the service's kind
         """Count a raw forecast in the distribution of its stream: of classes the highest probability, no numbers."""
         if service.kind == QUANTILES:
@@ -764,6 +790,8 @@ class Partition:
                 born, now = ledger.born(issued), self.fence.applied
                 segments = [each for each in segments if each.warm_up.admits(born, now)]
             window = self._score(service, segments, raw, p, draw, y, ticket, event_id)
+        if kind & ledger.BANDED and window != ledger.UNTAUGHT:
+            self._marking.resolve(service.stream, issued, 1, int(y), self.fence.stream_time)
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
         if window != ledger.UNTAUGHT:
             served.late += served.calibrator.learnt - version
@@ -836,6 +864,8 @@ class Partition:
         self._outputs.append(new(Resolved, said))
         if entry.window == ledger.UNTAUGHT:
             return
+        if entry.marks:
+            self._marking.resolve(service.stream, found, 0, int(y - was), self.fence.stream_time)
         service.served.calibrator.revise(ticket, was, y)
         self._touched[service.key] = service.served
         for config, _, forecast, drawn, own, warm in entry.shadows:
@@ -995,6 +1025,7 @@ class Partition:
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.ttl_ms = policy.ttl_ms
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
+        service.marking = policy if policy.bands or policy.points else None
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         if policy.segments:
             row = self._get(kinds.NAMES.key(stream, policy.layout))
@@ -1140,6 +1171,7 @@ def _parked(forecast: Forecast, y: float) -> Rejected:
 
 def _calibrated(key: bytes | None, event_id: str, payload: bytes, carried: Carried | None = None) -> Calibrated:
     entry = ledger.parse(payload)
+    marked = marks(entry.marks) if entry.marks else None
     return Calibrated(
         key,
         event_id,
@@ -1153,4 +1185,6 @@ def _calibrated(key: bytes | None, event_id: str, payload: bytes, carried: Carri
         entry.issued_ts,
         entry.born,
         carried,
+        marked.band if marked else "",
+        marked.points if marked else None,
     )

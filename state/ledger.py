@@ -40,8 +40,10 @@ REVISED: Final = 0x10
 KEYED: Final = 0x08
 #: Set in the kind of a row that holds the slots of the event's segments.
 GROUPED: Final = 0x04
+#: Set in the kind of a row that holds the marks of the forecast, see `state.banding.Marks`.
+BANDED: Final = 0x20
 #: All that is not the kind itself.
-FLAGS: Final = SHADOWED | REVISED | KEYED | GROUPED
+FLAGS: Final = SHADOWED | REVISED | KEYED | GROUPED | BANDED
 #: Most times a label may change.
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
@@ -133,6 +135,8 @@ class Entry(NamedTuple):
         (`state.segments.Dictionary`); empty where the stream had no segments.
     entity
         Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
+    marks
+        Band and points of the forecast (`state.banding.Marks`); empty where its stream had neither.
     """
 
     status: int
@@ -159,6 +163,7 @@ class Entry(NamedTuple):
     layout: bytes = b""
     groups: tuple[int, ...] = ()
     entity: int = 0
+    marks: bytes = b""
 
     def encode(self) -> bytes:
         """Return the row: a head of 100 bytes, calibrator, stream, what the kind's flags say, vectors, ticket."""
@@ -173,6 +178,9 @@ class Entry(NamedTuple):
         if self.groups:
             kind |= GROUPED
             parts += grouped(self.layout, self.groups)
+        if self.marks:
+            kind |= BANDED
+            parts += banded(self.marks)
         if self.shadows:
             kind |= SHADOWED
             parts += shadowed(b"".join(each.encode() for each in self.shadows))
@@ -266,6 +274,7 @@ def parse(payload: bytes) -> Entry:
         layout,
         slots,
         entity,
+        marks(payload),
     )
 
 
@@ -331,7 +340,7 @@ def _vector(shadow: Shadow) -> Shadow:
 
 
 # Behind the names stand, in this order and each only if its flag is set: how often the label has changed, the key, the
-# slots, the challengers; then of classes and numbers the vectors; then the ticket, to the end of the payload.
+# slots, the marks, the challengers; then of classes and numbers the vectors; then the ticket, to the end.
 
 
 def _key_at(payload: bytes) -> int:
@@ -346,9 +355,14 @@ def _groups_at(payload: bytes) -> int:
     return at + _LENGTH.size + (0 if size == _NO_KEY else size)
 
 
-def _shadows_at(payload: bytes) -> int:
+def _marks_at(payload: bytes) -> int:
     at = _groups_at(payload)
     return at + _GROUPS + 2 * payload[at] if payload[1] & GROUPED else at
+
+
+def _shadows_at(payload: bytes) -> int:
+    at = _marks_at(payload)
+    return at + 1 + payload[at] if payload[1] & BANDED else at
 
 
 def _answer_at(payload: bytes) -> int:
@@ -380,6 +394,14 @@ def groups(payload: bytes) -> tuple[bytes, tuple[int, ...]]:
     return payload[at + 1 : slots], tuple([payload[i] | payload[i + 1] << 8 for i in range(slots, end, 2)])
 
 
+def marks(payload: bytes) -> bytes:
+    """Return the marks that a payload holds; empty if it holds none."""
+    if not payload[1] & BANDED:
+        return b""
+    at = _marks_at(payload)
+    return payload[at + 1 : at + 1 + payload[at]]
+
+
 def keyed(key: bytes | None) -> bytes:
     """Return the part of a payload that is `KEYED`: the forecast's Kafka key."""
     return _LENGTH.pack(_NO_KEY) if key is None else _LENGTH.pack(len(key)) + key
@@ -392,6 +414,11 @@ def grouped(layout: bytes, groups: tuple[int, ...]) -> bytes:
         slots.append(slot & 255)
         slots.append(slot >> 8)
     return bytes((len(groups),)) + layout + bytes(slots)
+
+
+def banded(marks: bytes) -> bytes:
+    """Return the part of a payload that is `BANDED`: the marks of its forecast."""
+    return bytes((len(marks),)) + marks
 
 
 def shadowed(block: bytes) -> bytes:
@@ -440,8 +467,8 @@ def issued(
 ) -> bytes:
     """Return the payload of an answered forecast, `ISSUED` or `IMMATURE`; ``warm`` says whether it is of a warm-up.
 
-    ``who`` is from `names`; ``parts`` are what `keyed`, `grouped` and `shadowed` return, in this order, by the
-    flags of ``kind``.
+    ``who`` is from `names`; ``parts`` are what `keyed`, `grouped`, `banded` and `shadowed` return, in this order, by
+    the flags of ``kind``.
     """
     if kind & ~FLAGS != PROBABILITY:
         (raw, p, draw), vectors = _answer(kind, raw, p, draw)

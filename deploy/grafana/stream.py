@@ -730,6 +730,23 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
+                    "Shares of bands",
+                    "Which share of the forecasts of a day were in each band, by the raw and by the served score.",
+                    [
+                        Query(
+                            f"sum by (kind, band) (delta({series}[1d]))"
+                            f" / ignoring (band) group_left sum by (kind) (delta({series}[1d])) > 0",
+                            "{{band}} {{kind}}",
+                            quiet=True,
+                        )
+                        for series in (_here("stream_kind_band:trueup_band_forecasts:sum"),)
+                    ],
+                    "percentunit",
+                    low=0,
+                    alert="TrueupBandMoved",
+                ),
+                Panel(
+                    "timeseries",
                     "Base rate, and what was said",
                     "How often it happened, and the mean of the forecasts. Apart from each other: all bins are off "
                     "to one side.",

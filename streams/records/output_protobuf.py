@@ -99,7 +99,7 @@ class ProtobufValues:
 
     def calibrated(self, record: Calibrated) -> bytes:
         """Return the value of a ``calibrated`` record."""
-        _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried = record
+        _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried, band, points = record
         if type(p) is not float:
             return self.of_json("calibrated", encode_calibrated(record))
         name, _, scope = event_id.partition(SCOPED)
@@ -120,6 +120,10 @@ class ProtobufValues:
             made.scope = scope
         if carried is not None and carried.fields:
             made.carried.update(texts(orjson.loads(carried.fields)))
+        if band:
+            made.band = band
+        if points is not None:
+            made.points = points
         return self._calibrated + _bytes(made)
 
     def resolved(self, record: Resolved) -> bytes:

@@ -101,6 +101,7 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
         b"",
         (),
         0,
+        b"",
     )
 
 

@@ -121,7 +121,7 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
 def test_parked_outcome_names_nobody() -> None:
     parked = ledger.parse(ledger.early(5, 1.0, 900))
     assert parked[:6] == (EARLY, 5, 5, 0, 900, 1.0)
-    assert parked[9:] == (0, NO_CONFIG, "", "", b"", PROBABILITY, (), 900, 0, 0, 0, b"", b"", (), 0)
+    assert parked[9:] == (0, NO_CONFIG, "", "", b"", PROBABILITY, (), 900, 0, 0, 0, b"", b"", (), 0, b"")
 
 
 @STEADY
