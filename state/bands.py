@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 #: Most bands of a stream, and the longest name of one.
-MOST: Final = 8
+MOST: Final = 6
 LONGEST: Final = 32
 #: Log-odds beyond which probabilities count as equal: those of 1e-9 and of 1 - 1e-9.
 FARTHEST: Final = math.log(1e9 - 1.0)

@@ -49,7 +49,7 @@ from state.fence import (
 )
 from state.forecasts import KINDS, PROBABILITY, QUANTILES, admits
 from state.kind import Kind, kind_of
-from state.marking import Marking
+from state.marking import UNMARKED, Marker
 from state.policy import DEFAULT_TTL_MS, Policies, Policy, scored_of
 from state.quotas import Quotas
 from state.scoring.ages import Ages
@@ -94,9 +94,6 @@ STREAM_ROWS: Final = 8
 
 _LEDGER: Final = kinds.LEDGER.letter
 _FENCE: Final = kinds.FENCE.key()
-
-#: What `Partition._mark` returns of a stream without bands and points.
-UNMARKED: Final[tuple[int, bytes, str, int | None]] = 0, b"", "", None
 
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
@@ -235,8 +232,8 @@ class _Service:
     #: Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
     #: served.
     coverage: Coverage | None
-    #: What the stream is configured to do, where it has bands or points; None where it has neither.
-    marking: Policy | None = None
+    #: What gives forecasts their bands and points; None where the stream has neither.
+    marker: Marker | None = None
 
 
 class Partition:
@@ -275,7 +272,6 @@ class Partition:
         self._witnesses = Witnesses(self._get(kinds.WITNESSES.key()))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
         self._entities = Entities(self._get)
-        self._marking = Marking(self._live)
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._active: dict[str, _Service] = {}
         self._by_ticket: dict[bytes, _Service] = {}
@@ -446,8 +442,9 @@ class Partition:
             kind, parts = kind | ledger.KEYED, ledger.keyed(record_key)
         if service.dictionary is not None:
             kind, parts = kind | ledger.GROUPED, parts + ledger.grouped(service.layout, groups)
-        marked = UNMARKED if service.marking is None else self._mark(service, service.marking, raw, p, groups)
-        kind, parts = kind | marked[0], parts + marked[1]
+        marker, now = service.marker, fence.stream_time
+        marked, band, points = UNMARKED if marker is None else marker.issue(raw, p, service.layout, groups, now)
+        kind, parts = kind | ledger.BANDED if marked else kind, parts + marked
         if service.shadows:
             kind |= ledger.SHADOWED
             parts += ledger.shadowed(self._ask(service, raw, x, ts, name, groups))
@@ -461,7 +458,7 @@ class Partition:
         fence.fates[ISSUED] += 1
         self._note(service, raw)
         made, config, applied = service.calibrator, service.config, fence.applied
-        served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied, carried, *marked[2:]
+        served = record_key, event_id, stream, raw, p, draw, made, config, version, ts, applied, carried, band, points
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
         if found is None:
@@ -471,18 +468,6 @@ class Partition:
                 self._touched[service.key] = service.served
         else:
             self._join(forecast, key, payload, service, ledger.parse(found))
-
-    def _mark(
-        self,
-        service: _Service,
-        policy: Policy,
-        raw: Any,  # noqa: ANN401 - a probability
-        p: Any,  # noqa: ANN401 - a probability
-        groups: tuple[int, ...],
-    ) -> tuple[int, bytes, str, int | None]:
-        """Return the flag and the part of a row that has bands or points, and what the answer says of them."""
-        marked = self._marking.issue(service.stream, policy, raw, p, service.layout, groups, self.fence.stream_time)
-        return ledger.BANDED, ledger.banded(marked.encode()), marked.band, marked.points
 
     def _warms(
         self,
@@ -730,11 +715,14 @@ class Partition:
             value = values[key] = new() if row is None else kind.read(key, row, self._get)
         return value
 
-    def _live(self, stream: str, kind: Kind[Value], key: bytes, new: Callable[[], Value]) -> Value:
-        """Return the same of a row that is about to change."""
-        found: Value = self._value(stream, kind, key, new)
-        self._touched[key] = found
-        return found
+    def _touch(self, key: bytes, value: object) -> None:
+        """Note that what a row of a stream holds is about to change."""
+        self._touched[key] = value
+
+    def _label(self, service: _Service, row: bytes, at: int, known: int, ones: float) -> None:
+        """Count the label of a forecast that has a band, see `state.marking.Marker.resolve`."""
+        marker = service.marker or Marker(service.stream, None, self._value, self._touch)
+        marker.resolve(row, at, known, int(ones), self.fence.stream_time)
 
     def _note(self, service: _Service, raw: Any) -> None:  # noqa: ANN401 - of the service's kind
         """Count a raw forecast in the distribution of its stream: of classes the highest probability, no numbers."""
@@ -775,7 +763,9 @@ class Partition:
             self._age(service, segments, issued, ts, y)
         implied = as_of == ledger.UNSAID
         ticket = issued[end:]
-        if kind != PROBABILITY:
+        if kind == ledger.BANDED:  # nothing stands before the marks, nor between them and the ticket
+            ticket = issued[end + 1 + issued[end] :]
+        elif kind != PROBABILITY:
             raw, p, draw, ticket = ledger.answer(issued)
         if entity and not self._teaches(service, entity, raw):
             window = ledger.UNTAUGHT
@@ -791,7 +781,7 @@ class Partition:
                 segments = [each for each in segments if each.warm_up.admits(born, now)]
             window = self._score(service, segments, raw, p, draw, y, ticket, event_id)
         if kind & ledger.BANDED and window != ledger.UNTAUGHT:
-            self._marking.resolve(service.stream, issued, 1, int(y), self.fence.stream_time)
+            self._label(service, issued, end if kind == ledger.BANDED else ledger.marks_at(issued), 1, y)
         self._changed[key] = ledger.resolved(issued, self.fence.applied, y, ts, as_of, number, window)
         if window != ledger.UNTAUGHT:
             served.late += served.calibrator.learnt - version
@@ -865,7 +855,7 @@ class Partition:
         if entry.window == ledger.UNTAUGHT:
             return
         if entry.marks:
-            self._marking.resolve(service.stream, found, 0, int(y - was), self.fence.stream_time)
+            self._label(service, found, ledger.marks_at(found), 0, y - was)
         service.served.calibrator.revise(ticket, was, y)
         self._touched[service.key] = service.served
         for config, _, forecast, drawn, own, warm in entry.shadows:
@@ -1025,7 +1015,8 @@ class Partition:
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.ttl_ms = policy.ttl_ms
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
-        service.marking = policy if policy.bands or policy.points else None
+        marked = policy.bands is not None or policy.points is not None
+        service.marker = Marker(stream, policy, self._value, self._touch) if marked else None
         service.shadows = tuple([self._challenger(service, each.config, each) for each in policy.challengers])
         if policy.segments:
             row = self._get(kinds.NAMES.key(stream, policy.layout))

@@ -355,13 +355,14 @@ def _groups_at(payload: bytes) -> int:
     return at + _LENGTH.size + (0 if size == _NO_KEY else size)
 
 
-def _marks_at(payload: bytes) -> int:
+def marks_at(payload: bytes) -> int:
+    """Return where the part of a payload begins that is `BANDED`."""
     at = _groups_at(payload)
     return at + _GROUPS + 2 * payload[at] if payload[1] & GROUPED else at
 
 
 def _shadows_at(payload: bytes) -> int:
-    at = _marks_at(payload)
+    at = marks_at(payload)
     return at + 1 + payload[at] if payload[1] & BANDED else at
 
 
@@ -398,7 +399,7 @@ def marks(payload: bytes) -> bytes:
     """Return the marks that a payload holds; empty if it holds none."""
     if not payload[1] & BANDED:
         return b""
-    at = _marks_at(payload)
+    at = marks_at(payload)
     return payload[at + 1 : at + 1 + payload[at]]
 
 

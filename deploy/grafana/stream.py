@@ -731,7 +731,8 @@ STREAM: Final = Dashboard(
                 Panel(
                     "timeseries",
                     "Shares of bands",
-                    "Which share of the forecasts of a day were in each band, by the raw and by the served score.",
+                    "Which share of the forecasts of a day were in each band, by the raw and the served score. Dashed: "
+                    "the share of ones among the labels of what was served in it.",
                     [
                         Query(
                             f"sum by (kind, band) (delta({series}[1d]))"
@@ -740,6 +741,14 @@ STREAM: Final = Dashboard(
                             quiet=True,
                         )
                         for series in (_here("stream_kind_band:trueup_band_forecasts:sum"),)
+                    ]
+                    + [
+                        Query(
+                            over("max", _here("stream_band:trueup_band_precision:ratio"), "band"),
+                            "precision of {{band}}",
+                            style="dashed",
+                            quiet=True,
+                        )
                     ],
                     "percentunit",
                     low=0,

@@ -60,35 +60,47 @@ class BandCounts:
     (3.0, 1.0)
     """
 
-    __slots__ = ("_days", "sums", "width")
+    __slots__ = ("_day", "_days", "_of_day", "sums", "width")
 
     def __init__(self, width: int) -> None:
         self.width = width
         self.sums = [0] * (2 * _SUMS * width)
         self._days: dict[int, list[int]] = {}
+        #: The present day, and its counts.
+        self._day = 0
+        self._of_day: list[int] = []
 
     def issue(self, before: int, now: int, day: int) -> None:
         """Count a forecast by its bands, raw and served; ``day`` is since 1970, 0 for counts without days."""
-        w = self.width
-        for counts in (self.sums, self._day(day)) if day else (self.sums,):
+        now += _SUMS * self.width
+        self.sums[before] += 1
+        self.sums[now] += 1
+        if day:
+            counts = self._of_day if day == self._day else self._begin(day)
             counts[before] += 1
-            counts[_SUMS * w + now] += 1
+            counts[now] += 1
 
     def resolve(self, before: int, now: int, known: int, ones: int, day: int) -> None:
         """Count a label of a forecast of these bands: ``known`` is 1, and 0 where ``ones`` revises it by 1 or -1."""
         w = self.width
-        for counts in (self.sums, self._day(day)) if day and known else (self.sums,):
-            for at in (w + before, (_SUMS + 1) * w + now):
-                counts[at] += known
-                counts[at + w] += ones
+        before, now = w + before, (_SUMS + 1) * w + now
+        changed = [self.sums]
+        if day and known:
+            changed.append(self._of_day if day == self._day else self._begin(day))
+        for counts in changed:
+            counts[before] += known
+            counts[now] += known
+            counts[before + w] += ones
+            counts[now + w] += ones
 
-    def _day(self, day: int) -> list[int]:
-        """Return the counts of a day, which is the last or the present one."""
+    def _begin(self, day: int) -> list[int]:
+        """Return the counts of a day, which becomes the present one."""
         counts = self._days.get(day)
         if counts is None:
             counts = self._days[day] = [0] * len(self.sums)
             for old in [each for each in self._days if each <= max(self._days) - DAYS]:
                 del self._days[old]
+        self._day, self._of_day = day, counts
         return counts
 
     def _on(self, day: int) -> list[int]:
@@ -106,8 +118,7 @@ class BandCounts:
         made = type(self)(self.width)
         made.sums = list(map(add, self.sums, other.sums))
         for day in sorted(self._days.keys() | other._days.keys()):
-            counts = made._day(day)
-            counts[:] = list(map(add, self._on(day), other._on(day)))
+            made._begin(day)[:] = list(map(add, self._on(day), other._on(day)))
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -124,9 +135,17 @@ class BandCounts:
         The last day that is over is held against those before it, at least `ENOUGH`. Chance is what shares differ by
         from day to day, or what counts of independent forecasts would, whichever is more: with many forecasts any
         difference is beyond the latter. The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`.
-        There is evidence for it if the share of ones among the labels of that day is off to the same side by `EVIDENCE`
-        standard deviations. Labels that come late speak of older forecasts.
+        There is evidence for it if the share of ones among the labels of that day is off by `EVIDENCE` standard
+        deviations, to whichever side: a band in the middle may lose to the one above. Labels that come late speak of
+        older forecasts. Of the lowest band the others say it all.
+
+        On 335 days of flights with two bands above the lowest, 12 shares of a day were so far off, in storms, and the
+        labels of the day gave evidence for all of them. From 4 standard deviations on it were 20, two without evidence.
+        Of 212 days of made payments one had moved: that on which calibrated scores took the place of raw ones, forty
+        times as high; and none where the volume was held.
         """
+        if not band:
+            return 1.0
         days = [self._days[day] for day in sorted(self._days)[:-1]]
         w = self.width
         at, known = kind * _SUMS * w, (kind * _SUMS + KNOWN) * w
@@ -134,8 +153,7 @@ class BandCounts:
         if abs(share.deviations) < CHANCE or 1.0 / FACTOR < share.factor < FACTOR:
             return 1.0
         rate = _off([(sum(each[known + w : known + 2 * w]), sum(each[known : known + w])) for each in days])
-        explained = rate.deviations * math.copysign(1.0, share.deviations) >= EVIDENCE
-        return 1.0 if explained else share.factor
+        return 1.0 if abs(rate.deviations) >= EVIDENCE else share.factor
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""

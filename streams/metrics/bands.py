@@ -80,17 +80,14 @@ def by_segment(
 def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
     """Yield the samples of what `describe` described."""
     for each in described["bands"]:
-        name = each["band"]
-        if each["threshold"] is not None:
-            yield "band_threshold", (stream, name), each["threshold"]
-        yield "band_moved", (stream, name), each["moved"]
+        place, served = (stream, each["band"]), each["calibrated"]
         for kind in KINDS:
-            place = stream, kind, name
-            yield "band_forecasts", place, each[kind]["forecasts"]
-            yield "band_labels", place, each[kind]["known"]
-            yield "band_ones", place, each[kind]["ones"]
-            if each[kind]["cost"] is not None:
-                yield "band_cost", place, each[kind]["cost"]
+            yield "band_forecasts", (stream, kind, each["band"]), each[kind]["forecasts"]
+        yield "band_labels", place, served["known"]
+        yield "band_ones", place, served["ones"]
+        yield "band_moved", place, each["moved"]
+        if served["cost"] is not None:
+            yield "band_cost", place, served["cost"]
 
 
 def table(described: Mapping[str, Any], title: str) -> Table:

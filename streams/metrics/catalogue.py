@@ -652,31 +652,23 @@ CATALOGUE: Final = {
         Metric(
             "band_labels",
             "gauge",
-            ("stream", "kind", "band"),
-            "Those of them that have a label",
-            series=2 * MOST_BANDS,
+            ("stream", "band"),
+            "Forecasts served in each band that have a label",
+            series=MOST_BANDS,
         ),
         Metric(
             "band_ones",
             "gauge",
-            ("stream", "kind", "band"),
+            ("stream", "band"),
             "Those of them whose label is 1: over band_labels it is the precision of the band",
-            series=2 * MOST_BANDS,
+            series=MOST_BANDS,
         ),
         Metric(
             "band_cost",
             "gauge",
-            ("stream", "kind", "band"),
-            "What it costs to look at this band and above, with labels: cost_miss for a one below, cost_alert for each "
-            "looked at",
-            series=2 * MOST_BANDS,
-        ),
-        Metric(
-            "band_threshold",
-            "gauge",
             ("stream", "band"),
-            "The lowest calibrated probability of the band; where it keeps a volume that of now, of this worker's "
-            "partitions",
+            "What it costs to look at this band and above, of forecasts with labels: cost_miss for each one below, "
+            "cost_alert for each that is looked at",
             series=MOST_BANDS,
         ),
         Metric(
