@@ -345,11 +345,11 @@ class InMemoryEngine:
             self._join(forecast, row, found)
 
     def _band(self, entrants: Entrants, raw: Any, answers: Sequence[float]) -> None:  # noqa: ANN401 - a probability
-        """Note the bands of a forecast, as `state.marking.Marking` counts them."""
+        """Note the bands of a forecast, as `state.marking.Marker` counts them."""
         for (bands, thresholds), p, (note_raw, note) in zip(entrants.bands, answers, self._note_bands, strict=True):
-            marks = put(bands, thresholds, None, raw, p)
-            note_raw(marks.before if bands else -1)
-            note(marks.now if bands else -1)
+            before, now = (-1, -1) if bands is None else put(bands, thresholds, raw, p)
+            note_raw(before)
+            note(now)
 
     def _warm(self, entrants: Entrants, raw: Any, answers: Sequence[Any], ts: int) -> None:  # noqa: ANN401 - of the stream's kind
         """Find which contenders answered in their warm-up, as `state.engine.Partition` does."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
-from state.bands import FARTHEST, Bands, Points, log_odds
+from state.bands import FARTHEST, Bands, log_odds
 
 #: Step of a threshold that keeps a volume, in log-odds. Each step up is a forecast in its band or above. So a change of
 #: calibration that raises all scores by one unit of log-odds brings twenty of them more, however many forecasts come.
@@ -148,13 +148,6 @@ def marks(payload: bytes) -> Marks:
     return Marks(layout, width, before, now, payload[_MARKS.size :].decode(), points if has else None)
 
 
-def place(bands: Bands | None, thresholds: Thresholds | None, points: Points | None, raw: float, p: float) -> Marks:
-    """Return the marks of a forecast; thresholds that move take their step."""
-    said = None if points is None else points.of(p)
-    if bands is None:
-        return Marks(bytes(4), 0, 0, 0, "", said)
-    if thresholds is None:
-        before, now = bands.place(raw), bands.place(p)
-    else:
-        before, now = thresholds.place(bands, raw, p)
-    return Marks(bands.layout, len(bands.names), before, now, bands.names[now], said)
+def place(bands: Bands, thresholds: Thresholds | None, raw: float, p: float) -> tuple[int, int]:
+    """Return the bands of a raw forecast and of what is served; thresholds that move take their step."""
+    return (bands.place(raw), bands.place(p)) if thresholds is None else thresholds.place(bands, raw, p)

@@ -1,11 +1,10 @@
 """Bands and points of one stream of a partition: what a forecast gets beside its probability, counted in rows."""
 
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, Final
 
 from state import kinds, ledger
-from state.banding import Marks, Thresholds
+from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
 from state.kind import Kind
 from state.policy import Policy
@@ -50,7 +49,6 @@ class Marker:
         self._whole: BandCounts | None = None
         self._whole_key: bytes = b""
         bands = self._bands
-        self._lows: tuple[float, ...] = () if bands is None else bands.lows
         self._layout: bytes = bytes(4) if bands is None else bands.layout
         self._width: int = 0 if bands is None else len(bands.names)
         if bands is not None and bands.moving:
@@ -71,10 +69,8 @@ class Marker:
         """
         before, now, bands, thresholds = 0, 0, self._bands, self._thresholds
         if bands is not None:
-            if thresholds is None:
-                before, now = bisect_right(self._lows, raw) - 1, bisect_right(self._lows, p) - 1
-            else:
-                before, now = thresholds.place(bands, raw, p)
+            before, now = place(bands, thresholds, raw, p)
+            if thresholds is not None:
                 self._touch(self._thresholds_key, thresholds)
             self._all().issue(before, now, now_ms // DAY_MS)
             for slot in groups:
@@ -121,11 +117,11 @@ class Marker:
 
     def _counting(self, bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
         """Return counts that are about to change."""
-        place = bands, layout, slot
-        found = self._counts.get(place)
+        where = bands, layout, slot
+        found = self._counts.get(where)
         if found is None:
             key = kinds.BAND_COUNTS.key(self._stream, bands, layout, slot)
             made = self._value(self._stream, kinds.BAND_COUNTS, key, lambda: BandCounts(width))
-            found = self._counts[place] = key, made
+            found = self._counts[where] = key, made
         self._touch(*found)
         return found[1]

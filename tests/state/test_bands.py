@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import banding, kinds
-from state.banding import RATE, Marks, Thresholds, marks, place
+from state.banding import RATE, Marks, Thresholds, marks
 from state.bands import Bands, Points, log_odds
 from state.events import Calibrated, Forecast, Outcome
 from state.frames import CorruptFrame
@@ -180,10 +180,6 @@ def test_marks_are_read_again(layout: bytes, band: str, points: int | None) -> N
     assert marks(made.encode()) == made
 
 
-def test_without_bands_there_are_points_alone() -> None:
-    assert place(None, None, CARD, 0.3, 0.5) == Marks(bytes(4), 0, 0, 0, "", 487)
-
-
 # -- the engine --------------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +236,14 @@ def test_labels_count_in_the_bands_of_their_answer() -> None:
     assert [each.of(1, ISSUED) for each in by_segment] == [[1, 1, 1]] * 2
     assert (by_segment[0] + by_segment[1]).sums == counts.sums
     assert not by_segment[0]._days
+
+
+def test_without_bands_there_are_points_alone() -> None:
+    fed = Fed(Policy("identity", points=CARD))
+    answers = [fed.forecast("e", 0.5), fed.forecast("e", 0.5), fed.forecast("f", 0.5)]
+    fed.outcome("e", 1.0)
+    assert {(each.band, each.points) for each in answers} == {("", 487)}
+    assert not fed.worker.table.of(kinds.BAND_COUNTS.letter)
 
 
 def test_raw_and_served_bands_are_counted_apart() -> None:
