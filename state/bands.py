@@ -5,7 +5,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
@@ -82,7 +81,7 @@ class Bands:
         """Whether thresholds follow a volume."""
         return bool(self.shares) or self.hold
 
-    @cached_property
+    @property
     def layout(self) -> bytes:
         """Hash of all of it, 4 bytes: counts of other bands have no sum."""
         said = json.dumps([self.names, self.lows, self.shares, self.hold])

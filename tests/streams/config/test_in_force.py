@@ -57,6 +57,8 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
     written = in_force.described(settings)
+    assert settings.policies.of("fraud-eu").bands.layout  # type: ignore[union-attr]
+    assert in_force.described(settings) == written, "what was asked of a policy changes nothing"
     read = in_force.restored(written, Settings())
     assert in_force.described(read) == written
     assert (read.limits, read.unpacked_bytes) == (settings.limits, settings.unpacked_bytes)
