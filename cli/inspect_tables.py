@@ -11,7 +11,7 @@ from state.scoring.ages import words
 from state.scoring.history import KINDS
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED, Murphy
-from streams.metrics import challengers, functions, segments
+from streams.metrics import bands, challengers, functions, segments
 from streams.metrics.vectors import NORMALISED
 
 #: Of each partition's calibrator.
@@ -72,6 +72,8 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
     if each["resolved"] or "vectors" not in each:
         _print(shown_on, curve, low, _health(each))
     _counted(shown_on, each)
+    if "bands" in each:
+        shown_on.print(bands.table(each["bands"], "bands"), *bands.words(each["bands"]), sep="\n")
     if "segments" in each:
         _print(shown_on, segments.table(each["segments"]))
         if (lately := segments.recent_table(each["segments"])) is not None:

@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from replay.report import recommendation
 from replay.report.warnings import lateness, unresolved, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
+from streams.metrics import bands
 from streams.metrics.segments import LARGE, recent_table
 from streams.metrics.segments import table as pair_table
 
@@ -68,6 +69,8 @@ def _of_streams(contender: Contender, result: Result) -> Iterator[Table]:
             yield pair_table(each.segments)
             yield from _lately(each.segments)
     for stream, scored in contender.streams.items():
+        if scored.bands:
+            yield bands.table(scored.bands, f"{contender.name}, {stream}: forecasts by band, a day")
         if scored.segments:
             yield _segments(f"{contender.name}, {stream}", scored.segments)
             yield from _lately(scored.segments)

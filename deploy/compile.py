@@ -28,6 +28,8 @@ from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, stamp
 #: calibrators are here, because a subclass of a compiled class has to be compiled, too.
 HOT = (
     "state/scoring/ages.py",
+    "state/banding.py",
+    "state/scoring/band_counts.py",
     "state/scoring/bias.py",
     "state/scoring/cells.py",
     "state/scoring/comparison.py",
@@ -47,6 +49,7 @@ HOT = (
     "state/kind.py",
     "state/kinds.py",
     "state/ledger.py",
+    "state/marking.py",
     "state/scoring/losses.py",
     "state/scoring/ranking.py",
     "state/scoring/recent.py",

@@ -31,6 +31,11 @@ class Configuration:
         default = self.policies.default
         return (*read, default and _read(default), self.policies.early_ttl_ms, self.policies.quota)
 
+    @property
+    def banded(self) -> bool:
+        """Whether any stream has bands."""
+        return any(policy.bands for policy in _all(self.policies))
+
     def segments(self, stream: str | None) -> set[str]:
         """Return the names of the segments of a stream; None: of all streams."""
         policies = _all(self.policies) if stream is None else [self.policies.of(stream)]

@@ -13,11 +13,13 @@ from typing import Any, Final
 from replay.column_file import Tape
 from replay.configuration import Configuration
 from replay.partition_result import LOSSES, Look, PartitionResult
+from state import banding
+from state.banding import Thresholds
+from state.bands import Bands
 from state.engine import Partition
 from state.events import Event, Rejected
 from state.forecasts import PROBABILITY, Quantiles
 from state.ledger import IMMATURE, NO_WINDOW, UNSAID, UNTAUGHT, WAITING, Row
-from state.policy import Policies
 from state.scoring.bias import Bias
 from state.scoring.pair_scores import SegmentPairScores, at_levels, losses, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
@@ -45,6 +47,8 @@ class _Stream:
         Of each contender its calibrator.
     biases
         Of each contender; empty without features.
+    bands
+        The bands of each contender, and where thresholds move these.
     warming
         The contenders in their warm-up.
     look_at
@@ -55,6 +59,7 @@ class _Stream:
     places: list[int]
     served: list[Served]
     biases: list[Bias]
+    bands: list[tuple[Bands | None, Thresholds | None]]
     warming: list[int]
     look_at: int = LOOK
 
@@ -85,7 +90,8 @@ class _Note:
 class _Taping:
     """The observer of a replay: writes down each event for each contender; `PartitionResult` says what."""
 
-    def __init__(self, plans: Sequence[Policies], tape: Tape, played: PartitionResult) -> None:
+    def __init__(self, configurations: Sequence[Configuration], tape: Tape, played: PartitionResult) -> None:
+        plans = [each.policies for each in configurations]
         self._plans = plans
         self._played = played
         self._resolved_time = 0
@@ -99,6 +105,11 @@ class _Taping:
         policies = plans[0].default, *(policy for _, policy in plans[0].patterns)
         most = max(len(each.segments) + len(each.pairs) if each else 0 for each in policies)
         self._note_slots = [tape.column(f"slot{n}", "i") for n in range(most)]
+        banded = any(each.banded for each in configurations)
+        #: By contender, where bands are written down; none without.
+        self._note_bands = [
+            (tape.column(f"raw_band{n}", "b"), tape.column(f"band{n}", "b")) for n in range(banded * len(plans))
+        ]
         self._note_index = tape.column("index", "q")
         self._note_untaught = tape.column("untaught", "q")
         self._note_y = tape.column("y", "b")
@@ -128,12 +139,15 @@ class _Taping:
         served = [service.learner.served if place < 0 else challenging[place].served for place in places]
         wanted = policies[0].features and service.kind == PROBABILITY
         biases = [Bias() for _ in served] if wanted else []
+        bands = [
+            (each.bands, Thresholds.of(each.bands) if each.bands and each.bands.moving else None) for each in policies
+        ]
         number = len(played.streams)
         played.streams.append(stream)
         if service.dictionary is not None:
             played.dictionaries[number] = service.dictionary
         played.biases |= {(number, n): bias for n, bias in enumerate(biases)}
-        found = service.seen = _Stream(number, places, served, biases, list(range(len(served))))
+        found = service.seen = _Stream(number, places, served, biases, bands, list(range(len(served))))
         return found
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - of no use
@@ -154,6 +168,8 @@ class _Taping:
             answer = row if place < 0 else row.shadows[place]
             note(answer.p)
             note_draw(answer.draw)
+        if self._note_bands:
+            self._band(of, row)
         if self._note_slots:
             slots = row.groups
             for n, note_slot in enumerate(self._note_slots):
@@ -162,12 +178,25 @@ class _Taping:
         if of.biases:
             noted.x = x
         if of.warming:
-            warm = self._warm(of, row)
-            for n in of.warming:
-                if n not in warm:
-                    self._played.warmed[of.number, n] = self._issued
-            of.warming = warm
+            self._end_warm_ups(of, row)
         self._issued += 1
+
+    def _end_warm_ups(self, of: _Stream, row: Row) -> None:
+        """Note whose warm-up ended with this forecast."""
+        warm = self._warm(of, row)
+        for n in of.warming:
+            if n not in warm:
+                self._played.warmed[of.number, n] = self._issued
+        of.warming = warm
+
+    def _band(self, of: _Stream, row: Row) -> None:
+        """Note the bands of a forecast, as `state.marking.Marker` counts them."""
+        for (bands, thresholds), p, (note, note_band) in zip(
+            of.bands, self._answers_of(of, row), self._note_bands, strict=True
+        ):
+            before, now = (-1, -1) if bands is None else banding.place(bands, thresholds, row.raw, p)
+            note(before)
+            note_band(now)
 
     def parked(self, event_id: str, ts: int) -> None:
         """Note how late an outcome is whose forecast has expired."""
@@ -353,7 +382,7 @@ class Player:
         self._rejected = rejected
         self._tape = Tape(directory)
         self.played = PartitionResult(directory)
-        self._taping = _Taping(plans, self._tape, self.played)
+        self._taping = _Taping(configurations, self._tape, self.played)
         self.partition = Partition(plans[0], None, self._taping, plans)
         self.played.fates = self.partition.fence.fates
 

@@ -409,6 +409,9 @@ class Scored:
         without an outcome. None without segments, and of all streams together.
     functions
         The nearest to its bound first; empty where the calibrator bounds none, and of all streams together.
+    bands
+        Of a stream with bands: what `replay.bands.described` returns, over all forecasts. None without, and of all
+        streams together.
     """
 
     stream: str
@@ -437,6 +440,7 @@ class Scored:
     late: Late | None = None
     segments: Mapping[str, Any] | None = None
     functions: Sequence[FunctionBias] = ()
+    bands: Mapping[str, Any] | None = None
 
     @property
     def judged(self) -> Phase:

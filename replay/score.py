@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from replay import bootstrap, segments
+from replay import bands, bootstrap, segments
 from replay.bootstrap import Resampled
 from replay.column_file import played
 from replay.configuration import Configuration
@@ -72,6 +72,8 @@ class Columns:
         before. ``implied``: silence gave the first one.
     missed_stream, missed_ms
         Of outcomes whose forecast had expired, by partition: the stream's number, and how long they took.
+    bands, at
+        By contender the bands of all forecasts, none without; and the place of each that is resolved among them.
     """
 
     streams: list[str]
@@ -95,6 +97,8 @@ class Columns:
     partition: NDArray[Any]
     missed_stream: NDArray[Any]
     missed_ms: NDArray[np.int64]
+    bands: list[bands.Placed]
+    at: Integers
 
     @classmethod
     def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":  # noqa: PLR0915 - a line a column
@@ -180,6 +184,8 @@ class Columns:
             np.concatenate(partition)[order],
             np.concatenate(missed),
             np.concatenate(missed_ms),
+            _bands(parts, contenders),
+            at,
         )
 
     @property
@@ -193,6 +199,16 @@ class Columns:
         """The same of all forecasts, [n]."""
         settled: Flags = ~np.any(self.issued_warm, axis=0)
         return settled
+
+
+def _bands(parts: Sequence[PartitionResult], contenders: int) -> list[bands.Placed]:
+    """Return the bands of all forecasts by contender, raw and served; none where no stream has any."""
+    if not all((part.directory / "band0.b").exists() for part in parts):
+        return []
+    return [
+        [np.concatenate([played(part.directory, f"{name}{n}", "b") for part in parts]) for name in ("raw_band", "band")]
+        for n in range(contenders)
+    ]
 
 
 def _numbered(*keys: NDArray[Any]) -> Integers:
@@ -514,7 +530,19 @@ def _scored(
         late=_late(columns, parts, stream, columns.delay_ms[chosen][said], policies[0].ttl_ms) if stream else None,
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
         segments=segments.described(parts, i, stream) if stream else None,
+        bands=_banded(columns, i, policies[0], chosen, issued) if stream else None,
     )
+
+
+def _banded(columns: Columns, i: int, policy: Policy, chosen: Any, issued: Any) -> dict[str, Any] | None:  # noqa: ANN401 - indices
+    """Return the bands of a stream, see `replay.bands.described`; None without."""
+    if policy.bands is None:
+        return None
+    placed = columns.bands[i]
+    every, at = [each[issued] for each in placed], columns.at[chosen]
+    known = [each[at] for each in placed]
+    when, p = columns.issued_ms[issued], columns.issued_p[i][issued]
+    return bands.described(policy.bands, policy.costs, every, when, p, known, columns.y[chosen])
 
 
 def _late(

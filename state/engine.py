@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from state import kinds, ledger
+from state.banding import marks
 from state.calibrators.answer import new
 from state.counting import Counting
 from state.effects import Changes, Effects
@@ -529,6 +530,9 @@ class Partition:
             row.key = record_key
         if groups:
             row.layout, row.groups = service.layout, groups
+        band, points = "", None
+        if service.marker is not None:
+            row.marks, band, points = service.marker.issue(raw, p, row.layout, groups, fence.stream_time)
         if service.shadows:
             row.shadows = self._ask(service, raw, x, ts, name, groups)
         if coverage is not None:
@@ -540,7 +544,7 @@ class Partition:
         self._rows[key] = row
         served = (
             record_key, event_id, stream, raw, p, draw, service.calibrator, service.config, row.version, ts,
-            fence.applied, carried,
+            fence.applied, carried, band, points,
         )  # fmt: skip
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
@@ -549,9 +553,11 @@ class Partition:
     def _say(self, row: Row, record_key: bytes | None, event_id: str, carried: Carried | None) -> None:
         """Answer a forecast as it was answered before."""
         stream = row.stream
+        said = marks(row.marks) if row.marks else None
+        band, points = ("", None) if said is None else (said.band, said.points)
         served = (
             record_key, event_id, stream, row.raw, row.p, row.draw, row.calibrator, row.config, row.version,
-            row.issued_ts, row.born, carried,
+            row.issued_ts, row.born, carried, band, points,
         )  # fmt: skip
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
@@ -638,6 +644,8 @@ class Partition:
                 learner = self._services.challenger(service, shadow.config).learner
                 self._redeem_ticket(learner, shadow.version, shadow.ticket, y, at)
         row.window = self._observer.resolved(service, row, event_id, self.fence.applied)
+        if row.marks and row.window != ledger.UNTAUGHT:
+            self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
         if not implied:
             effects.delays.append(ts - row.issued_ts)
         effects.resolved[stream] += 1
@@ -662,6 +670,8 @@ class Partition:
         )  # fmt: skip
         self._outputs.append(new(Resolved, said))
         if row.window != ledger.UNTAUGHT:
+            if row.marks:
+                self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
             service.learner.served.calibrator.revise(row.ticket, was, y)
             self._touch(service.learner)
             for shadow in row.shadows:

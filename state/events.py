@@ -81,6 +81,7 @@ class Calibrated(NamedTuple):
     """The answer to a forecast; one event's answers are all the same, but for what is ``carried`` from each record.
 
     ``applied`` is the partition's applied count at the answer: it says how many outcomes were applied before it.
+    ``band`` is empty and ``points`` None where the stream has none, or no band is so low.
     """
 
     key: bytes | None
@@ -95,6 +96,8 @@ class Calibrated(NamedTuple):
     ts: int
     applied: int
     carried: Carried | None = None
+    band: str = ""
+    points: int | None = None
 
 
 class Resolved(NamedTuple):

@@ -48,6 +48,7 @@ CHALLENGER: Final = Part("challenger", "4s", lambda policy: [each.config for eac
 LAYOUT: Final = Part("layout", "4s", lambda policy: (policy.layout,) if policy.segments else ())
 SCORED: Final = Part("layout", "4s", lambda policy: (policy.scored,) if policy.segments else ())
 SLOT: Final = Part("slot", "H")
+BANDS: Final = Part("bands", "4s", lambda policy: (policy.bands.layout,) if policy.bands else ())
 
 
 class Moves(Enum):

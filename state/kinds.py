@@ -8,6 +8,7 @@ from functools import reduce
 from operator import add
 from typing import Final
 
+from state.banding import Thresholds
 from state.claim import CLAIM
 from state.coverage import Coverage
 from state.entities import ENTITIES
@@ -16,6 +17,7 @@ from state.fence import FENCE
 from state.inputs import INPUTS, WIDTHS
 from state.journal import JOURNAL
 from state.kind import (
+    BANDS,
     CHALLENGER,
     CHAMPION,
     CONFIG,
@@ -27,12 +29,14 @@ from state.kind import (
     Form,
     Kind,
     Moves,
+    Part,
     form,
     kind_of,
 )
 from state.ledger import LEDGER
 from state.quotas import QUOTA
 from state.scoring.ages import Ages
+from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
@@ -144,6 +148,33 @@ DISTRIBUTION: Final = Kind[Distribution](
             "from .25 on, ask whether the model, its inputs or the population has changed; see TrueupForecastsShifted",
         )
     },
+)
+
+#: Layout of segments and slot of what counts all of a stream.
+WHOLE: Final = bytes(4), 0
+BAND_COUNTS: Final = Kind[BandCounts](
+    "R",
+    "the counts of bands",
+    (
+        STREAM,
+        BANDS,
+        Part("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],)),
+        SLOT,
+    ),
+    {1: form(BandCounts)},
+    Moves.SUM,
+    "one a stream with bands, all zeros as layout and slot, and one a segment of it: how many forecasts each band had, "
+    "and what became of them",
+    shown=True,
+)
+THRESHOLDS: Final = Kind[Thresholds](
+    "X",
+    "the thresholds of bands",
+    (STREAM, BANDS),
+    {1: form(Thresholds)},
+    Moves.SHARED,
+    "one a stream whose bands keep a volume: their thresholds",
+    shown=True,
 )
 
 

@@ -51,10 +51,12 @@ REVISED: Final = 0x10
 KEYED: Final = 0x08
 #: The slots of the event's segments follow.
 GROUPED: Final = 0x04
+#: Band and points follow, see `state.banding.Marks`.
+BANDED: Final = 0x20
 #: Tickets of challengers follow.
 SHADOWED: Final = 0x40
 #: All that is not the kind itself.
-FLAGS: Final = SHADOWED | REVISED | KEYED | GROUPED
+FLAGS: Final = SHADOWED | BANDED | REVISED | KEYED | GROUPED
 #: Most times a label may change.
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
@@ -146,6 +148,8 @@ class Row:
         (`state.segments.Dictionary`); empty where the stream had no segments.
     entity
         Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
+    marks
+        Band and points that were answered, `state.banding.Marks` as bytes; empty where the stream had neither.
     seen
         What an observer keeps with the row while it is in memory; never stored.
     """
@@ -174,6 +178,7 @@ class Row:
         layout: bytes = b"",
         groups: tuple[int, ...] = (),
         entity: int = 0,
+        marks: bytes = b"",
     ) -> None:
         self.status = status
         self.born = born
@@ -196,6 +201,7 @@ class Row:
         self.layout = layout
         self.groups = groups
         self.entity = entity
+        self.marks = marks
         self.seen: Any = None
 
     @property
@@ -248,6 +254,9 @@ class Row:
             kind |= GROUPED
             slots = b"".join([_LENGTH.pack(slot) for slot in self.groups])
             parts += bytes((len(self.groups),)) + self.layout + slots
+        if self.marks:
+            kind |= BANDED
+            parts += bytes((len(self.marks),)) + self.marks
         if self.shadows:
             kind |= SHADOWED
             block = b"".join([_shadow(each) for each in self.shadows])
@@ -289,6 +298,10 @@ class Row:
             at += 5
             row.groups = tuple([payload[i] | payload[i + 1] << 8 for i in range(at, at + 2 * n, 2)])
             at += 2 * n
+        if flags & BANDED:
+            end = at + 1 + payload[at]
+            row.marks = payload[at + 1 : end]
+            at = end
         if flags & SHADOWED:
             end = at + _LENGTH.size + _length(payload, at)
             row.shadows = _shadows(payload, at + _LENGTH.size, end, kind)

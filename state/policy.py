@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import NamedTuple, cast
 
 from state import calibrators, forecasts
+from state.bands import Bands, Points
 from state.calibrators.multiclass import CLASSES
 from state.calibrators.quantile import LEVELS
 from state.forecasts import KINDS, LARGEST, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
@@ -107,6 +108,12 @@ class Policy:
     on_error
         Whether a forecast that becomes a dead letter is answered with its raw score: ``none`` or ``raw``. No part of
         the recipe.
+    bands
+        Bands of the calibrated probability; None: none. No part of the recipe, and neither are the following.
+    points
+        The scorecard whose points stand beside the probability; None: none.
+    cost_miss, cost_alert
+        What a missed one costs, and what it costs to look at a forecast, in one unit; both 0 where not known.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -127,6 +134,10 @@ class Policy:
     on_error: str = NOTHING
     unlabelled: str = UNKNOWN
     entity: str = ""
+    bands: Bands | None = None
+    points: Points | None = None
+    cost_miss: float = 0.0
+    cost_alert: float = 0.0
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
@@ -147,6 +158,7 @@ class Policy:
             self._check_silence()
         if self.shadow:
             self._check_shadow()
+        self._check_bands()
 
     def _check_labels(self) -> None:
         if self.matures_ms < 0:
@@ -178,6 +190,21 @@ class Policy:
                 raise ValueError(f"silence must be the number of a class, 0 to {self.classes - 1}, got {y!r}")
         elif y is None or not -LARGEST <= y <= LARGEST:
             raise ValueError(f"silence must be a finite number, got {y!r}")
+
+    def _check_bands(self) -> None:
+        for name in ("bands", "points"):
+            if getattr(self, name) is not None and self.kind != PROBABILITY:
+                raise ValueError(f"{name} are of one probability, and {self.calibrator} serves {KINDS[self.kind]}")
+        costs = self.cost_miss, self.cost_alert
+        if not all(0.0 <= cost < float("inf") for cost in costs) or (costs[0] > 0.0) != (costs[1] > 0.0):
+            raise ValueError(f"cost_miss and cost_alert belong together, each a number above 0, got {costs}")
+        if self.costs and self.bands is None:
+            raise ValueError("cost_miss and cost_alert are of bands: set bands, too")
+
+    @property
+    def costs(self) -> tuple[float, float] | None:
+        """What a missed one costs, and what it costs to look at a forecast; None where that is not known."""
+        return (self.cost_miss, self.cost_alert) if self.cost_miss else None
 
     @property
     def labels(self) -> tuple[object, ...]:

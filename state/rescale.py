@@ -671,14 +671,22 @@ class _Divided:
             for (scored, slot), scores in here.segments.items():
                 made[new][kinds.SEGMENT.key(self._stream, scored, slot)] = kinds.SEGMENT.encode(scores)
 
+    def _at_home(self, old: int, key: bytes) -> bytes:
+        """Return the key in the home of what is added up: slots of segments differ between partitions."""
+        if key[:1] != kinds.BAND_COUNTS.letter:
+            return key
+        *of, layout, slot = kinds.BAND_COUNTS.of(key)
+        slots = self._here[self._home].slots.get((layout, old))
+        return key if slots is None else kinds.BAND_COUNTS.key(*of, layout, slots[slot])
+
     def _settle_sums(self, made: Sequence[dict[bytes, bytes]]) -> None:
         """Add up what is added up."""
         sums: dict[bytes, Any] = {}
         for old, key in self._found:
             kind = kind_of(key)
             if kind.moves in (Kept.SUM, Kept.SHARED):
-                value = kind.decode(self._parts[old][key])
-                sums[key] = sums[key] + value if key in sums else value
+                value, at = kind.decode(self._parts[old][key]), self._at_home(old, key)
+                sums[at] = sums[at] + value if at in sums else value
         for key, value in sums.items():
             kind = kind_of(key)
             for new in self._here if kind.moves == Kept.SHARED else (self._home,):

@@ -11,6 +11,7 @@ from state.fence import EXPIRY, MATURITY
 from state.forecasts import KINDS
 from state.kind import Get, Kind, kind_of
 from state.ledger import Row
+from state.marking import Marker
 from state.policy import Policies, Policy
 from state.scoring.pair_scores import AnyComparison, of_challenger
 from state.segments import Dictionary
@@ -61,6 +62,8 @@ class Service:
     coverage, coverage_key
         Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
         served.
+    marker
+        What gives forecasts their bands and points; None where the stream has neither.
     seen
         What an observer keeps with it.
     """
@@ -81,6 +84,7 @@ class Service:
     shadows: tuple[Challenger, ...] = ()
     layout: bytes = b""
     dictionary: Dictionary | None = None
+    marker: Marker | None = None
     seen: Any = None
 
 
@@ -159,6 +163,14 @@ class Services:
             learner.blank = Served.fresh(learner.served.recipe, service.stream, self._policies.coin).calibrator
         return learner.blank
 
+    def touch(self, key: bytes, value: object) -> None:
+        """Note that what a row of a stream holds is about to change."""
+        self.touched[key] = value
+
+    def marker(self, service: Service) -> Marker:
+        """Return what counts the labels of forecasts that have bands, also where the stream has none any more."""
+        return service.marker or Marker(service.stream, None, self.value, self.touch)
+
     def settle(self) -> None:
         """Note that everything is in rows, and forget streams if too much is kept."""
         for stream in {kind_of(key).stream(key) for key in self.touched}:
@@ -184,6 +196,8 @@ class Services:
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.ttl_ms = policy.ttl_ms
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
+        marked = policy.bands is not None or policy.points is not None
+        service.marker = Marker(stream, policy, self.value, self.touch) if marked else None
         service.shadows = tuple(
             [self.challenger(service, each.config, each) for each in self._challenging(stream, policy)]
         )

@@ -19,6 +19,7 @@ from agents.status.readings import ORDERS
 from state.scoring.ages import words as age
 from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
+from streams.metrics import bands
 from streams.metrics.description import guarantee, promises_p, saturated
 from streams.metrics.segments import ERRORS, LATELY, level, mark, warming
 from streams.metrics.vectors import NORMALISED
@@ -91,6 +92,8 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
         parts.append(
             f"<section><h2>Raw forecasts, lately and before</h2>{_forecasts(described['forecasts'])}</section>"
         )
+    if "bands" in described:
+        parts.append(f'<section class="whole"><h2>Bands</h2>{_of_bands(described["bands"])}</section>')
     if "segments" in described:
         parts.append(f'<section class="whole"><h2>Segments</h2>{_segments(described["segments"])}</section>')
     if "shadows" in described:
@@ -506,6 +509,57 @@ def _pair_segments(segments: Mapping[str, Any]) -> str:
     heads = ("events", "error raw", "error", "by chance", "off by", "95 %", "known", "loss, served − raw")
     note = f"{ERRORS[segments['of']]} Off: chance does not explain the error, and it is .03."
     return _worst_segments(segments, heads, lines, note)
+
+
+def _of_bands(described: Mapping[str, Any]) -> str:
+    """Return the bands as a table, by the raw and by the served score, and those of segments; what moved, in words."""
+    heads = ["from", "forecasts", "share", "labels", "precision", "recall", "false alarms a hit"]
+    costs = any(each["raw"]["cost"] is not None for each in described["bands"])
+    lines = ""
+    for each in described["bands"]:
+        for kind in KINDS:
+            one = each[kind]
+            figures = [
+                "–" if each["threshold"] is None else f"{each['threshold']:.4g}",
+                f"{one['forecasts']:,}",
+                bands.share(one["share"]),
+                f"{one['known']:,}",
+                bands.share(one["precision"]),
+                bands.share(one["recall"]),
+                "–" if one["false_alarms"] is None else f"{one['false_alarms']:,.1f}",
+                *([f"{one['cost']:,.0f}"] if costs else []),
+            ]
+            name = f'<td class="name">{escape(each["band"] or bands.BELOW)}</td><td class="name {kind}">{kind}</td>'
+            lines += f"<tr>{name}{''.join(f'<td>{figure}</td>' for figure in figures)}</tr>"
+    said = "".join(
+        f'<p class="note"><span class="bad">Moved:</span> {escape(line)}</p>' for line in bands.words(described)
+    )
+    columns = "".join(f"<th>{name}</th>" for name in (*heads, *(["cost"] if costs else [])))
+    return (
+        f'{said}<div class="scroll"><table><thead><tr><th class="name">band</th><th class="name">by</th>{columns}</tr>'
+        f'</thead><tbody>{lines}</tbody></table></div><p class="note">{bands.CAPTION}</p>'
+        f"{_bands_of_segments(described['segments'])}"
+    )
+
+
+def _bands_of_segments(segments: Sequence[Mapping[str, Any]]) -> str:
+    """Return the share of each band and its precision in each segment; nothing without segments."""
+    if not segments:
+        return ""
+    heads = "".join(f"<th>{escape(each['band'] or bands.BELOW)}</th>" for each in segments[0]["bands"])
+    lines = ""
+    for each in segments:
+        cells = "".join(
+            f"<td>{bands.share(one['calibrated']['share'])}<br>({bands.share(one['calibrated']['precision'])})</td>"
+            for one in each["bands"]
+        )
+        place = f'<td class="name">{escape(each["segment"])} = {escape(each["value"])}</td>'
+        lines += f"<tr>{place}<td>{each['forecasts']:,}</td>{cells}</tr>"
+    return (
+        f'<p class="note">Share of each band in the segments with most forecasts above the lowest one, as served; in '
+        f'parentheses its precision.</p><div class="scroll"><table><thead><tr><th class="name">segment</th>'
+        f"<th>forecasts</th>{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
+    )
 
 
 def _challengers(shadows: Sequence[Mapping[str, Any]]) -> str:

@@ -730,6 +730,32 @@ STREAM: Final = Dashboard(
                 ),
                 Panel(
                     "timeseries",
+                    "Shares of bands",
+                    "Which share of the forecasts of a day were in each band, by the raw and the served score. Dashed: "
+                    "the share of ones among the labels of what was served in it.",
+                    [
+                        Query(
+                            f"sum by (kind, band) (delta({series}[1d]))"
+                            f" / ignoring (band) group_left sum by (kind) (delta({series}[1d])) > 0",
+                            "{{band}} {{kind}}",
+                            quiet=True,
+                        )
+                        for series in (_here("stream_kind_band:trueup_band_forecasts:sum"),)
+                    ]
+                    + [
+                        Query(
+                            over("max", _here("stream_band:trueup_band_precision:ratio"), "band"),
+                            "precision of {{band}}",
+                            style="dashed",
+                            quiet=True,
+                        )
+                    ],
+                    "percentunit",
+                    low=0,
+                    alert="TrueupBandMoved",
+                ),
+                Panel(
+                    "timeseries",
                     "Base rate, and what was said",
                     "How often it happened, and the mean of the forecasts. Apart from each other: all bins are off "
                     "to one side.",

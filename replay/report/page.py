@@ -90,6 +90,7 @@ def _body(result: Result) -> Iterator[Markup]:
         yield section("Over time", "time", *time_series.figures(drawn), tables.worst(mine))
         first = contenders[0].overall
         yield section("Labels", "known", *labels.figures(first), tables.labels(first))
+        yield section("Bands", "banded", tables.bands_of(drawn))
         yield section("Alerts", "alerting", tables.alerts(mine) or tag("p", _NO_THRESHOLD))
         yield section(
             "Bias along features",

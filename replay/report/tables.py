@@ -23,6 +23,7 @@ from replay.result import (
     Scored,
     drawn,
 )
+from streams.metrics.bands import BELOW, CAPTION
 from streams.metrics.segments import ERRORS, LARGE, LATELY, mark
 from streams.metrics.vectors import NORMALISED
 
@@ -335,6 +336,59 @@ def alerts(contenders: Sequence[tuple[Series, Contender]]) -> Table | None:
         ["", "Threshold", "Alerts", "Of forecasts", "Precision", "Recall"],
         rows,
     )
+
+
+def bands_of(drawn: Sequence[tuple[Series, Contender]]) -> Table | None:
+    """Show the bands of each configuration's streams, before and after; None where no stream has any."""
+    rows = [
+        [
+            named(which, None),
+            name(stream),
+            name(each["band"] or BELOW),
+            cell(each["low"], score(each["low"])),
+            *_looked(each[kind]),
+            cell(each["keeps"], score(each["keeps"])) if which is series else NONE,
+        ]
+        for series, contender in drawn
+        for stream, scored in contender.streams.items()
+        for each in (scored.bands["bands"] if scored.bands else ())
+        for which, kind in ((BEFORE, "raw"), (series, "calibrated"))
+    ]
+    if not rows:
+        return None
+    return Table(
+        "bands",
+        "What people would have had to look at",
+        f"Warm-up included. {CAPTION} Keeps volume: the lowest calibrated probability that would have put as many "
+        "forecasts of the last week into the band or above as the raw score did.",
+        [
+            "",
+            "Stream",
+            "Band",
+            "From",
+            "Share",
+            "A day",
+            "Busiest day",
+            "Precision",
+            "Recall",
+            "False alarms a hit",
+            "Cost",
+            "Keeps volume",
+        ],
+        rows,
+        3,
+    )
+
+
+def _looked(one: Mapping[str, Any]) -> Iterator[Markup]:
+    """Yield what one kind of forecast puts into a band, and what that is worth."""
+    yield cell(one["share"], share(one["share"]))
+    yield cell(one["day"], count(round(one["day"])))
+    yield cell(one["most"], count(one["most"]))
+    yield cell(one["precision"], share(one["precision"]))
+    yield cell(one["recall"], share(one["recall"]))
+    yield cell(one["false_alarms"], signed(one["false_alarms"], 1).removeprefix("+"))
+    yield cell(one["cost"], signed(one["cost"], 0).removeprefix("+"))
 
 
 def _alerts(

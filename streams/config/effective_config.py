@@ -1,7 +1,7 @@
 """The settings as they are in effect, without their secrets, and one hash of what all workers must agree on."""
 
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields, is_dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -12,6 +12,8 @@ from streams.config.settings import ACCESS, REGISTRY, SECURITY, Settings
 from streams.kafka.security import Access, Security
 from streams.sources.registry import Registry
 
+#: Settings of bands and points; they are shown where they are set.
+MARKS: Final = ("bands", "points", "cost_miss", "cost_alert")
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
 #: What may differ between the workers of one group.
@@ -62,9 +64,14 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "on_error": policy.on_error,
             **json.loads(policy.recipe),
             **({"challengers": _challengers(policy)} if policy.shadow else {}),
+            **{name: _plain(of) for name in MARKS if (of := getattr(policy, name))},
         }
         for pattern, policy in _patterns(settings)
     }
+
+
+def _plain(of: Any) -> Any:  # noqa: ANN401 - a setting
+    return asdict(of) if is_dataclass(of) and not isinstance(of, type) else of
 
 
 def _challengers(policy: Policy) -> list[str]:

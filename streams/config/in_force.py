@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import orjson
 
+from state.bands import Bands, Points
 from state.formats import ARITHMETIC
 from state.policy import NOTHING, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
@@ -217,6 +218,8 @@ def _policy(made: Mapping[str, Any]) -> Policy:
         "features": features,
         "shadow": shadow,
         "quota": _quota(made.get("quota")),
+        "bands": (bands := made.get("bands")) and Bands(**values(bands)),
+        "points": (points := made.get("points")) and Points(**points),
     }
     return Policy(**{**made, **read, "segments": segments, "pairs": pairs})
 

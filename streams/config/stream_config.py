@@ -28,6 +28,11 @@
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
     on_error = "raw"              # as above, of these streams
+    bands = { pass = 0, review = 0.02, block = 0.3 }   # lowest calibrated probability of each; by volume: review = "2%"
+    hold = "volume"               # as many forecasts in each band as raw scores would be; not set: as calibrated
+    cost_miss = 300               # of a positive below a band, and of a forecast in it or above, in one unit
+    cost_alert = 8
+    points = { base = 600, odds = 50, double = 20 }    # of a scorecard, beside the probability
     quota = { records = "500/s", ids = "30000/m", dead_letters = "1/s" }  # of each stream; not set: not bounded
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
@@ -37,11 +42,13 @@
 Its ``[sources.NAME]`` tables are read by `streams.sources.config`.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from state.bands import Bands, Points
 from state.policy import DEFAULT_TTL_MS, NOTHING, UNKNOWN, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from streams.sources.references import steps
@@ -67,9 +74,15 @@ _STREAM = (
     "shards",
     "quota",
     "on_error",
+    "bands",
+    "hold",
+    "cost_miss",
+    "cost_alert",
+    "points",
 )
 _CHALLENGER = ("calibrator", "options")
 _QUOTA = ("records", "ids", "dead_letters")
+_POINTS = ("base", "odds", "double")
 #: Highest count of a rate.
 _MOST = 1_000_000_000
 
@@ -184,7 +197,63 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         quota=quota(stream),
         on_error=_typed(stream, "on_error", str, default=NOTHING),
         entity=_entity(stream),
+        bands=_bands(stream),
+        points=_points(stream),
+        cost_miss=_number(stream, "cost_miss", 0.0),
+        cost_alert=_number(stream, "cost_alert", 0.0),
     )
+
+
+def _number(table: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    value = table.get(name, default)
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def _bands(stream: Mapping[str, Any]) -> Bands | None:
+    hold = _typed(stream, "hold", str, default="")
+    if hold not in ("", "volume"):
+        raise ValueError(f'hold must be "volume" or not set, got {hold!r}')
+    if "bands" not in stream:
+        if hold:
+            raise ValueError('hold = "volume" needs bands')
+        return None
+    table = _typed(stream, "bands", dict, default={})
+    rest = dict(table)
+    lowest = next(iter(rest), "")
+    if lowest and (rest[lowest] == "100%" or (type(rest[lowest]) in (int, float) and rest[lowest] == 0)):
+        del rest[lowest]
+    else:
+        lowest = ""
+    if "" in table:
+        raise ValueError("bands: a band has no name")
+    by_share = [name for name, value in rest.items() if isinstance(value, str)]
+    if not by_share:
+        return Bands((lowest, *rest), (0.0, *(_number(rest, name) for name in rest)), hold=bool(hold))
+    if len(by_share) < len(rest):
+        other = next(name for name in rest if name not in by_share)
+        raise ValueError(
+            f"bands: {by_share[0]} is a share and {other} a probability: give all above the lowest as one or the other"
+        )
+    return Bands((lowest, *rest), shares=tuple(_share(name, rest[name]) for name in rest), hold=bool(hold))
+
+
+def _share(name: str, value: str) -> float:
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,12})?)%", value)
+    if match is None:
+        raise ValueError(f'bands: {name} must be a probability such as 0.02 or a share such as "2%", got {value!r}')
+    return float(match[1]) / 100.0
+
+
+def _points(stream: Mapping[str, Any]) -> Points | None:
+    if "points" not in stream:
+        return None
+    table = _typed(stream, "points", dict, default={})
+    _known("points", table, _POINTS)
+    if lacking := [name for name in _POINTS if name not in table]:
+        raise ValueError(f"points has no {lacking[0]}: write points = {{ base = 600, odds = 50, double = 20 }}")
+    return Points(**{name: _number(table, name) for name in _POINTS})
 
 
 def _entity(stream: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from state import kinds  # noqa: F401 - declares them
+from state.bands import MOST as MOST_BANDS
 from state.kind import KINDS
 from state.policy import MOST_CHALLENGERS
 from state.scoring import vector_history
@@ -640,6 +641,44 @@ CATALOGUE: Final = {
             "Mean served forecast less the share of events that happened in these segments, over the windows with the "
             "most evidence; of the class with most evidence, or of its level less its coverage",
             series=SERIES,
+        ),
+        Metric(
+            "band_forecasts",
+            "gauge",
+            ("stream", "kind", "band"),
+            "Forecasts in each band of the stream, by the raw and by the served score; an empty band is below all",
+            series=2 * MOST_BANDS,
+        ),
+        Metric(
+            "band_labels",
+            "gauge",
+            ("stream", "band"),
+            "Forecasts served in each band that have a label",
+            series=MOST_BANDS,
+        ),
+        Metric(
+            "band_ones",
+            "gauge",
+            ("stream", "band"),
+            "Those of them whose label is 1: over band_labels it is the precision of the band",
+            series=MOST_BANDS,
+        ),
+        Metric(
+            "band_cost",
+            "gauge",
+            ("stream", "band"),
+            "What it costs to look at this band and above, of forecasts with labels: cost_miss for each one below, "
+            "cost_alert for each that is looked at",
+            series=MOST_BANDS,
+        ),
+        Metric(
+            "band_moved",
+            "gauge",
+            ("stream", "band"),
+            "By which factor the share of served forecasts in the band changed on the last whole day, if it is beyond "
+            "chance and the rate of outcomes did not go with it; else 1",
+            "see TrueupBandMoved",
+            series=MOST_BANDS,
         ),
         Metric(
             "matured_events",

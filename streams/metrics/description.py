@@ -22,6 +22,7 @@ from state.policy import Policy
 from state.scoring import history
 from state.scoring.ages import findings, late
 from state.scoring.alarm import ALPHA
+from state.scoring.band_counts import BandCounts
 from state.scoring.certificate import certificate
 from state.scoring.distribution import SHIFTED, Distribution
 from state.scoring.history import KINDS, Alarmed, History
@@ -33,7 +34,7 @@ from state.scoring.scores import Kind as Scored
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
 from state.served import Served
-from streams.metrics import challengers, functions, segments, vectors, warm_up
+from streams.metrics import bands, challengers, functions, segments, vectors, warm_up
 from streams.metrics.figures import or_none
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import StreamRows
@@ -108,6 +109,30 @@ def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int,
     return made
 
 
+def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
+    """Return as ``bands`` the counts of those that a stream has now, and of its segments; nothing without forecasts."""
+    if policy is None or policy.bands is None:
+        return {}
+    layout, whole = policy.bands.layout, []
+    by_segment: dict[tuple[str, str], BandCounts] = {}
+    names = {partition: each for (partition, of), each in found.of(kinds.NAMES, stream).items() if of == policy.layout}
+    for (partition, of, segments_of, slot), each in found.of(kinds.BAND_COUNTS, stream).items():
+        if of != layout:
+            continue
+        if (segments_of, slot) == kinds.WHOLE:
+            whole.append(each)
+        elif segments_of == policy.layout and partition in names and slot in names[partition].slots:
+            named = names[partition].segment(slot)
+            place = named.name, named.value
+            by_segment[place] = by_segment[place] + each if place in by_segment else each
+    if not whole:
+        return {}
+    thresholds = [each for (_, of), each in found.of(kinds.THRESHOLDS, stream).items() if of == layout]
+    moving = reduce(add, thresholds) if thresholds else None
+    described = bands.describe(reduce(add, whole), policy.bands, policy.costs, moving)
+    return {"bands": described | {"segments": bands.by_segment(by_segment, policy.bands, policy.costs)}}
+
+
 def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:
     """Return what the state says of a stream, as JSON would have it; ``policy`` is how it is configured now."""
     histories = found.of(kinds.SCORES, stream)
@@ -129,6 +154,7 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
             by_config[config][partition] = each
     if by_config:
         described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
+    described |= banded(found, stream, policy)
     if by_segment := segmented(found, stream, policy):
         described["segments"] = segments.describe(by_segment.values())
     if biases := biased(found, stream, policy):

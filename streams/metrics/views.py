@@ -18,11 +18,12 @@ from state.scoring.certificate import certificate
 from state.scoring.history import KINDS
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
-from streams.metrics import challengers, functions, segments, vectors
+from streams.metrics import bands, challengers, functions, segments, vectors
 from streams.metrics.description import (
     StateRows,
     aged,
     alarms,
+    banded,
     biased,
     compared,
     covered,
@@ -54,6 +55,8 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield "warm_up_events", (stream,), warm["resolved"]
         yield "warm_up_alarm_log10", (stream,), warm["alarm_log10"]
         yield "warm_up_bias", (stream,), (warm["raw"] or 0.0) - (warm["observed"] or 0.0)
+    for of_bands in banded(found, stream, policy).values():
+        yield from bands.samples(stream, of_bands)
     if by_segment := segmented(found, stream, policy):
         yield from segments.samples(stream, segments.describe(by_segment.values()))
     for each in compared(found, stream, policy):

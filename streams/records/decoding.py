@@ -442,7 +442,7 @@ def _segments(given: object, policy: Policy) -> tuple[str, ...]:
 
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
-    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried = record
+    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried, band, points = record
     scope = ""
     if SCOPED in event_id:
         event_id, _, scope = event_id.partition(SCOPED)
@@ -464,6 +464,10 @@ def encode_calibrated(record: Calibrated) -> bytes:
     else:
         fields = ("raw", "p", "draw", "calibrator", "config", "version", "ts", "applied")
         value = _encode_vectors(record, event_id, fields)
+    if band:
+        value = value[:-1] + b',"band":' + orjson.dumps(band) + b"}"
+    if points is not None:
+        value = value[:-1] + b',"points":%d}' % points
     if scope:
         value = _within(scope, value)
     return value if carried is None or not carried.fields else with_fields(carried.fields, value)

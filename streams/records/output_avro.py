@@ -22,9 +22,10 @@ _NULL, _SOME, _TRUE, _FALSE = b"\0", b"\2", b"\1", b"\0"
 _THREE: Final = Struct("<BdBdBd")
 _ONE: Final = Struct("<d")
 _LENGTHS: Final = [bytes((2 * n,)) for n in range(64)]
-#: What an answer ends with: it is calibrated, and all after that is null, `carried` the last. And so a joined forecast.
+#: What an answer ends with: it is calibrated, and all after that is null; the same up to `carried`. And so a joined
+#: forecast.
 _PLAIN: Final = _TRUE + _NULL * after("calibrated", "calibrated")
-_UNCARRIED: Final = _PLAIN[:-1]
+_UNCARRIED: Final = _PLAIN[: -1 - after("calibrated", "carried")]
 _VECTORS: Final = _NULL * after("resolved", "implied")
 #: Forecasts that are no single probability: their keys in JSON, and what the names of their fields end in.
 _LIST, _LEVELS, _MEAN = "probs", "quantiles", "normal"
@@ -50,7 +51,7 @@ class AvroValues:
 
     def calibrated(self, record: Calibrated) -> bytes:
         """Return the value of a ``calibrated`` record."""
-        _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried = record
+        _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried, band, points = record
         if type(p) is not float:
             return self.of_json("calibrated", encode_calibrated(record))
         name, _, scope = event_id.partition(SCOPED)
@@ -71,7 +72,12 @@ class AvroValues:
                 _long(ts),
                 _SOME,
                 _long(applied),
-                _PLAIN if carried is None or not carried.fields else _UNCARRIED + _map(carried.fields),
+                _PLAIN
+                if not (band or points is not None or (carried is not None and carried.fields))
+                else _UNCARRIED
+                + (_map(carried.fields) if carried is not None and carried.fields else _NULL)
+                + (_SOME + _text(band) if band else _NULL)
+                + (_NULL if points is None else _SOME + _long(points)),
             )
         )
 

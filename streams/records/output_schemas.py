@@ -123,6 +123,8 @@ FIELDS: Final[dict[str, tuple[Field, ...]]] = {
             {"type": "map", "values": "string"},
             "What goes on from the forecast: text as it is, all else as JSON text.",
         ),
+        Field("band", "string", "Name of the band of p; null where its stream has none, or none that is so low."),
+        Field("points", "int", "Points of p, of the stream's scorecard; null where it has none."),
     ),
     "resolved": (
         _EVENT,

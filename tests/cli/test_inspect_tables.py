@@ -7,10 +7,13 @@ import pytest
 
 from cli import inspect_tables
 from state import kinds
+from state.banding import Thresholds
+from state.bands import Bands
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policy
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.band_counts import BandCounts
 from state.scoring.distribution import Distribution
 from state.scoring.history import KINDS, History
 from state.scoring.scores import SCORED
@@ -250,6 +253,27 @@ def test_the_worst_segments_are_shown_with_their_interval(capsys: pytest.Capture
     assert shown.index("FR") < shown.index("DE")
     for figure in ("+0.2000", "75%", "48.0h", "segments lately: 1 of 2 off", "+0.2000 [+0.171, +0.228]"):
         assert figure in shown
+
+
+def test_bands_are_shown_at_80_columns_with_what_they_cost(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found, counts = rare(500, drawn=False), BandCounts(3)
+    for n in range(1_000_000):
+        counts.sums[n % 3] += 1
+        counts.sums[9 + (n % 10 > 8)] += 1
+    counts.resolve(0, 1, 1_000_000, 2500, 0)
+    policy = Policy(bands=Bands(("", "review", "block"), shares=(0.1, 0.01)), cost_miss=300.0, cost_alert=8.0)
+    assert policy.bands
+    found.of(kinds.BAND_COUNTS, "s")[0, policy.bands.layout, *kinds.WHOLE] = counts
+    found.of(kinds.THRESHOLDS, "s")[0, policy.bands.layout] = Thresholds([-2.0, 3.0], 10)
+    inspect_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    for figure in ("(below)", "review", "0.1192", "0.9526", "10.00%", "0.25%", "399.0", "8,000,000"):
+        assert figure in shown, figure
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -162,6 +162,10 @@ def shift(by: str) -> dict[str, str]:
     return {f"trueup_forecast_shift{{{W},{S}}}": by}
 
 
+def moved(by: str) -> dict[str, str]:
+    return {f'trueup_band_moved{{{W},{S},band="review"}}': by, f'trueup_band_moved{{{V},{S},band="review"}}': "1x500"}
+
+
 def reported(*ones: str, zeros: str = "0x600") -> dict[str, str]:
     """Return how many outcomes were reported, by worker, as their state says: a value in an hour."""
     return {
@@ -407,6 +411,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(shift("0.2x500"), at=140),
             scene(shift("0.3x340 0.5x150"), at=8 * DAY, step=30),
         ],
+    },
+    "TrueupBandMoved": {
+        "fires": [
+            scene(moved("1x60 3x440"), at=125, fires="TrueupBandMoved"),
+            scene(moved("0.5x500"), at=65, fires="TrueupBandMoved"),
+        ],
+        "quiet": [scene(moved("1x500"), at=400), scene(moved("3x500"), at=55), scene(moved("3x30 1x470"), at=100)],
     },
     "TrueupInputSilent": {
         "fires": [

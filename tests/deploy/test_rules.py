@@ -40,6 +40,7 @@ def test_a_recorded_name_says_its_labels_its_metric_and_what_was_done() -> None:
             "stream",
             "kind",
             "bin",
+            "band",
             "loss",
             "topic",
             "stage",

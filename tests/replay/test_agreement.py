@@ -26,6 +26,7 @@ from replay.player import Player
 from replay.score import losses
 from replay.segments import rows_of
 from state import coverage, kinds
+from state.bands import Bands
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
@@ -33,6 +34,7 @@ from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from state.scoring import vector_history, warm_up
+from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.history import KINDS
 from state.scoring.pair_scores import PairScores
@@ -73,6 +75,13 @@ SEGMENTS: Sequence[tuple[tuple[str, ...], tuple[tuple[str, str], ...]]] = (
     (("country",), ()),
     (("country", "channel"), (("country", "channel"),)),
 )
+#: Bands that a stream of probabilities may have: none, at probabilities, of shares, of a volume that is held.
+BANDS = (
+    None,
+    Bands(("pass", "review", "block"), (0.0, 0.25, 0.6)),
+    Bands(("", "review", "block"), shares=(0.5, 0.2)),
+    Bands(("pass", "review"), (0.0, 0.3), hold=True),
+)
 VALUES = ("", "DE", "FR", "web", "é")
 #: So few forecasts and labels are enough to see that most have none.
 FEW = patch.multiple(coverage, CELL=2, LEAST=3, FEWEST=2)
@@ -108,6 +117,7 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
         segments=segments,
         pairs=pairs,
         quota=draw(QUOTAS),
+        bands=None if stream in RAW else draw(st.sampled_from(BANDS)),
     )
 
 
@@ -269,6 +279,7 @@ def same_stream(
         return
     resolved = [(i, y) for i, y in zip(column["index"], labels, strict=True) if column["stream"][i] == number]
     same_segments(policy, stream, table, made)
+    same_bands(policy, stream, table, made, resolved)
     scored, apart = Scores(), WarmUp()
     until = [made.warmed.get((number, n), len(column["stream"])) for n in range(len(contenders))]
     for i, y in resolved:
@@ -297,6 +308,24 @@ def same_stream(
         row = table.get(kinds.COMPARISON.key(stream, policy.config, challenger.config))
         assert (row is None) == (not both)
         assert row is None or kinds.COMPARISON.decode(row) == compared
+
+
+def same_bands(
+    policy: Policy, stream: str, table: Table, made: PartitionResult, resolved: Sequence[tuple[int, float]]
+) -> None:
+    """See that forecasts and labels are counted in the same bands."""
+    if policy.bands is None:
+        return
+    raw, served = (played(made.directory, f"{name}0", "b").tolist() for name in ("raw_band", "band"))
+    of_stream = played(made.directory, "stream", "i") == made.streams.index(stream)
+    counts = BandCounts(len(policy.bands.names))
+    for i in np.flatnonzero(of_stream).tolist():
+        counts.issue(raw[i], served[i], 0)
+    for i, y in resolved:
+        counts.resolve(raw[i], served[i], 1, int(y), 0)
+    row = table.get(kinds.BAND_COUNTS.key(stream, policy.bands.layout, *kinds.WHOLE))
+    assert (row is None) == (not of_stream.any())
+    assert row is None or kinds.BAND_COUNTS.decode(row).sums == counts.sums
 
 
 def same_pairs(policy: Policy, stream: str, table: Table, made: PartitionResult, recipes: list[str]) -> None:

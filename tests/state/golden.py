@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from state import entities, expiry, inputs, journal, kinds, quotas, rescale, routes, witnesses
+from state.banding import Marks, Thresholds
 from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.coverage import Coverage
@@ -22,6 +23,7 @@ from state.quotas import Buckets, Clocks, Quota, Rate
 from state.rescale import Moved
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.distribution import Distribution
 from state.scoring.history import WINDOW, History
@@ -106,6 +108,13 @@ def _ledger() -> dict[str, LedgerRow]:
             shadows=challengers,
         ),
         "ledger-segments": altered(entry, layout=b"\1\2\3\4", groups=(2, 66, 300)),
+        "ledger-banded": altered(
+            entry,
+            layout=b"\1\2\3\4",
+            groups=(2,),
+            shadows=challengers,
+            marks=Marks(b"\5\6\7\0", 3, 2, 1, "review", -7).encode(),
+        ),
         "ledger-segments-revised": altered(
             entry,
             status=RESOLVED,
@@ -300,6 +309,15 @@ def _entities() -> bytes:
     return row
 
 
+def _bands() -> BandCounts:
+    counts = BandCounts(2)
+    for n in range(300):
+        counts.issue(n % 2, int(n % 100 == 0), 19_000 + n // 100)
+    counts.resolve(1, 0, 1, 1, 19_003)
+    counts.resolve(0, 1, 0, -1, 19_003)
+    return counts
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -408,6 +426,18 @@ def golden() -> list[Row]:
                 lambda row: kinds.COMPARISON.encode(kinds.COMPARISON.decode(row)),
             )
             for name, pair in _compared().items()
+        ),
+        Row(
+            "bands",
+            kinds.BAND_COUNTS.version,
+            kinds.BAND_COUNTS.encode(_bands()),
+            lambda row: kinds.BAND_COUNTS.encode(kinds.BAND_COUNTS.decode(row)),
+        ),
+        Row(
+            "thresholds",
+            kinds.THRESHOLDS.version,
+            kinds.THRESHOLDS.encode(Thresholds([-4.0, 0.25], 300)),
+            lambda row: kinds.THRESHOLDS.encode(kinds.THRESHOLDS.decode(row)),
         ),
         Row("witnesses", kinds.WITNESSES.version, _witnesses(), _witnesses),
         Row(

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from state import kinds, served
+from state.bands import Bands, Points
 from state.coverage import Coverage
 from state.effects import Effects
 from state.engine import Partition
@@ -109,6 +110,18 @@ LIMITED: Final = Policies(
     [(stream, replace(policy, quota=QUOTAS[stream])) for stream, policy in SHADOWED.patterns],
     early_ttl_ms=POLICIES.early_ttl_ms,
     quota=Quota(ids=Rate(2, 1000), dead_letters=Rate(1, 1000)),
+)
+
+#: The same as `POLICIES`, with bands and points of every kind.
+MARKED: Final[dict[str, dict[str, Any]]] = {
+    "counts": {"bands": Bands(("pass", "review", "block"), (0.0, 0.3, 0.7)), "points": Points(600, 50, 20)},
+    "regret": {"bands": Bands(("", "review", "block"), shares=(0.5, 0.25))},
+    "guarded": {"bands": Bands(("pass", "review"), (0.0, 0.5), hold=True)},
+    "ridge": {"points": Points(0, 1, -10), "bands": Bands(("pass", "high"), shares=(0.5,))},
+}
+BANDED: Final = Policies(
+    [(stream, replace(policy, **MARKED[stream])) for stream, policy in POLICIES.patterns],
+    early_ttl_ms=POLICIES.early_ttl_ms,
 )
 
 

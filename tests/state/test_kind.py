@@ -21,9 +21,9 @@ def test_a_row_that_is_declared_is_merged_shown_checked_and_documented() -> None
         "gauges": ['trueup_toys{stream="s"} 7.0'],
         "rescaled": 7,
         "inspected": [3],
-        "refused": "a 'X' row has format version 9, this build reads version 1",
+        "refused": "a '0' row has format version 9, this build reads version 1",
         "called": "the toys of stream 's'",
-        "page": ["| `X` | `X` · stream | one a stream: how many toys it has | 1 | " + Moves.SUM.value + " | yes |"],
+        "page": ["| `0` | `0` · stream | one a stream: how many toys it has | 1 | " + Moves.SUM.value + " | yes |"],
         "reference": ["| `toys` | gauge | stream | Toys of a stream. | – |"],
     }
 

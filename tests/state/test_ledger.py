@@ -44,6 +44,7 @@ PARTS = st.fixed_dictionaries(
         "revisions": st.integers(0, 255),
         "key": st.none() | st.binary(max_size=40),
         "entity": NUMBER,
+        "marks": st.binary(max_size=40),
     }
 )
 ISSUED_ROW = Row(

@@ -22,6 +22,7 @@ from state.rescale import Moved, Plan, RescaleError
 from state.routes import Label, Route, Routed, Router
 from state.scoring import history, vector_history
 from state.scoring.ages import Ages
+from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.distribution import Distribution
 from state.scoring.history import KINDS, WINDOW
@@ -29,7 +30,7 @@ from state.scoring.recent import Recent
 from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary
-from tests.state.histories import POLICIES, SHADOWED, Step, Table, Worker, altered, seeded
+from tests.state.histories import BANDED, POLICIES, SHADOWED, Step, Table, Worker, altered, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -160,6 +161,7 @@ def sums(group: Group) -> dict[str, Any]:
     comparisons: dict[tuple[str, str, str], Any] = {}
     vectors: dict[tuple[str, str], list[Any]] = defaultdict(list)
     segments: Counter[tuple[str, str, str, str]] = Counter()
+    banded: dict[str, BandCounts] = {}
     for table in group.tables:
         for key, row in table.of(kinds.SCORES.letter).items():
             histories[key[1:].decode()].append(kinds.history(row, table.get(kinds.WINDOWS.letter + key[1:])))
@@ -181,6 +183,16 @@ def sums(group: Group) -> dict[str, Any]:
             for name in ("issued", "known", "age_ms", "expired", "n"):
                 segments[stream, *segment, name] += getattr(scores, name)
             segments[stream, *segment, "off"] += round(off * 2**30)
+        for key, row in table.of(kinds.BAND_COUNTS.letter).items():
+            stream, _, layout, slot = kinds.BAND_COUNTS.of(key)
+            counts = kinds.BAND_COUNTS.decode(row)
+            if (layout, slot) == kinds.WHOLE:
+                banded[stream] = banded[stream] + counts if stream in banded else counts
+                continue
+            segment = kinds.NAMES.decode(names_of(group, table, stream, layout)).segment(slot)
+            for n, count in enumerate(counts.sums):
+                segments[stream, *segment, f"band {n}"] += count
+    found["bands"] = {stream: each.encode() for stream, each in banded.items()}
     found["scores"] = {stream: history.overall(each).encode() for stream, each in histories.items()}
     found["bias"] = {stream: sum_of_bias(each) for stream, each in histories.items()}
     found["distributions"] = {stream: each.encode() for stream, each in distributions.items()}
@@ -238,7 +250,7 @@ def events(group: Group) -> dict[bytes, Any]:
     }
 
 
-@pytest.mark.parametrize("policies", [kept(POLICIES), kept(SHADOWED), SHADOWED])
+@pytest.mark.parametrize("policies", [kept(POLICIES), kept(SHADOWED), SHADOWED, kept(BANDED)])
 @pytest.mark.parametrize("widths", [(2, 5, 3), (1, 4), (4, 1, 2), (3, 3)])
 def test_no_event_and_no_sum_is_lost_and_all_goes_on(policies: Policies, widths: tuple[int, ...]) -> None:
     steps = seeded(2400, seed=len(widths))

@@ -36,7 +36,7 @@ class Toy:
 def main() -> None:
     """Print what follows."""
     toys = Kind[Toy](
-        "X",
+        "0",
         "the toys",
         (STREAM,),
         {1: form(Toy)},
@@ -81,7 +81,7 @@ def main() -> None:
         "inspected": [each.n for each in StateRows({0: {"s": rows}}).of(toys, "s").values()],
         "refused": refused,
         "called": shown(key),
-        "page": [line for line in page.splitlines() if line.startswith("| `X` |")],
+        "page": [line for line in page.splitlines() if line.startswith("| `0` |")],
         "reference": [line for line in reference.page().splitlines() if line.startswith("| `toys` |")],
     }
     print(json.dumps(followed))  # noqa: T201 - read by the test

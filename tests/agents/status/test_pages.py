@@ -16,12 +16,14 @@ from agents import notices
 from agents.status.pages import CARDS, MOST, Pages
 from agents.status.readings import POINTS
 from state import kinds
+from state.bands import Bands
 from state.engine import Partition
 from state.events import Forecast, Outcome
 from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.band_counts import BandCounts
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.pair_scores import SegmentPairScores, observe_segments
@@ -526,6 +528,38 @@ def test_a_page_shows_segments_the_worst_first_whatever_they_are_called() -> Non
     card = Tags(get(application, "/").text).text
     assert f"1 of 3 are off. Worst is country = {HOSTILE[:60]}: 0.500 served, 0.200 observed." in card
     assert f"1 of 3 are off. Worst is country = {HOSTILE[:60]}: 0.500 served, 0.200 observed in 2,000 events." in card
+
+
+def test_a_page_shows_bands_raw_beside_served_and_what_they_are_worth() -> None:
+    bands = Bands(("pass", HOSTILE[:30], "block"), (0.0, 0.02, 0.3))
+    policy = Policy("identity", bands=bands, cost_miss=30.0, cost_alert=8.0, segments=("country",))
+    dictionary, counts = Dictionary(policy.segments), BandCounts(3)
+    (slot,) = dictionary.groups((HOSTILE[:60],))
+    for day in range(1, 12):
+        for n in range(1000):
+            counts.issue(2 * (n < 100), 1 + (n < (60 if day == 10 else 20)), day)
+            counts.resolve(0, 1 + (n < 20), 1, int(n % 100 == 0), day)
+    place = "churn", bands.layout
+    rows = {
+        kinds.BAND_COUNTS.key(*place, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
+        kinds.BAND_COUNTS.key(*place, policy.layout, slot): kinds.BAND_COUNTS.encode(counts),
+        kinds.NAMES.key("churn", policy.layout): kinds.NAMES.encode(dictionary),
+    }
+    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **rows})
+    application = Pages(readings(held, settings=Settings(policies=Policies([("churn", policy)]))))
+    described = get(application, "/api/streams/churn").json["bands"]
+    block = described["bands"][2]
+    assert (block["low"], block["moved"]) == (0.3, 3.0)
+    assert (block["raw"]["forecasts"], block["calibrated"]["forecasts"]) == (1100, 260)
+    assert (block["calibrated"]["precision"], block["calibrated"]["recall"]) == (0.05, 0.1)
+    assert (block["calibrated"]["false_alarms"], block["calibrated"]["cost"]) == (19.0, 99 * 30.0 + 220 * 8.0)
+    assert [each["value"] for each in described["segments"]] == [HOSTILE[:60]]
+    page = get(application, "/", urlencode({"stream": "churn"}))
+    text = Tags(page.text).text
+    assert "Band block: on the last whole day its share was 3 times that of the days before" in text
+    assert HOSTILE[:30] in text
+    assert f"country = {HOSTILE[:60]}" in text
+    assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
 
 
 def test_a_page_shows_which_class_of_a_segment_is_off_lately() -> None:

@@ -31,6 +31,11 @@ seed = 18446744073709551615
 segments = ["country", "channel"]
 pairs = [["country", "channel"]]
 segments_required = true
+bands = { pass = 0, review = 0.02, block = 0.3 }
+hold = "volume"
+points = { base = 600, odds = 50, double = 20 }
+cost_miss = 300
+cost_alert = 8
 shadow = ["minimax", { calibrator = "histogram", options = { bins = 20 } }]
 [streams.demand]
 calibrator = "quantile"
@@ -52,6 +57,8 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
     written = in_force.described(settings)
+    assert settings.policies.of("fraud-eu").bands.layout  # type: ignore[union-attr]
+    assert in_force.described(settings) == written, "what was asked of a policy changes nothing"
     read = in_force.restored(written, Settings())
     assert in_force.described(read) == written
     assert (read.limits, read.unpacked_bytes) == (settings.limits, settings.unpacked_bytes)
@@ -64,6 +71,8 @@ def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
         assert (now.layout, now.segments_required) == (was.layout, was.segments_required)
         assert [each.config for each in now.challengers] == [each.config for each in was.challengers]
         assert now.quota == was.quota
+        assert (now.bands, now.points, now.costs) == (was.bands, was.points, was.costs)
+    assert settings.policies.of("fraud-eu").bands.hold  # type: ignore[union-attr]
     assert settings.policies.of("demand").quota  # type: ignore[union-attr]
     assert settings.policies.quota == read.policies.quota == Quota(ids=Rate(7, 60_000))
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.bands import Bands, Points
 from state.policy import DEFAULT_TTL_MS, Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config import stream_config
@@ -311,3 +312,72 @@ def test_a_quota_that_is_none_is_refused_with_its_place(text: str, said: str) ->
     message = refused(f"[streams.s]\n{text}")
     assert message.startswith('streams."s": ')
     assert said in message
+
+
+# -- bands and points --------------------------------------------------------------------------------------------------
+
+
+def test_bands_begin_at_probabilities_or_have_shares() -> None:
+    fixed = policy("[streams.s]\nbands = { pass = 0, review = 0.02, block = 0.3 }\nhold = 'volume'").bands
+    assert fixed == Bands(("pass", "review", "block"), (0.0, 0.02, 0.3), hold=True)
+    assert policy("[streams.s]\nbands = { high = 0.5 }").bands == Bands(("", "high"), (0.0, 0.5))
+    shares = Bands(("", "review", "block"), shares=(0.02, 0.0015))
+    assert policy("[streams.s]\nbands = { review = '2%', block = '0.15%' }").bands == shares
+    for lowest in ("0", "0.0", "'100%'"):
+        assert policy(f"[streams.s]\nbands = {{ pass = {lowest}, review = '2%' }}").bands == Bands(
+            ("pass", "review"), shares=(0.02,)
+        )
+
+
+def test_points_and_costs_are_numbers() -> None:
+    text = "[streams.s]\nbands = { b = 0.5 }\npoints = { base = 600, odds = 50, double = 20 }\n"
+    found = policy(text + "cost_miss = 300\ncost_alert = 2.5")
+    assert (found.points, found.costs) == (Points(600, 50, 20), (300.0, 2.5))
+    assert policy(text).costs is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "bands = { pass = 0, block = 0.3, review = 0.02 }",
+            "review (0.02) stands behind block (0.3): order them from",
+        ),
+        ("bands = { a = 0, b = 0.3, c = 0.3 }", "c (0.3) stands behind b (0.3)"),
+        ("bands = { review = 0.02, Review = 0.3 }", "'review' stands twice: give each band a name of its own"),
+        ("bands = { review = 0.02, review = 0.3 }", "Duplicate inline table key 'review' (at line 2, column 38)"),
+        ("bands = { review = '120%' }", "bands: review = 120%: a share must be above 0% and below 100%"),
+        ("bands = { review = '0%' }", "review = 0%: a share must be above 0%"),
+        ("bands = { review = '1%', block = '2%' }", "block (2%) stands behind review (1%): it counts all above"),
+        ("bands = { review = '2%', block = 0.3 }", "review is a share and block a probability"),
+        ("bands = { review = 0.02, block = '1%' }", "block is a share and review a probability"),
+        ("bands = { review = 1.5 }", "review = 1.5: it must begin between 0 and 1"),
+        ("bands = { review = -0.5 }", "it must begin between 0 and 1"),
+        ("bands = { review = nan }", "review must be a number, got nan"),
+        ("bands = { review = true }", "review must be a number, got True"),
+        ("bands = { review = 'much' }", 'review must be a probability such as 0.02 or a share such as "2%"'),
+        ("bands = { '' = 0.5 }", "a band has no name"),
+        ('bands = { "a\\u0007" = 0.5 }', "printable text of at most 32"),
+        ("bands = {}", "1 of them, 2 to 6 are possible"),
+        ("bands = { pass = 0 }", "1 of them, 2 to 6 are possible"),
+        ("bands = { a = 0.1, b = 0.2, c = 0.3, d = 0.4, e = 0.5, f = 0.6 }", "7 of them"),
+        ("bands = 0.5", "bands must be of type dict"),
+        ("bands = { a = 0.5 }\nhold = 'rank'", 'hold must be "volume"'),
+        ("hold = 'volume'", 'hold = "volume" needs bands'),
+        ("bands = { a = '5%' }\nhold = 'volume'", "shares keep their volume anyhow"),
+        ("calibrator = 'quantile'\nbands = { a = 0.5 }", "bands are of one probability, and quantile serves quantiles"),
+        ("calibrator = 'multiclass'\npoints = { base = 0, odds = 1, double = 1 }", "points are of one probability"),
+        ("points = { base = 600, odds = 50 }", "points has no double: write points = {"),
+        ("points = { base = 600, odds = 50, doble = 20 }", "points has no setting 'doble'"),
+        ("points = { base = 600, odds = 0, double = 20 }", "odds must be above 0"),
+        ("points = { base = 600, odds = 50, double = 0 }", "double must be within 10,000 of 0 and not 0"),
+        ("points = { base = 1e9, odds = 50, double = 1 }", "base must be within 1,000,000 of 0"),
+        ("bands = { a = 0.5 }\ncost_miss = 5", "cost_miss and cost_alert belong together"),
+        ("bands = { a = 0.5 }\ncost_miss = -5\ncost_alert = 1", "belong together"),
+        ("cost_miss = 5\ncost_alert = 1", "are of bands: set bands, too"),
+    ],
+)
+def test_bands_and_points_that_cannot_be_are_refused_with_place_and_remedy(text: str, said: str) -> None:
+    message = refused(f"[streams.s]\n{text}")
+    assert said in message
+    assert 'streams."s"' in message or "line" in message

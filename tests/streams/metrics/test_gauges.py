@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from state import kinds
+from state.bands import Bands
 from state.effects import Effects
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Rejected
@@ -17,6 +18,7 @@ from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
+from state.scoring.band_counts import BandCounts
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
 from state.scoring.history import KINDS
 from state.scoring.scores import Scores
@@ -153,7 +155,10 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     live = Live(gauges, "calibrated_regression+minimax", features=1)
     live.fold(0, pairs(30, x=(0.5,)))
     live.fold(0, vectors(30))
-    named, bound = Policy(segments=("country",)), Policy("calibrated_regression", features=("age",))
+    bands, counts = Bands(("", "review"), (0.0, 0.5)), BandCounts(2)
+    counts.issue(0, 1, 0)
+    named = Policy(segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0)
+    bound = Policy("calibrated_regression", features=("age",))
     gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
     for t in range(200):
@@ -173,6 +178,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         {
             kinds.AGES.key("s"): kinds.AGES.encode(ages),
             kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
+            kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
             kinds.NAMES.key("s", named.layout): kinds.NAMES.encode(dictionary),
             kinds.SEGMENT.key("s", named.scored, 2): kinds.SEGMENT.encode(scores),
             kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),

@@ -95,6 +95,8 @@ def said_in(value: bytes) -> dict[str, Any]:
         ts=COUNTS,
         applied=COUNTS,
         carried=CARRIED,
+        band=st.just("") | NAMES,
+        points=st.none() | st.integers(-(2**31), 2**31 - 1),
     )
 )
 def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) -> None:
@@ -171,7 +173,8 @@ def test_every_field_of_every_record_in_json_has_a_place_in_the_table() -> None:
     told = {label: {json for json, *_ in rows(label)} for label in FIELDS}
     shown: dict[str, set[str]] = {"calibrated": set(), "resolved": set()}
     for raw, p in KINDS_OF_FORECASTS:
-        shown["calibrated"] |= orjson.loads(encode_calibrated(answer(raw, p, Carried((), b'{"a":1}')))).keys()
+        marked = answer(raw, p, Carried((), b'{"a":1}'))._replace(band="review", points=600)
+        shown["calibrated"] |= orjson.loads(encode_calibrated(marked)).keys()
         shown["calibrated"] |= orjson.loads(dead(raw)).keys()
         one = joined(raw, p, 1.0)._replace(event_id=f"e{SCOPED}scope")
         shown["resolved"] |= orjson.loads(encode_resolved(one)).keys()

@@ -1,0 +1,142 @@
+"""Bands of a stream as JSON, as samples and as a table: how many forecasts are in each, and what they are worth."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Column, Table
+
+from state.banding import Thresholds
+from state.bands import Bands, probability
+from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
+from state.scoring.history import KINDS
+from streams.metrics.sample import Sample
+
+#: Segments that are described, those with most forecasts above the lowest band.
+SEGMENTS: Final = 20
+#: What is said of what lies below all bands.
+BELOW: Final = "(below)"
+CAPTION: Final = (
+    "Precision and false alarms (zeros for each one) are of the band, recall and cost of the band and those above. "
+    "Recall: share of the ones. Only forecasts with a label count there."
+)
+
+
+def describe(
+    counts: BandCounts, bands: Bands, costs: tuple[float, float] | None, thresholds: Thresholds | None = None
+) -> dict[str, Any]:
+    """Return counts of bands as JSON has them.
+
+    Parameters
+    ----------
+    counts
+        Of all partitions.
+    bands
+        What they are of.
+    costs
+        Of a miss and of an alert; None where not known.
+    thresholds
+        Those in force where they move.
+    """
+    found = []
+    for n, name in enumerate(bands.names):
+        at = None if thresholds is None or not n else probability(thresholds.at[n - 1])
+        configured = bands.lows[n] if bands.lows else None if n else 0.0
+        described: dict[str, Any] = {
+            "band": name,
+            "low": configured,
+            "wanted": bands.shares[n - 1] if bands.shares and n else None,
+            "threshold": configured if at is None else at,
+            "moved": counts.moved(1, n),
+        }
+        for k, kind in enumerate(KINDS):
+            issued, known, ones = (counts.of(k, what) for what in (ISSUED, KNOWN, ONES))
+            described[kind] = {
+                "forecasts": issued[n],
+                "share": issued[n] / sum(issued) if sum(issued) else None,
+                "known": known[n],
+                "ones": ones[n],
+                **worth(known, ones, n, costs)._asdict(),
+            }
+        found.append(described)
+    return {
+        "bands": found,
+        "hold": bands.hold,
+        "forecasts": sum(counts.of(1, ISSUED)),
+        "known": sum(counts.of(1, KNOWN)),
+    }
+
+
+def by_segment(
+    counts: Mapping[tuple[str, str], BandCounts], bands: Bands, costs: tuple[float, float] | None
+) -> list[dict[str, Any]]:
+    """Return what `describe` does of the segments with most forecasts above the lowest band, these first."""
+    most = sorted(counts.items(), key=lambda each: (-sum(each[1].of(1, ISSUED)[1:]), each[0]))
+    return [
+        {"segment": name, "value": value, **describe(each, bands, costs)} for (name, value), each in most[:SEGMENTS]
+    ]
+
+
+def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
+    """Yield the samples of what `describe` described."""
+    for each in described["bands"]:
+        place, served = (stream, each["band"]), each["calibrated"]
+        for kind in KINDS:
+            yield "band_forecasts", (stream, kind, each["band"]), each[kind]["forecasts"]
+        yield "band_labels", place, served["known"]
+        yield "band_ones", place, served["ones"]
+        yield "band_moved", place, each["moved"]
+        if served["cost"] is not None:
+            yield "band_cost", place, served["cost"]
+
+
+def table(described: Mapping[str, Any], title: str) -> Table:
+    """Return a row for each band and kind, as a table that fits 80 columns; a replay has some more figures."""
+    replayed = "day" in described["bands"][0]["raw"]
+    made = Table(
+        Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True, title=title
+    )
+    for name in ("from", "share", *(("a day", "most") if replayed else ("forecasts",)), "precision", "recall"):
+        made.add_column(name, justify="right", no_wrap=True)
+    made.add_column("false/hit", justify="right", no_wrap=True)
+    costs = any(each["raw"]["cost"] is not None for each in described["bands"])
+    if costs:
+        made.add_column("cost", justify="right", no_wrap=True)
+    for each in described["bands"]:
+        for kind in KINDS:
+            one = each[kind]
+            queue = (f"{one['day']:,.0f}", f"{one['most']:,}") if replayed else (f"{one['forecasts']:,}",)
+            made.add_row(
+                f"{each['band'] or BELOW} raw" if kind == "raw" else "served",
+                "–" if each["threshold"] is None else f"{each['threshold']:.4g}",
+                share(one["share"]),
+                *queue,
+                share(one["precision"]),
+                share(one["recall"]),
+                "–" if one["false_alarms"] is None else f"{one['false_alarms']:,.1f}",
+                *(["–" if one["cost"] is None else f"{one['cost']:,.0f}"] if costs else []),
+            )
+    made.caption = CAPTION + (keeping(described) if replayed else "")
+    return made
+
+
+def keeping(described: Mapping[str, Any]) -> str:
+    """Return which thresholds of a replay keep the volume that raw scores had, in words; empty if there are none."""
+    kept = [(each["band"], each["low"], each["keeps"]) for each in described["bands"] if each["keeps"] is not None]
+    listed = ", ".join([f"{name} = {keeps:.4g} (now {low:.4g})" for name, low, keeps in kept])
+    return f" Thresholds that keep the volume that raw scores had in the last week: {listed}." if kept else ""
+
+
+def share(value: float | None) -> str:
+    """Return a share in percent."""
+    return "–" if value is None else f"{value:.2%}"
+
+
+def words(described: Mapping[str, Any]) -> list[str]:
+    """Return which bands moved without evidence, a sentence each."""
+    return [
+        f"Band {each['band'] or BELOW}: on the last whole day its share was {each['moved']:.2g} times that of the days "
+        "before, and the share of ones among labels was not off to the same side."
+        for each in described["bands"]
+        if each["moved"] != 1.0
+    ]

@@ -1,0 +1,91 @@
+"""A replay says what people would have had to look at, and which thresholds keep the volume they had."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from cli.replay_table import show
+from replay.configuration import Configuration
+from replay.console import Console
+from replay.report import page
+from replay.result import Pace, Result
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from state.scoring.band_counts import DAY_MS
+from streams.config import stream_config
+
+#: Raw scores are four times too high in odds; and their labels come at once.
+N, DAYS = 6000, 20
+FIXED = "bands = { pass = 0, review = 0.3, block = 0.6 }\ncost_miss = 30\ncost_alert = 2"
+SHARES = 'bands = { review = "20%", block = "5%" }'
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    made = tmp_path_factory.mktemp("history")
+    rng, forecasts, outcomes = Random(4), [], []
+    for n in range(N):
+        true, ts = rng.betavariate(1, 6), 1_700_000_000_000 // DAY_MS * DAY_MS + n * DAYS * DAY_MS // N
+        raw = 4 * true / (1 + 3 * true)
+        forecasts.append({"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts})
+        outcomes.append({"event_id": f"e{n}", "y": int(rng.random() < true), "ts": ts + 1})
+    for name, lines in (("forecasts", forecasts), ("outcomes", outcomes)):
+        (made / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return made / "forecasts", made / "outcomes"
+
+
+def replayed(files: tuple[Path, Path], *plans: str, partitions: int = 1) -> Result:
+    found = [
+        Configuration(f"plan {n}", stream_config.parse(f"[streams.s]\n{plan}", "prudent"))
+        for n, plan in enumerate(plans)
+    ]
+    return replay(Request(FileSource(*files, partitions), found, resamples=100), {})[0]
+
+
+def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = replayed(files, FIXED)
+    scored = result.contenders[0].streams["s"]
+    assert scored.bands is not None
+    assert result.contenders[0].overall is not None
+    assert result.contenders[0].overall.bands is None
+    lowest, review, block = scored.bands["bands"]
+    assert lowest["keeps"] is None
+    for kind in ("raw", "calibrated"):
+        assert sum(each[kind]["forecasts"] for each in (lowest, review, block)) == N
+        assert review[kind]["day"] == pytest.approx(review[kind]["forecasts"] / DAYS)
+        assert review[kind]["day"] < review[kind]["most"]
+        assert lowest[kind]["recall"] == 1.0
+        assert block[kind]["recall"] < review[kind]["recall"]
+    assert review["raw"]["forecasts"] > 1.5 * review["calibrated"]["forecasts"], "calibration moves the queue"
+    assert block["calibrated"]["precision"] > 0.55 > block["raw"]["precision"]
+    # At the threshold that is told, the last week has as many as by the raw score.
+    rows = [json.loads(line) for line in files[0].read_text().splitlines()]
+    last = np.array([row["p"] for row in rows if row["ts"] > rows[-1]["ts"] - 7 * DAY_MS])
+    wanted = int((last >= 0.6).sum())
+    highest = np.sort(last)[-wanted]
+    assert block["keeps"] == pytest.approx(highest / (4 - 3 * highest), abs=0.1)
+    show(Console(width=80), result, Pace(1.0, 1, 1.0))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "plan 0, s: forecasts by band, a day" in said
+    assert f"block = {block['keeps']:.4g} (now 0.6)" in said
+    assert "Keeps volume" in page.page(result).decode()
+
+
+def test_plans_with_and_without_bands_run_beside_one_another_on_any_partitions(files: tuple[Path, Path]) -> None:
+    result = replayed(files, FIXED, "", SHARES, FIXED + '\nhold = "volume"', partitions=3)
+    fixed, none, shares, held = (each.streams["s"].bands for each in result.contenders)
+    assert none is None
+    assert fixed is not None
+    assert shares is not None
+    assert held is not None
+    review, block = (each["calibrated"]["share"] for each in shares["bands"][1:])
+    assert review + block == pytest.approx(0.2, abs=0.02)
+    assert block == pytest.approx(0.05, abs=0.015)
+    for each, before in zip(held["bands"], fixed["bands"], strict=True):
+        assert each["raw"] == before["raw"]
+        assert each["calibrated"]["forecasts"] == pytest.approx(before["raw"]["forecasts"], abs=150)
