@@ -66,14 +66,12 @@ NIGHT: Final = {
     "e2e/test_intake.py": {
         "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",
         "test_a_record_stamped_ahead*": "the same of the merge in streams/records/test_merge.py",
-        "test_three_topics*": "the same with an intake that is killed",
     },
     "e2e/test_load.py": {
         "test_labels_that_come_through*": "a worker that begins with a table; routers in test_intake.py",
     },
     "e2e/test_moved_audit.py": {
         "test_an_audit_goes_through_four*": "topics that stay and grow, and a row that was changed on the way",
-        "test_a_row_that_was_changed*": "the same in replay/audit/test_groups.py",
     },
     "e2e/test_output_formats.py": {
         "test_from_avro*": "a Java client reads Avro, and each format is read back, in test_registry.py",
@@ -84,9 +82,6 @@ NIGHT: Final = {
         "test_a_worker_that_dies*[[]outcomes]": "the same with a forecast",
         "test_an_intake_goes_on*": "a record that ends a worker; an intake in agents/test_intake.py",
     },
-    "e2e/test_pressure.py": {
-        "test_outcomes_that_never_come*": "rows stay within what can be alive in state/test_invariants.py",
-    },
     "e2e/test_promotion.py": {
         "test_classes_and_numbers*": "the same of a probability; state/test_vectors_beside.py",
     },
@@ -96,14 +91,8 @@ NIGHT: Final = {
         "test_range_in_time*": "offsets that are resolved for every partition",
     },
     "e2e/test_rescale.py": {
-        "test_topics_may_grow*": "the same, and an audit, in test_moved_audit.py",
         "test_intake_router_and_worker*": "a move that is killed at every step; three stages in test_following.py",
         "test_two_become_five*": "a move that is killed at every step; other widths in state/test_rescale.py",
-    },
-    "e2e/test_transport.py": {
-        "test_an_empty_disk*": "kills with an empty disk in test_crashes.py",
-        "test_a_topic_made_anew*": "one that is longer than before in test_losses.py",
-        "test_records_deleted*": "records that are deleted while a worker runs in test_losses.py",
     },
     "e2e/test_zombies.py": {
         "test_a_worker_stopped_at_any_moment*": "a worker that is frozen before its append",
