@@ -2,9 +2,9 @@
 
 The modules stay ordinary Python, checked by mypy in any case; compiling them is what takes a record through decoding,
 ledger, calibrator and scores in less time; docs/performance.md has figures. Needs a C compiler and Python's headers,
-and mypy of the `dev` extra. ``--quick`` makes a file a module in place of one of all: half the work, by all processors,
-for an engine that may be some percent slower. Writes `.compiled/` beside `state/`; without it everything runs
-interpreted, and the same.
+and mypy of the `dev` extra. ``--quick`` makes a file a module in place of one of all, and optimises it less: under half
+the work, by all processors, for an engine that may be some percent slower. Writes `.compiled/` beside `state/`; without
+it everything runs interpreted, and the same.
 """
 
 import contextlib
@@ -78,6 +78,7 @@ HOT = (
 )
 
 
+QUICK = "--quick" in sys.argv[1:]
 #: What mypyc remarks on a generator that it evaluates as a list, which is the same here and faster.
 _REMARK = ": warning: Treating generator comprehension as list"
 
@@ -129,9 +130,9 @@ def main() -> int:
         with _of_interest():
             extensions = mypycify(
                 [*HOT, *options],
-                opt_level="2",
+                opt_level="1" if QUICK else "2",
                 debug_level="0",
-                multi_file="--quick" in sys.argv[1:],
+                multi_file=QUICK,
                 target_dir=str(place / "build"),
             )
         distribution = Distribution({"name": "trueup-compiled", "ext_modules": extensions})

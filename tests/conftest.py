@@ -5,22 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from lab.broker import Broker
-from tests.night import NIGHT, by_day, by_night, pattern_of
+from tests.night import NIGHT, by_day, pattern_of
 from tests.sharing import Sharing, broker_of, interleaved, one_broker
-from tests.state.histories import judged_at_once
+from tests.state.histories import STEADY, judged_at_once
 
-# The same examples in every run, more of them at night, and no time limit: a test fails by what the code does.
-settings.register_profile(
-    "steady",
-    derandomize=True,
-    deadline=None,
-    max_examples=100 if by_night() else 40,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+settings.register_profile("steady", STEADY)
 settings.load_profile("steady")
+
+# JVMs of tests live for seconds: what the second compiler makes of their code comes too late to be worth its time.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

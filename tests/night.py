@@ -9,11 +9,24 @@ from typing import Final
 
 #: By file, below `tests/`, and by a pattern of names there: what stands for them by day.
 NIGHT: Final = {
-    "agents/test_processor.py": {"test_taking_up*[[]memory]": "the same with RocksDB"},
-    "bench/test_shift.py": {"*": "shifts of made forecasts in state/scoring/test_distribution.py"},
-    "chaos/test_chaos.py": {
-        "test_nothing_*brokers*": "a leader that is frozen in e2e/test_cluster.py; a broker that is killed here",
+    "agents/test_compiled.py": {
+        "test_compiled_engine_keeps*[[]laws]": "its bytes there; laws of the sources in themselves",
     },
+    "agents/test_processor.py": {
+        "test_taking_up*": "streams that are not shown, counted once after a restart, there",
+    },
+    "bench/test_harmless.py": {
+        "test_the_default*first]": "labels that come at once, and late ones",
+        "test_the_default*revised]": "labels that come at once, and late ones",
+        "test_a_bend*": "the default with late labels, which has such a bend",
+    },
+    "bench/test_shift.py": {
+        "*": "shifts of made forecasts in state/scoring/test_distribution.py",
+    },
+    "chaos/test_chaos.py": {
+        "*": "each of these faults alone in e2e/test_crashes.py, test_disks.py, test_poison.py, test_cluster.py",
+    },
+    "chaos/test_proxy.py": {"test_a_client_behind*": "it serves campaigns, which run at night"},
     "chaos/test_sources.py": {
         f"{test}*": "stages that are killed, then audited: e2e/test_intake.py, test_carried.py, test_following.py"
         for test in ("test_nothing_", "test_a_loss_", "test_a_double_", "test_two_answers_")
@@ -28,7 +41,7 @@ NIGHT: Final = {
         "test_a_jar_that_is_not*": "the jar that was exchanged in the cache",
     },
     "e2e/test_carried.py": {
-        "test_through_intake_and_router*[[][ir]*": "the same with a worker that is killed",
+        "test_through_intake_and_router*": "a worker that dies; intake in streams/sources/test_carrying.py",
     },
     "e2e/test_codecs.py": {
         "test_inputs_outputs*": "records of a Java producer in every codec, and topics whose own codec is lz4",
@@ -38,9 +51,14 @@ NIGHT: Final = {
         "test_workers_join_and_leave[[]]": "the same with slow seeks",
         "test_kill_9_between*[[]same]": "the same with an empty disk; test_a_restart keeps one",
     },
-    "e2e/test_disks.py": {"test_damaged_tables*[[]halved]": "tables in which bits are flipped"},
+    "e2e/test_disks.py": {
+        "test_damaged_tables*[[]halved]": "tables in which bits are flipped",
+    },
     "e2e/test_following.py": {
-        "test_sources_are_followed_*": "what is lost or doubled at a move; topics that grow in test_moved_audit.py",
+        "test_sources_are_followed_*": "a router that was moved in replay/audit/test_following.py",
+        "test_a_mapping_that_was_changed*": "another file in replay/audit/test_following.py",
+        "test_what_retention_took*": "the same in replay/audit/test_following.py",
+        "test_what_was_lost_before_a_move*": "the same in replay/audit/test_following.py",
     },
     "e2e/test_hostile.py": {
         "test_many_batches*": "one batch beyond the bound; bounds of all batches in streams/faust/test_unpacking.py",
@@ -50,54 +68,119 @@ NIGHT: Final = {
         "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",
         "test_a_record_stamped_ahead*": "the same of the merge in streams/records/test_merge.py",
     },
+    "e2e/test_load.py": {
+        "test_labels_that_come_through*": "a worker that begins with a table; routers in test_intake.py",
+    },
     "e2e/test_moved_audit.py": {
         "test_an_audit_goes_through_four*": "topics that stay and grow, and a row that was changed on the way",
-        "test_a_row_that_was_changed*[[]S]": "the same with a row of the ledger",
     },
     "e2e/test_output_formats.py": {
         "test_from_avro*": "a Java client reads Avro in test_registry.py; an audit derives it in replay/audit",
+        "test_an_incompatible*": "the same with a real registry in test_registry.py",
     },
-    "e2e/test_poison.py": {"test_a_worker_that_dies*[[]outcomes]": "the same with a forecast"},
+    "e2e/test_poison.py": {
+        "test_a_worker_that_dies*[[]outcomes]": "the same with a forecast",
+        "test_an_intake_goes_on*": "a record that ends a worker; an intake in agents/test_intake.py",
+    },
+    "e2e/test_promotion.py": {
+        "test_classes_and_numbers*": "the same of a probability; state/test_vectors_beside.py",
+    },
+    "e2e/test_replay.py": {
+        "test_a_new_group_answers*": "a worker that goes on where replay ended",
+        "test_manifest_makes*": "the records of a live worker, byte for byte; plans in replay/test_run.py",
+        "test_range_in_time*": "offsets that are resolved for every partition",
+    },
     "e2e/test_rescale.py": {
-        "test_topics_may_grow*": "the same, and an audit, in test_moved_audit.py",
         "test_intake_router_and_worker*": "a move that is killed at every step; three stages in test_following.py",
+        "test_two_become_five*": "a move that is killed at every step; other widths in state/test_rescale.py",
+    },
+    "e2e/test_zombies.py": {
+        "test_a_worker_stopped_at_any_moment*": "a worker that is frozen before its append",
+        "test_without_the_claim*": "it shows what claims are for; with claims the same worker is refused",
     },
     "frozen/test_frozen.py": {
         "test_outputs*[[]flights-*": "the same by the compiled engine in agents/test_compiled.py",
     },
-    "lab/test_broker.py": {"test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py"},
-    "research/test_experiments.py": {"test_one_experiment*": "the other tests there"},
-    "lab/test_flights.py": {"*": "frozen/: digests of the flights and of all answers to them"},
+    "lab/test_broker.py": {
+        "test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py",
+    },
+    "research/test_experiments.py": {
+        "test_one_experiment*": "the other tests there",
+    },
+    "lab/test_flights.py": {
+        "*": "frozen/: digests of the flights and of all answers to them",
+    },
+    "replay/audit/test_partition_verifier.py": {
+        "test_rows_that_expire*[[]0.0]": "the same with kills",
+    },
+    "replay/test_flights.py": {
+        "*": "flights in frozen/; tables that are exported and replayed in replay/test_table.py",
+    },
+    "replay/test_ranking.py": {
+        "test_intervals_of_ranks*-50]": "the same in larger windows",
+    },
     "simulation/test_simulation.py": {
         "test_every_planted_bug*": "four planted bugs that are found soon",
     },
-    "state/calibrators/test_auto.py": {"test_guarded_aggregate*[[][bow]*": "the same on four other streams"},
+    "state/calibrators/test_auto.py": {
+        "test_guarded_aggregate*[[][bow]*": "the same on four other streams",
+    },
     "state/calibrators/test_by_segment.py": {
         "test_overlapping*[[]500]": "the same with outcomes that come at once",
         "test_each_of_fifty*": "overlapping segments are each made right",
         "test_a_burst*": "bursts in test_twospeed.py",
     },
+    "state/calibrators/test_calibrated_regression.py": {
+        "test_smooth_calibration_error*": "bias, error and regret under their bounds there",
+    },
+    "state/calibrators/test_guard.py": {
+        "test_batches_of_many*[[]day]": "the same in batches of a team",
+    },
+    "state/calibrators/test_laws.py": {
+        "test_one_revision*[[][!p]*": "prudent and platt, with others behind them",
+    },
     "state/calibrators/test_place_by_segment.py": {
         "test_a_new_value*-100]": "the same with outcomes that come at once",
         "test_*-500]": "the same with outcomes that come at once",
+    },
+    "state/calibrators/test_quantile.py": {
+        "test_bound_says*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
+        "test_coverage*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
     },
     "state/calibrators/test_rare_events.py": {
         "test_grids*": "the rate of 1 % in test_noise_margin_is_nearer_still",
         "test_noise_margin*[[]0.0[05]*": "the same at 1 %",
     },
-    "state/scoring/test_recent.py": {"test_few_of_many*levels*": "the same of segments of events"},
-    "state/test_shadows.py": {"test_challengers_row_of_a_long*": "the same over generated histories"},
+    "state/calibrators/test_twospeed.py": {
+        "*-[23]]": "the same with another seed",
+    },
+    "state/scoring/test_recent.py": {
+        "test_few_of_many*levels*": "the same of segments of events",
+    },
+    "state/test_invariants.py": {
+        "test_measured_error*": "the bound of each calibrator in calibrators/test_bounds.py and test_laws.py",
+    },
     "state/test_rescale.py": {
         "test_no_event*[[]widths[13]-*": "two to five to three, and four to one to two",
         "test_every_calibrator_redeems*[[]widths1-*": "three to two; two to five in other tests here",
+        "test_every_calibrator_redeems*[[]widths0-[!p]*": "prudent and platt, with others behind them",
     },
-    "streams/metrics/test_beside.py": {"test_segments_that_are_off*[[]classes]": "the same with numbers"},
+    "state/test_shadows.py": {
+        "test_challengers_row_of_a_long*": "the same over generated histories",
+    },
+    "streams/metrics/test_beside.py": {
+        "test_segments_that_are_off*[[]classes]": "the same with numbers",
+    },
 }
 
 
 def by_night() -> bool:
     """Whether this run is one of all tests."""
     return os.environ.get("TIER") == "night"
+
+
+#: How many examples a test of properties takes.
+EXAMPLES: Final = 100 if by_night() else 20
 
 
 def by_day(test: str) -> bool:

@@ -41,11 +41,11 @@ def unit(test: str) -> str:
 
 
 def interleaved(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return tests in an order in which those that wait and those that compute take turns."""
+    """Return tests in an order in which those that wait and those that compute take turns, the largest units first."""
     units: dict[str, list[pytest.Item]] = {}
     for item in items:
         units.setdefault(unit(item.nodeid), []).append(item)
-    waiting = [each for name, each in units.items() if "::" in name or name in TOGETHER]
+    waiting = sorted((each for name, each in units.items() if "::" in name or name in TOGETHER), key=len, reverse=True)
     computing = [each for name, each in units.items() if not ("::" in name or name in TOGETHER)]
     some = len(computing) / max(len(waiting), 1)
     ordered: list[pytest.Item] = []

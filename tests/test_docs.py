@@ -1,4 +1,4 @@
-"""Pages name files that are there."""
+"""Pages name files that are there, and promises have tests."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,20 @@ from pathlib import Path
 import pytest
 
 from cli import main
+from tests.night import pattern_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 #: A file of the source tree, or a module that can be run.
 FILE = re.compile(r"`((?:agents|cli|deploy|lab|replay|state|streams|tests)/[\w./*-]*)`")
 MODULE = re.compile(r"python -m ((?:agents|cli|deploy|lab|replay|tests)\.[\w.]+)")
+#: Of each row of the table of promises: the page, its words, and the tests.
+PROMISES = re.findall(r"^\| (\S+\.md) \| (.+) \| (`.+`) \|$", (ROOT / "tests/promises.md").read_text(), re.MULTILINE)
+
+
+def words(text: str) -> str:
+    """Return text without line breaks, bold type, and where links lead."""
+    return " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("**", "").split())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -40,3 +48,12 @@ def test_the_readme_says_how_the_command_is_reached_before_it_is_used_bare() -> 
     first = text.index("`trueup demo")
     assert ". .venv/bin/activate" in text[:first]
     assert "make setup" in text[:first]
+
+
+@pytest.mark.parametrize(("page", "promise", "tests"), PROMISES)
+def test_a_promise_stands_in_its_page_and_its_tests_run_by_day(page: str, promise: str, tests: str) -> None:
+    assert promise in words((ROOT / page).read_text())
+    for test in re.findall(r"`([^`]+)`", tests):
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text()
+        assert pattern_of(f"tests/{test}") is None

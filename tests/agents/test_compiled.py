@@ -11,15 +11,13 @@ from agents import compiled
 from agents.compiled import PACKAGES, PLACE, ROOT, STAMP, handed_on, missing, prefer, runs, stamp
 from state import kinds
 
-#: The tests that say what bytes the engine writes, and what holds for each calibrator.
-SAME_BYTES = (
-    "tests/frozen/test_frozen.py",
-    "tests/state/test_golden.py",
+#: The tests that say what bytes the engine writes, and those of what holds for each calibrator and score.
+SAME_BYTES = ("tests/frozen/test_frozen.py", "tests/state/test_golden.py", "tests/streams/records/test_decoding.py")
+LAWS = (
     "tests/state/test_warm_up.py",
     "tests/state/scoring/test_comparison.py",
     "tests/state/scoring/test_scores.py",
     "tests/state/calibrators/test_laws.py",
-    "tests/streams/records/test_decoding.py",
 )
 
 
@@ -103,9 +101,10 @@ def test_compiled_engine_is_the_one_that_runs(engine: str) -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_compiled_engine_keeps_bytes_and_laws() -> None:
+@pytest.mark.parametrize("files", [SAME_BYTES, LAWS], ids=["bytes", "laws"])
+def test_compiled_engine_keeps_bytes_and_laws(files: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SAME_BYTES],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
         cwd=ROOT,
         env={**os.environ, "TRUEUP_COMPILED": "yes", "TIER": "night"},
         capture_output=True,

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.worker import MISCONFIGURED
@@ -123,7 +123,6 @@ def test_comments_and_order_are_kept() -> None:
 OPTIONS = st.fixed_dictionaries({}, optional={"grid": st.integers(2, 60), "buckets": st.integers(1, 20)})
 
 
-@settings(max_examples=60)
 @given(OPTIONS, st.lists(OPTIONS, min_size=1, max_size=4), st.data())
 def test_whatever_the_options_the_swap_means_a_swap(
     champion: dict[str, int], others: list[dict[str, int]], data: st.DataObject

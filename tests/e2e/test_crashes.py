@@ -85,7 +85,7 @@ def test_workers_join_and_leave(world: MakeWorld, accident: tuple[str, ...]) -> 
     w.judge()
 
 
-def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself(tmp_path: Path) -> None:
+def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself_as_after_its_death(tmp_path: Path) -> None:
     with Broker() as broker:
         # Small batches, so that the broker stops answering while there is still work.
         w = World(broker.bootstrap, tmp_path, TRUEUP_REQUEST_SECONDS="1", TRUEUP_BATCH_RECORDS="5")
@@ -101,6 +101,8 @@ def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself(tmp_path: P
             assert worker.printed.count(f'"{said}"') == 1
             broker.resume()
             wait_for("it to go on", worker.ready)
+            broker.kill()
+            broker.start()
             w.wait_until_applied(len(made.sent))
             assert worker.stop() == 0
             assert "answers again" in worker.printed

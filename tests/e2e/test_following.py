@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from replay.audit import auditor, event_path
 from streams.config.settings import Settings
@@ -226,36 +226,6 @@ def test_sources_are_followed_through_two_moves(
     assert status == auditor.UNCHECKED
     assert f"there is no topic {three.settings.forecasts}" in account["unable"][0]
     assert "with --sources and --checkpoint has ended with 0" in account["unable"][0]
-
-
-def test_sources_are_followed_where_topics_stay_and_grow(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hour = Hour(world, tmp_path, "grown")
-    two, four = hour.world, beside(world, hour.world, 4)
-    names = ("FORECASTS", "OUTCOMES", "CALIBRATED", "RESOLVED", "DEAD_LETTERS")
-    same = {f"TRUEUP_{name}": two.environment[f"TRUEUP_{name}"] for name in names}
-    wider = dict.fromkeys(same.values(), NewPartitions(4))
-    sent = made(160, seed=10)
-    half = len(sent) // 2
-    for w, part in ((two, sent[:half]), (four, sent[half:])):
-        if w is four:
-            asked(two, lambda admin: admin.create_partitions(wider))
-            four.environment |= same
-            four.settings = Settings.from_env(four.environment)
-            moved(two, four)
-            hour.world = four
-        hour.send(part)
-        with hour.stages("intake", "router", "worker"):
-            hour.wait()
-            for stage in hour.running:
-                assert stage.stop() == 0
-    status, account = audited(hour, capsys)
-    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
-    followed = account["followed"]
-    assert followed["earlier_groups"][two.name]["sources"]["records"] == half
-    assert (followed["sources"]["records"], followed["sources"]["copies"]) == (len(sent), 0)
-    assert followed["router"]["outcomes"] == len(four.read("outcomes"))
 
 
 def test_what_was_lost_before_a_move_and_doubled_behind_it_is_named(

@@ -308,21 +308,6 @@ def expected(sent: list[Source]) -> dict[tuple[str, str], float]:
     return {(f"model-{m}", txn): y for txn, y in labels.items() for m in models[txn]}
 
 
-def test_three_topics_of_different_keys_and_widths_are_one_stream(world: MakeWorld, tmp_path: Path) -> None:
-    hour = Hour(world, tmp_path, "one")
-    sent = made(600)
-    with hour.stages("intake", "router", "worker"):
-        hour.send(sent)
-        hour.wait()
-    hour.judge()
-    assert resolved(hour.world) == expected(sent)
-    # One stream has one calibrator: its records are in one partition.
-    calibrators = {
-        (p, key[5:]) for p, rows in hour.world.state().items() for key in rows if key[:1] == kinds.CALIBRATOR.letter
-    }
-    assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
-
-
 def test_a_worker_that_starts_on_a_history_waits_until_its_labels_can_come(world: MakeWorld, tmp_path: Path) -> None:
     hour = Hour(world, tmp_path, "history", SOURCES.replace('ttl = "1d"', 'ttl = "10s"'))
     sent = made(3000)  # 300 s
@@ -378,6 +363,11 @@ def test_a_stage_that_is_killed_loses_nothing_and_doubles_nothing(world: MakeWor
             hour.wait()
     hour.judge()
     assert resolved(hour.world) == expected(sent)
+    # One stream has one calibrator: its records are in one partition.
+    calibrators = {
+        (p, key[5:]) for p, rows in hour.world.state().items() for key in rows if key[:1] == kinds.CALIBRATOR.letter
+    }
+    assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
 
 
 def test_another_number_of_partitions_is_refused_by_every_stage(world: MakeWorld, tmp_path: Path) -> None:

@@ -7,19 +7,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from replay.audit import auditor
-from state import kinds, ledger
 from streams.config.settings import Settings
 from streams.kafka import topics
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.test_rescale import moved, rescale, serve
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, mixed
-from tests.state.histories import altered
 
 MakeWorld = Callable[..., World]
 Audited = Callable[..., tuple[int, dict[str, Any]]]
@@ -49,16 +45,6 @@ def asked(w: World, ask: Callable[[Any], Awaitable[Any]]) -> None:
             await ask(admin)
         finally:
             await admin.close()
-
-    asyncio.run(run())
-
-
-def put(w: World, label: str, partition: int, key: bytes, value: bytes) -> None:
-    """Write one record to a partition."""
-
-    async def run() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=w.bootstrap) as producer:
-            await producer.send_and_wait(w.topic(label), value, key=key, partition=partition)
 
     asyncio.run(run())
 
@@ -129,31 +115,3 @@ def test_an_audit_goes_on_where_topics_stay_and_grow(world: MakeWorld, audited: 
     status, account = audited(new)
     assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
     assert counted(account) == len(made.sent)
-
-
-@pytest.mark.parametrize("kind", [kinds.LEDGER.letter, kinds.SCORES.letter])
-def test_a_row_that_was_changed_on_the_way_is_named(world: MakeWorld, audited: Audited, kind: bytes) -> None:
-    made = mixed(300, seed=14)
-    half = len(made.sent) // 2
-    old, new = world(partitions=2, **SETTINGS), world(partitions=3, **SETTINGS)
-    serve(old, made.sent[:half])
-    moved(old, new)
-    key, row = next(
-        (key, row)
-        for key, row in sorted(new.begun[1].items())
-        if key[:1] == kind and (kind != kinds.LEDGER.letter or kinds.LEDGER.decode(row).status == ledger.ISSUED)
-    )
-    if kind == kinds.LEDGER.letter:
-        named, changed = key[1:].decode(), kinds.LEDGER.encode(altered(kinds.LEDGER.decode(row), p=0.4999))
-    else:
-        named, changed = key[1:].decode(), row[:-1] + bytes([row[-1] ^ 1])
-    put(new, "changelog", 1, key, changed)
-    if kind == kinds.LEDGER.letter:
-        serve(new, made.sent[half:])
-    status, account = audited(new)
-    assert status == auditor.UNCHECKED
-    (reason,) = account["unable"]
-    assert f"began with other rows than 'trueup rescale' must have made of {old.name}" in reason
-    assert named in reason
-    assert "is not what the old rows become" in reason
-    assert set(account["partitions"]) == {"0", "1", "2"}

@@ -3,7 +3,6 @@
 import shutil
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import orjson
@@ -37,24 +36,6 @@ def test_a_worker_that_is_overrun_stops_fetching_and_holds_its_share(world: Make
     assert share <= most < share + fetch + 20_000, "a fetch is buffered whole"
     assert w.applied()["forecasts_issued"] == n
     w.judge()
-
-
-def test_outcomes_that_never_come_leave_as_many_rows_as_their_time_to_live_allows(world: MakeWorld) -> None:
-    w = world(partitions=1)
-    streams = w.directory / "streams.toml"
-    streams.write_text('[streams."*"]\nttl = "10s"\n')
-    n = 24_000
-    w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(n))
-    with w.worker(TRUEUP_STREAMS=str(streams)) as worker:
-        w.wait_until_applied(n)
-        wait_for("its metrics", lambda: worker.metric("records_total") == n)
-        # Ten seconds of event time are 10,000 forecasts, more than rows are held for in any case.
-        assert worker.metric("pending_events") <= 10_000 + 2
-        assert worker.metric("pending_events") + worker.metric("expired_total", kind="forecast") == n
-        assert worker.metric("oldest_row_seconds") <= 10.001
-    rows = Counter(key[:1] for key in w.state()[0])
-    assert rows[b"L"] <= 10_000 + 2
-    assert rows[b"Q"] <= 10_000 // 64 + 3
 
 
 def test_records_larger_than_a_fetch_become_letters_and_hold_nobody_up(world: MakeWorld) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from cli import inspect
 from replay.audit import auditor
@@ -191,38 +190,6 @@ def test_what_is_not_ready_is_refused_and_nothing_is_written(world: MakeWorld) -
     assert refused.returncode == 78
     assert f"TRUEUP_APP_ID={narrow.name}" in refused.stderr
     assert "topics create --partitions 3" in refused.stderr
-
-
-def test_topics_may_grow_and_stay(world: MakeWorld) -> None:
-    made = mixed(300, seed=10)
-    half = len(made.sent) // 2
-    old = world(partitions=2)
-    serve(old, made.sent[:half])
-    before = sums(old)
-    new = world(partitions=4)
-    for label in ("FORECASTS", "OUTCOMES", "CALIBRATED", "RESOLVED", "DEAD_LETTERS"):
-        new.environment[f"TRUEUP_{label}"] = old.environment[f"TRUEUP_{label}"]
-    new.settings = Settings.from_env(new.environment)
-
-    async def widen() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=old.bootstrap)
-        await admin.start()
-        names = [topic.name for topic in topics.wanted(old.settings) if not topic.compacted]
-        await admin.create_partitions({name: NewPartitions(4) for name in names})
-        await admin.close()
-
-    asyncio.run(widen())
-    with old.worker() as refused:
-        assert refused.process.wait(90) == 78
-        assert "'trueup rescale' moves a state to another number" in refused.printed
-    new.sent = old.sent
-    moved(old, new)
-    assert sums(new) == before
-    serve(new, made.sent[half:])
-    new.partitions = 4
-    resolved = names(new, "resolved")
-    assert set(resolved) == in_one(made.sent, old.settings)
-    assert set(resolved.values()) == {1}
 
 
 def test_topics_that_were_not_made_as_asked_are_named(world: MakeWorld) -> None:

@@ -1,35 +1,16 @@
 """The parts of the transport that only real brokers and real disks can show."""
 
 import asyncio
-import shutil
 from collections.abc import Callable
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from agents.worker import FAILED
-from streams.kafka import topics
 from tests.e2e.world import World, wait_for
 from tests.events import forecast, mixed
 
 MakeWorld = Callable[..., World]
-
-
-def test_an_empty_disk_is_filled_from_the_changelog_and_nothing_is_done_again(world: MakeWorld) -> None:
-    w = world(partitions=2)
-    first, second = mixed(6000, seed=1), mixed(500, seed=2, start=2_000_000)
-    w.send(first.sent)
-    with w.worker() as worker:
-        w.wait_until_applied(len(first.sent))
-        assert worker.stop() == 0
-    shutil.rmtree(w.directory / "data")
-    w.send(second.sent)
-    with w.worker() as worker:
-        w.wait_until_applied(len(first.sent) + len(second.sent))
-        assert worker.metric("redelivered_records_total") == 0
-        pending = first.fates["forecasts_issued"] - first.fates["outcomes_resolved"] - first.fates["early_joined"]
-        assert worker.metric("pending_events") >= pending
-    w.judge()
 
 
 def test_a_topic_far_ahead_is_paused_and_the_order_of_time_is_kept(world: MakeWorld) -> None:
@@ -60,19 +41,6 @@ def test_records_deleted_before_they_were_read_end_the_worker_unless_told_to_go_
         assert "were deleted unread" in worker.printed
 
 
-def test_a_topic_made_anew_under_an_old_state_ends_the_worker(world: MakeWorld) -> None:
-    w = world(partitions=1)
-    w.send([forecast(f"a{i}", 0.5, 1000 + i) for i in range(10)])
-    with w.worker() as worker:
-        w.wait_until_applied(10)
-        assert worker.stop() == 0
-    recreate(w, "forecasts")
-    w.send([forecast("b", 0.5, 2000)])
-    with w.worker() as worker:
-        assert worker.process.wait(60) == FAILED
-        assert "was deleted and made anew" in worker.printed
-
-
 def delete(w: World, label: str, before: int) -> None:
     """Delete a topic's records below an offset, as retention does."""
 
@@ -85,19 +53,3 @@ def delete(w: World, label: str, before: int) -> None:
             await admin.close()
 
     asyncio.run(run())
-
-
-def recreate(w: World, label: str) -> None:
-    """Delete a topic and make it again."""
-
-    async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=w.settings.brokers[0])
-        await admin.start()
-        try:
-            await admin.delete_topics([w.topic(label)])
-        finally:
-            await admin.close()
-
-    asyncio.run(run())
-    wait_for("the topic to go", lambda: asyncio.run(topics.partitions(w.settings, w.topic(label))) is None)
-    asyncio.run(topics.create(w.settings, partitions=w.partitions))

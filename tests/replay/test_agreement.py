@@ -16,7 +16,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from replay.column_file import played
@@ -197,7 +196,6 @@ def played_in_memory(
     return player, player.end(), letters
 
 
-@examples(max_examples=60)
 @given(plans(), histories(), PLANS)
 def test_both_engines_agree_on_every_figure(plan: Policies, events: list[Event], crashes: Plan) -> None:
     events = [fitting(plan, each) for each in events]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 from unittest.mock import patch
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from state import kinds, served
@@ -27,6 +27,7 @@ from state.policy import Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from state.scoring.warm_up import SegmentWarmUp
 from state.served import Served
+from tests.night import EXAMPLES
 
 
 @contextmanager
@@ -45,8 +46,10 @@ def judged_at_once() -> Iterator[None]:
         yield
 
 
-#: The same examples in every run, however slow the machine.
-STEADY: Final = settings(max_examples=60, deadline=None, derandomize=True)
+#: The same examples in every run, however slow the machine: a test fails by what the code does.
+STEADY: Final = settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: Few enough that rows expire within a short history.
 SMALL_BATCH: Final = 3

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators.by_segment import MOST, BySegment
@@ -124,7 +124,6 @@ def test_segments_that_say_nothing_cost_nearly_nothing() -> None:
     assert brier(stream, served) < brier(stream, without) + 0.0003
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     stream=st.lists(st.tuples(st.floats(0.01, 0.99), st.integers(0, 2), st.sampled_from([0.0, 1.0])), max_size=300),
     forecasts=st.lists(st.integers(1, 9999), min_size=2, max_size=40, unique=True),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators import make
@@ -166,7 +166,6 @@ EVENTS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0]), st.boo
 
 
 @given(EVENTS)
-@settings(deadline=None, max_examples=60)
 def test_error_is_never_below_the_distance_also_after_revisions(events: list[tuple[float, float, bool]]) -> None:
     calibrator = Certified(patience=0.0, evidence=0)
     served = []
@@ -197,7 +196,6 @@ def test_guarantee_holds_where_many_labels_are_revised(seed: int) -> None:
             _holds(calibrator)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     st.sampled_from(sorted(OPPONENTS)),
     st.integers(100, 3000),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators import Calibrator, make
@@ -58,7 +58,6 @@ def taught(spec: str, stream: Sequence[tuple[float, float]], seed: int = 7) -> C
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(stream=STREAMS, forecasts=st.lists(st.integers(1, 99_999), min_size=2, max_size=50, unique=True))
 def test_order_of_raw_forecasts_is_kept_without_ties(
     spec: str, stream: list[tuple[float, float]], forecasts: list[int]
@@ -110,7 +109,6 @@ def test_zeros_alone_move_it_no_further_than_a_few_in_the_outcomes_seen() -> Non
             assert 0.5 / t < calibrator.predict(0.2).p < 15.0 / t
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
 @given(STREAMS)
 def test_log_loss_exceeds_raws_by_no_more_than_the_bound(stream: list[tuple[float, float]]) -> None:
     calibrator = TwoSpeed()
@@ -305,7 +303,6 @@ def test_scores_in_tenths_are_served_no_worse_for_their_zeros_and_ones(level: fl
     assert after < 1.002 * before
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(stream=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.9, 1.0]), st.sampled_from([0.0, 1.0])), max_size=200))
 def test_order_is_kept_where_certainties_were_wrong(stream: list[tuple[float, float]]) -> None:
     calibrator = taught("twospeed", [(0.0, 1.0), (1.0, 0.0), *stream])

@@ -18,6 +18,7 @@ from streams.sources.mapping import Mapping
 from streams.sources.refusal import Refusal
 from streams.sources.registry import Fetched
 from streams.sources.schemas import Schemas
+from tests.night import EXAMPLES
 from tests.streams.sources.test_formats import RECORD, SCHEMA, avro, framed, message, serialized
 
 NOW = 1_700_000_000_000
@@ -148,7 +149,7 @@ HELD._keep(7, Fetched("AVRO", json.dumps(SCHEMA), ()))
 HELD._keep(8, Fetched("PROTOBUF", serialized(), ()))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=10 * EXAMPLES)
 @given(
     table=tables(),
     values=st.lists(RECORDS, min_size=1, max_size=3),
