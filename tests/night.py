@@ -130,9 +130,6 @@ NIGHT: Final = {
         "test_each_of_fifty*": "overlapping segments are each made right",
         "test_a_burst*": "bursts in test_twospeed.py",
     },
-    "state/calibrators/test_calibrated_regression.py": {
-        "test_smooth_calibration_error*": "bias, error and regret under their bounds there",
-    },
     "state/calibrators/test_guard.py": {
         "test_batches_of_many*[[]day]": "the same in batches of a team",
     },
