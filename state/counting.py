@@ -37,6 +37,8 @@ class _Counted:
         Reads the features of its tickets; None where they hold none, or those of an earlier configuration.
     segments
         By layout and slot: key and scores.
+    ages, distribution
+        How old outcomes are, and how raw forecasts are distributed; None until they are asked for.
     """
 
     history: History | None
@@ -46,6 +48,8 @@ class _Counted:
     ages_key: bytes
     distribution_key: bytes
     segments: dict[bytes, dict[int, tuple[bytes, Any]]]
+    ages: Ages | None = None
+    distribution: Distribution | None = None
 
 
 class Counting:
@@ -85,12 +89,16 @@ class Counting:
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
         if service.kind != QUANTILES:  # of classes the highest probability is counted, of numbers nothing
-            key = service.seen.distribution_key
-            found = self.services.value(service.stream, kinds.DISTRIBUTION, key, Distribution)
-            self.services.touched[key] = found
+            seen = service.seen
+            found = seen.distribution
+            if found is None:
+                key = seen.distribution_key
+                found = seen.distribution = self.services.value(service.stream, kinds.DISTRIBUTION, key, Distribution)
+            self.services.touched[seen.distribution_key] = found
             found.observe(row.raw if service.kind == PROBABILITY else max(row.raw), stream_time)
-        for scores in self._segments(service, row):
-            scores.issued += 1
+        if row.groups:
+            for scores in self._segments(service, row):
+                scores.issued += 1
 
     def parked(self, event_id: str, ts: int) -> None:
         """Count nothing."""
@@ -100,9 +108,10 @@ class Counting:
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
         at = 0 if row.entity else ts  # whose labels belong together is known
         self._ages(service).observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
-        for scores in self._segments(service, row):
-            scores.known += 1
-            scores.age_ms += age_ms
+        if row.groups:
+            for scores in self._segments(service, row):
+                scores.known += 1
+                scores.age_ms += age_ms
 
     def resolved(self, service: Service, row: Row, event_id: str, applied: int) -> int:
         """Count an event in the scores of its stream and its segments, or in a warm-up, and compare the challengers."""
@@ -114,9 +123,9 @@ class Counting:
         if window == ledger.NO_WINDOW:
             self._warm_up(service, row).observe(row.raw, row.y)
             return window
-        segments = self._segments(service, row)
-        if segments:
-            segments = [each for each in segments if each.warm_up.admits(row.born, applied)]
+        segments: list[Any] = []
+        if row.groups:
+            segments = [each for each in self._segments(service, row) if each.warm_up.admits(row.born, applied)]
         seen = service.seen
         history = seen.history
         if history is None:
@@ -177,15 +186,16 @@ class Counting:
 
     def _ages(self, service: Service) -> Ages:
         """Return the ages of a stream's outcomes, which are about to change."""
-        key = service.seen.ages_key
-        ages = self.services.touched[key] = self.services.value(service.stream, kinds.AGES, key, Ages)
+        seen = service.seen
+        ages: Ages | None = seen.ages
+        if ages is None:
+            ages = seen.ages = self.services.value(service.stream, kinds.AGES, seen.ages_key, Ages)
+        self.services.touched[seen.ages_key] = ages
         return ages
 
     def _segments(self, service: Service, row: Row) -> list[Any]:
         """Return the scores of the segments of a row, which are about to change."""
         found: list[Any] = []
-        if not row.groups:
-            return found
         known = service.seen.segments.get(row.layout)
         if known is None:
             known = service.seen.segments[row.layout] = {}

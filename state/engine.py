@@ -659,7 +659,7 @@ class Partition:
         served = learner.served
         served.late += served.calibrator.learnt - version
         served.calibrator.learn(ticket, y, at)
-        self._touch(learner)
+        self._services.touched[learner.key] = served
 
     def _revise(self, row: Row, record_key: bytes | None, event_id: str, was: float) -> None:
         """Replace a label that was learnt, wherever it counts, and say so."""

@@ -309,7 +309,7 @@ def expected(sent: list[Source]) -> dict[tuple[str, str], float]:
 
 
 def test_a_worker_that_starts_on_a_history_waits_until_its_labels_can_come(world: MakeWorld, tmp_path: Path) -> None:
-    hour = Hour(world, tmp_path, "history", SOURCES.replace('ttl = "1d"', 'ttl = "10s"'))
+    hour = Hour(world, tmp_path, "history", SOURCES.replace('ttl = "1d"', 'ttl = "100s"'))
     sent = made(3000)  # 300 s
     hour.send(sent)
     with hour.stages("worker"):

@@ -21,6 +21,7 @@ SPAN = 30.0
 #: Recorded only where something is wrong, where a stream has segments, where forecasts are of classes or numbers,
 #: where a calibrator measures itself by points, or after eight days of forecasts.
 QUIET = {
+    "stream_kind_band:trueup_band_forecasts:sum",
     "stream:trueup_forecast_shift:max",
     "stream:trueup_calibration_noise:ratio",
     "stream_finding:trueup_label_finding:max",
