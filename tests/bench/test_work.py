@@ -60,8 +60,8 @@ def calls_an_event(
 
 #: What it was when it was last looked at, rounded up. More is a regression, or a price to be stated here. Four of
 #: these are what scores of draws, ranks and the ages of outcomes cost; two the distribution of forecasts, and five
-#: which forecasts get labels, and three entities. Four are what an observer is told of an event. One at most is the check of labels and the step of Newton, which all
-#: calibrators share.
+#: which forecasts get labels, and three entities. Four are what an observer is told of an event. One at most is the
+#: check of labels and the step of Newton, which all calibrators share.
 @pytest.mark.parametrize(
     ("calibrator", "most"),
     [
