@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from state.arrays import Floats
 from state.bands import Bands
-from state.scoring.band_counts import DAY_MS, BandCounts
+from state.scoring.ages import DAY_MS
+from state.scoring.band_counts import BandCounts
 from state.scoring.history import KINDS
 from streams.metrics.bands import describe
 

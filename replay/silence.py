@@ -70,10 +70,7 @@ def _changed(
 def _longer(source: TableSource, used: Mapping[int, list[str]], policy: Policy) -> Policy:
     """Return a policy that keeps forecasts until the latest label of its streams, if its ttl was not set."""
     latest = max([source.latest_ms[stream] for stream in used.get(id(policy), ())], default=0)
-    if policy.ttl_ms != DEFAULT_TTL_MS or latest < policy.ttl_ms:
-        return policy
-    ttl = duration(words(SPARE * latest))
-    return replace(policy, ttl_ms=ttl, revisable_ms=max(policy.revisable_ms, ttl) if policy.revisable_ms else 0)
+    return _until(policy, latest) if policy.ttl_ms == DEFAULT_TTL_MS else policy
 
 
 def _kept(source: TableSource, before: Policies, after: Policies) -> Iterator[str]:
@@ -108,10 +105,15 @@ def _silent(source: TableSource, used: Mapping[int, list[str]], policy: Policy) 
         known = float(np.quantile(ages, KNOWN))
         # An outcome of the very moment at which its forecast matures comes behind it.
         matures = duration(words((latest if latest <= SPARE * known else known) + 1))
-    latest = max(matures, latest)
-    ttl = policy.ttl_ms if policy.ttl_ms > latest else duration(words(SPARE * latest))
-    revisable = max(policy.revisable_ms, ttl) if policy.revisable_ms else 0
-    return replace(policy, matures_ms=matures, silence=0.0, ttl_ms=ttl, revisable_ms=revisable)
+    return replace(_until(policy, max(matures, latest)), matures_ms=matures, silence=0.0)
+
+
+def _until(policy: Policy, latest: float) -> Policy:
+    """Return a policy that keeps forecasts longer than the latest label took, ms."""
+    if policy.ttl_ms > latest:
+        return policy
+    ttl = duration(words(SPARE * latest))
+    return replace(policy, ttl_ms=ttl, revisable_ms=max(policy.revisable_ms, ttl) if policy.revisable_ms else 0)
 
 
 def _sentences(source: TableSource, before: Policies, after: Policies) -> Iterator[str]:

@@ -17,7 +17,7 @@ from state.calibrators.answer import new
 from state.counting import Counting
 from state.effects import Changes, Effects
 from state.entities import Entities, place
-from state.events import Calibrated, Carried, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
 from state.fence import (
     EARLY,
@@ -388,7 +388,14 @@ class Partition:
             self._reject(letter, forecast.stream, forecast.ts)
             return
         self.fence.fates[FORECAST_DUPLICATE] += 1
-        self._say(row, forecast.key, forecast.event_id, forecast.carried)
+        said = marks(row.marks) if row.marks else None
+        band, points = ("", None) if said is None else (said.band, said.points)
+        served = (
+            forecast.key, forecast.event_id, forecast.stream, row.raw, row.p, row.draw, row.calibrator, row.config,
+            row.version, row.issued_ts, row.born, forecast.carried, band, points,
+        )  # fmt: skip
+        self._outputs.append(new(Calibrated, served))
+        self._effects.answered[forecast.stream] += 1
 
     def _park(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
         """Keep an outcome whose forecast has not come."""
@@ -549,18 +556,6 @@ class Partition:
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
         return row
-
-    def _say(self, row: Row, record_key: bytes | None, event_id: str, carried: Carried | None) -> None:
-        """Answer a forecast as it was answered before."""
-        stream = row.stream
-        said = marks(row.marks) if row.marks else None
-        band, points = ("", None) if said is None else (said.band, said.points)
-        served = (
-            record_key, event_id, stream, row.raw, row.p, row.draw, row.calibrator, row.config, row.version,
-            row.issued_ts, row.born, carried, band, points,
-        )  # fmt: skip
-        self._outputs.append(new(Calibrated, served))
-        self._effects.answered[stream] += 1
 
     def _groups(self, service: Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the slots of an event's segments."""

@@ -9,7 +9,8 @@ from state.bands import Bands, Points
 from state.kind import Kind
 from state.ledger import Row
 from state.policy import Policy
-from state.scoring.band_counts import DAY_MS, BandCounts
+from state.scoring.ages import DAY_MS
+from state.scoring.band_counts import BandCounts
 
 #: Returns the one live copy of what a row of a stream holds: by stream, kind, key, and what is new without a row.
 Value = Callable[[str, Kind[Any], bytes, Callable[[], Any]], Any]

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple, Self
 
 from state.counts import decode_cells, encode_cells
 
-#: A day of stream time, ms.
-DAY_MS: Final = 24 * 3_600_000
 #: Days that are remembered, the present one included; days before the last one without which nothing is judged; and
 #: forecasts, or labels, without which a day does not count.
 DAYS: Final = 16

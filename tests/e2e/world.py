@@ -25,7 +25,7 @@ from aiokafka.protocol.group import LeaveGroupRequest
 
 from state import kinds, rescale
 from state.engine import Partition
-from state.events import Event
+from state.events import Event, Output
 from state.fence import FATES, Fence
 from state.frames import CorruptFrame
 from state.journal import Entry
@@ -482,31 +482,42 @@ def folded(
     """
     rows = begun if begun is not None else {}
     outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
-    if not entries:
-        return rows, outputs
-    settings = in_force(entries[0].config)
-    engine = Partition(settings.policies, rows.get)
+
+    def events(entry: Entry, decoder: Decoder) -> list[Event]:
+        return [_decoded(decoder, *each) for each in along(entry, inputs, entry.begins)]
+
+    for settings, made in along_the_journal(in_force, entries, events, rows):
+        for output in made:
+            label, _, value = encode(output, settings, partition)
+            outputs[label][identity(label, value)] = value
+    return rows, outputs
+
+
+def along_the_journal(
+    in_force: Callable[[bytes], Settings],
+    entries: Sequence[Entry],
+    events: Callable[[Entry, Decoder], list[Event]],
+    rows: dict[bytes, bytes],
+) -> Iterator[tuple[Settings, list[Output]]]:
+    """Fold entry after entry with the pure engine into ``rows``; yield the settings and the outputs of each."""
+    engine: Partition | None = None
+    settings: Settings | None = None
     for entry in entries:
         now = in_force(entry.config)
-        if now is not settings:
-            settings, engine = now, Partition(now.policies, rows.get)
+        if engine is None or now is not settings:
+            engine = Partition(now.policies, rows.get)
+        settings = now
         assert list(entry.begins) == engine.fence.next, f"entry {entry.number} goes on elsewhere: a second writer"
-        decoder = Decoder(settings.policies, settings.limits)
+        found = events(entry, Decoder(now.policies, now.limits))
         engine.begin()
-        events = [_decoded(decoder, *each) for each in along(entry, inputs, engine.fence.next)]
-        made = engine.tick(entry.tick) if entry.tick else engine.apply(events)
-        effects = engine.end()
-        effects.outputs = made
-        engine.checkpoint(effects)
-        for key, value in effects.rows.items():
+        made = engine.tick(entry.tick) if entry.tick else engine.apply(found)
+        engine.end()
+        for key, value in engine.checkpoint().rows.items():
             if value is None:
                 rows.pop(key, None)
             else:
                 rows[key] = value
-        for output in effects.outputs:
-            label, _, value = encode(output, settings, partition)
-            outputs[label][identity(label, value)] = value
-    return rows, outputs
+        yield now, made
 
 
 def identity(label: str, value: bytes) -> str:

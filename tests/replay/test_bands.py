@@ -14,7 +14,7 @@ from replay.report import page
 from replay.result import Pace, Result
 from replay.run import Request, replay
 from replay.sources.files import FileSource
-from state.scoring.band_counts import DAY_MS
+from state.scoring.ages import DAY_MS
 from streams.config import stream_config
 
 #: Raw scores are four times too high in odds; and their labels come at once.

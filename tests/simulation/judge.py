@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from aiokafka import errors
 
 from state import kinds
-from state.engine import Partition
 from state.fence import FORECASTS
 from state.journal import Entry
 from state.witnesses import SLACK
@@ -22,7 +21,7 @@ from streams.faust.changelog import FencedError
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from streams.records.refused import named
-from tests.e2e.world import BESIDE
+from tests.e2e.world import BESIDE, along_the_journal
 from tests.simulation.kafka import Record
 from tests.simulation.world import POLICIES, SESSION, World
 
@@ -143,24 +142,15 @@ def _folded(
     """Fold the records along the journal, and return rows and outputs."""
     rows: dict[bytes, bytes] = {}
     made: dict[str, list[_Made]] = {}
-    engine, config = None, b""
-    for entry in entries:
-        settings = known[entry.config]
-        if engine is None or config != entry.config:
-            engine, config = Partition(settings.policies, rows.get), entry.config
-        decoder = Decoder(settings.policies, settings.limits)
-        events: list[Any] = []
+
+    def events(entry: Entry, decoder: Decoder) -> list[Any]:
+        found: list[Any] = []
         for topic, record in _along(entry, inputs):
             decode = decoder.forecast if topic == FORECASTS else decoder.outcome
-            events += named([decode(record.offset, record.key, record.value, record.timestamp)])
-        engine.begin()
-        outputs = engine.tick(entry.tick) if entry.tick else engine.apply(events)
-        engine.end()
-        for key, value in engine.checkpoint().rows.items():
-            if value is None:
-                rows.pop(key, None)
-            else:
-                rows[key] = value
+            found += named([decode(record.offset, record.key, record.value, record.timestamp)])
+        return found
+
+    for settings, outputs in along_the_journal(known.__getitem__, entries, events, rows):
         for label, records in encoded(outputs, settings, n).items():
             made.setdefault(label, []).extend(
                 _Made(key, value, tuple(headers), timestamp) for key, value, timestamp, headers in records

@@ -16,6 +16,7 @@ from state.coverage import Coverage
 from state.entities import Entities
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBABILITY, PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
+from state.kind import Kind
 from state.ledger import EARLY, ISSUED, NAN, RESOLVED, WAITING, Shadow, names
 from state.ledger import Row as LedgerRow
 from state.policy import DEFAULT_CALIBRATOR, Policy
@@ -318,6 +319,12 @@ def _bands() -> BandCounts:
     return counts
 
 
+def _whole(name: str, kind: Kind[Any], value: Any) -> Row:
+    """Return a row that says all of what it holds."""
+    frame = kind.encode(value)
+    return Row(name, frame[1], frame, lambda row: kind.encode(kind.decode(row)))
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -334,15 +341,7 @@ def golden() -> list[Row]:
             lambda row: Claim.decode(row).encode(),
         ),
         Row("fence", kinds.FENCE.version, _fence().encode(), lambda row: Fence.decode(row).encode()),
-        *(
-            Row(
-                name,
-                kinds.LEDGER.version,
-                kinds.LEDGER.encode(entry),
-                lambda row: kinds.LEDGER.encode(kinds.LEDGER.decode(row)),
-            )
-            for name, entry in _ledger().items()
-        ),
+        *(_whole(name, kinds.LEDGER, entry) for name, entry in _ledger().items()),
         *(
             Row(
                 f"calibrator-{spec}",
@@ -358,87 +357,23 @@ def golden() -> list[Row]:
             kinds.SCORES.encode(_history(3)),
             lambda row: kinds.SCORES.encode(kinds.history(row, None)),
         ),
-        *(
-            Row(
-                f"vectors-{name}",
-                kinds.VECTORS.version,
-                kinds.VECTORS.encode(history),
-                lambda row: kinds.VECTORS.encode(kinds.VECTORS.decode(row)),
-            )
-            for name, history in _vectors().items()
-        ),
+        *(_whole(f"vectors-{name}", kinds.VECTORS, history) for name, history in _vectors().items()),
         Row(
             "windows",
             kinds.WINDOWS.version,
             kinds.WINDOWS.encode(closed),
             lambda row: kinds.WINDOWS.encode(kinds.history(kinds.SCORES.encode(closed), row)),
         ),
-        Row(
-            "comparison",
-            kinds.COMPARISON.version,
-            kinds.COMPARISON.encode(_comparison()),
-            lambda row: kinds.COMPARISON.encode(kinds.COMPARISON.decode(row)),
-        ),
-        Row(
-            "ages",
-            kinds.AGES.version,
-            kinds.AGES.encode(_ages()),
-            lambda row: kinds.AGES.encode(kinds.AGES.decode(row)),
-        ),
-        Row(
-            "coverage",
-            kinds.COVERAGE.version,
-            kinds.COVERAGE.encode(_coverage()),
-            lambda row: kinds.COVERAGE.encode(kinds.COVERAGE.decode(row)),
-        ),
-        Row(
-            "distribution",
-            kinds.DISTRIBUTION.version,
-            kinds.DISTRIBUTION.encode(_distribution()),
-            lambda row: kinds.DISTRIBUTION.encode(kinds.DISTRIBUTION.decode(row)),
-        ),
-        Row(
-            "names",
-            kinds.NAMES.version,
-            kinds.NAMES.encode(_names()),
-            lambda row: kinds.NAMES.encode(kinds.NAMES.decode(row)),
-        ),
-        Row(
-            "segment",
-            kinds.SEGMENT.version,
-            kinds.SEGMENT.encode(_segment()),
-            lambda row: kinds.SEGMENT.encode(kinds.SEGMENT.decode(row)),
-        ),
-        *(
-            Row(
-                f"segment-{name}",
-                max(kinds.SEGMENT.forms),
-                kinds.SEGMENT.encode(pair),
-                lambda row: kinds.SEGMENT.encode(kinds.SEGMENT.decode(row)),
-            )
-            for name, pair in _pairs().items()
-        ),
-        *(
-            Row(
-                f"comparison-{name}",
-                max(kinds.COMPARISON.forms),
-                kinds.COMPARISON.encode(pair),
-                lambda row: kinds.COMPARISON.encode(kinds.COMPARISON.decode(row)),
-            )
-            for name, pair in _compared().items()
-        ),
-        Row(
-            "bands",
-            kinds.BAND_COUNTS.version,
-            kinds.BAND_COUNTS.encode(_bands()),
-            lambda row: kinds.BAND_COUNTS.encode(kinds.BAND_COUNTS.decode(row)),
-        ),
-        Row(
-            "thresholds",
-            kinds.THRESHOLDS.version,
-            kinds.THRESHOLDS.encode(Thresholds([-4.0, 0.25], 300)),
-            lambda row: kinds.THRESHOLDS.encode(kinds.THRESHOLDS.decode(row)),
-        ),
+        _whole("comparison", kinds.COMPARISON, _comparison()),
+        _whole("ages", kinds.AGES, _ages()),
+        _whole("coverage", kinds.COVERAGE, _coverage()),
+        _whole("distribution", kinds.DISTRIBUTION, _distribution()),
+        _whole("names", kinds.NAMES, _names()),
+        _whole("segment", kinds.SEGMENT, _segment()),
+        *(_whole(f"segment-{name}", kinds.SEGMENT, pair) for name, pair in _pairs().items()),
+        *(_whole(f"comparison-{name}", kinds.COMPARISON, pair) for name, pair in _compared().items()),
+        _whole("bands", kinds.BAND_COUNTS, _bands()),
+        _whole("thresholds", kinds.THRESHOLDS, Thresholds([-4.0, 0.25], 300)),
         Row("witnesses", kinds.WITNESSES.version, _witnesses(), _witnesses),
         Row(
             "widths", kinds.INPUTS.version, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()

@@ -51,7 +51,7 @@ STEADY: Final = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: Few enough that rows expire within a short history.
+#: Most events of a batch in short histories.
 SMALL_BATCH: Final = 3
 #: Counting and float calibrators, alone and composed, two times to live; streams that no pattern matches are closed. Of
 #: the streams one knows silence, one matures without it and may be revised for longer, one learns before maturity. Two

@@ -15,7 +15,6 @@ from state.bands import Bands, Points, log_odds
 from state.events import Calibrated, Forecast, Outcome
 from state.frames import CorruptFrame
 from state.policy import Policies, Policy
-from state.scoring import band_counts
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
 from tests.state.histories import STEADY, Worker
 
@@ -24,7 +23,6 @@ SHARES = Bands(("", "review", "block"), shares=(0.2, 0.05))
 HELD = replace(FIXED, hold=True)
 CARD = Points(600, 50, 20)
 CHANCES = st.floats(0.0, 1.0) | st.sampled_from([0.0, 5e-324, 0.02, 0.3, 1.0])
-DAY = band_counts.DAY_MS
 
 # -- definition and order ----------------------------------------------------------------------------------------------
 

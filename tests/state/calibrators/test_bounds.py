@@ -120,16 +120,23 @@ def test_error_stays_under_the_bound(
 )
 def test_long_delay_leaves_a_bound_that_says_something(spec: str, options: dict[str, Any], delay: int) -> None:
     """In the T rounds above a delay of 100 puts every bound at 1, where it says nothing."""
-    calibrator = make(spec, **options)
-    outstanding = play(calibrator, adversary, fixed(delay), 60_000)
-    assert outstanding == delay
+    bound_says_something(make(spec, **options), delay)
+
+
+def bound_says_something(calibrator: Calibrator, delay: int) -> None:
+    """See that after long play against an adversary a bound holds, and is below 1."""
+    assert play(calibrator, adversary, fixed(delay), 60_000) == delay
     assert (calibrator.error() or 1.0) < (calibrator.bound(delay) or 1.0) < 1
 
 
 @pytest.mark.parametrize("outcome", SEQUENCES)
 @pytest.mark.parametrize("spec", ["minimax", "regret_matching"])
 def test_front_takes_nothing_from_the_bound(spec: str, outcome: Answer) -> None:
-    calibrator = make(f"platt+{spec}")
+    bound_holds(make(f"platt+{spec}"), outcome)
+
+
+def bound_holds(calibrator: Calibrator, outcome: Answer) -> None:
+    """See that a bound holds where ten outcomes are outstanding."""
     outstanding = play(calibrator, outcome, DELAYS["10"])
     error, bound = calibrator.error(), calibrator.bound(outstanding)
     assert error is not None
