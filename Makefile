@@ -27,7 +27,7 @@ rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup i
 data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
 
 demo: compiled jars ## real data through a real broker: a live table, then a report
-	$(BIN)/trueup demo
+	$(BIN)/trueup dev demo
 
 experiments: data ## the papers' results and five real streams again, into one report; interpreted, up to an hour
 	$(BIN)/python -m research.experiments

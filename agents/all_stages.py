@@ -75,7 +75,7 @@ async def _run(environment: Mapping[str, str], of: Mapping[str, int]) -> int:
 
 async def _started(stage: str, environment: Mapping[str, str]) -> Process:
     of_all = stage == "worker" and environment["TRUEUP_METRICS_PORT"] != "0"  # else nobody knows the others' ports
-    command = [sys.executable, "-P", "-m", "cli.main", stage, *([OF_ALL] if of_all else [])]
+    command = [sys.executable, "-P", "-m", "cli.main", "run", stage, *([OF_ALL] if of_all else [])]
     return await asyncio.create_subprocess_exec(*command, env=environment, preexec_fn=_end_with_parent)
 
 

@@ -42,5 +42,5 @@ def told(directory: Path, place: str) -> str:
         return f"it died of {place}; death {times} of it in a row"
     return (
         f"it has died of {place} {times} times, and restarts do not help: to go on without it, run "
-        f"trueup skip {place} --reason '...'"
+        f"trueup state skip {place} --reason '...'"
     )

@@ -522,7 +522,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._serving = bool(assigned)
 
     async def _left_out(self) -> dict[TopicPartition, dict[int, str]]:
-        """Return what operators left out of the source topics (`trueup skip`), and why."""
+        """Return what operators left out of the source topics (`trueup state skip`), and why."""
         found: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
         async for _, records in batches(self._settings, [self._settings.configurations]):
             for record in records:
@@ -584,7 +584,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         if had != has:
             raise PartitionsError(
                 f"{self.topics[label]} has {has} partitions, and had {had} when records were sent to it: what follows "
-                "would go to other partitions than what came before. 'trueup rescale' moves the state to another "
+                "would go to other partitions than what came before. 'trueup state rescale' moves the state to another "
                 "number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
             )
 

@@ -75,7 +75,7 @@ class Notices:
             f"labels of {stream} that came after silence had answered for them",
             "Until a label comes, its event counts as silence says: if frauds are told late, served scores are too low "
             "meanwhile. Where the label is another, it is put right now. If such labels keep coming, set matures above "
-            f"the ages that 'trueup inspect {stream}' shows",
+            f"the ages that 'trueup streams show {stream}' shows",
             self._found.get(kind, (0,))[0] + events,
         )
 

@@ -4,9 +4,9 @@ import argparse
 import os
 import sys
 from dataclasses import replace
-from typing import Any
 
 from cli import replay
+from cli.options import DONE, Commands, command, tell
 from streams.config.settings import Settings, SettingsError
 
 DESCRIPTION = """\
@@ -21,19 +21,22 @@ example:
   trueup topics create
   trueup load --table last-year.csv --score p --label fraud --time scored_at --label-time reported_at --id payment \\
       --stream-name fraud-cards
-  trueup worker
+  trueup run
 """
 
 
-def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
+def add(commands: Commands) -> None:
     """Add the command to the command line."""
-    load = commands.add_parser(
+    load = command(
+        commands,
         "load",
-        help="let a new group begin with what a table of the past teaches",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "let a new group begin with what a table of the past teaches",
+        says=DESCRIPTION,
+        more=EPILOG,
+        json_output=True,
+        dry_run=True,
     )
+    load.set_defaults(run=run)
     replay.add_files(load)
     load.add_argument(
         "--keys",
@@ -77,8 +80,12 @@ def run(options: argparse.Namespace) -> int:
         (meant,), said = understood(source, [plan])
         if any(meant.policies.of(stream) != plan.policies.of(stream) for stream in source.silent):
             raise SettingsError(f"TRUEUP_STREAMS has to say what silence means, before anything is loaded. {said[-1]}")
-        sys.stdout.writelines(f"{sentence}\n" for sentence in (*source.notes, *said))
-    with Bar(Console(stderr=True)) as bar:
+        notes = sys.stderr if options.json else sys.stdout
+        notes.writelines(f"{sentence}\n" for sentence in (*source.notes, *said))
+    if options.dry_run:
+        tell(options, f"{settings.app_id} may be loaded, into {group.partitions} partitions; nothing was written")
+        return DONE
+    with Bar(Console(stderr=True, quiet=options.quiet)) as bar:
         told = load.load(source, plan, settings, group, cores(), bar.show)
-    sys.stdout.write(f"{told}\n")
-    return 0
+    tell(options, told)
+    return DONE

@@ -1,4 +1,4 @@
-"""``trueup promote``: champion and challenger change places in the streams file, with an audit line beside it.
+"""``trueup streams promote``: champion and challenger change places in the streams file, with an audit line beside it.
 
 Nothing is sent to the workers: they read the file when they start. A challenger already has the state that it needs as
 champion. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger.
@@ -26,7 +26,7 @@ from aiokafka.errors import KafkaError
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
-from cli import inspect
+from cli import show
 from replay.console import Console
 from state import kinds
 from state.frames import CorruptFrame
@@ -70,35 +70,37 @@ def run(
     stream: str,
     calibrator: str,
     *,
-    streams: Path | None = None,
     reason: str | None = None,
     dry_run: bool = False,
+    json_output: bool = False,
 ) -> int:
     """Promote a challenger and return 0.
 
     Parameters
     ----------
     environment
-        That of the workers; its TRUEUP_STREAMS is the file unless ``streams`` is.
+        That of the workers; its TRUEUP_STREAMS is the file.
     stream, calibrator
         Whose challenger, by name of the calibrator or by configuration.
     reason
         For the audit line.
     dry_run
         Show the change and make none.
+    json_output
+        Print the change as one JSON object: the audit line, and the difference.
 
     Raises
     ------
     SettingsError
         If there is no such challenger, or the file cannot be read, rewritten or replaced; it is then as it was.
     """
-    named = streams or environment.get("TRUEUP_STREAMS")
+    named = environment.get("TRUEUP_STREAMS")
     if not named:
         raise SettingsError("promote needs the streams file: --streams FILE, or TRUEUP_STREAMS")
     path = Path(named).resolve()  # of a link the target is replaced, not the link
     try:
         with _locked(path.parent):
-            return _promote(environment, path, stream, calibrator, reason, dry_run=dry_run)
+            return _promote(environment, path, stream, calibrator, reason, dry_run=dry_run, json_output=json_output)
     except OSError as exc:
         raise SettingsError(f"cannot rewrite {path}: {exc.strerror or exc}") from exc
 
@@ -111,6 +113,7 @@ def _promote(
     reason: str | None,
     *,
     dry_run: bool,
+    json_output: bool,
 ) -> int:
     settings = Settings.from_env({**environment, "TRUEUP_STREAMS": str(path)})
     promotion = find(settings.policies, stream, calibrator)
@@ -118,8 +121,12 @@ def _promote(
     after = rewritten(before.decode(), promotion).encode()
     with _beside(path, after) as new:
         _require_only(promotion, settings.policies, Settings.from_env({**environment, "TRUEUP_STREAMS": str(new)}))
-        sys.stdout.write(_diff(path, before.decode(), after.decode()))
+        difference = _diff(path, before.decode(), after.decode())
+        if not json_output:
+            sys.stdout.write(difference)
         if dry_run:
+            if json_output:
+                sys.stdout.write(orjson.dumps({"difference": difference}).decode() + "\n")
             return 0
         figures, missing = _figures(settings, promotion)
         line = _audit_line(path, promotion, stream, reason)
@@ -129,7 +136,10 @@ def _promote(
         # The audit line is written first. If the change then fails, the hash in the line shows that it did not happen.
         atomic_file.append(audit, orjson.dumps(line) + b"\n")
         atomic_file.replace(new, path)
-    _tell(promotion, figures, missing, audit)
+    if json_output:
+        sys.stdout.write(orjson.dumps({**line, "difference": difference}).decode() + "\n")
+    else:
+        _tell(promotion, figures, missing, audit)
     return 0
 
 
@@ -269,7 +279,7 @@ def _named(policy: Policy) -> dict[str, Any]:
 def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], str | None]:
     """Return what the state says of both over all streams of the pattern, or why it cannot be read."""
     try:
-        found = asyncio.run(inspect.read(settings))
+        found = asyncio.run(show.read(settings))
     except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
         return {}, str(exc) or type(exc).__name__
     names = promotion.champion.calibrator, promotion.challenger.calibrator

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from cli.options import DONE, UNUSABLE, Commands, command, positive
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 
-#: Exit status when what is read cannot be used (EX_DATAERR of sysexits.h).
-UNUSABLE = 65
 #: As `replay.sources.table.UNITS`, which takes a while to import; a test compares them.
 SCORE_UNITS = ("probability", "percent", "permille", "log-odds")
 #: Options of a table alone, that have no default.
@@ -50,7 +49,7 @@ joins no group, commits nothing, and writes to no topic that a worker uses.
 
 EPILOG = """\
 examples:
-  trueup demo --export flights && \\
+  trueup dev demo --export flights && \\
   trueup replay --forecasts flights/forecasts.jsonl --outcomes flights/outcomes.jsonl \\
       --calibrator platt --calibrator platt+regret_matching       which is better, on real flights, without a broker
   trueup replay --table scores.csv --score p --label fraud --time scored_at --label-time reported_at \\
@@ -63,19 +62,22 @@ examples:
 """
 
 
-def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
+def add(commands: Commands) -> None:
     """Add the command to the command line."""
-    replay = commands.add_parser(
+    replay = command(
+        commands,
         "replay",
-        help="run history again: compare calibrators, rebuild state",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "run history again: compare calibrators, rebuild state",
+        says=DESCRIPTION,
+        more=EPILOG,
+        streams=False,
+        json_output=True,
     )
+    replay.set_defaults(run=run)
     what, files = add_source(replay)
     what.add_argument("--manifest", type=Path, metavar="FILE", help="write down what is read, for --offsets")
     files.add_argument(
-        "--partitions", type=_positive, metavar="N", help="share keys out as N partitions of Kafka would (default: 1)"
+        "--partitions", type=positive, metavar="N", help="share keys out as N partitions of Kafka would (default: 1)"
     )
     runs = replay.add_argument_group("what runs, side by side; the present plan (TRUEUP_STREAMS) unless said otherwise")
     runs.add_argument(
@@ -96,7 +98,7 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
     runs.add_argument(
         "--delay", action="append", default=[], metavar="as-is|none|+2d", help="when outcomes come; may be repeated"
     )
-    runs.add_argument("--processes", type=_positive, metavar="N", help="at most so many (default: one a core)")
+    runs.add_argument("--processes", type=positive, metavar="N", help="at most so many (default: one a core)")
     gives = replay.add_argument_group("what it gives")
     gives.add_argument("--threshold", type=float, metavar="P", help="count the alerts, forecasts of at least P")
     gives.add_argument(
@@ -106,13 +108,12 @@ def add(commands: Any) -> None:  # noqa: ANN401 - argparse has no public name fo
         metavar="SHARE",
         help="recall among this share, the highest (default: .02)",
     )
-    gives.add_argument("--block", type=_positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
+    gives.add_argument("--block", type=positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
     gives.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML: figures, and which to choose")
     gives.add_argument("--output", type=Path, metavar="FILE", help="write calibrated records as JSON lines")
     gives.add_argument("--to-topic", metavar="TOPIC", help="write calibrated records to a topic of their own")
     gives.add_argument("--dead-letters", type=Path, metavar="FILE", help="write dead letters as JSON lines")
     gives.add_argument("--write-state", metavar="APP_ID", help="write the state for a worker with this TRUEUP_APP_ID")
-    gives.add_argument("--json", action="store_true", help="print one JSON object last, and no table")
 
 
 def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
@@ -168,13 +169,6 @@ def joined(arguments: Sequence[str]) -> list[str]:
         else:
             found.append(each)
     return found
-
-
-def _positive(value: str) -> int:
-    number = int(value)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def request(options: argparse.Namespace, settings: Settings) -> "Request":
@@ -365,7 +359,7 @@ def run(options: argparse.Namespace) -> int:
     # SIGTERM cleans up as Ctrl-C does.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Bar(Console(stderr=True)) as bar:
+        with Bar(Console(stderr=True, quiet=options.quiet)) as bar:
             result, pace = replay(wanted, os.environ, bar.show)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -377,7 +371,7 @@ def run(options: argparse.Namespace) -> int:
         taking = ", with the workers of before stopped" * (len(following) > 1)
         said = f"The state of {options.write_state} is written. Next{taking}:"
         (sys.stderr if options.json else sys.stdout).writelines(f"{line}\n" for line in (said, *following))
-    status = 0
+    status = DONE
     for topic, reasons in result.dead.items():
         if 2 * sum(reasons.values()) > result.read[topic]:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))

@@ -1,4 +1,4 @@
-"""``trueup rescale --partitions N --to APP_ID``: a group's state, divided anew among N partitions.
+"""``trueup state rescale --partitions N --to APP_ID``: a group's state, divided anew among N partitions.
 
 The state goes to another application id, with a changelog of its own; nothing of the old one is changed. So whatever
 happens on the way, the old group is as it was, and starting its workers again is the way back.
@@ -46,7 +46,7 @@ from streams.kafka.writer import writer
 log = logging.getLogger("trueup")
 
 #: The fence of a partition while its rows are being written.
-UNFINISHED: Final = b"trueup rescale has not finished writing this state"
+UNFINISHED: Final = b"trueup state rescale has not finished writing this state"
 #: Longest wait for anything of a topic, s.
 STILL_SECONDS: Final = 60.0
 
@@ -117,7 +117,15 @@ def settled(environment: Mapping[str, str], app_id: str, changes: Sequence[str])
     return Settings.from_env({**changed, "TRUEUP_APP_ID": app_id})
 
 
-def run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe = lambda _: None) -> str:
+def run(
+    old: Settings,
+    new: Settings,
+    width: int,
+    by: str | None,
+    probe: Probe = lambda _: None,
+    *,
+    dry_run: bool = False,
+) -> str:
     """Divide a group's state, and return a message about it.
 
     Parameters
@@ -131,6 +139,8 @@ def run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe =
         event.
     probe
         Called after each step.
+    dry_run
+        Divide it, and write nothing.
 
     Raises
     ------
@@ -146,7 +156,7 @@ def run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe =
     if len(old.stages) != len(new.stages):
         raise SettingsError("only one of both groups has a router: the sources must be read in the same way")
     try:
-        return asyncio.run(_run(old, new, width, by, probe))
+        return asyncio.run(_run(old, new, width, by, probe, dry_run=dry_run))
     except CorruptFrame as exc:
         raise TopicsError(f"the state of {old.app_id} cannot be read: {exc}") from exc
     except owners.OwnersError as exc:
@@ -157,7 +167,7 @@ def run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe =
         raise TopicsError(f"the brokers: {exc or type(exc).__name__}; run the command again", lasting=False) from exc
 
 
-async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe) -> str:
+async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe, *, dry_run: bool) -> str:
     for stage in new.stages:
         await _require_topics(stage, width)
     async with AsyncExitStack() as stack:
@@ -177,7 +187,10 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         there = [await _there(reader, each) for each in stages]
         if not any(partition is None for each in there for partition in each):
             return f"{new.app_id} has the state of {old.app_id} in {width} partitions already: nothing was written"
-        log.info("dividing %d rows anew", sum(len(part) for each in stages for part in each.parts))
+        rows = sum(len(part) for each in stages for part in each.parts)
+        if dry_run:
+            return f"{rows} rows of {old.app_id} can be divided among {width} partitions; nothing was written"
+        log.info("dividing %d rows anew", rows)
         committed = any(each is not None for partitions in there for each in partitions)
         told = await _told(reader, producer, stages, by, shards, intake, again=committed)
         for each, finished, said in zip(stages, there, (told, None), strict=False):
@@ -188,11 +201,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
             await _commit(new, intake, "-intake")
         probe(3)
         await _require_idle(admin, [old, new])
-        for each in stages:
-            if await _ends(reader, each.old.changelog, len(each.ends)) != each.ends:
-                raise TopicsError(
-                    f"{each.old.changelog} has grown meanwhile: stop its workers, then run the command again"
-                )
+        await _require_still(reader, stages)
         await owners.take(admin, new)
         for each, finished in zip(stages, there, strict=True):
             for n, done in enumerate(finished):
@@ -252,6 +261,12 @@ async def _require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) ->
                 f"group {name} has {there} members: stop them first. Producers may go on, if they write to the "
                 "topics of the new group or intake reads what they write"
             )
+
+
+async def _require_still(reader: AIOKafkaConsumer, stages: Sequence[Stage]) -> None:
+    for each in stages:
+        if await _ends(reader, each.old.changelog, len(each.ends)) != each.ends:
+            raise TopicsError(f"{each.old.changelog} has grown meanwhile: stop its workers, then run the command again")
 
 
 async def _require_applied(reader: AIOKafkaConsumer, stage: Stage, width: int) -> None:
@@ -332,7 +347,7 @@ async def _stage(
     ends = await _ends(reader, old.changelog, changelog.partitions)
     parts = await _rows(reader, old.changelog, changelog.partitions)
     if any(part.get(kinds.FENCE.key()) == UNFINISHED for part in parts):
-        raise TopicsError(f"{old.changelog} is itself half written by trueup rescale: finish that first")
+        raise TopicsError(f"{old.changelog} is itself half written by trueup state rescale: finish that first")
     _require_written(old, parts)
     fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
     stage = Stage(old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])

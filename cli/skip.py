@@ -1,4 +1,4 @@
-"""``trueup skip TOPIC/PARTITION@OFFSET``: leave out a record that ends every process that reads it.
+"""``trueup state skip TOPIC/PARTITION@OFFSET``: leave out a record that ends every process that reads it.
 
 Of an input, the command claims the partition of the record, as a worker does. The worker that serves the partition is
 shut out and starts again. Nobody else can move the fence now, so the row is appended only if the record is still to be
@@ -62,8 +62,8 @@ class _Producer:
         return [offsets[place] for place in sealed]
 
 
-def run(settings: Settings, place: str, reason: str) -> str:
-    """Skip a record, and return a message about it.
+def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -> str:
+    """Skip a record, or see that it can be, and return a message about it.
 
     Raises
     ------
@@ -82,13 +82,15 @@ def run(settings: Settings, place: str, reason: str) -> str:
     said = reason.strip(), by, at
     try:
         if topic in sources:
-            asyncio.run(_write(settings, skips.SourceSkip(topic, "", partition, offset, *said)))
+            asyncio.run(_write(settings, skips.SourceSkip(topic, "", partition, offset, *said), dry_run=dry_run))
         else:
-            asyncio.run(_append(settings, partition, skips.Skip(inputs.index(topic), offset, *said)))
+            asyncio.run(_append(settings, partition, skips.Skip(inputs.index(topic), offset, *said), dry_run=dry_run))
     except FencedError:
         raise TopicsError(f"a worker took up partition {partition} meanwhile; try again", lasting=False) from None
     except (KafkaError, ForbiddenError, TimeoutError) as exc:
         raise TopicsError(f"cannot write it down: {exc or type(exc).__name__}") from exc
+    if dry_run:
+        return f"{place} can be left out; nothing was written"
     who = f"Workers of {settings.app_id} that served partition {partition} start again"
     if topic in sources:
         who = f"Intakes of {settings.app_id} know of it once they have started again"
@@ -122,7 +124,7 @@ async def _require_partition(settings: Settings, topic: str, partition: int) -> 
     return count
 
 
-async def _write(settings: Settings, skip: skips.SourceSkip) -> None:
+async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -> None:
     """Write down what is left out of a source."""
     await _require_partition(settings, skip.topic, skip.partition)
     to = skip.partition % await _require_partition(settings, settings.configurations, 0)
@@ -133,6 +135,8 @@ async def _write(settings: Settings, skip: skips.SourceSkip) -> None:
     async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
         ends = await group.end_offsets([place])
         _require_open(place, skip.offset, await group.committed(place) or 0, ends[place])
+        if dry_run:
+            return
         identity = await provenance.identity(producer.client, skip.topic)
         key, value = skips.source_record(skip._replace(topic_id=identity.id))
         await producer.send_and_wait(settings.configurations, value, key, to)
@@ -146,7 +150,7 @@ def _require_open(place: TopicPartition, offset: int, following: int, end: int) 
         )
 
 
-async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
+async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_run: bool) -> None:
     topic = (settings.forecasts, settings.outcomes)[skip.topic]
     for name in (topic, settings.changelog):
         await _require_partition(settings, name, partition)
@@ -154,8 +158,10 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip) -> None:
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(AIOKafkaConsumer(enable_auto_commit=False, **options))
         client = _Producer(settings, await stack.enter_async_context(AIOKafkaProducer(**options)))
-        changelog = Changelog(lambda: settings.changelog, lambda: cast("BatchProducer", client), "trueup skip")
+        changelog = Changelog(lambda: settings.changelog, lambda: cast("BatchProducer", client), "trueup state skip")
         await _require(settings, consumer, partition, skip)  # before the claim shuts a worker out
+        if dry_run:
+            return
         await changelog.claim(partition)
         changelog.activate(partition)
         await _require(settings, consumer, partition, skip)

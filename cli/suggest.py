@@ -1,7 +1,9 @@
-"""``trueup config suggest``: when a stream's labels come, and which ``matures``, ``silence`` and ``ttl`` fit."""
+"""``trueup streams suggest``: when a stream's labels come, and which ``matures``, ``silence`` and ``ttl`` fit."""
 
+import argparse
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from cli import replay
+from cli.options import DONE, NO
 from replay.sources.record import Source, loaded
 from state.arrays import Floats
 from state.events import Forecast, Outcome
@@ -18,6 +22,7 @@ from state.forecasts import QUANTILES
 from state.policy import ALIKE
 from state.scoring.ages import words
 from streams.config import stream_config
+from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import Decoder
 
 DAY_MS: Final = 86_400_000
@@ -147,6 +152,33 @@ class _History:
     came: dict[str, int] = field(default_factory=dict)
     end: int = 0
     plain: bool = True
+
+
+def run(options: argparse.Namespace, settings: Settings) -> int:
+    """Print a proposal for a stream, and return 0; 1 where its history is too small for one, or has nothing of it.
+
+    Raises
+    ------
+    SettingsError, TopicsError, TableError
+        If the history cannot be read.
+    """
+    policy = settings.policies.of(options.stream)
+    if options.table and options.label_time is None:
+        raise SettingsError("streams suggest needs --label-time: without it nothing says how late labels come")
+    direct = None if options.table else settings.direct
+    decoder = Decoder(settings.policies, settings.limits, direct, settings.carry_headers)
+    source = replay.source(options, settings)
+    try:
+        seen = read(source, decoder, options.stream)
+    except LookupError as exc:
+        print(exc.args[0], file=sys.stderr)
+        return NO
+    for note in source.notes if options.table else ():
+        print(note, file=sys.stderr)
+    numbers = policy is not None and is_numbers(policy.kind)
+    proposal = propose(seen, numbers=numbers, silent=source.silent[options.stream] if options.table else 0)
+    print(json.dumps(plain(seen, proposal)) if options.json else told(seen, proposal))
+    return DONE if proposal.ttl_ms is not None else NO
 
 
 def read(source: Source, decoder: Decoder, stream: str) -> Seen:

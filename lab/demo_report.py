@@ -175,10 +175,10 @@ def next_steps(console: Console, settings: Settings, out: Path, stream: str, *, 
     brokers = ",".join(settings.brokers)
     console.print(f"\n[bold]{out}[/]  the picture", highlight=False)
     if left:
-        look = f"TRUEUP_BROKERS={brokers} TRUEUP_APP_ID={settings.app_id} trueup inspect {stream}"
+        look = f"TRUEUP_BROKERS={brokers} TRUEUP_APP_ID={settings.app_id} trueup streams show {stream}"
         console.print(f"[bold]{look}[/]  the state it learnt; its topics were left", highlight=False, soft_wrap=True)
     else:
         console.print(
-            "[bold]trueup broker[/]  a broker that stays; the demo uses it by TRUEUP_BROKERS", highlight=False
+            "[bold]trueup dev broker[/]  a broker that stays; the demo uses it by TRUEUP_BROKERS", highlight=False
         )
-    console.print("[bold]trueup worker --help[/]  every setting", highlight=False)
+    console.print("[bold]trueup run --help[/]  every setting", highlight=False)

@@ -59,7 +59,7 @@ class Worker:
         """Start the process; see `ready`."""
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "worker"],
+                [sys.executable, "-m", "cli.main", "run", "worker"],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

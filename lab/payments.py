@@ -19,7 +19,7 @@ from replay.ranking import ranks
 from state.arrays import Floats
 from streams.config.settings import Settings
 
-#: What a risk team sets for such a stream; `trueup config suggest cards` says the same of its history.
+#: What a risk team sets for such a stream; `trueup streams suggest cards` says the same of its history.
 PLAN: Final = f"""\
 [streams.{fraud.STREAM}]
 matures = "45d"     # what is fraud was reported by then

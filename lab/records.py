@@ -1,4 +1,4 @@
-"""``trueup broker send`` and ``trueup broker watch``: a few records to and from a topic, by hand."""
+"""``trueup dev broker send`` and ``trueup dev broker watch``: a few records to and from a topic, by hand."""
 
 import asyncio
 import sys

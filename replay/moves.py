@@ -1,4 +1,4 @@
-"""A group that went to another number of partitions: what ``trueup rescale`` writes down of it, for audits.
+"""A group that went to another number of partitions: what ``trueup state rescale`` writes down of it, for audits.
 
 The rows that a new partition began with follow from the old partitions' rows by a pure function (`state.rescale`), and
 those follow from the old topics. So an audit needs to know of the old group where its topics are, how far they were
@@ -151,7 +151,7 @@ class Move:
             if not len(read.fences) == len(read.outputs) > 0 or len(read.next) != len(read.since):
                 raise ValueError("it does not say the same of all partitions")
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise MoveError(f"what 'trueup rescale' wrote down cannot be read by this version: {exc!r}") from exc
+            raise MoveError(f"what 'trueup state rescale' wrote down cannot be read by this version: {exc!r}") from exc
         return read
 
     def plan(self) -> Plan:

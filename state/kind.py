@@ -2,7 +2,7 @@
 
 The declaration says what the row's key is made of, what the row holds, its version, where it goes when partitions are
 divided anew, and what readers see of it. Everything else follows from it: keys, rows and their checks, what a rescale
-does with them, what metrics and ``trueup inspect`` read, and the table in docs/state-format.md.
+does with them, what metrics and ``trueup streams show`` read, and the table in docs/state-format.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -114,7 +114,7 @@ class Kind(Generic[T]):
     rows
         For people: how many there are, and what they say.
     shown
-        Whether it says something of a stream that metrics, pages and ``trueup inspect`` read.
+        Whether it says something of a stream that metrics, pages and ``trueup streams show`` read.
     asks
         Returns what `decode` is told of a row beside its payload, by its key and by what reads other rows.
     figures

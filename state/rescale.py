@@ -115,7 +115,7 @@ MOVED: Final = Kind[Moved](
     (),
     {1: PLAIN},
     Kept.OUTSIDE,
-    "one a partition that `trueup rescale` wrote: what its rows were made of",
+    "one a partition that `trueup state rescale` wrote: what its rows were made of",
 )
 
 

@@ -582,7 +582,7 @@ def _challengers(shadows: Sequence[Mapping[str, Any]]) -> str:
         '<div class="scroll"><table><thead><tr><th class="name">challenger</th><th class="name">champion</th>'
         f"{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
         '<p class="note">Mean difference of the losses on the events that both answered ± 95 %, as if events were '
-        "independent. Below 0 the challenger is better: see trueup promote.</p>"
+        "independent. Below 0 the challenger is better: see trueup streams promote.</p>"
     )
 
 

@@ -132,7 +132,7 @@ class Readings:
         return scores.error("calibrated") if order == "error" else scores.regret_pinball()
 
     def stream(self, name: str) -> dict[str, Any] | None:
-        """Return what the state says of a stream on this worker's partitions, as ``trueup inspect`` does; or None."""
+        """Return what the state says of a stream on these partitions, as ``trueup streams show`` does; or None."""
         found = self._found(name)
         if not any(found.of(kind, name) for kind in KNOWN):
             return None
@@ -144,7 +144,7 @@ class Readings:
         Pages show the streams that have series: see `streams.metrics.slots`.
         """
         most, hidden = self.settings.metrics_streams, self.mirror.hidden
-        how = f"name it in the TOML file, or raise TRUEUP_METRICS_STREAMS, which is {most}; trueup inspect shows it"
+        how = f"name it in the TOML file, or raise TRUEUP_METRICS_STREAMS, which is {most}; trueup streams show tells"
         if name in hidden:
             return f"this worker holds state of stream {name!r}, which has no metrics and no page: {how}"
         if hidden:

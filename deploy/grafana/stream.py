@@ -355,7 +355,7 @@ STREAM: Final = Dashboard(
                     "Worst window",
                     "Largest error of any 5,000 outcomes in a row of a partition; empty until a partition has had as "
                     "many. "
-                    "`trueup inspect` says which window it was.",
+                    "`trueup streams show` says which window it was.",
                     [
                         Query(
                             over("max", _here("stream_kind:trueup_worst_window_ece:max", kind="calibrated")),
@@ -397,7 +397,8 @@ STREAM: Final = Dashboard(
                     "timeseries",
                     "Segments that are off",
                     "How many segments have an error that chance does not explain, of .03 or .3 of what happened; over "
-                    "the life of the stream, of the worst worker. `trueup inspect` names 20. Empty without segments.",
+                    "the life of the stream, of the worst worker. `trueup streams show` names 20. Empty without "
+                    "segments.",
                     [
                         Query(over("max", _here("stream:trueup_segments_off:max")), "off", BAD, quiet=True),
                         Query(
@@ -636,7 +637,7 @@ STREAM: Final = Dashboard(
                     "Recall and precision in the top 1 %",
                     "Of the events that happened, the share that is found when the highest 1 % of the forecasts are "
                     "looked at; dashed, the share of those looked at that happened. Within the last windows. "
-                    "`trueup inspect` and the status page show other shares, and KS.",
+                    "`trueup streams show` and the status page show other shares, and KS.",
                     [
                         *_both("stream_kind_volume:trueup_recall:ratio", volume="0.01"),
                         *(
@@ -682,8 +683,8 @@ STREAM: Final = Dashboard(
                     "timeseries",
                     "Labels misread",
                     "1 for each finding: outcomes come too near to ttl, one label comes later than the other, only "
-                    "one label is reported, most forecasts get none, or outcomes come after matures. `trueup inspect` "
-                    "says what to set. Withheld: partitions that serve nothing of what they have learnt.",
+                    "one label is reported, most forecasts get none, or outcomes come after matures. `trueup streams "
+                    "show` says what to set. Withheld: partitions that serve nothing of what they have learnt.",
                     [
                         Query(
                             over("max", _here("stream_finding:trueup_label_finding:max"), "finding"),

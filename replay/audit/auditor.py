@@ -39,7 +39,7 @@ from streams.kafka.topics import TopicsError
 from streams.sources.registry import RegistryError
 
 #: Exit statuses: all agree, something differs, it could not be checked.
-AGREE, DIFFER, UNCHECKED = 0, 1, 2
+AGREE, DIFFER, UNCHECKED = 0, 1, 65
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 

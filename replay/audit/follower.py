@@ -5,9 +5,9 @@ router have written, and keeps of each record where it stands, what it was made 
 second reads the sources and the router's inputs, makes everything again, and meets the first one's entries in order.
 So memory does not grow with the topics, but for the router's state.
 
-A group that was moved is followed behind the one that it was made of. `trueup rescale` writes down how far intake and
-router had come then (`replay.moves.Upstream`): up to there the sources lead to the old group's topics, and from there
-on to the new one's. The derived rows of the old router are divided by the same pure function as the router's own.
+A group that was moved is followed behind the one that it was made of. `trueup state rescale` writes down how far intake
+and router had come then (`replay.moves.Upstream`): up to there the sources lead to the old group's topics, and from
+there on to the new one's. The derived rows of the old router are divided by the same pure function as the router's own.
 """
 
 import asyncio

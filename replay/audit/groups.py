@@ -1,6 +1,6 @@
 """The groups that an audit goes through: a group that was moved began with rows that another one had made.
 
-`trueup rescale` writes down what it made them of (`replay.moves`). So an audit of the new group derives the old
+`trueup state rescale` writes down what it made them of (`replay.moves`). So an audit of the new group derives the old
 partitions up to the move, divides their rows by the same pure function, sees that the hashes which were written down
 then are those of its own rows, and that the new changelog has no other rows, and goes on with them.
 """
@@ -150,8 +150,8 @@ def moved(settings: Settings, there: Mapping[int, tuple[int, int]], runner: asyn
     if known and len(known) < len(found):
         lacking = next(n for n, each in enumerate(found) if each is None)
         raise Unauditable(
-            f"'trueup rescale' has not finished making {settings.app_id} of {known[0].app}: partition {lacking} has no "
-            "rows yet. Run it again"
+            f"'trueup state rescale' has not finished making {settings.app_id} of {known[0].app}: partition {lacking} "
+            "has no rows yet. Run it again"
         )
     if len({(each.app, each.changelog, each.ends) for each in known}) > 1:
         raise Unauditable(f"the partitions of {settings.app_id} began with rows of several states: run rescale again")
@@ -280,13 +280,13 @@ def begin(
     """
     begun.read_rows(given.directory, given.rows, rows)
     of = f"partition {partition} of {settings.app_id}"
-    origin = f"rows than 'trueup rescale' must have made of {given.move.app}"
+    origin = f"rows than 'trueup state rescale' must have made of {given.move.app}"
     _require_same(f"{of} began with other {origin}, in {settings.changelog}", changelog, rows)
     if given.unlike:
         raise Unauditable(
-            f"{of}: 'trueup rescale' has made other rows of {given.move.app} than this version does, of the kinds "
-            f"{', '.join(given.unlike)} (see docs/state-format.md): another version did it, or its state was not what "
-            "its topics lead to"
+            f"{of}: 'trueup state rescale' has made other rows of {given.move.app} than this version does, of the "
+            f"kinds {', '.join(given.unlike)} (see docs/state-format.md): another version did it, or its state was "
+            "not what its topics lead to"
         )
     return _derivation(given.move.since[partition], rows)
 

@@ -162,8 +162,8 @@ def _began(settings: Settings, runner: asyncio.Runner) -> Move | None:
 def _upstream(settings: Settings, move: Move) -> Upstream:
     if move.upstream is None:
         raise Unauditable(
-            f"{settings.app_id} began with rows that 'trueup rescale' made of {move.app}, and it was not written down "
-            f"how far intake and router had come: an earlier version made them, or there was no router. Audit "
+            f"{settings.app_id} began with rows that 'trueup state rescale' made of {move.app}, and it was not written "
+            f"down how far intake and router had come: an earlier version made them, or there was no router. Audit "
             f"{move.app} with --sources to its end, and {settings.app_id} without"
         )
     return move.upstream

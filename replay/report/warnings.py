@@ -116,7 +116,7 @@ def too_short(scored: Scored) -> Caution | None:
         f"The ttl of {scored.stream}, {ttl}, is too short for its outcomes.",
         f"99 in 100 of its {count(late.outcomes)} outcomes came within {duration(late.p99_ms)}, and "
         f"{share(late.share)} took longer than the ttl. {expired}What comes after a forecast has expired is not "
-        f'learnt: set `ttl = "{words(SPARE * late.largest_ms)}"` for the stream; `trueup config suggest` says more.',
+        f'learnt: set `ttl = "{words(SPARE * late.largest_ms)}"` for the stream; `trueup streams suggest` says more.',
     )
 
 
@@ -129,7 +129,7 @@ def _one_label(scored: Scored) -> Caution | None:
         f"Of {scored.stream} only outcomes of {label} are reported, of {share(scored.raw.n / scored.issued)} of the "
         "forecasts.",
         f"Every calibrator learns that {label} always happens. If silence means the other, set `silence = {other}` "
-        "and `matures`; `trueup config suggest` says at which age.",
+        "and `matures`; `trueup streams suggest` says at which age.",
     )
 
 
@@ -140,7 +140,7 @@ def _immature(scored: Scored) -> Caution | None:
         f"Forecasts of {scored.stream} mature after {duration(scored.matures_ms)}, before all of their outcomes have "
         "come.",
         f"{count(scored.reversed)} labels that silence gave were replaced by an outcome later. Until then "
-        "each was learnt as what it is not: give the stream a longer `matures`; `trueup config suggest` says how "
+        "each was learnt as what it is not: give the stream a longer `matures`; `trueup streams suggest` says how "
         "long.",
     )
 
@@ -157,7 +157,7 @@ def _apart(scored: Scored) -> Caution | None:
         f"Of {scored.stream} an outcome of {called[first.label]} comes sooner than one of {called[last.label]}.",
         f"Half of them within {duration(first.median_ms)}, of the others within {duration(last.median_ms)}. A "
         "calibrator that learns when outcomes arrive takes the sooner ones for more than they are. Set `matures`, "
-        "so that all are learnt at one age; `trueup config suggest` says at which.",
+        "so that all are learnt at one age; `trueup streams suggest` says at which.",
     )
 
 

@@ -4,8 +4,8 @@ Offsets are resolved once, before anything is read: what is appended meanwhile i
 makes the same replay again. Nothing is committed and no group is named, so workers do not notice.
 
 Records are read as a worker reads them. Those of aborted transactions are passed over. A batch that expands beyond
-``TRUEUP_UNPACKED_BYTES`` is one dead letter. So is a record that ``trueup skip`` left out, which the workers' dead
-letters tell.
+``TRUEUP_UNPACKED_BYTES`` is one dead letter. So is a record that ``trueup state skip`` left out, which the workers'
+dead letters tell.
 """
 
 import asyncio

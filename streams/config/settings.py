@@ -449,7 +449,7 @@ class Settings:
                 continue
             if name not in known:
                 meant = _nearest(name, (*known, *SECURITY, *ACCESS, *COIN, *REGISTRY))
-                raise SettingsError(f"{name} is not a setting of trueup; {meant}'trueup worker --help' lists all")
+                raise SettingsError(f"{name} is not a setting of trueup; {meant}'trueup run --help' lists all")
             try:
                 values[known[name].name] = known[name].metadata["parse"](value)
             except ValueError as exc:

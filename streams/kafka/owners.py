@@ -212,8 +212,10 @@ async def claim(settings: Settings) -> list[str]:
     return found
 
 
-async def take(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
+async def take(admin: AIOKafkaAdminClient, settings: Settings, *, dry_run: bool = False) -> list[str]:
     """Give all topics that the stages of these settings write to them, and return what changed, a sentence each.
+
+    With ``dry_run`` nothing is written.
 
     Raises
     ------
@@ -235,7 +237,8 @@ async def take(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
     for group in changed:
         await _require_stopped(admin, group)
     changed |= {group: each for group, each in mine.items() if known.get(group) != each}
-    await _write(settings, changed)
+    if not dry_run:
+        await _write(settings, changed)
     return found
 
 

@@ -92,7 +92,7 @@ def of_intake(settings: Settings) -> list[Grant]:
     return [
         *(Grant("topic", name, ("Read",)) for name in sources),
         *(Grant("topic", name, ("Write",)) for name in written),
-        Grant("topic", settings.configurations, ("Read", "Write")),  # reads what is left out: `trueup skip`
+        Grant("topic", settings.configurations, ("Read", "Write")),  # reads what is left out: `trueup state skip`
         Grant("topic", settings.owners, ("Read", "Write")),
         Grant("group", settings.intake_group, ("Read",)),
     ]

@@ -90,7 +90,12 @@ def shared(settings: Settings) -> Topic:
 
 
 async def create(
-    settings: Settings, *, partitions: int = 4, replication: int = 1, retention_ms: int | None = None
+    settings: Settings,
+    *,
+    partitions: int = 4,
+    replication: int = 1,
+    retention_ms: int | None = None,
+    dry_run: bool = False,
 ) -> list[str]:
     """Make the topics that do not exist, and return their names.
 
@@ -104,6 +109,8 @@ async def create(
     retention_ms
         How long inputs and outputs are kept, ms; None for the brokers' default. It must be longer than the longest
         time for which a worker may be down. Replay can read only what is kept.
+    dry_run
+        Make none.
 
     Raises
     ------
@@ -113,6 +120,8 @@ async def create(
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
         missing = [topic for topic in (*wanted(settings), shared(settings)) if topic.name not in existing]
+        if dry_run:
+            return [topic.name for topic in missing]
         requests = []
         for topic in missing:
             configs = {"cleanup.policy": "compact" if topic.compacted else "delete"}
@@ -198,13 +207,13 @@ async def check(
         inputs = counts.get(settings.forecasts)
         problems += [
             f"{_named(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
-            "all must have as many, for an event's records to meet; 'trueup rescale' moves a state to another number"
+            "all must have as many, for an event's records to meet; 'trueup state rescale' moves a state to another one"
             for count, names in _others(counts, inputs)
         ]
         problems += [
             f"{_left(names, count, 'partitions', partitions)}: the number of a topic in use cannot be changed, "
-            "because keys would be in other partitions than before; 'trueup rescale' moves the state to topics that "
-            "have so many"
+            "because keys would be in other partitions than before; 'trueup state rescale' moves the state to topics "
+            "that have so many"
             for count, names in _others(counts, partitions)
         ]
         copies = {name: min(len(one["replicas"]) for one in found[name]) for name in counts}

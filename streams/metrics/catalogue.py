@@ -281,8 +281,8 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
             "calibrated ones; over the life of the state",
-            "trueup verify computes it again from the topic resolved, the warm-up included; below .01 the width of the "
-            "cells is most of it",
+            "trueup audit --certificate computes it again from the topic resolved, the warm-up included; below .01 "
+            "the width of the cells is most of it",
             series=1,
         ),
         Metric(
@@ -327,7 +327,7 @@ CATALOGUE: Final = {
             "gauge",
             ("stream", "kind"),
             f"Largest ECE of any complete window of {WINDOW:,} resolved events of a partition",
-            "trueup inspect names the window; with --json it has the reliability of the window",
+            "trueup streams show names the window; with --json it has the reliability of the window",
             series=1,
         ),
         Metric(
@@ -408,8 +408,8 @@ CATALOGUE: Final = {
             ("stream", "kind"),
             "Largest coverage error (numbers), or ECE of the highest probability (classes), of any complete window of "
             f"{vector_history.WINDOW} resolved events of a partition",
-            "trueup inspect names the window and says what chance gives; the worst of a hundred has two to four times "
-            "that",
+            "trueup streams show names the window and says what chance gives; the worst of a hundred has two to four "
+            "times that",
             series=2,
         ),
         Metric(
@@ -481,7 +481,7 @@ CATALOGUE: Final = {
             "gauge",
             ("stream", "calibrator", "config", "loss"),
             "Mean loss of the challenger minus that of the champion, on the same events",
-            "if it is below 0 by more than twice its error, consider trueup promote",
+            "if it is below 0 by more than twice its error, consider trueup streams promote",
             series=2 * MOST_CHALLENGERS,
         ),
         Metric(
@@ -514,7 +514,7 @@ CATALOGUE: Final = {
             ("stream", "finding"),
             "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes, matures, "
             "entity",
-            "trueup inspect STREAM says in words what was seen and what to set",
+            "trueup streams show STREAM says in words what was seen and what to set",
             series=3,
         ),
         Metric(
@@ -589,7 +589,7 @@ CATALOGUE: Final = {
             "gauge",
             ("stream",),
             "Segments whose served forecasts are off by .03, or by .3 of what happened, beyond what chance explains",
-            "trueup inspect STREAM and the status page name them; a calibrator that uses segments corrects them",
+            "trueup streams show STREAM and the status page name them; a calibrator that uses segments corrects them",
             series=1,
         ),
         Metric(

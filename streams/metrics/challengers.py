@@ -1,4 +1,4 @@
-"""Challengers beside the champions they challenged: for gauges, ``trueup inspect`` and ``trueup promote``."""
+"""Challengers beside the champions they challenged: for gauges, ``streams show`` and ``streams promote``."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the state says of a stream, as JSON: shown by ``trueup inspect`` and the status page, and exported by gauges."""
+"""What the state says of a stream, as JSON: for ``trueup streams show``, the status page and the gauges."""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Segments of a stream, the worst first: for gauges, the status page and ``trueup inspect``."""
+"""Segments of a stream, the worst first: for gauges, the status page and ``trueup streams show``."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -32,7 +32,7 @@ from streams.sources.schemas import Schemas
 REASONS: Final = {
     "empty": "the value has no bytes; a record without a value, a tombstone, is passed over",
     "batch": "the batch it came in expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked, or read to its end",
-    "skipped": "an operator left the record out with trueup skip",
+    "skipped": "an operator left the record out with trueup state skip",
     "quota": "the stream's quota of records is used up",
     "quota_ids": "the stream's quota of new event ids is used up",
     "oversized": "the value is longer than the limit, or the key than eight ids",

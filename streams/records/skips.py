@@ -1,4 +1,4 @@
-"""Records that are left out because they end every process that reads them, by ``trueup skip``.
+"""Records that are left out because they end every process that reads them, by ``trueup state skip``.
 
 Of a worker or a router this is a row in the changelog of the record's partition. Intake has no state: of a source it is
 a record of the compacted topic of what is in force. So whoever takes the partition up knows of it. The record, or its

@@ -7,7 +7,7 @@ from agents import deaths
 
 def test_deaths_of_one_record_in_a_row_are_counted_and_the_third_says_what_helps(tmp_path: Path) -> None:
     said = [deaths.told(tmp_path, place) for place in ("f/0@1", "f/0@2", "f/0@2", "f/0@2", "f/0@2", "f/0@1")]
-    assert [("trueup skip f/0@2 --reason" in each) for each in said] == [False, False, False, True, True, False]
+    assert [("trueup state skip f/0@2 --reason" in each) for each in said] == [False, False, False, True, True, False]
     assert said[4].startswith("it has died of f/0@2 4 times")
 
 

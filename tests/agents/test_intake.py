@@ -648,7 +648,7 @@ def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
     for times in (1, 2, 3):
         caplog.clear()
         assert module.run(there) == FAILED
-        assert ("trueup skip scores.v3/0@7 --reason" in caplog.text) == (times == 3)
+        assert ("trueup state skip scores.v3/0@7 --reason" in caplog.text) == (times == 3)
         assert "scores.v3/0@7" in caplog.text
 
 

@@ -70,7 +70,7 @@ class Contender:
 
 
 _ARGUMENTS = ("{brokers}", "{prefix}", "{directory}")
-_WORKER = (sys.executable, "-m", "cli.main", "worker")
+_WORKER = (sys.executable, "-m", "cli.main", "run", "worker")
 _GUARANTEES = "RocksDB + changelog, acked before state and answers; state exactly once, answers at least once"
 
 

@@ -52,7 +52,7 @@ class Worker:
         self._started = time.perf_counter()
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli.main", "worker"],
+                [sys.executable, "-m", "cli.main", "run", "worker"],
                 env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
                 cwd=ROOT,
                 stdout=output,

@@ -9,7 +9,7 @@ import pytest
 
 from agents.processor import BatchProcessor
 from agents.topology import Topology
-from cli import inspect_tables
+from cli import show_tables
 from lab.scrape import ScrapedSamples
 from state import kinds
 from state.scoring.comparison import Comparison
@@ -126,14 +126,14 @@ def test_inspect_shows_both_sides_and_their_difference(capsys: pytest.CaptureFix
     assert identity["challenger"]["ece_noise"] == pytest.approx(both.scores.noise("calibrated"))
     assert identity["difference"]["brier"] == pytest.approx(both.difference("brier")._asdict())
     assert identity["difference"]["brier"]["mean"] < 0
-    inspect_tables.show({"s": described}, {}, whole=True)
+    show_tables.show({"s": described}, {}, whole=True)
     shown = capsys.readouterr().out
     assert "challengers" in shown
     assert shown.count("minimax") >= 2
 
 
 def test_listed_streams_name_what_serves_and_not_who_challenges(capsys: pytest.CaptureFixture[str]) -> None:
-    inspect_tables.show({"s": describe(found(), "s")}, {}, whole=False)
+    show_tables.show({"s": describe(found(), "s")}, {}, whole=False)
     shown = capsys.readouterr().out
     assert "minimax" in shown
     assert "identity" not in shown

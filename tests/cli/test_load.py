@@ -2,7 +2,8 @@
 
 import pytest
 
-from cli.main import MISCONFIGURED, main
+from cli.main import main
+from cli.options import MISCONFIGURED
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from agents import __version__, worker
 from agents.worker import FAILED, MISCONFIGURED
-from cli import inspect, main
+from cli import main, options, show
 from lab import broker
 from replay.audit import auditor
 from state.policy import DEFAULT_CALIBRATOR
@@ -25,6 +25,7 @@ from streams.kafka import topics
 from streams.kafka.topics import TopicsError
 from streams.records.output_schemas import NAMES
 from streams.records.output_schemas import text as schema_text
+from tests.cli.leaves import leaves
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,20 +73,44 @@ def test_help_mentions_every_command(capsys: pytest.CaptureFixture[str]) -> None
         main.main(["--help"])
     assert ended.value.code == 0
     said = capsys.readouterr().out
-    assert all(f"\n    {name}" in said for name in main._COMMANDS), said
+    assert all(f"\n    {words[0]}" in said for words in leaves()), said
 
 
-@pytest.mark.parametrize("name", main._COMMANDS)
-def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", list(leaves()), ids=" ".join)
+def test_every_command_has_help_and_what_all_have(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.main([name, "--help"])
+        main.main([*words, "--help"])
     assert ended.value.code == 0
-    assert f"usage: trueup {name}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"usage: trueup {' '.join(words)}" in said
+    assert all(option in said for option in ("--brokers", "--streams", "--quiet", "exit status: 0 done"))
 
 
-def test_help_of_the_worker_lists_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_stands_for_its_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (file := tmp_path / "streams.toml").write_text('[streams."fraud-*"]\ncalibrator = "platt"\n')
+    for name in ("TRUEUP_BROKERS", "TRUEUP_STREAMS", "TRUEUP_LOG_LEVEL"):
+        monkeypatch.setenv(name, "")  # what the command sets is taken back
+    assert main.main(["config", "check", "--json", "-q", "--brokers", "kafka-7:9092", "--streams", str(file)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["settings"]["TRUEUP_BROKERS"] == "kafka-7:9092"
+    assert found["streams"]["fraud-*"]["calibrator"] == "platt"
+    assert logging.root.level == logging.ERROR
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_commands_complete_in_a_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(["--completion", shell])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert all(word in said for words in leaves() for word in words)
+
+
+def test_help_of_run_lists_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main.main(["worker", "--help"])
+        main.main(["run", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     for name, text, default in Settings.described():
         assert f"{name} {text} (default: {default})" in said
@@ -102,15 +127,15 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "said"),
     [
         (["serve"], "invalid choice: 'serve'"),
-        (["topics"], "the following arguments are required: create|check"),
+        (["topics"], "the following arguments are required: COMMAND"),
         (["topics", "delete"], "invalid choice: 'delete'"),
         (["topics", "create", "--partitions", "0"], "--partitions: must be at least 1"),
         (["topics", "create", "--replication", "-3"], "--replication: must be at least 1"),
         (["topics", "check", "--partitions", "4"], "unrecognized arguments"),
-        (["demo", "--rows", "many"], "--rows: invalid"),
-        (["broker", "--port", "0"], "--port: must be at least 1"),
-        (["worker", "now"], "unrecognized arguments: now"),
-        (["inspect", "a", "b"], "unrecognized arguments: b"),
+        (["dev", "demo", "--rows", "many"], "--rows: invalid"),
+        (["dev", "broker", "--port", "0"], "--port: must be at least 1"),
+        (["run", "worker", "now"], "unrecognized arguments: now"),
+        (["streams", "show", "a", "b"], "unrecognized arguments: b"),
     ],
 )
 def test_arguments_that_are_not_allowed_are_refused_with_the_reason(
@@ -129,29 +154,29 @@ def test_arguments_that_are_not_allowed_are_refused_with_the_reason(
 def test_the_worker_ends_with_its_own_status(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     monkeypatch.setenv("TRUEUP_APP_ID", "mine")
     monkeypatch.setattr(worker, "run", called := Called(status))
-    assert main.main(["worker"]) == status
+    assert main.main(["run", "worker"]) == status
     (((settings,), _),) = called.how
     assert settings.app_id == "mine"
 
 
 def test_statuses_are_those_of_sysexits() -> None:
     assert (MISCONFIGURED, FAILED) == (os.EX_CONFIG, os.EX_SOFTWARE)
-    assert main.MISCONFIGURED == MISCONFIGURED
+    assert options.MISCONFIGURED == MISCONFIGURED
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(broker, "serve", Called(KeyboardInterrupt()))
-    assert main.main(["broker"]) == 130
+    assert main.main(["dev", "broker"]) == 130
     assert capsys.readouterr().err == ""
 
 
 def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "run", Called(RuntimeError("a defect")))
     with pytest.raises(RuntimeError, match="a defect"):
-        main.main(["worker"])
+        main.main(["run", "worker"])
 
 
-@pytest.mark.parametrize("arguments", [["config", "check"], ["worker", "--help"], ["schema", "resolved"]])
+@pytest.mark.parametrize("arguments", [["config", "check"], ["run", "--help"], ["schema", "resolved"]])
 def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -169,7 +194,7 @@ def test_a_reader_that_goes_ends_a_command_quietly(arguments: list[str]) -> None
     assert (ended.returncode, ended.stderr) == (main.UNREAD, "")
 
 
-@pytest.mark.parametrize(("arguments", "status"), [(["--version"], 0), (["worker"], 78)])
+@pytest.mark.parametrize(("arguments", "status"), [(["--version"], 0), (["run"], 78)])
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_command_runs_with_closed_streams(arguments: list[str], status: int, closed: str) -> None:
     ended = subprocess.run(
@@ -188,18 +213,20 @@ def test_a_command_runs_with_closed_streams(arguments: list[str], status: int, c
 def test_a_connection_that_breaks_is_no_reader_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "run", Called(BrokenPipeError()))
     with pytest.raises(BrokenPipeError):
-        main.main(["worker"])
+        main.main(["run", "worker"])
 
 
 # -- settings that are not allowed ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["worker"], ["topics", "check"], ["topics", "create"], ["inspect"], ["audit"]])
+@pytest.mark.parametrize(
+    "arguments", [["run"], ["topics", "check"], ["topics", "create"], ["streams", "list"], ["audit"]]
+)
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("TRUEUP_BROKER", "kafka:9092", "TRUEUP_BROKER is not a setting of trueup; did you mean TRUEUP_BROKERS? "),
-        ("TRUEUP_XYZZY", "1", "TRUEUP_XYZZY is not a setting of trueup; 'trueup worker --help' lists all"),
+        ("TRUEUP_XYZZY", "1", "TRUEUP_XYZZY is not a setting of trueup; 'trueup run --help' lists all"),
         ("TRUEUP_BROKERS", "kafka", "TRUEUP_BROKERS='kafka': must be host:port"),
         ("TRUEUP_BATCH_RECORDS", "4001", "TRUEUP_BATCH_RECORDS='4001': must be a whole number between 1 and 4000"),
         ("TRUEUP_REQUEST_SECONDS", "301", "TRUEUP_REQUEST_SECONDS='301': must be between 0.5 and 300 seconds"),
@@ -230,7 +257,7 @@ def test_a_password_in_an_address_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRUEUP_BROKERS", "ann:hunter2@kafka:9092")
-    assert main.main(["worker"]) == MISCONFIGURED
+    assert main.main(["run", "worker"]) == MISCONFIGURED
     said = capsys.readouterr().err
     assert "TRUEUP_BROKERS" in said
     assert "hunter2" not in said
@@ -241,12 +268,12 @@ def test_a_bad_streams_file_is_one_line_that_names_the_stream(
 ) -> None:
     (tmp_path / "streams.toml").write_text('[streams."fraud-*"]\ncalibrator = "plat"\n')
     monkeypatch.setenv("TRUEUP_STREAMS", str(tmp_path / "streams.toml"))
-    assert main.main(["worker"]) == MISCONFIGURED
+    assert main.main(["run", "worker"]) == MISCONFIGURED
     (line,) = capsys.readouterr().err.splitlines()
     assert 'streams."fraud-*"' in line
 
 
-@pytest.mark.parametrize("arguments", [["topics", "check"], ["topics", "create"], ["inspect"]])
+@pytest.mark.parametrize("arguments", [["topics", "check"], ["topics", "create"], ["streams", "list"]])
 def test_brokers_that_do_not_answer_are_named_last_and_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
@@ -261,15 +288,15 @@ def test_an_audit_without_brokers_is_one_that_could_not_be_made(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRUEUP_BROKERS", "127.0.0.1:1")
-    assert main.main(["audit", "--json"]) == 2
+    assert main.main(["audit", "--json"]) == 65
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert said["status"] == 2
+    assert said["status"] == 65
     assert said["unable"][0].startswith("cannot reach 127.0.0.1:1")
 
 
 def test_the_program_itself_ends_with_the_status() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "cli.main", "worker"],
+        [sys.executable, "-m", "cli.main", "run", "worker"],
         env={"PATH": os.environ["PATH"], "TRUEUP_BROKERS": "nobody"},
         cwd=ROOT,
         capture_output=True,
@@ -294,7 +321,7 @@ def test_topics_create_makes_what_is_missing_and_says_so(
     monkeypatch.setattr(topics, "remarks", Called([]).later)
     assert main.main(["topics", "create", "--partitions", "8", "--replication", "3", "--retention", "30d"]) == 0
     ((_, named),) = create.how
-    assert named == {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
+    assert named == {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000, "dry_run": False}
     asked = {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000}
     assert check.how[0][1] == {"as_worker": False, **asked}
     assert capsys.readouterr().out == "made: forecasts, outcomes\nall topics are as they must be\n"
@@ -307,7 +334,7 @@ def test_topics_create_leaves_what_exists(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr(topics, "remarks", Called([]).later)
     assert main.main(["topics", "create"]) == 0
     ((_, named),) = create.how
-    assert named == {"partitions": 4, "replication": 1, "retention_ms": None}
+    assert named == {"partitions": 4, "replication": 1, "retention_ms": None, "dry_run": False}
     assert capsys.readouterr().out.startswith("all topics exist\n")
 
 
@@ -358,18 +385,20 @@ def test_a_source_topic_that_is_missing_is_wrong_for_check_and_a_note_for_create
     assert capsys.readouterr() == (said, "")
 
 
-@pytest.mark.parametrize("name", ["worker", "replay", "audit", "inspect"])
+@pytest.mark.parametrize(
+    ("arguments", "place"), [(["run", "worker"], worker), (["audit"], auditor), (["streams", "list"], show)]
+)
 def test_what_is_written_of_data_is_for_its_owner_only(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], place: Any
 ) -> None:
-    def write(_: object) -> int:
+    def write(*_: object, **__: object) -> int:
         (tmp_path / "state").write_text("data")
         return 0
 
-    monkeypatch.setitem(main._COMMANDS, name, write)
+    monkeypatch.setattr(place, "run", write)
     before = os.umask(0o022)
     try:
-        assert main.main([name]) == 0
+        assert main.main(arguments) == 0
     finally:
         os.umask(before)
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
@@ -395,16 +424,16 @@ def test_topics_that_cannot_be_made_are_one_line(
 
 @pytest.mark.parametrize(
     ("arguments", "stream", "json_output"),
-    [([], None, False), (["fraud"], "fraud", False), (["--json", "fraud"], "fraud", True)],
+    [(["list"], None, False), (["show", "fraud"], "fraud", False), (["show", "--json", "fraud"], "fraud", True)],
 )
-def test_inspect_passes_on_what_it_was_asked(
+def test_streams_passes_on_what_it_was_asked(
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     stream: str | None,
     json_output: bool,  # noqa: FBT001 - a case
 ) -> None:
-    monkeypatch.setattr(inspect, "run", called := Called(1))
-    assert main.main(["inspect", *arguments]) == 1
+    monkeypatch.setattr(show, "run", called := Called(1))
+    assert main.main(["streams", *arguments]) == 1
     (((_, asked), named),) = called.how
     assert (asked, named) == (stream, {"json_output": json_output})
 
@@ -419,8 +448,8 @@ def test_audit_passes_on_what_it_was_asked_and_its_status(monkeypatch: pytest.Mo
 
 def test_broker_passes_on_its_port_and_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(broker, "serve", called := Called(0))
-    assert main.main(["broker", "--port", "9092", "--data-dir", str(tmp_path)]) == 0
-    assert main.main(["broker"]) == 0
+    assert main.main(["dev", "broker", "--port", "9092", "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["dev", "broker"]) == 0
     assert [arguments for arguments, _ in called.how] == [(9092, tmp_path), (None, None)]
 
 
@@ -428,7 +457,9 @@ def test_demo_passes_on_what_it_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_p
     demo = pytest.importorskip("lab.demo")
     monkeypatch.setattr(demo, "run", called := Called(0))
     monkeypatch.setenv("TRUEUP_BROKERS", "kafka:9092")
-    assert main.main(["demo", "--rows", "5", "--json", "--partitions", "3", "--out", str(tmp_path / "x.png")]) == 0
+    assert (
+        main.main(["dev", "demo", "--rows", "5", "--json", "--partitions", "3", "--out", str(tmp_path / "x.png")]) == 0
+    )
     ((_, named),) = called.how
     assert named == {
         "rows": 5,
@@ -447,7 +478,7 @@ def test_demo_without_its_packages_says_how_to_get_them(
 
     monkeypatch.delattr(lab, "demo", raising=False)
     monkeypatch.setitem(sys.modules, "lab.demo", None)
-    assert main.main(["demo"]) == MISCONFIGURED
+    assert main.main(["dev", "demo"]) == MISCONFIGURED
     (line,) = capsys.readouterr().err.splitlines()
     assert "make setup" in line
 
@@ -459,7 +490,7 @@ def test_a_worker_image_without_the_lab_says_so(
 
     monkeypatch.delattr(lab, "broker", raising=False)
     monkeypatch.setitem(sys.modules, "lab.broker", None)
-    assert main.main(["broker"]) == MISCONFIGURED
+    assert main.main(["dev", "broker"]) == MISCONFIGURED
     (line,) = capsys.readouterr().err.splitlines()
     assert "checkout" in line
 
@@ -467,7 +498,7 @@ def test_a_worker_image_without_the_lab_says_so(
 def test_the_log_level_of_the_settings_is_that_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "run", Called(0))
     monkeypatch.setenv("TRUEUP_LOG_LEVEL", "warning")
-    assert main.main(["worker"]) == 0
+    assert main.main(["run", "worker"]) == 0
     assert logging.root.level == logging.WARNING
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.worker import MISCONFIGURED
-from cli import inspect, main, promote
+from cli import main, promote, show
 from state import kinds
 from state.policy import Policies
 from state.scoring.comparison import Comparison
@@ -194,7 +194,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def read(_: object) -> StateRows:
         return found
 
-    monkeypatch.setattr(inspect, "read", read)
+    monkeypatch.setattr(show, "read", read)
     monkeypatch.setenv("USER", "grace")
     monkeypatch.setenv("TRUEUP_DEFAULT_CALIBRATOR", DEFAULT)
     return path
@@ -207,7 +207,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_promotion_shows_the_change_and_writes_it_down(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.chmod(0o640)
-    arguments = ["promote", "fraud-eu", "histogram", "--streams", str(file), "--reason", "lower Brier since June"]
+    arguments = ["streams", "promote", "fraud-eu", "histogram"]
+    arguments += ["--streams", str(file), "--reason", "lower Brier since June"]
     assert main.main(arguments) == 0
     after = stream_config.parse(file.read_text(), DEFAULT).of("fraud-eu")
     assert after is not None
@@ -232,7 +233,7 @@ def test_promotion_shows_the_change_and_writes_it_down(file: Path, capsys: pytes
 def test_promotions_follow_each_other_in_the_audit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUEUP_STREAMS", str(file))
     for calibrator in ("histogram", "platt", "minimax"):
-        assert main.main(["promote", "fraud-us", calibrator]) == 0
+        assert main.main(["streams", "promote", "fraud-us", calibrator]) == 0
     found = lines(file)
     assert [line["to"]["calibrator"] for line in found] == ["histogram", "platt", "minimax"]
     for earlier, later in pairwise(found):
@@ -242,7 +243,7 @@ def test_promotions_follow_each_other_in_the_audit(file: Path, monkeypatch: pyte
 
 
 def test_dry_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file), "--dry-run"]) == 0
+    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file), "--dry-run"]) == 0
     assert '+calibrator = "platt"' in capsys.readouterr().out
     assert file.read_text() == COMMENTED
     assert [path.name for path in file.parent.iterdir()] == ["streams.toml"]
@@ -254,8 +255,8 @@ def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(
     async def read(_: object) -> StateRows:
         raise TopicsError("there is no topic trueup-state-changelog")
 
-    monkeypatch.setattr(inspect, "read", read)
-    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
+    monkeypatch.setattr(show, "read", read)
+    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
     (line,) = lines(file)
     assert line["figures"] is None
     assert line["figures_missing"] == "there is no topic trueup-state-changelog"
@@ -263,12 +264,12 @@ def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(
 
 
 def test_cold_challenger_is_named_as_such(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
+    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
     assert "has learnt nothing" in capsys.readouterr().out
 
 
 def test_refusal_leaves_the_file_and_writes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["promote", "fraud-eu", "beta", "--streams", str(file)]) == MISCONFIGURED
+    assert main.main(["streams", "promote", "fraud-eu", "beta", "--streams", str(file)]) == MISCONFIGURED
     assert capsys.readouterr().err.startswith("trueup: 'beta' is not a challenger")
     assert file.read_text() == COMMENTED
     assert lines(file) == []
@@ -276,7 +277,7 @@ def test_refusal_leaves_the_file_and_writes_nothing(file: Path, capsys: pytest.C
 
 def test_file_a_worker_would_refuse_is_not_promoted_in(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(COMMENTED + 'ttl = "soon"\n')
-    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
+    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
     assert "'soon' is not a duration" in capsys.readouterr().err
     assert lines(file) == []
 
@@ -286,7 +287,7 @@ def test_rewriting_that_would_change_more_is_refused(
 ) -> None:
     rewritten = promote.rewritten
     monkeypatch.setattr(promote, "rewritten", lambda *given: rewritten(*given).replace('"45d"', '"46d"'))
-    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
+    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
     assert "change it by hand" in capsys.readouterr().err
     assert file.read_text() == COMMENTED
     assert [path.name for path in file.parent.iterdir()] == ["streams.toml"]
@@ -295,7 +296,7 @@ def test_rewriting_that_would_change_more_is_refused(
 def test_of_a_link_the_target_is_rewritten(file: Path) -> None:
     link = file.parent / "current.toml"
     link.symlink_to(file.name)
-    assert main.main(["promote", "fraud-eu", "platt", "--streams", str(link)]) == 0
+    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(link)]) == 0
     assert link.is_symlink()
     assert 'calibrator = "platt"' in file.read_text()
 
@@ -305,7 +306,7 @@ def test_missing_file_ends_with_a_line_that_says_so(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
-    assert main.main(["promote", "s", "platt", *arguments]) == MISCONFIGURED
+    assert main.main(["streams", "promote", "s", "platt", *arguments]) == MISCONFIGURED
     error = capsys.readouterr().err
     assert error.startswith("trueup: ")
     assert len(error.splitlines()) == 1

@@ -10,7 +10,8 @@ import orjson
 import pytest
 from rich.console import Console
 
-from cli.main import MISCONFIGURED, UNREAD, main
+from cli.main import UNREAD, main
+from cli.options import MISCONFIGURED
 from cli.replay_table import show
 from replay.configuration import configurations
 from replay.run import Request, replay

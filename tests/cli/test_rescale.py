@@ -1,4 +1,4 @@
-"""``trueup rescale`` without brokers: its settings, and where an event's records are."""
+"""``trueup state rescale`` without brokers: its settings, and where an event's records are."""
 
 import asyncio
 from types import SimpleNamespace

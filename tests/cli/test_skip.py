@@ -1,4 +1,4 @@
-"""What `trueup skip` writes down; the tests with brokers are in `tests.e2e.test_poison`."""
+"""What `trueup state skip` writes down; the tests with brokers are in `tests.e2e.test_poison`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from streams.records.skips import Skip
 def test_a_user_without_a_name_is_told_by_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[tuple[int, Skip]] = []
 
-    async def append(_: Settings, partition: int, made: Skip) -> None:
+    async def append(_: Settings, partition: int, made: Skip, **__: bool) -> None:
         written.append((partition, made))
 
     monkeypatch.setattr(skip, "_append", append)

@@ -182,16 +182,16 @@ def test_command_prints_lines_that_the_streams_file_takes(
     monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
     exported(tmp_path, fraud.make(SHAPE))
     files = ["--forecasts", str(tmp_path / "forecasts"), "--outcomes", str(tmp_path / "outcomes")]
-    assert main.main(["config", "suggest", "cards", *files]) == 0
+    assert main.main(["streams", "suggest", "cards", *files]) == 0
     words = capsys.readouterr().out
     policy = stream_config.parse(words[words.index("[streams.") :], "platt").of("cards")
     assert policy is not None
     assert policy.silence == 0
-    assert main.main(["config", "suggest", "cards", "--json", *files]) == 0
+    assert main.main(["streams", "suggest", "cards", "--json", *files]) == 0
     told = orjson.loads(capsys.readouterr().out)
     assert told["proposal"]["silence"] == 0
     assert told["seen"]["last_revised_ms"] is None
-    assert main.main(["config", "suggest", "nothing", *files]) == 2
+    assert main.main(["streams", "suggest", "nothing", *files]) == 1
     assert "streams there: cards (6,000)" in capsys.readouterr().err
 
 

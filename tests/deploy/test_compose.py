@@ -15,7 +15,7 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from cli.main import _parser
+from cli.main import parser
 from streams.config.settings import Settings
 from tests.deploy.dockerfile import ROOT, stages
 
@@ -171,7 +171,7 @@ def test_a_worker_has_time_to_finish_its_batch() -> None:
 
 
 def test_the_topics_are_made_by_a_command_that_there_is() -> None:
-    options = _parser().parse_args(SERVICES["topics"]["command"])
+    options = parser().parse_args(SERVICES["topics"]["command"])
     assert (options.command, options.action) == ("topics", "create")
     assert options.partitions >= len(WORKERS)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents import health
-from cli.main import _parser
+from cli.main import parser
 from streams.config.settings import Settings
 from tests.deploy.dockerfile import DOCKERFILE, ROOT, chain, stages
 
@@ -119,7 +119,7 @@ def test_its_settings_are_settings_and_its_state_is_on_the_volume() -> None:
 def test_it_runs_a_command_that_there_is() -> None:
     worker = stages()["worker"]
     assert worker.words("ENTRYPOINT") == ["python", "-m", "cli.main"]
-    assert _parser().parse_args(worker.words("CMD")).command == "worker"
+    assert parser().parse_args(worker.words("CMD")).stage == "worker"
 
 
 def test_it_says_what_it_is() -> None:

@@ -16,7 +16,7 @@ import yaml
 from agents import __version__, all_stages, health
 from agents.all_stages import STAGES
 from agents.readers import ALIVE_SECONDS
-from cli.main import _parser
+from cli.main import parser
 from deploy.kubernetes import rules
 from streams.config import stream_config
 from streams.config.settings import Settings
@@ -146,7 +146,7 @@ def test_what_a_pod_mounts_and_reads_is_there(workload: Manifest) -> None:
 def test_it_runs_this_version_with_a_command_that_there_is(workload: Manifest) -> None:
     (container,) = workload["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"trueup:{__version__}"
-    assert _parser().parse_args(container["args"]).command == container["name"]
+    assert parser().parse_args(container["args"]).run
 
 
 def environment(*directories: str) -> dict[str, str]:
@@ -319,7 +319,7 @@ def test_with_sources_a_pod_runs_every_stage_and_each_is_probed_and_scraped(tmp_
     for manifest in found.values():
         allowed(manifest)
     (container,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    assert _parser().parse_args(container["args"]).command == "run"
+    assert parser().parse_args(container["args"]).command == "run"
     settings = Settings.from_env(environment("base") | {"TRUEUP_STREAMS": str(streams_with_a_source(tmp_path))})
     stages_ports = all_stages.ports(settings)
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}

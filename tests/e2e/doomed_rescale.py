@@ -1,4 +1,4 @@
-"""Run ``trueup rescale``, and kill it when a step has been passed so many times: ``STEP TIMES``, then its arguments."""
+"""Run ``trueup state rescale``, kill it when a step has been passed so often: ``STEP TIMES``, then its arguments."""
 
 import os
 import signal

@@ -389,4 +389,4 @@ def test_another_number_of_partitions_is_refused_by_every_stage(world: MakeWorld
         with w.worker("--stage", stage) as refused:
             assert refused.process.wait(90) == 70
             assert "has 4 partitions, and had 2" in refused.printed
-            assert "'trueup rescale' moves the state" in refused.printed
+            assert "'trueup state rescale' moves the state" in refused.printed

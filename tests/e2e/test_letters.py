@@ -9,8 +9,8 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from cli import letters
-from cli.letters import HEADER, Wanted
+from cli import dead_letters
+from cli.dead_letters import HEADER, Wanted
 from streams.config.settings import Settings
 from tests.e2e.world import World, wait_for
 
@@ -74,7 +74,7 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
         wait_for("the answer", lambda: len(w.read("calibrated")) == 1)
         assert worker.stop() == 0
 
-    status, shown = said(letters.show, mended, Wanted(), 20)
+    status, shown = said(dead_letters.show, mended, Wanted(), 20)
     assert status == 0
     topic = w.topic("forecasts")
     assert shown["counts"] == [
@@ -85,14 +85,14 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
     assert (newest["place"], newest["record"], newest["key"]) == (f"{topic}/0@2", {"id": "e2", "risk": 252}, "k2")
     assert newest["now"].startswith("can be used")
     assert (junk["record"], junk["now"][:22]) == ("junk", "dead letter, not_json:")
-    _, few = said(letters.show, mended, Wanted(reason="not_json", topic=topic, last_ms=3_600_000), 20)
+    _, few = said(dead_letters.show, mended, Wanted(reason="not_json", topic=topic, last_ms=3_600_000), 20)
     assert [each["place"] for each in few["letters"]] == [f"{topic}/0@3"]
 
     places = [f"{topic}/0@{n}" for n in range(3)]
-    status, tried = said(letters.send, mended, Wanted(), dry_run=True)
+    status, tried = said(dead_letters.send, mended, Wanted(), dry_run=True)
     assert (status, tried["sent"], list(tried["left"])) == (1, places, [f"{topic}/0@3"])
     assert len(records(w)) == 5, "a dry run sends nothing"
-    status, sent = said(letters.send, mended, Wanted(reason="probability"))
+    status, sent = said(dead_letters.send, mended, Wanted(reason="probability"))
     assert (status, sent["sent"], sent["without_headers"]) == (0, places, [])
     before, after = records(w)[:3], records(w)[5:]
     assert [(each.key, each.value, each.timestamp) for each in after] == [
@@ -101,12 +101,12 @@ def test_dead_letters_are_shown_and_sent_again_as_they_were_when_the_source_is_r
     assert [each.headers for each in after] == [
         (*each.headers, (HEADER, place.encode())) for each, place in zip(before, places, strict=True)
     ]
-    status, twice = said(letters.send, mended, Wanted(reason="probability"))
+    status, twice = said(dead_letters.send, mended, Wanted(reason="probability"))
     assert (status, twice["sent"], twice["sent_before"]) == (0, [], places)
     assert len(records(w)) == 8
     with w.worker(TRUEUP_STREAMS=str(tmp_path / "mended.toml")):
         wait_for("the answers", lambda: len(w.read("calibrated")) == 4)
     answers = {each["event_id"]: each["raw"] for each in (orjson.loads(r.value or b"") for r in w.read("calibrated"))}
     assert answers == {"good": 1.0, "e0": 0.25, "e1": 0.251, "e2": 0.252}
-    _, last = said(letters.send, mended, Wanted(reason="probability"), 1, again=True)
+    _, last = said(dead_letters.send, mended, Wanted(reason="probability"), 1, again=True)
     assert last["sent"] == places[2:], "told to, it sends one twice"

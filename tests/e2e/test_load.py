@@ -10,7 +10,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from cli import main
+from cli import main, options
 from replay.audit import auditor
 from tests.e2e.test_intake import Hour, Source
 from tests.e2e.world import World, wait_for
@@ -130,14 +130,14 @@ def test_a_worker_begins_with_what_a_table_taught(
             assert each["version"] > 500, "learnt"
             assert each["p"] < 0.3
         # A running group is refused, and a second load as well.
-        assert load() == main.MISCONFIGURED
+        assert load() == options.MISCONFIGURED
         assert f"group {made.name} runs (1 members): stop its workers" in capsys.readouterr().err
         # A label that is still to come joins the forecast that was loaded.
         waiting = made.applied()["outcomes_waiting"]
         made.send([sent("outcomes", event_id="old-3999", y=1)])
         wait_for("the label", lambda: made.applied()["outcomes_waiting"] > waiting)
         assert worker.stop() == 0
-    assert load() == main.MISCONFIGURED
+    assert load() == options.MISCONFIGURED
     assert "has a state already" in capsys.readouterr().err
     assert auditor.run(made.settings, json_output=True) == auditor.AGREE
     account = orjson.loads(capsys.readouterr().out.splitlines()[-1])
@@ -154,7 +154,7 @@ def test_labels_that_come_through_intake_and_router_find_what_was_loaded(
     past = files(tmp_path)
     hour.send([source("scores.v3", f"card-{n % 3}", payment=f"new-{n}", risk=0.8) for n in range(10)])
     keep(made, made.settings.routes, DAY // 2)
-    assert load() == main.MISCONFIGURED
+    assert load() == options.MISCONFIGURED
     assert f"topic {made.settings.routes} keeps records for 0.5 days" in capsys.readouterr().err
     keep(made, made.settings.routes, 7 * DAY)
     assert main.main(["load", *past]) == 0

@@ -16,7 +16,7 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from cli import main
+from cli import main, options
 from replay.audit import auditor
 from streams.records.output_schemas import NAMES
 from streams.records.output_values import OutputValues
@@ -166,7 +166,7 @@ def test_from_avro_to_avro_whatever_dies_and_everybody_reads_it(
 
         for variable, setting in w.environment.items():
             monkeypatch.setenv(variable, setting)
-        assert main.main(["verify", w.topic("resolved"), "--json"]) == 0
+        assert main.main(["audit", "--certificate", w.topic("resolved"), "--json"]) == 0
         kinds = orjson.loads(capsys.readouterr().out)
         assert sum(each["calibrated"][0] for each in kinds.values()) == checked["resolved"]
 
@@ -230,11 +230,11 @@ def test_an_incompatible_schema_ends_the_start_with_both_named(world: MakeWorld)
         registry.schemas["schemas/ids/9"] = {"schema": '{"type": "record", "name": "Bill", "fields": []}'}
         registry.subjects[subject] = [9]
         with w.worker() as worker:
-            assert worker.process.wait(60) == main.MISCONFIGURED
+            assert worker.process.wait(60) == options.MISCONFIGURED
         held = "which has Bill as version 1, id 9: "
         assert f"the schema trueup.Resolved under the subject {subject}, {held}" in worker.printed
         with w.worker(TRUEUP_OUTPUT_REGISTER="no", TRUEUP_OUTPUT_SUBJECTS="record") as worker:
-            assert worker.process.wait(60) == main.MISCONFIGURED
+            assert worker.process.wait(60) == options.MISCONFIGURED
         assert "under the subject trueup.Calibrated, which has no schema" in worker.printed
         assert "'trueup schema calibrated' prints it" in worker.printed
         with w.worker(TRUEUP_OUTPUT_SUBJECTS="record") as worker:

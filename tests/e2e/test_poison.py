@@ -41,11 +41,11 @@ def test_a_worker_that_dies_of_a_record_names_it_and_goes_on_without_it(
         with w.worker(*POISON) as worker:
             assert worker.process.wait(60) == FAILED
             assert f"{place} cannot be read or folded" in worker.printed
-            assert (f"trueup skip {place} --reason" in worker.printed) == (times == 3)
+            assert (f"trueup state skip {place} --reason" in worker.printed) == (times == 3)
     monkeypatch.setattr(logs, "configure", lambda *_: None)  # it would stay for the tests that follow
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
-    assert main.main(["skip", place, "--reason", "a defect, ticket 7"]) == 0
+    assert main.main(["state", "skip", place, "--reason", "a defect, ticket 7"]) == 0
     assert f"{place} is left out from now on: a defect, ticket 7" in capsys.readouterr().out
     for _ in range(2):  # as well from an empty disk
         with w.worker(*POISON) as worker:
@@ -163,8 +163,8 @@ def test_only_records_that_are_still_to_be_applied_can_be_left_out(
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
     for place in ("nonsense", f"{w.topic('calibrated')}/0@1", f"{w.topic('forecasts')}/7@1", "a/b@c"):
-        assert main.main(["skip", place, "--reason", "why"]) == MISCONFIGURED
-    assert main.main(["skip", f"{w.topic('forecasts')}/0@2", "--reason", " "]) == MISCONFIGURED
+        assert main.main(["state", "skip", place, "--reason", "why"]) == MISCONFIGURED
+    assert main.main(["state", "skip", f"{w.topic('forecasts')}/0@2", "--reason", " "]) == MISCONFIGURED
     assert sum(line.startswith("trueup: ") for line in capsys.readouterr().err.splitlines()) == 5
     assert not [record for record in w.read("changelog") if (record.key or b"").startswith(skips.SKIP.letter)]
     w.judge()

@@ -11,7 +11,7 @@ import pytest
 from deploy.grafana.write import DASHBOARDS
 from tests.deploy.queries import recorded, rules
 from tests.e2e.prometheus import Server, needs_prometheus, watched
-from tests.e2e.test_inspect import inspect
+from tests.e2e.test_streams import shown
 from tests.e2e.world import Worker, World
 
 pytestmark = needs_prometheus
@@ -85,8 +85,8 @@ def test_every_query_of_the_dashboards_has_a_finite_answer(scene: Scene) -> None
 
 
 def test_the_ratios_of_two_workers_are_those_of_the_state(scene: Scene) -> None:
-    """Partitions are on two workers; ``trueup inspect`` reads both from the changelog."""
-    listed = inspect(scene.world, "--json")
+    """Partitions are on two workers; ``trueup streams show`` reads both from the changelog."""
+    listed = shown(scene.world, "list", "--json")
     assert listed.returncode == 0, listed.stderr
     report = orjson.loads(listed.stdout)["streams"]
     assert {"stream-0", "stream-1"} <= report.keys()

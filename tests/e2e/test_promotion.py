@@ -13,7 +13,7 @@ import pytest
 from replay.audit import auditor
 from state import kinds, ledger
 from streams.config.settings import Settings
-from tests.e2e.test_inspect import inspect
+from tests.e2e.test_streams import shown
 from tests.e2e.world import ROOT, World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
@@ -49,7 +49,7 @@ def compared(w: World, stream: str, champion: str, challenger: str) -> int:
 def promote(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", "promote", *arguments],
+        [sys.executable, "-m", "cli.main", "streams", "promote", *arguments],
         env={**os.environ, **w.environment, "USER": "grace"},
         cwd=ROOT,
         capture_output=True,
@@ -81,9 +81,9 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
     w.judge()
     of_then, checkpoint = w.settings, tmp_path / "checkpoint"
     assert auditor.run(w.settings, json_output=True, checkpoint=checkpoint) == auditor.AGREE
-    shown = orjson.loads(inspect(w, "stream-1", "--json").stdout)["streams"]["stream-1"]["shadows"]
-    assert {each["challenger"]["calibrator"] for each in shown} == {"histogram", "platt+minimax"}
-    assert all(each["champion"]["config"] == before.config for each in shown)
+    beside = orjson.loads(shown(w, "show", "stream-1", "--json").stdout)["streams"]["stream-1"]["shadows"]
+    assert {each["challenger"]["calibrator"] for each in beside} == {"histogram", "platt+minimax"}
+    assert all(each["champion"]["config"] == before.config for each in beside)
 
     refused = promote(w, "stream-0", "beta")
     assert refused.returncode != 0
@@ -225,10 +225,10 @@ def test_classes_and_numbers_have_segments_and_challengers_that_are_promoted(
             assert worker.metric("segments_scored", stream=stream) == 2
         assert worker.stop() == 0
     w.judge()
-    shown = orjson.loads(inspect(w, "intent", "--json").stdout)["streams"]["intent"]
-    assert shown["shadows"][0]["difference"].keys() == {"brier", "log"}
-    assert {each["value"] for each in shown["segments"]["worst"]} == {"DE", "FR"}
-    assert "country = DE" in inspect(w, "intent").stdout
+    found = orjson.loads(shown(w, "show", "intent", "--json").stdout)["streams"]["intent"]
+    assert found["shadows"][0]["difference"].keys() == {"brier", "log"}
+    assert {each["value"] for each in found["segments"]["worst"]} == {"DE", "FR"}
+    assert "country = DE" in shown(w, "show", "intent").stdout
     challenger = before.challengers[0].config
     done = promote(w, "intent", challenger)
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ import fastavro
 import orjson
 import pytest
 
-from cli import main
+from cli import main, options
 from lab.jvm import java
 from lab.registry import PATH, Apicurio
 from state.events import Calibrated, Carried
@@ -266,7 +266,7 @@ def test_a_schema_that_does_not_fit_ends_the_start_with_both_named(world: MakeWo
     registered(apicurio.url, subject, {"type": "record", "name": "Bill", "fields": [{"name": "n", "type": "int"}]})
     asked(apicurio.url, f"config/{subject}", {"compatibility": "FULL"}, "PUT")
     with w.worker() as worker:
-        assert worker.process.wait(60) == main.MISCONFIGURED
+        assert worker.process.wait(60) == options.MISCONFIGURED
     assert f"the schema trueup.Resolved under the subject {subject}, which has Bill as version 1" in worker.printed
     assert "answered 409" in worker.printed
     assert "Incompatible artifact" in worker.printed

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from cli import inspect
+from cli import show
 from replay.audit import auditor
 from state import kinds
 from state.events import Output, Resolved
@@ -49,7 +49,7 @@ def rescale(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command, or one that is killed when a step was passed so many times."""
     width = str(new.partitions)
-    command = ["-m", "cli.main", "rescale", "--partitions", width, "--to", new.name, *more]
+    command = ["-m", "cli.main", "state", "rescale", "--partitions", width, "--to", new.name, *more]
     if doomed is not None:
         command = [str(DOOMED), *map(str, doomed), width, new.name]
     environment = {**os.environ, **old.environment, "PYTHONPATH": str(ROOT)}
@@ -68,7 +68,7 @@ def moved(old: World, new: World, *more: str) -> None:
 
 def sums(w: World) -> dict[str, Any]:
     """Return the counts and scores of a group over all partitions."""
-    found = asyncio.run(inspect.read(w.settings))
+    found = asyncio.run(show.read(w.settings))
     fates = [sum(fence.fates[i] for fence in found.fences.values()) for i in range(len(FATES))]
     waits = [sum(getattr(fence, name) for fence in found.fences.values()) for name in ("pending", "waiting", "early")]
     by_stream = {stream: found.of(kinds.SCORES, stream) for stream in found.streams}

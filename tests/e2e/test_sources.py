@@ -42,7 +42,7 @@ def test_a_source_topic_that_does_not_exist_is_named_and_never_made(world: MakeW
     file.write_text(SOURCE.format(topic=topic))
     w = world(partitions=1, TRUEUP_STREAMS=str(file))
 
-    tried = run(w, "sources", "try", "scores")
+    tried = run(w, "streams", "try", "scores")
     assert (tried.returncode, tried.stderr) == (MISCONFIGURED, f"trueup: there is no topic {topic}\n")
 
     for _ in range(2):

@@ -86,11 +86,11 @@ def test_a_stream_is_inspected_by_its_kind(
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("COLUMNS", "160")
-    assert main.main(["inspect", "--json"]) == 0
+    assert main.main(["streams", "list", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)["streams"]
     ((_, numbers),) = report["numbers"]["vectors"].items()
     assert [one["level"] for one in numbers["calibrated"]["coverage"]] == [0.1, 0.5, 0.9]
     ((_, classes),) = report["classes"]["vectors"].items()
     assert 0 <= classes["calibrated"]["classwise_ece"] <= 1
-    assert main.main(["inspect", "numbers"]) == 0
+    assert main.main(["streams", "show", "numbers"]) == 0
     assert "at or below the quantile of 0.9" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""``trueup verify`` finds in the output records what the worker's gauge says."""
+"""``trueup audit --certificate`` finds in the output records what the worker's gauge says."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def verify(w: World, records: str) -> dict[str, dict[str, tuple[int, float]]]:
 
 def run(w: World, records: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", "verify", records, "--json"],
+        [sys.executable, "-m", "cli.main", "audit", "--certificate", records, "--json"],
         env={**os.environ, **w.environment},
         cwd=ROOT,
         capture_output=True,

@@ -7,6 +7,7 @@ in `make fuzz`. What either finds becomes a file in ``corpus/``, so it is tried 
 import base64
 import io
 import json
+import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
@@ -18,7 +19,8 @@ import orjson
 from aiokafka.record.util import calc_crc32c
 
 from agents import logs, worker
-from cli import inspect, main
+from cli import main, show
+from lab import broker, demo
 from replay.audit import auditor
 from state import calibrators, expiry, forecasts, journal, kinds
 from state.engine import Partition
@@ -306,13 +308,15 @@ def arguments(data: bytes) -> None:
     """Any arguments end with a status of ours, and with a message unless that is 0; never with a traceback."""
     given = [argument.replace("\0", "") for argument in data.decode("utf-8", "surrogateescape").split("\n")]
     out, err = io.StringIO(), io.StringIO()
-    stubs: dict[str, Callable[..., int]] = dict.fromkeys(("demo", "broker"), _zero)
     with ExitStack() as stack:
-        stack.enter_context(patch.dict(main._COMMANDS, stubs))
+        stack.enter_context(patch.dict(os.environ))
         for place, name, stub in (
             (worker, "run", _zero),
             (auditor, "run", _zero),
-            (inspect, "run", _zero),
+            (show, "run", _zero),
+            (demo, "run", _zero),
+            (demo, "export", _zero),
+            (broker, "serve", _zero),
             (topics, "create", _nothing),
             (topics, "check", _nothing),
             (topics, "remarks", _nothing),
@@ -525,13 +529,13 @@ _AVRO_SEEDS: Final = (
     b'{"type":"map","values":["null","bytes"],"logicalType":"x"}' + APART + b"\2\2k\2\2v\0",
 )
 _ARGUMENTS: Final = (
-    b"worker",
+    b"run\nworker",
     b"audit\n--json\n--disk",
     b"topics\ncreate\n--partitions\n4\n--retention\n30d",
     b"topics\ncheck",
-    b"inspect\nfraud\n--json",
-    b"demo\n--rows\n9\n--out\nx.png",
-    b"broker\n--port\n9092",
+    b"streams\nshow\nfraud\n--json",
+    b"dev\ndemo\n--rows\n9\n--out\nx.png",
+    b"dev\nbroker\n--port\n9092",
     b"--help",
     b"--version",
 )

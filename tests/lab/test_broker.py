@@ -104,7 +104,7 @@ def test_running_broker_is_not_started_twice(broker: Broker) -> None:
 
 
 def foreground() -> tuple[subprocess.Popen[str], int, Path]:
-    """Start ``trueup broker`` as a process of its own; returns it, the pid of its JVM and its temporary directory."""
+    """Start ``trueup dev broker`` as a process; returns it, the pid of its JVM and its temporary directory."""
     process = subprocess.Popen([sys.executable, "-c", FOREGROUND], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     ready = process.stdout.readline()
@@ -168,9 +168,8 @@ def test_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
 def command(bootstrap: str, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "TRUEUP_BROKERS": bootstrap}
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "broker", *arguments], env=environment, stdin=pipe, stdout=pipe, stderr=pipe
-    )
+    command = [sys.executable, "-m", "cli.main", "dev", "broker", *arguments]
+    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(broker: Broker) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from cli import main, replay
+from cli import main, options, replay
 from replay.sources.labels import parse
 from replay.sources.record import SourceRecord, TableError
 from replay.sources.table import UNITS, Columns, TableSource
@@ -379,7 +379,7 @@ def test_labels_without_a_time_are_said_to_be_taken_as_known_at_once(
     path = made(tmp_path)
     assert run("--table", path, *COLUMNS[:6]) == 0
     assert "Labels were taken as known at once" in capsys.readouterr().err
-    assert main.main(["config", "suggest", "quarter", "--table", str(path), *COLUMNS[:6]]) == 78
+    assert main.main(["streams", "suggest", "quarter", "--table", str(path), *COLUMNS[:6]]) == 78
     assert "needs --label-time" in capsys.readouterr().err
     assert run("--table", path, *COLUMNS) == 0
     assert "known at once" not in capsys.readouterr().err
@@ -389,7 +389,7 @@ def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = ("--score", "score", *COLUMNS[2:])
-    assert main.main(["config", "suggest", "quarter", "--table", str(made(tmp_path, 10)), *wrong]) == replay.UNUSABLE
+    assert main.main(["streams", "suggest", "quarter", "--table", str(made(tmp_path, 10)), *wrong]) == options.UNUSABLE
     assert "there are: p, fraud, at, known" in capsys.readouterr().err
 
 
@@ -404,7 +404,7 @@ def test_a_replay_of_mostly_dead_letters_of_one_topic_is_an_error(
     for name, line in files.items():
         (tmp_path / name).write_text(f"{line}\n" * 100)
     (tmp_path / topic).write_text('{"id": 1, "riskScore": 0.5, "ts": 1}\n' * 11 + f"{files[topic]}\n" * 10)
-    assert run("--forecasts", tmp_path / "forecasts", "--outcomes", tmp_path / "outcomes") == replay.UNUSABLE
+    assert run("--forecasts", tmp_path / "forecasts", "--outcomes", tmp_path / "outcomes") == options.UNUSABLE
     assert f"more than half of 21 {topic} cannot be used: 11 event_id;" in capsys.readouterr().err
 
 

@@ -74,7 +74,7 @@ def test_a_worker_serves_from_end_to_end(world: MakeWorld, stronghold: Fortress,
     w.judge()
     assert_keeps_secrets(worker.printed + metrics)
     # The other programs come through the same door.
-    for command in (["topics", "check"], ["inspect", "--json"]):
+    for command in (["topics", "check"], ["streams", "list", "--json"]):
         ended = run(*command, **{**w.environment, **settings})
         assert ended.returncode == 0, ended.stderr
         assert_keeps_secrets(ended.stdout + ended.stderr)
@@ -169,7 +169,7 @@ def test_an_encrypted_key_without_its_password_is_refused_and_nobody_is_asked(
     assert_keeps_secrets(ended.stderr)
 
 
-@pytest.mark.parametrize("command", ["worker", "topics check", "topics create", "inspect"])
+@pytest.mark.parametrize("command", ["run worker", "topics check", "topics create", "streams list"])
 def test_every_program_ends_with_the_documented_status_and_no_traceback(stronghold: Fortress, command: str) -> None:
     ended = run(*command.split(), **stronghold.as_user(TRUEUP_SASL_PASSWORD=WRONG, TRUEUP_LOG_LEVEL="DEBUG"))
     assert ended.returncode == MISCONFIGURED

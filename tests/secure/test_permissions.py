@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents.worker import FAILED, MISCONFIGURED
-from cli import inspect, skip
+from cli import show, skip
 from streams.config.settings import Settings
 from streams.kafka import topics
 from streams.kafka.permissions import commands, of_intake
@@ -119,7 +119,7 @@ def test_inspecting_needs_to_read_the_changelog_alone(world: MakeWorld, strongho
 
     def read() -> bool:
         try:
-            return not asyncio.run(inspect.read(settings)).streams
+            return not asyncio.run(show.read(settings)).streams
         except TopicsError:
             return False
 

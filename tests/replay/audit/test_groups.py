@@ -160,7 +160,7 @@ def test_other_rows_than_were_written_down_are_refused_by_their_kind(tmp_path: P
     given = groups.divided(said, left(parts, tmp_path), tmp_path)
     assert {kind for each in given.values() for kind in each.unlike} == {"A"}
     n = next(n for n, each in given.items() if each.unlike)
-    with pytest.raises(Unauditable, match=f"partition {n} of new: 'trueup rescale' has made other rows of old"):
+    with pytest.raises(Unauditable, match=f"partition {n} of new: 'trueup state rescale' has made other rows of old"):
         groups.begin(SETTINGS, n, given[n], Memory(), [])
 
 

@@ -157,7 +157,7 @@ def test_names_of_settings_are_code(result: Result) -> None:
         name: replace(of, late=replace(of.late, share=0.5)) for name, of in contenders[0].streams.items() if of.late
     }
     shown = page(replace(result, contenders=[replace(contenders[0], streams=late), *contenders[1:]])).decode()
-    assert "<code>trueup config suggest</code>" in shown
+    assert "<code>trueup streams suggest</code>" in shown
     assert "`" not in Page(shown).text
     assert "Of all full windows of 5,000 outcomes" in shown
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from agents.status import page
-from cli import inspect_tables
+from cli import show_tables
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
@@ -127,7 +127,7 @@ def test_inspect_prints_both(
 ) -> None:
     stream, described, _ = shown
     orjson.dumps(described)
-    inspect_tables.show({stream: described}, {}, whole=True)
+    show_tables.show({stream: described}, {}, whole=True)
     printed = capsys.readouterr().out
     assert "FR<" in printed
     assert "off by" in printed

@@ -1,4 +1,4 @@
-"""``trueup inspect``: what the state says of a stream, read from the changelog."""
+"""``trueup streams show``: what the state says of a stream, read from the changelog."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from cli import inspect_tables
+from cli import show_tables
 from state import kinds
 from state.fence import FATES, Fence
 from state.frames import REMEDY, CorruptFrame, OtherFormat
@@ -59,7 +59,7 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         raise TopicsError(f"the state of {settings.app_id} cannot be read: {exc}{remedy}") from exc
     names = sorted(stream for stream in found.streams if any(found.of(kind, stream) for kind in KNOWN))
     if stream is not None and stream not in names:
-        inspect_tables.console(stderr=True).print(
+        show_tables.console(stderr=True).print(
             f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
         )
         return 1
@@ -73,10 +73,10 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     if json_output:
         sys.stdout.write(orjson.dumps({"streams": report, "fates": fates, "waits": waits}).decode() + "\n")
     else:
-        inspect_tables.show(report, fates | waits, whole=stream is not None)
+        show_tables.show(report, fates | waits, whole=stream is not None)
         if left := len(names) - len(shown):
             said = f"Streams with fewer outcomes that are left out: {left:,}. Name one, or use --json."
-            inspect_tables.console().print(said)
+            show_tables.console().print(said)
     return 0
 
 

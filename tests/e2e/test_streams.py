@@ -1,4 +1,4 @@
-"""``trueup inspect`` reads from the changelog what the workers have learnt."""
+"""``trueup streams show`` reads from the changelog what the workers have learnt."""
 
 import os
 import subprocess
@@ -15,10 +15,10 @@ from tests.events import mixed
 MakeWorld = Callable[..., World]
 
 
-def inspect(w: World, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def shown(w: World, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", "inspect", *arguments],
+        [sys.executable, "-m", "cli.main", "streams", *arguments],
         env={**os.environ, "COLUMNS": "160", **w.environment, **settings},
         cwd=ROOT,
         capture_output=True,
@@ -28,14 +28,14 @@ def inspect(w: World, *arguments: str, **settings: str) -> subprocess.CompletedP
     )
 
 
-def test_inspect_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
+def test_streams_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
     w = world(partitions=2)
     made = mixed(1000)
     w.send(made.sent)
     with w.worker():
         w.wait_until_applied(len(made.sent))
 
-    listed = inspect(w, "--json")
+    listed = shown(w, "list", "--json")
     assert listed.returncode == 0, listed.stderr
     report = orjson.loads(listed.stdout)
     assert sorted(report["streams"]) == ["stream-0", "stream-1", "stream-2"]
@@ -52,22 +52,22 @@ def test_inspect_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
         assert not each["calibrated"]["alarm"]["sounds"]
         assert each["regret"].keys() == {"brier", "log", "misclassification"}
 
-    table = inspect(w)
+    table = shown(w, "list")
     assert table.returncode == 0
     assert "stream-2" in table.stdout
-    one = inspect(w, "stream-1")
+    one = shown(w, "show", "stream-1")
     assert one.returncode == 0
     assert "reliability" in one.stdout
     assert "stream-2" not in one.stdout
 
 
-def test_inspect_names_the_streams_there_are_when_asked_for_another(world: MakeWorld) -> None:
+def test_streams_names_the_streams_there_are_when_asked_for_another(world: MakeWorld) -> None:
     w = world(partitions=1)
     made = mixed(20)
     w.send(made.sent)
     with w.worker():
         w.wait_until_applied(len(made.sent))
-    unknown = inspect(w, "nobody")
+    unknown = shown(w, "show", "nobody")
     assert unknown.returncode == 1
     assert "there are: stream-0, stream-1, stream-2" in unknown.stderr
 
@@ -79,10 +79,10 @@ def test_inspect_names_the_streams_there_are_when_asked_for_another(world: MakeW
         ({"TRUEUP_BROKERS": "127.0.0.1:1"}, "cannot reach 127.0.0.1:1"),
     ],
 )
-def test_inspect_ends_with_a_line_that_says_what_is_missing(
+def test_streams_ends_with_a_line_that_says_what_is_missing(
     world: MakeWorld, settings: dict[str, str], says: str
 ) -> None:
-    missing = inspect(world(partitions=1), **settings)
+    missing = shown(world(partitions=1), "list", **settings)
     assert missing.returncode == MISCONFIGURED
     assert missing.stderr.splitlines()[-1].startswith(f"trueup: {says}"), missing.stderr
     assert "Traceback" not in missing.stderr

@@ -1,6 +1,7 @@
 """The certificate of calibration from ``resolved`` records alone; imports the standard library only.
 
-``trueup verify``, or ``python cli/verify.py < resolved.jsonl``. The page on calibrators says what is computed.
+``trueup audit --certificate``, or ``python cli/certificate.py < resolved.jsonl``. The page on calibrators says what is
+computed.
 """
 
 import json

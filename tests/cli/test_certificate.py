@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import main, verify
+from cli import certificate, main
+from state.scoring import certificate as kept
 from state.scoring.cells import EDGES, FINE
-from state.scoring.certificate import certificate
 from state.scoring.ranking import Ranking
 from state.scoring.scores import SCORED, Scores
 
@@ -39,13 +39,13 @@ def resolved(event: int, raw: float, p: float, draw: float, y: int, revision: in
 
 
 def test_cells_are_those_of_the_state() -> None:
-    assert tuple(verify.EDGES) == (0.0, *EDGES, 1.0)
+    assert tuple(certificate.EDGES) == (0.0, *EDGES, 1.0)
 
 
 @given(CELLS)
 def test_certificate_has_the_digits_of_the_state(cells: dict[int, tuple[int, int]]) -> None:
     zeros, ones = ([cells.get(c, (0, 0))[label] for c in range(FINE)] for label in (0, 1))
-    assert verify.certificate({c: list(n) for c, n in cells.items()}) == certificate(Ranking(zeros, ones))
+    assert certificate.certificate({c: list(n) for c, n in cells.items()}) == kept.certificate(Ranking(zeros, ones))
 
 
 @given(st.lists(st.tuples(P, P, P, st.integers(0, 1)), min_size=1, max_size=30))
@@ -53,21 +53,21 @@ def test_records_give_the_digits_of_their_scores(events: list[tuple[float, float
     scores = Scores()
     for raw, p, draw, y in events:
         scores.observe(raw, p, float(y), draw)
-    found = verify.verify(resolved(i, *event) for i, event in enumerate(events))["s"]
+    found = certificate.verify(resolved(i, *event) for i, event in enumerate(events))["s"]
     for kind in SCORED:
-        assert found[kind] == (len(events), certificate(scores.ranking(kind)))
+        assert found[kind] == (len(events), kept.certificate(scores.ranking(kind)))
 
 
 def test_last_revision_of_an_event_counts_in_any_order_and_a_repeated_record_once() -> None:
     records = [resolved(1, 0.2, 0.3, 0.3, 0, 2), resolved(1, 0.2, 0.3, 0.3, 1), resolved(2, 0.2, 0.3, 0.3, 1)]
-    alone = verify.verify([resolved(1, 0.2, 0.3, 0.3, 0), resolved(2, 0.2, 0.3, 0.3, 1)])
-    assert verify.verify([*records, *records]) == alone
+    alone = certificate.verify([resolved(1, 0.2, 0.3, 0.3, 0), resolved(2, 0.2, 0.3, 0.3, 1)])
+    assert certificate.verify([*records, *records]) == alone
     assert alone["s"]["raw"][0] == 2
 
 
 def test_records_of_classes_and_numbers_have_no_certificate() -> None:
     vectors = {"event_id": "e", "stream": "s", "raw": [0.5, 0.5], "probs": [0.4, 0.6], "draw": [0.4, 0.6], "y": 1}
-    assert verify.verify([json.dumps({**vectors, "issued_ts": 1, "revision": 0})]) == {}
+    assert certificate.verify([json.dumps({**vectors, "issued_ts": 1, "revision": 0})]) == {}
 
 
 def without(*names: str, **changed: object) -> str:
@@ -93,14 +93,14 @@ def test_a_record_of_another_kind_is_named_by_its_line(
 ) -> None:
     path = tmp_path / "calibrated.jsonl"
     path.write_text(f"{resolved(0, 0.2, 0.3, 0.3, 0)}\n{record}\n")
-    assert main.main(["verify", str(path)]) == os.EX_DATAERR
+    assert main.main(["audit", "--certificate", str(path)]) == os.EX_DATAERR
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err == f"trueup: {path}, line 2: {said}; verify reads records of the topic resolved\n"
+    assert printed.err == f"trueup: {path}, line 2: {said}; a certificate is of records of the topic resolved\n"
 
 
 def test_verify_imports_the_standard_library_only_and_has_at_most_60_lines() -> None:
-    text = Path(verify.__file__).read_text()
+    text = Path(certificate.__file__).read_text()
     tree = ast.parse(text)
     modules = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     modules += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
@@ -116,13 +116,13 @@ def test_command_reads_a_file_and_the_program_alone_reads_its_input(
 ) -> None:
     path = tmp_path / "resolved.jsonl"
     path.write_text("\n".join(resolved(i, 0.2, 0.25, 0.3, int(i % 4 == 0)) for i in range(40)))
-    assert main.main(["verify", str(path), "--json"]) == 0
+    assert main.main(["audit", "--certificate", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["s"]["raw"][0] == 40
     with path.open() as records:
         alone = subprocess.run(
-            [sys.executable, "-I", verify.__file__], stdin=records, capture_output=True, text=True, check=True
+            [sys.executable, "-I", certificate.__file__], stdin=records, capture_output=True, text=True, check=True
         )
     assert json.loads(alone.stdout) == found
-    assert main.main(["verify", str(path)]) == 0
+    assert main.main(["audit", "--certificate", str(path)]) == 0
     assert f"s: raw, 40 events: at most {found['s']['raw'][1]} from" in capsys.readouterr().out

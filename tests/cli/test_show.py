@@ -1,4 +1,4 @@
-"""What ``trueup inspect`` makes of rows: the parts that need no broker."""
+"""What ``trueup streams show`` makes of rows: the parts that need no broker."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from cli import inspect
+from cli import show
 from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
@@ -96,13 +96,13 @@ def changelog(
         assert name == SETTINGS.changelog
         return None if partitions is None else len(partitions)
 
-    monkeypatch.setattr(inspect, "AIOKafkaConsumer", made)
-    monkeypatch.setattr(inspect, "partitions", count)
+    monkeypatch.setattr(show, "AIOKafkaConsumer", made)
+    monkeypatch.setattr(show, "partitions", count)
     return made
 
 
 def inspected(stream: str | None = None, *, json_output: bool = True) -> int:
-    return inspect.run(SETTINGS, stream, json_output=json_output)
+    return show.run(SETTINGS, stream, json_output=json_output)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.Mon
     made = changelog(
         monkeypatch, {0: [*older.items(), (kinds.LEDGER.key("e0"), None), *newer.items()], 1: [*other.items()]}
     )
-    found = asyncio.run(inspect.read(SETTINGS))
+    found = asyncio.run(show.read(SETTINGS))
     assert found.fences == {0: Fence.decode(newer[kinds.FENCE.key()]), 1: Fence.decode(other[kinds.FENCE.key()])}
     assert {n: history.total.n for n, history in found.of(kinds.SCORES, "s").items()} == {0: 5, 1: 4}
     config = Policy().config
@@ -139,7 +139,7 @@ def test_a_changelog_that_does_not_move_is_given_up_with_what_is_left(monkeypatc
     stored = learnt("s", 3)
     made = changelog(monkeypatch, {0: [*stored.items()], 1: [*stored.items()]})
     made.frozen = 1
-    monkeypatch.setattr(inspect, "STILL_SECONDS", 0.05)
+    monkeypatch.setattr(show, "STILL_SECONDS", 0.05)
     with pytest.raises(TopicsError) as caught:
         inspected()
     assert f"{len(stored) - 1} of {2 * len(stored)} offsets are left" in str(caught.value)
@@ -156,13 +156,13 @@ def test_a_changelog_that_moves_is_read_however_long_it_takes(
 
     async def getmany(**_: Any) -> dict[TopicPartition, list[Any]]:
         nonlocal now
-        now += 0.9 * inspect.STILL_SECONDS
+        now += 0.9 * show.STILL_SECONDS
         await asyncio.sleep(0)
         return await Changelog.getmany(made)
 
     async def read() -> StateRows:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-        return await inspect.read(SETTINGS)
+        return await show.read(SETTINGS)
 
     monkeypatch.setattr(made, "getmany", getmany)
     with caplog.at_level(logging.INFO):
@@ -274,7 +274,7 @@ def test_the_table_lists_every_stream_and_the_fates(shown: Callable[[], str]) ->
 def test_of_many_streams_the_table_has_those_with_most_outcomes(
     shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspect, "LINES", 1)
+    monkeypatch.setattr(show, "LINES", 1)
     assert inspected(json_output=False) == 0
     said = shown()
     assert "\n fraud " in said

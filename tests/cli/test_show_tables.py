@@ -1,11 +1,11 @@
-"""What ``trueup inspect`` makes of the rows of a stream."""
+"""What ``trueup streams show`` makes of the rows of a stream."""
 
 import random
 
 import orjson
 import pytest
 
-from cli import inspect_tables
+from cli import show_tables
 from state import kinds
 from state.banding import Thresholds
 from state.bands import Bands
@@ -87,7 +87,7 @@ def test_numbers_are_shown_as_probabilities_are(capsys: pytest.CaptureFixture[st
     )
     assert scored["difference"]["pinball"]["mean"] < -2 * scored["difference"]["pinball"]["error"]
     orjson.dumps(described)
-    inspect_tables.show({"s": described}, {}, whole=True)
+    show_tables.show({"s": described}, {}, whole=True)
     shown = capsys.readouterr().out
     for words in ("worst window's error", "by chance alone", "sounds", "served − raw", "crps", "in place of the ECE"):
         assert words in shown, words
@@ -99,7 +99,7 @@ def test_classes_are_shown_with_what_their_log_loss_is_of(capsys: pytest.Capture
     for t in range(30):
         kept.observe(Probs((0.2, 0.3, 0.5)), Classwise((0.5, 0.3, 0.4)), float(t % 3), b"%d" % t)
     rows.of(kinds.VECTORS, "s")[0, policy.config] = kept
-    inspect_tables.show({"s": describe(rows, "s")}, {}, whole=True)
+    show_tables.show({"s": describe(rows, "s")}, {}, whole=True)
     shown = " ".join(capsys.readouterr().out.split())
     assert "The log loss of classes is of normalised" in shown
 
@@ -115,7 +115,7 @@ def test_biases_that_a_calibrator_bounds_stand_beside_their_bounds(capsys: pytes
     biases = described["calibrators"][0]["biases"]
     assert {each["name"] for each in biases} >= {"constant", "answer", "forecast", "x1"}
     assert all(abs(each["bias"]) <= each["bound"] for each in biases)
-    inspect_tables.show({"s": described}, {}, whole=True)
+    show_tables.show({"s": described}, {}, whole=True)
     assert "x1" in capsys.readouterr().out
     plain = describe(found(5, Policy()), "s")
     assert plain["calibrators"][0]["biases"] is None
@@ -142,12 +142,12 @@ def test_biases_of_partitions_are_added_and_features_have_their_names() -> None:
 def test_streams_with_few_events_can_be_shown(n: int, capsys: pytest.CaptureFixture[str]) -> None:
     described = describe(found(n, Policy()), "s")
     orjson.dumps(described)
-    inspect_tables.show({"s": described}, {}, whole=True)
+    show_tables.show({"s": described}, {}, whole=True)
     assert "reliability" in capsys.readouterr().out
 
 
 def test_the_report_names_the_worst_window(capsys: pytest.CaptureFixture[str]) -> None:
-    inspect_tables.show({"s": describe(found(700, Policy()), "s")}, {}, whole=True)
+    show_tables.show({"s": describe(found(700, Policy()), "s")}, {}, whole=True)
     shown = capsys.readouterr().out
     assert "worst window" in shown
     assert "sounds" in shown
@@ -211,18 +211,18 @@ def test_the_report_shows_how_raw_forecasts_have_shifted(capsys: pytest.CaptureF
     assert described["forecasts"]["median"] == 0.0
     assert described["forecasts"]["shift"] == pytest.approx((parts[0] + parts[1]).shift())
     orjson.dumps(described)
-    inspect_tables.show({"s": described}, {}, whole=True)
+    show_tables.show({"s": described}, {}, whole=True)
     assert "(shifted)" in capsys.readouterr().out
     rows.of(kinds.DISTRIBUTION, "s").clear()
     rows.of(kinds.DISTRIBUTION, "s")[0] = Distribution()
     assert describe(rows, "s")["forecasts"]["shift"] is None
-    inspect_tables.show({"s": describe(rows, "s")}, {}, whole=True)
+    show_tables.show({"s": describe(rows, "s")}, {}, whole=True)
     assert "(shifted)" not in capsys.readouterr().out
 
 
 def test_the_report_shows_draws_rankings_and_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
     described = describe(rare(4000, drawn=True), "s", Policy(ttl_ms=90 * DAY_MS))
-    inspect_tables.show({"s": described}, {}, whole=True)
+    show_tables.show({"s": described}, {}, whole=True)
     shown = capsys.readouterr().out
     for words in (
         "draw",
@@ -247,7 +247,7 @@ def test_the_worst_segments_are_shown_with_their_interval(capsys: pytest.Capture
     policy = Policy(segments=("country",))
     found.of(kinds.NAMES, "s")[0, policy.layout] = dictionary
     found.of(kinds.SEGMENT, "s").update({(0, policy.scored, slot): each for slot, each in scores.items()})
-    inspect_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
+    show_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
     shown = capsys.readouterr().out
     assert "segments, the worst 2 of 2; off: 1" in " ".join(shown.split())
     assert shown.index("FR") < shown.index("DE")
@@ -268,7 +268,7 @@ def test_bands_are_shown_at_80_columns_with_what_they_cost(
     assert policy.bands
     found.of(kinds.BAND_COUNTS, "s")[0, policy.bands.layout, *kinds.WHOLE] = counts
     found.of(kinds.THRESHOLDS, "s")[0, policy.bands.layout] = Thresholds([-2.0, 3.0], 10)
-    inspect_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
+    show_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
     shown = capsys.readouterr().out
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -285,7 +285,7 @@ def test_nothing_is_cut_off_at_80_columns(
     described = describe(found(300, policy), "s")
     for one in described["calibrators"]:
         one |= {"version": 12_345_678, "outstanding": 123_456, "saturated": 1_234_567}
-    inspect_tables.show({"payments-of-a-model-with-a-long-name": described}, {}, whole=whole)
+    show_tables.show({"payments-of-a-model-with-a-long-name": described}, {}, whole=whole)
     shown = capsys.readouterr().out
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80

@@ -1,4 +1,4 @@
-"""``trueup sources try``: what a few records of a source become, or why they become nothing."""
+"""``trueup streams try``: what a few records of a source become, or why they become nothing."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The tables that ``trueup inspect`` prints. `streams.metrics.description` has the same figures for JSON."""
+"""The tables that ``trueup streams show`` prints. `streams.metrics.description` has the same figures for JSON."""
 
 from collections.abc import Callable
 from typing import Any, Final

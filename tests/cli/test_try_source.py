@@ -1,4 +1,4 @@
-"""`trueup sources try` prints what records become, or why not; `config check` says who reads each source."""
+"""`trueup streams try` prints what records become, or why not; `config check` says who reads each source."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(plan.with_name("records.json"))
-    assert main.main(["sources", "try", "scores", file]) == 0
+    assert main.main(["streams", "try", "scores", file]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == 'records.json:1  {"event_id": "7", "stream": "cards", "p": 0.25}'
     assert lines[1] == "records.json:2  passed over: when does not hold"
@@ -52,7 +52,7 @@ def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, capsys: p
     )
     assert lines[3] == "records.json:4  dead letter, probability: p is 'high', which is no number"
     assert lines[4].startswith("records.json:5  dead letter, not_json: the value is not JSON")
-    assert main.main(["sources", "try", "labels", file, "--records", "1", "--json"]) == 1, "not one is a label"
+    assert main.main(["streams", "try", "labels", file, "--records", "1", "--json"]) == 1, "not one is a label"
     assert json.loads(capsys.readouterr().out)["record"] is None
 
 
@@ -63,13 +63,13 @@ def test_times_are_shown_as_dates_and_one_in_another_unit_with_a_warning(
     file = plan.with_name("times.json")
     good = '{"type": "score", "txn": {"id": 7}, "risk": 250, "at": %s}\n'
     file.write_text(good % 1_700_000_000_000 + good % 1_700_000_000 + "\n")
-    assert main.main(["sources", "try", "scores", str(file)]) == 0
+    assert main.main(["streams", "try", "scores", str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("  ts: 2023-11-14 22:13:20 UTC")
     assert lines[1].endswith("  ts: 1970-01-20 16:13:20 UTC")
     assert lines[2].startswith("times.json:2  warning: ts of source scores says 1970-01-20 16:13:20 UTC")
     assert 'set unit = "s" for ts' in lines[2]
-    assert main.main(["sources", "try", "scores", str(file), "--json"]) == 0
+    assert main.main(["streams", "try", "scores", str(file), "--json"]) == 0
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [bool(each["warning"]) for each in shown] == [False, True, False]
 
@@ -79,21 +79,21 @@ def test_where_all_records_are_passed_over_it_is_said_once_and_how_to_try_more(
 ) -> None:
     file = plan.with_name("pings.json")
     file.write_text('{"type": "ping"}\n' * 4 + '{"type": "score", "txn": {"id": 7}, "risk": 250}\n')
-    assert main.main(["sources", "try", "scores", str(file), "--records", "4"]) == 1
+    assert main.main(["streams", "try", "scores", str(file), "--records", "4"]) == 1
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 4
     assert printed.err.splitlines()[-1].startswith("all of the first records are passed over (4)")
     assert "--records 40 tries more" in printed.err
-    assert main.main(["sources", "try", "scores", str(file), "--records", "40"]) == 0
+    assert main.main(["streams", "try", "scores", str(file), "--records", "40"]) == 0
     assert "passed over (" not in capsys.readouterr().err
 
 
 def test_a_source_that_is_none_and_a_file_that_is_not_there_are_said(
     plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.main(["sources", "try", "score"]) == 78
+    assert main.main(["streams", "try", "score"]) == 78
     assert "there is no source 'score'; there are: scores, labels" in capsys.readouterr().err
-    assert main.main(["sources", "try", "scores", str(plan.with_name("none"))]) == 78
+    assert main.main(["streams", "try", "scores", str(plan.with_name("none"))]) == 78
     assert "cannot read" in capsys.readouterr().err
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from cli import main
-from cli.letters import _letter
+from cli.dead_letters import _letter
 from state.events import Rejected
 from state.fence import FORECASTS
 from streams.records.decoding import encode_letter

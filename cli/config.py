@@ -1,0 +1,59 @@
+"""``trueup config``: the settings in effect, or what is wrong with them."""
+
+import argparse
+import json
+
+from cli.options import DONE, Commands, command, group, settings
+from streams.config import effective_config
+from streams.config.settings import SettingsError
+from streams.sources import modes
+from streams.sources.fields import FORECAST, OUTCOME
+
+
+def add(commands: Commands) -> None:
+    """Add the commands to the command line."""
+    actions = group(commands, "config", "show the settings in effect, or what is wrong with them")
+    check = command(
+        actions,
+        "check",
+        "print every setting, secrets hidden; status 78 if one is wrong",
+        says="Reads what a worker would read, certificates and the streams file too. Asks no broker.",
+        json_output=True,
+    )
+    check.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    of = settings()
+    try:
+        _ = of.security.context, of.access.context
+    except ValueError as exc:
+        raise SettingsError(str(exc)) from exc
+    found, streams = effective_config.shown(of), effective_config.policies(of)
+    hash_, sources = effective_config.fingerprint(of), effective_config.sources(of)
+    unmapped = effective_config.unmapped(of)
+    if options.json:
+        told = {"settings": found, "streams": streams, "sources": sources, "configuration": hash_, "no_map": unmapped}
+        print(json.dumps(told))
+        return DONE
+    for name, value in found.items():
+        print(f"{name}={value}")
+    for pattern, policy in streams.items():
+        kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
+        if policy["matures_ms"]:
+            kept += f", labels known after {policy['matures_ms'] / 86_400_000:g} days"
+        if policy["silence"] is not None:
+            kept += f", no report means {policy['silence']:g}"
+        named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
+        segments = f", segments {', '.join(named)}" if named else ""
+        beside = f", challengers {', '.join(policy['challengers'])}" if "challengers" in policy else ""
+        answers = f"{policy['calibrator']}, configuration {policy['config']}"
+        print(f"# streams {pattern!r}: {answers}, {kept}{segments}{beside}")
+    for pattern, why in unmapped.items():
+        print(f"# streams {pattern!r}: no map in {of.maps}, because {why}: decide by their raw forecasts")
+    if modes.routed(of.modes, OUTCOME) and not modes.routed(of.modes, FORECAST):
+        print(f"# note: outcomes come through intake, and no forecasts do. {modes.UNROUTED}")
+    for each in sources:
+        print(f"# source {each['name']!r}: {each['topic']} of {each['role']}s is {each['mode']}, for {each['why']}")
+    print(f"# configuration {hash_}")
+    return DONE

@@ -1,0 +1,94 @@
+"""``trueup dev``: a demo and a local broker. A worker's image holds neither."""
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from aiokafka.errors import KafkaError
+
+from cli.options import DONE, Commands, command, group, positive, settings
+from streams.config.settings import SettingsError
+from streams.kafka.topics import TopicsError
+
+
+def add(commands: Commands) -> None:
+    """Add the commands to the command line."""
+    actions = group(commands, "dev", "a demo, and a local broker")
+    demo = command(
+        actions, "demo", "real flights through a real broker, with a live table and a report", json_output=True
+    )
+    demo.add_argument(
+        "--scenario",
+        choices=("flights", "fraud"),
+        default="flights",
+        help="flights: 309,772 real ones, outcomes within hours (default); fraud: 120,000 made payments, .4 %% of them "
+        "frauds, reported within 45 days, and nothing of the rest",
+    )
+    demo.add_argument("--rows", type=positive, help="play only so many flights or payments (default: all)")
+    demo.add_argument("--partitions", type=positive, help="partitions of every topic (default: 2, of fraud 1)")
+    demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the picture goes")
+    demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
+    demo.set_defaults(run=_demo)
+    _add_broker(actions)
+
+
+def _add_broker(actions: Commands) -> None:
+    broker = command(
+        actions,
+        "broker",
+        "run a local Apache Kafka for development, without Docker; send and watch records of any",
+        says="Without a further word it runs a broker until Ctrl-C. 'send' and 'watch' are of the cluster of "
+        "TRUEUP_BROKERS.",
+    )
+    broker.add_argument("--port", type=positive, help="port to listen on (default: a free one)")
+    broker.add_argument("--data-dir", type=Path, help="keep the data here (default: a temporary directory)")
+    broker.set_defaults(run=_broker)
+    by_hand = broker.add_subparsers(dest="by_hand", metavar="send|watch")
+    send = by_hand.add_parser("send", help="send each line of standard input to a topic")
+    send.add_argument("topic", metavar="TOPIC")
+    send.add_argument(
+        "--key", metavar="FIELD", default="event_id", help="JSON field that is the record's key (default: %(default)s)"
+    )
+    watch = by_hand.add_parser("watch", help="print the records of a topic as they come, until Ctrl-C")
+    watch.add_argument("topic", metavar="TOPIC")
+    watch.add_argument("--first", action="store_true", help="begin with the first record that is kept")
+
+
+def _demo(options: argparse.Namespace) -> int:
+    try:
+        from lab import demo  # noqa: PLC0415 - needs the demo's packages
+    except ModuleNotFoundError as exc:
+        raise SettingsError(f"the demo needs {exc.name}: 'make setup', or pip install '.[demo]'") from exc
+
+    if options.export is not None:
+        return demo.export(options.rows, options.export, options.scenario)
+    return demo.run(
+        rows=options.rows,
+        json_output=options.json,
+        brokers=os.environ.get("TRUEUP_BROKERS"),
+        out=options.out,
+        partitions=options.partitions,
+        scenario=options.scenario,
+    )
+
+
+def _broker(options: argparse.Namespace) -> int:
+    try:
+        from lab import broker, records  # noqa: PLC0415 - not part of a worker
+    except ModuleNotFoundError as exc:  # the worker's image holds no lab
+        raise SettingsError(f"the broker for development needs {exc.name}: run it from a checkout") from exc
+
+    if options.by_hand is None:
+        return broker.serve(options.port, options.data_dir)
+    of = settings()
+    try:
+        if options.by_hand == "watch":
+            asyncio.run(records.watch(of, options.topic, first=options.first))
+        else:
+            sent = asyncio.run(records.send(of, options.topic, sys.stdin.buffer, options.key))
+            print(f"sent {sent} records to {options.topic}", file=sys.stderr)
+    except KafkaError as exc:
+        raise TopicsError(f"{options.topic} at {', '.join(of.brokers)}: {exc}") from exc
+    return DONE

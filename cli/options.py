@@ -1,0 +1,115 @@
+"""What the commands have in common: options with one meaning, and exit statuses with one meaning."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from replay.sources.record import TableError
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.topics import TopicsError
+
+#: Done. What was asked about is as it must be.
+DONE: Final = 0
+#: The command was carried out, and the answer is no: something differs, is wrong, is missing, or was left out.
+NO: Final = 1
+#: What was read cannot be used (EX_DATAERR of sysexits.h).
+UNUSABLE: Final = 65
+#: The arguments or settings ask for something impossible (EX_CONFIG of sysexits.h).
+MISCONFIGURED: Final = 78
+
+#: For the end of every help.
+STATUSES: Final = """\
+exit status: 0 done; 1 the answer is no; 2 unknown arguments; 65 what was read cannot be used; 70 a stage that serves
+failed, start it again; 78 arguments or settings are wrong; 130 interrupted
+"""
+
+#: argparse has no public name for what holds the commands.
+Commands = Any
+
+
+def command(
+    commands: Commands,
+    name: str,
+    help_: str,
+    *,
+    says: str | None = None,
+    more: str = "",
+    streams: bool = True,
+    json_output: bool = False,
+    dry_run: bool = False,
+) -> argparse.ArgumentParser:
+    """Add a command with the options that all have.
+
+    Parameters
+    ----------
+    commands
+        What `argparse.ArgumentParser.add_subparsers` returned.
+    name, help_, says
+        The command, what it does in one line, and in a paragraph (None: as the line).
+    more
+        Behind the options.
+    streams
+        Whether it has ``--streams``; `trueup replay` has one that may be repeated.
+    json_output, dry_run
+        Whether it has these options.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help_,
+        description=says or f"{help_[0].upper()}{help_[1:]}.",
+        epilog=f"{more}\n{STATUSES}" if more else STATUSES,
+        formatter_class=argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter,
+    )
+    everywhere = parser.add_argument_group("options of all commands")
+    everywhere.add_argument("--brokers", metavar="HOST:PORT,...", help="the cluster (default: TRUEUP_BROKERS)")
+    if streams:
+        everywhere.add_argument("--streams", type=Path, metavar="FILE", help="streams file (default: TRUEUP_STREAMS)")
+    everywhere.add_argument("-q", "--quiet", action="store_true", help="no progress, and no log below an error")
+    if json_output:
+        parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    if dry_run:
+        parser.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
+    return parser
+
+
+def group(commands: Commands, name: str, help_: str) -> Commands:
+    """Add a group of commands, and return what holds them."""
+    parser = commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
+    return parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+
+
+def apply(options: argparse.Namespace) -> None:
+    """Put the options that stand for settings into the environment, for this process and those it starts."""
+    if getattr(options, "brokers", None) is not None:
+        os.environ["TRUEUP_BROKERS"] = options.brokers
+    if isinstance(streams := getattr(options, "streams", None), Path):
+        os.environ["TRUEUP_STREAMS"] = str(streams)
+    if getattr(options, "quiet", False):
+        os.environ["TRUEUP_LOG_LEVEL"] = "ERROR"
+
+
+def settings() -> Settings:
+    """Return the settings of the environment; raises `SettingsError`."""
+    return Settings.from_env(os.environ)
+
+
+def tell(options: argparse.Namespace, said: str, **found: object) -> None:
+    """Print a sentence, or one JSON object with it as ``said``."""
+    print(json.dumps({"said": said, **found}) if options.json else said)
+
+
+def refused(exc: SettingsError | TopicsError | TableError | ValueError) -> int:
+    """Print why a command was not carried out, and return the status."""
+    print(f"trueup: {exc}", file=sys.stderr)
+    return MISCONFIGURED if isinstance(exc, SettingsError | TopicsError) else UNUSABLE
+
+
+def positive(value: str) -> int:
+    """Return a number of at least 1; raises ``argparse.ArgumentTypeError``."""
+    number = int(value)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

@@ -1,0 +1,25 @@
+"""``trueup schema``: the Avro schema of an output."""
+
+import argparse
+import json
+
+from cli.options import DONE, Commands, command
+from streams.records import output_schemas
+
+
+def add(commands: Commands) -> None:
+    """Add the command to the command line."""
+    schema = command(
+        commands,
+        "schema",
+        "print the Avro schema of an output",
+        says="Prints the Avro schema. With TRUEUP_OUTPUT_REGISTER=no it must be in the registry before a "
+        "worker starts.",
+    )
+    schema.add_argument("output", choices=tuple(output_schemas.NAMES), help="the topic, by its usual name")
+    schema.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    print(json.dumps(output_schemas.avro(options.output), indent=2))
+    return DONE

@@ -1,0 +1,93 @@
+"""``trueup streams``: what the state says of streams, what fits them, who serves them, what their sources become."""
+
+import argparse
+import os
+from pathlib import Path
+
+from cli import replay
+from cli.options import Commands, command, group, positive, settings
+
+
+def add(commands: Commands) -> None:
+    """Add the commands to the command line."""
+    actions = group(commands, "streams", "list, show and tune streams; try what their sources become")
+    reads = "Reads the changelog, so it works from anywhere and while workers run."
+    listed = command(actions, "list", "list the streams that have state", says=reads, json_output=True)
+    listed.set_defaults(run=_show, stream=None)
+    show = command(
+        actions, "show", "show a stream's reliability, ranking, error and bound", says=reads, json_output=True
+    )
+    show.add_argument("stream", help="name of the stream")
+    show.set_defaults(run=_show)
+    suggest = command(
+        actions,
+        "suggest",
+        "propose matures, silence and ttl of a stream, from its history",
+        says="Reads a stream's forecasts and outcomes, changes nothing, and says which `matures`, `silence`, "
+        "`ttl` and `revisable` fit them and why: in words, and as lines for the streams file. Status 1: the history "
+        "is too small for a proposal, or has nothing of the stream.",
+        json_output=True,
+    )
+    suggest.add_argument("stream", help="name of the stream")
+    replay.add_source(suggest)
+    suggest.set_defaults(run=_suggest)
+    _add_promote(actions)
+    trial = command(
+        actions,
+        "try",
+        "print what a few records of a source become, or why they become nothing",
+        says="Reads the newest records of the source's topics, or a file, and changes nothing. Status 1: none of them "
+        "becomes a record.",
+        json_output=True,
+    )
+    trial.add_argument("source", metavar="SOURCE", help="its name: [sources.NAME] in the streams file")
+    trial.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSON lines, or one value of another format")
+    trial.add_argument("--records", type=positive, default=10, help="of each topic (default: %(default)s)")
+    trial.set_defaults(run=_try)
+
+
+def _add_promote(actions: Commands) -> None:
+    promote = command(
+        actions,
+        "promote",
+        "let a challenger serve: champion and challenger change places in the streams file",
+        says="Rewrites the file, comments and all, after checking it as a worker would; prints what changed and "
+        "appends a line to FILE.audit.jsonl. Workers read the file when they start: restart them.",
+        json_output=True,
+        dry_run=True,
+    )
+    promote.add_argument("stream", help="name of a stream; its pattern's streams change together")
+    promote.add_argument("calibrator", help="the challenger's name, or its configuration where names are not enough")
+    promote.add_argument("--reason", help="why, for the audit line")
+    promote.set_defaults(run=_promote)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from cli import show  # noqa: PLC0415 - not part of a worker
+
+    return show.run(settings(), options.stream, json_output=options.json)
+
+
+def _suggest(options: argparse.Namespace) -> int:
+    from cli import suggest  # noqa: PLC0415 - numpy takes a while to import
+
+    return suggest.run(options, settings())
+
+
+def _promote(options: argparse.Namespace) -> int:
+    from cli import promote  # noqa: PLC0415 - not part of a worker
+
+    return promote.run(
+        os.environ,
+        options.stream,
+        options.calibrator,
+        reason=options.reason,
+        dry_run=options.dry_run,
+        json_output=options.json,
+    )
+
+
+def _try(options: argparse.Namespace) -> int:
+    from cli import try_source  # noqa: PLC0415 - not part of a worker
+
+    return try_source.run(settings(), options.source, options.records, options.file, json_output=options.json)
