@@ -147,12 +147,12 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
 
 
 def next_commands(settings: Settings) -> list[str]:
-    """Return the commands that follow: the new group's worker, and before it `take` if its topics are another's."""
+    """Return the commands that follow: the new group's stages, and before them `take` if its topics are another's."""
     foreign: list[str] = []
     with suppress(KafkaError):  # who may not read the owners is told by the worker
         foreign = asyncio.run(owners.problems(settings, None))
     of = f"TRUEUP_APP_ID={settings.app_id} trueup"
-    return [*[f"{of} topics take"] * bool(foreign), f"{of} worker"]
+    return [*[f"{of} topics take"] * bool(foreign), f"{of} run"]
 
 
 def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
