@@ -130,7 +130,7 @@ def test_a_new_group_answers_what_the_old_one_had_not(world: Callable[..., World
     )
     assert export_state.next_commands(own) == [f"TRUEUP_APP_ID={heir.name} trueup run"]
     assert export_state.next_commands(shared) == [
-        f"TRUEUP_APP_ID={heir.name} trueup {each}" for each in ("topics take", "worker")
+        f"TRUEUP_APP_ID={heir.name} trueup {each}" for each in ("topics take", "run")
     ]
 
 
