@@ -81,8 +81,8 @@ class Engine(Protocol):
     def end(self) -> Any:  # noqa: ANN401 - its own effects
         """Return the effects of the batch."""
 
-    def checkpoint(self) -> Any:  # noqa: ANN401 - its own changes; they have `rows`
-        """Return the rows that changed since the last checkpoint."""
+    def freeze(self) -> Changes:
+        """Return the rows that changed since the last checkpoint, of which most are still to be made."""
 
     @property
     def weight(self) -> int:
@@ -111,14 +111,14 @@ class Frozen(NamedTuple):
     Attributes
     ----------
     changes
-        The rows that changed.
+        The rows that changed; most are made while others are served.
     entry
         What the journal says of it.
     left
         Where the outputs of what follows stand that are there already, see `Heard.offsets`.
     """
 
-    changes: Any
+    changes: Changes
     entry: Entry
     left: Sequence[int | None]
 
@@ -182,7 +182,7 @@ class Served:
         """Return what reads a row, be it in the table or on its way there."""
 
         def get(key: bytes) -> bytes | None:
-            if self.waiting is not None and key in self.waiting.changes.rows:
+            if self.waiting is not None and self.waiting.changes.has(key):
                 row: bytes | None = self.waiting.changes.rows[key]
                 return row
             return stored(key)
@@ -222,7 +222,7 @@ class Served:
         """Make a checkpoint, which waits from now on, and return it."""
         left = [None, None, None] if self.heard is None else self.heard.offsets
         entry = self.entry(self.begins, bytes(self.order), tick)
-        self.waiting = waiting = Frozen(self.engine.checkpoint(), entry, left)
+        self.waiting = waiting = Frozen(self.engine.freeze(), entry, left)
         self.begins = self.ends
         self.order.clear()
         return waiting
@@ -693,6 +693,8 @@ class BatchProcessor:
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write the checkpoint that waits; the entries before it are answered."""
         changes, entry, left = waiting
+        for _ in changes.slices():
+            await asyncio.sleep(0)
         await self._outputs.note(number, entry.encode())
         said = [end if stands is None else stands for end, stands in zip(served.said, left, strict=True)]
         key, row = journal.begun(entry, said)

@@ -15,7 +15,7 @@ from state import kinds, ledger
 from state.banding import marks
 from state.calibrators.answer import new
 from state.counting import Counting
-from state.effects import Changes, Effects
+from state.effects import LEDGER_BYTES, Changes, Effects
 from state.entities import Entities, place
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
 from state.expiry import Expiry
@@ -47,7 +47,7 @@ from state.fence import (
     Queue,
 )
 from state.forecasts import admits
-from state.kind import Get, kind_of
+from state.kind import Get
 from state.ledger import Row
 from state.observer import Observer
 from state.policy import DEFAULT_TTL_MS, Policies
@@ -66,8 +66,8 @@ SWEEP: Final = 2
 #: one event changes within one batch of the changelog.
 RIPE: Final = 64
 
-#: What a row of the ledger and one of a stream are taken to have before the first checkpoint, bytes.
-LEDGER_BYTES, STREAM_BYTES = 200, 4000
+#: What a row of a stream is taken to have before the first checkpoint, bytes.
+STREAM_BYTES: Final = 4000
 #: How many rows of its stream one event may change.
 STREAM_ROWS: Final = 8
 
@@ -119,6 +119,8 @@ class Partition:
         largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
         #: What a row of the ledger and one of a stream had on average at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
+        #: The last checkpoint, and the bytes of queues in it.
+        self._frozen, self._queued = Changes(), 0
         self.reset()
 
     def reset(self) -> None:
@@ -230,27 +232,30 @@ class Partition:
 
     def checkpoint(self, changes: Changes | None = None) -> Changes:
         """Return the rows that changed since the last checkpoint, in ``changes`` if that is given."""
-        made = Changes() if changes is None else changes
-        rows: dict[bytes, bytes | None] = {}
-        for key, row in self._rows.items():
-            rows[key] = None if row is None else kinds.LEDGER.seal(row.encode())
-        if rows:
-            self._ledger_bytes = max(_size(rows.values()) // len(rows), LEDGER_BYTES)
+        made = self.freeze(changes)
+        for _ in made.slices():
+            pass
+        return made
+
+    def freeze(self, changes: Changes | None = None) -> Changes:
+        """Return what `checkpoint` does, with most of the rows still to be made; those before are to be made by now."""
+        events, size, values, of_streams = self._frozen.sizes
+        if events:
+            self._ledger_bytes = max(size // events, LEDGER_BYTES)
+        if values:
+            self._stream_bytes = max((of_streams + self._queued) // values, 1)
+        made = self._frozen = Changes() if changes is None else changes
+        rows = made.rows
         queues = self._expiry.changes()
-        of_streams = {key: kind_of(key).encode(value) for key, value in self._services.touched.items()}
-        if of_streams:
-            size = _size(queues.values()) + _size(of_streams.values())
-            self._stream_bytes = max(size // len(of_streams), 1)
+        self._queued = _size(queues.values())
         rows.update(queues)
-        rows.update(of_streams)
         rows.update(self._witnesses.changes())
         rows.update(self._entities.changes())
         if self._quotas is not None:
             rows.update(self._quotas.changes())
         rows[_FENCE] = self.fence.encode()
-        made.rows, made.of_streams = rows, of_streams
-        self._rows = {}
-        self._services.settle()
+        made.ledger, self._rows = self._rows, {}
+        self._services.freeze(made)
         return made
 
     @property

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from state.calibrators.answer import new
+from state.effects import Changes
 from state.engine import SWEEP
 from state.events import Rejected
 from state.expiry import Expiry
@@ -291,13 +292,6 @@ class Effects:
     rejected: list[tuple[int, str]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Changes:
-    """Rows that changed since the last checkpoint; see `state.effects.Changes`."""
-
-    rows: dict[bytes, bytes | None] = field(default_factory=dict)
-
-
 class Router:
     """The working copy of one partition's state.
 
@@ -395,6 +389,10 @@ class Router:
         changes[FENCE.key()] = self.fence.encode()
         self._clean()
         return made
+
+    def freeze(self) -> Changes:
+        """Return the same; nothing of it is made later."""
+        return self.checkpoint()
 
     @property
     def weight(self) -> int:

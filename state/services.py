@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from state import calibrators, kinds, ledger
 from state.coverage import Coverage
+from state.effects import Changes
 from state.fence import EXPIRY, MATURITY
 from state.forecasts import KINDS
 from state.kind import Get, Kind, kind_of
@@ -117,6 +118,9 @@ class Services:
         self._opened = opened
         self._beside = beside
         self.touched: dict[bytes, Any] = {}
+        #: The last checkpoint, and what of its rows of streams is still to be made.
+        self._frozen = Changes()
+        self._unmade = self._frozen.streams
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._active: dict[str, Service] = {}
         self._by_names: dict[bytes, Service] = {}
@@ -126,11 +130,15 @@ class Services:
         self._held = 0
 
     def of(self, stream: str) -> Service:
-        """Return what serves a stream now."""
+        """Return what serves a stream now; what the stream holds may then change."""
+        if self._unmade:
+            self._frozen.make(stream)
         return self._active.get(stream) or self._open(stream)
 
     def by(self, row: Row) -> Service:
-        """Return what answered the forecast of a row."""
+        """Return what answered the forecast of a row; what the stream holds may then change."""
+        if self._unmade:
+            self._frozen.make(row.stream)
         return self._by_names.get(row.names) or self._service(row.names, row.stream, row.calibrator, row.config, None)
 
     def active(self) -> list[Service]:
@@ -171,13 +179,19 @@ class Services:
         """Return what counts the labels of forecasts that have bands, also where the stream has none any more."""
         return service.marker or Marker(service.stream, None, self.value, self.touch)
 
-    def settle(self) -> None:
-        """Note that everything is in rows, and forget streams if too much is kept."""
-        for stream in {kind_of(key).stream(key) for key in self.touched}:
-            values = self._values.pop(stream, None)
-            if values is not None:
-                self._values[stream] = values
+    def freeze(self, changes: Changes) -> None:
+        """Hand over what changed since the last checkpoint, and forget streams if too much is kept."""
+        self._frozen, self._unmade, touched = changes, changes.streams, self.touched
         self.touched = {}
+        for key, value in touched.items():
+            stream = kind_of(key).stream(key)
+            held = changes.streams.get(stream)
+            if held is None:
+                held = changes.streams[stream] = {}
+                values = self._values.pop(stream, None)
+                if values is not None:
+                    self._values[stream] = values
+            held[key] = value
         while self._held > KEPT and self._values:
             gone = set(islice(self._values, len(self._values) // 8 + 1))
             for stream in gone:

@@ -10,6 +10,8 @@ import argparse
 import random
 import time
 from collections import deque
+from itertools import pairwise
+from statistics import median
 
 from agents import compiled
 from agents.processor import CHECKPOINT_RECORDS
@@ -37,11 +39,15 @@ def events(n: int, streams: int) -> list[Event]:
     return made
 
 
-def measure(calibrator: str, made: list[Event], batch: int, every: int) -> tuple[float, float]:
-    """Return microseconds of processor time and bytes of rows an event."""
+def measure(calibrator: str, made: list[Event], batch: int, every: int) -> tuple[float, float, float, float]:
+    """Return processor time, us, and bytes of rows an event, and the time of a checkpoint and its longest slice, ms.
+
+    The times are medians over the checkpoints: the longest of all says how busy the machine was.
+    """
     rows: dict[bytes, bytes] = {}
     partition = Partition(Policies([("*", Policy(calibrator))]), rows.get)
     size = since = 0
+    whole, longest = [0.0], [0.0]
     began = time.process_time()
     for at in range(0, len(made), batch):
         partition.begin()
@@ -50,13 +56,21 @@ def measure(calibrator: str, made: list[Event], batch: int, every: int) -> tuple
         since += batch
         if since >= every or partition.weight > Settings().enough_bytes:
             since = 0
-            for key, row in partition.checkpoint().rows.items():
+            times = [time.process_time()]
+            changes = partition.freeze()
+            times.append(time.process_time())
+            times += [time.process_time() for _ in changes.slices()]
+            times.append(time.process_time())
+            whole.append(times[-1] - times[0])
+            longest.append(max(after - before for before, after in pairwise(times)))
+            for key, row in changes.rows.items():
                 if row is None:
                     rows.pop(key, None)
                 else:
                     rows[key] = row
                     size += len(row)
-    return (time.process_time() - began) / len(made) * 1e6, size / len(made)
+    spent = (time.process_time() - began) / len(made) * 1e6
+    return spent, size / len(made), median(whole) * 1000, median(longest) * 1000
 
 
 def main() -> None:
@@ -72,10 +86,12 @@ def main() -> None:
             for batch in (10, 500):
                 both = [measure(calibrator, made, batch, every) for every in (batch, CHECKPOINT_RECORDS)]
                 found.append(
-                    [calibrator, f"{streams:,}", f"{batch}"] + [f"{us:.1f} us, {size:,.0f} B" for us, size in both]
+                    [calibrator, f"{streams:,}", f"{batch}"]
+                    + [f"{us:.1f} us, {size:,.0f} B" for us, size, _, _ in both]
+                    + [f"{whole:.1f} ms, {longest:.1f}" for _, _, whole, longest in both[1:]]
                 )
     print("compiled" if compiled.runs() else "interpreted")
-    print(table(["calibrator", "streams", "batches of", "rows of every batch", "checkpoints"], found))
+    print(table(["calibrator", "streams", "batches of", "rows of every batch", "checkpoints", "one, slice"], found))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from state import kinds, served
 from state.bands import Bands, Points
 from state.coverage import Coverage
-from state.effects import Effects
+from state.effects import Changes, Effects
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
@@ -146,7 +146,23 @@ Answer = Literal["no", "yes", "against", "drift"]
 
 
 class Table(dict[bytes, bytes]):
-    """The stored rows."""
+    """The stored rows, behind those of a checkpoint that is on its way."""
+
+    waiting: Changes | None = None
+
+    def get(self, key: bytes, default: Any = None) -> Any:
+        """Return a row, as a worker reads it."""
+        if self.waiting is not None and self.waiting.has(key):
+            return self.waiting.rows[key]
+        return super().get(key, default)
+
+    def arrive(self) -> None:
+        """Store the checkpoint that is on its way, whose rows are made while others are served."""
+        if self.waiting is not None:
+            for _ in self.waiting.slices():
+                pass
+            self.write(self.waiting.rows)
+            self.waiting = None
 
     def write(self, changes: dict[bytes, bytes | None]) -> None:
         """Apply the rows of a batch."""
@@ -214,8 +230,9 @@ PLANS = st.lists(
 def folded_again(make: Callable[[Table], Any], records: Sequence[Any], plan: Plan) -> tuple[Table, list[Any]]:
     """Fold records as a worker does that crashes by a plan, and return the rows and the outputs.
 
-    Each batch is a journal entry. After a crash those since the last checkpoint are folded again, along the journal. So
-    is, later, a batch that was lost before it was in the journal.
+    Each batch is a journal entry. A checkpoint arrives after the batch that follows it. After a crash those since the
+    last one that arrived are folded again, along the journal. So is, later, a batch that was lost before it was in the
+    journal.
 
     Parameters
     ----------
@@ -226,7 +243,8 @@ def folded_again(make: Callable[[Table], Any], records: Sequence[Any], plan: Pla
     plan
         Its batches; when it ends, all that is left is one batch.
     """
-    table, outputs, at, checkpoint = Table(), list[Any](), 0, (0, 0)
+    table, outputs, at = Table(), list[Any](), 0
+    checkpoint = frozen = 0, 0
     engine, steps = make(table), iter(plan)
 
     def apply(part: Sequence[Any]) -> list[Any]:
@@ -240,10 +258,13 @@ def folded_again(make: Callable[[Table], Any], records: Sequence[Any], plan: Pla
         made, upto = apply(records[at : at + length]), min(at + length, len(records))
         if then != "lost":
             outputs, at = outputs + made, upto
-        first, said = checkpoint
+        if then in ("", "checkpoint", "reset"):
+            table.arrive()
+            checkpoint = frozen
+        table.waiting = None
+        first, said = frozen = checkpoint
         if then == "checkpoint":
-            table.write(engine.checkpoint().rows)
-            checkpoint = at, len(outputs)
+            table.waiting, frozen = engine.freeze(), (at, len(outputs))
         elif then == "reset":
             engine.reset()
         elif then:
@@ -253,6 +274,7 @@ def folded_again(make: Callable[[Table], Any], records: Sequence[Any], plan: Pla
             engine = make(table)
         if then not in ("", "checkpoint"):
             assert apply(records[first:at]) == outputs[said:]
+    table.arrive()
     if records:
         table.write(engine.checkpoint().rows)
     return table, outputs
