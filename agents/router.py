@@ -10,7 +10,8 @@ from typing import Any, Final, cast
 from agents import __version__
 from agents.notices import Notices
 from agents.notices import path as noticed
-from agents.processor import BatchProcessor, Engine, Probe, Terms
+from agents.processor import BatchProcessor, Probe
+from agents.served import Engine, Terms
 from agents.topology import Topology, samples
 from agents.worker import Stage
 from state.fence import Fence

@@ -117,8 +117,8 @@ class Worker:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.processor.CHECKPOINT_BATCHES", 3)
-    monkeypatch.setattr("agents.processor.CHECKPOINT_RECORDS", 50)  # amid a batch that is folded again in parts
+    monkeypatch.setattr("agents.served.CHECKPOINT_BATCHES", 3)
+    monkeypatch.setattr("agents.served.CHECKPOINT_RECORDS", 50)  # amid a batch that is folded again in parts
 
 
 RECORDS = merged(mixed(65).sent)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import median
 
 from agents import compiled
-from agents.processor import CHECKPOINT_RECORDS
+from agents.served import CHECKPOINT_RECORDS
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy

@@ -13,7 +13,8 @@ from unittest.mock import patch
 from faust.types import TP
 
 from agents import topology
-from agents.processor import BatchProcessor, Served
+from agents.processor import BatchProcessor
+from agents.served import Served
 from state import kinds
 from state.journal import NONE, Journal
 from streams.faust import fetching, state_table, stores

@@ -1,0 +1,201 @@
+"""A partition that is served: what it is folded under, how far it came, and the checkpoint that waits."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+
+from state import journal
+from state.effects import Changes
+from state.fence import Fence
+from state.journal import Entry
+from streams.config.settings import Settings
+from streams.faust.outputs import LABELS, Heard
+from streams.records.merge import Batch, Merged
+
+#: A checkpoint is made after so many records, or so many batches, at the latest.
+CHECKPOINT_RECORDS, CHECKPOINT_BATCHES = 20_000, 1000
+
+
+class Engine(Protocol):
+    """A working copy of a partition's state: `state.engine.Partition`, or the router's."""
+
+    fence: Fence
+
+    def reset(self) -> None:
+        """Forget everything since the last checkpoint."""
+
+    def begin(self) -> None:
+        """Begin a batch."""
+
+    def tick(self, now: int, /) -> list[Any]:
+        """Move stream time on to a clock's time, ms, and return what that brings about."""
+
+    @property
+    def ripens(self) -> float:
+        """When that brings something about, ms."""
+
+    def apply(self, events: Any, /) -> list[Any]:  # noqa: ANN401 - as the decoder makes them
+        """Apply events in order, and return what they are answered with."""
+
+    def end(self) -> Any:  # noqa: ANN401 - its own effects
+        """Return the effects of the batch."""
+
+    def freeze(self) -> Changes:
+        """Return the rows that changed since the last checkpoint, of which most are still to be made."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes these are."""
+
+    @property
+    def event_weight(self) -> int:
+        """About how many bytes one record may add to them."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under what records are folded: settings, what decodes them, and the settings' hash.
+
+    See `streams.config.in_force`.
+    """
+
+    settings: Settings
+    decoder: Any
+    config: bytes
+
+
+class Frozen(NamedTuple):
+    """A checkpoint that is to be written.
+
+    Attributes
+    ----------
+    changes
+        The rows that changed; most are made while others are served.
+    entry
+        What the journal says of it.
+    left
+        Where the outputs of what follows stand that are there already, see `Heard.offsets`.
+    """
+
+    changes: Changes
+    entry: Entry
+    left: Sequence[int | None]
+
+
+@dataclass(eq=False)
+class Served:
+    """A partition that was taken up.
+
+    Attributes
+    ----------
+    terms
+        Under what its records are folded; after a crash those that were in force before it, until all of them came.
+    number
+        Of the next journal entry.
+    answered
+        Number of the first entry whose outputs may not be acknowledged.
+    told
+        The same when the partition was taken up: outputs of earlier entries are not sent again.
+    said
+        Next offset of each output topic behind the outputs before ``answered``.
+    heard
+        What stands behind that of the records that are folded again; None: that was not asked, or all are folded.
+    written
+        Number of the first entry after the last checkpoint.
+    begins, ends
+        Next offset of each input after the last checkpoint, and now.
+    last
+        The last record of each input that was folded here.
+    order
+        The topics of the records since the last checkpoint, in their order.
+    since
+        When the first of them was folded, s of a clock that only counts.
+    whole
+        Whether all records of the last entry are folded.
+    live
+        Whether the last records came at about the time that they tell.
+    waiting
+        The checkpoint that is to be written once the entries before it are answered.
+    engine
+        Its state.
+    """
+
+    terms: Terms
+    number: int = 0
+    answered: int = 0
+    told: int = 0
+    said: tuple[int, int, int] = (0, 0, 0)
+    heard: Heard | None = None
+    written: int = 0
+    begins: tuple[int, int] = (0, 0)
+    ends: tuple[int, int] = (0, 0)
+    last: list[journal.Last] = field(default_factory=lambda: [journal.NONE, journal.NONE])
+    order: bytearray = field(default_factory=bytearray)
+    since: float = 0.0
+    whole: bool = True
+    live: bool = False
+    waiting: Frozen | None = None
+    engine: Engine = field(init=False)
+
+    def read(self, stored: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
+        """Return what reads a row, be it in the table or on its way there."""
+
+        def get(key: bytes) -> bytes | None:
+            if self.waiting is not None and self.waiting.changes.has(key):
+                row: bytes | None = self.waiting.changes.rows[key]
+                return row
+            return stored(key)
+
+        return get
+
+    def took(self, records: Sequence[Merged]) -> bytes:
+        """Note records that were folded, and return the topic of each, in their order."""
+        topics = bytes([topic for topic, _ in records])
+        if not self.order:
+            self.since = monotonic()
+        first, second = self.engine.fence.next
+        self.ends = first, second
+        self.order += topics
+        seen = set[int]()
+        for topic, record in reversed(records):
+            if topic not in seen:
+                self.last[topic] = journal.last(record.timestamp, record.value)
+                seen.add(topic)
+                if len(seen) == len(self.last):
+                    break
+        return topics
+
+    def entry(self, begins: tuple[int, int], topics: bytes, tick: int = 0) -> Entry:
+        """Return the journal entry of the records that were folded since some offsets, or of a tick."""
+        forecasts, outcomes = self.last
+        applied, config = self.engine.fence.applied, self.terms.config
+        known = self.answered, self.said, config
+        return Entry(self.number, begins, self.ends, applied, *known, (forecasts, outcomes), topics, tick)
+
+    def hears(self, ends: Mapping[str, int]) -> None:
+        """Note where output topics end now, by their labels."""
+        first, second, third = (ends.get(label, end) for label, end in zip(LABELS, self.said, strict=True))
+        self.said = first, second, third
+
+    def freeze(self, tick: int = 0) -> Frozen:
+        """Make a checkpoint, which waits from now on, and return it."""
+        left = [None, None, None] if self.heard is None else self.heard.offsets
+        entry = self.entry(self.begins, bytes(self.order), tick)
+        self.waiting = waiting = Frozen(self.engine.freeze(), entry, left)
+        self.begins = self.ends
+        self.order.clear()
+        return waiting
+
+    def unsaid(self, batch: Batch) -> bool:
+        """Whether outputs of a batch may not be out: it is new, or nobody noted that they were acknowledged."""
+        return batch.again is None or batch.again.number >= self.told
+
+    def due(self, settings: Settings) -> bool:
+        """Whether it is time for a checkpoint."""
+        return bool(self.order) and (
+            len(self.order) >= CHECKPOINT_RECORDS
+            or self.number - self.written >= CHECKPOINT_BATCHES
+            or monotonic() - self.since >= settings.checkpoint_seconds
+            or self.engine.weight > settings.enough_bytes
+        )
