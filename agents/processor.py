@@ -18,12 +18,13 @@ from time import perf_counter, time
 from typing import Any
 
 from agents.notices import Notices
-from agents.served import Engine, Frozen, Served, Terms
+from agents.served import Frozen, Served, Terms
 from state import formats, journal
 from state.effects import Changes
 from state.engine import Partition
 from state.events import Forecast, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
+from state.fold import Fold
 from state.frames import CorruptFrame
 from state.journal import Entry, Journal
 from state.witnesses import SLACK
@@ -222,7 +223,7 @@ class BatchProcessor:
             served.number = served.answered = found.number
             await self._write(partition, served, served.freeze())
 
-    def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
+    def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         """Return the engine of a partition whose rows are read so."""
         return Partition(terms.settings.policies, read)
 

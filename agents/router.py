@@ -11,10 +11,11 @@ from agents import __version__
 from agents.notices import Notices
 from agents.notices import path as noticed
 from agents.processor import BatchProcessor, Probe
-from agents.served import Engine, Terms
+from agents.served import Terms
 from agents.topology import Topology, samples
 from agents.worker import Stage
 from state.fence import Fence
+from state.fold import Fold
 from state.routes import Router
 from streams.config.settings import Settings
 from streams.faust.application import Application
@@ -62,7 +63,7 @@ class RouteProcessor(BatchProcessor):
     def _decoder_of(self, settings: Settings) -> RouteDecoder:  # noqa: ARG002 - its records are its own
         return RouteDecoder()
 
-    def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Engine:
+    def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         return Router(terms.settings.policies, read)
 
     def _taken_up(self, partition: int, fence: Fence) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from state import journal
 from state.effects import Changes
-from state.fence import Fence
+from state.fold import Fold
 from state.journal import Entry
 from streams.config.settings import Settings
 from streams.faust.outputs import LABELS, Heard
@@ -15,42 +15,6 @@ from streams.records.merge import Batch, Merged
 
 #: A checkpoint is made after so many records, or so many batches, at the latest.
 CHECKPOINT_RECORDS, CHECKPOINT_BATCHES = 20_000, 1000
-
-
-class Engine(Protocol):
-    """A working copy of a partition's state: `state.engine.Partition`, or the router's."""
-
-    fence: Fence
-
-    def reset(self) -> None:
-        """Forget everything since the last checkpoint."""
-
-    def begin(self) -> None:
-        """Begin a batch."""
-
-    def tick(self, now: int, /) -> list[Any]:
-        """Move stream time on to a clock's time, ms, and return what that brings about."""
-
-    @property
-    def ripens(self) -> float:
-        """When that brings something about, ms."""
-
-    def apply(self, events: Any, /) -> list[Any]:  # noqa: ANN401 - as the decoder makes them
-        """Apply events in order, and return what they are answered with."""
-
-    def end(self) -> Any:  # noqa: ANN401 - its own effects
-        """Return the effects of the batch."""
-
-    def freeze(self) -> Changes:
-        """Return the rows that changed since the last checkpoint, of which most are still to be made."""
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes these are."""
-
-    @property
-    def event_weight(self) -> int:
-        """About how many bytes one record may add to them."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +100,7 @@ class Served:
     whole: bool = True
     live: bool = False
     waiting: Frozen | None = None
-    engine: Engine = field(init=False)
+    engine: Fold = field(init=False)
 
     def read(self, stored: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
         """Return what reads a row, be it in the table or on its way there."""

@@ -44,6 +44,7 @@ HOT = (
     "state/events.py",
     "state/expiry.py",
     "state/fence.py",
+    "state/fold.py",
     "state/frames.py",
     "state/scoring/history.py",
     "state/kind.py",

@@ -18,7 +18,6 @@ from state.counting import Counting
 from state.effects import LEDGER_BYTES, Changes, Effects
 from state.entities import Entities, place
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Passed, Rejected, Resolved
-from state.expiry import Expiry
 from state.fence import (
     EARLY,
     EARLY_JOINED,
@@ -43,9 +42,9 @@ from state.fence import (
     RESOLVED,
     REVISION,
     WAITING,
-    Fence,
     Queue,
 )
+from state.fold import Fold
 from state.forecasts import admits
 from state.kind import Get
 from state.ledger import Row
@@ -54,32 +53,24 @@ from state.policy import DEFAULT_TTL_MS, Policies
 from state.quotas import Quotas
 from state.segments import Dictionary
 from state.services import Learner, Service, Services
-from state.witnesses import SLACK, Entry, Witnesses
 
 #: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
 #: are acknowledged while the next is folded.
 BATCH_LIMIT: Final = 4000
 OUTSTANDING: Final = 2
-#: Most rows the sweep removes before an event. An event adds at most one queue entry, so two catch up.
-SWEEP: Final = 2
-#: Most forecasts that mature before an event. More fall due at once only where stream time jumps. The bound keeps what
-#: one event changes within one batch of the changelog.
-RIPE: Final = 64
-
 #: What a row of a stream is taken to have before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
 #: How many rows of its stream one event may change.
 STREAM_ROWS: Final = 8
 
 _LEDGER: Final = kinds.LEDGER.letter
-_FENCE: Final = kinds.FENCE.key()
 #: What is done with a row by what it meets: a forecast, an outcome, or the queue's entry that fell due.
 Action = Callable[[bytes, Row, Any], None]
 #: Stands for the row of an event that has none.
 _ABSENT: Final = Row(ledger.NONE, 0)
 
 
-class Partition:
+class Partition(Fold):
     """The working copy of one partition's state.
 
     Parameters
@@ -94,10 +85,6 @@ class Partition:
     beside
         As `state.services.Services` takes it.
 
-    Notes
-    -----
-    What changed is kept in the working copy until `checkpoint` makes rows of it. Events that were folded since the last
-    checkpoint are to be folded again after a crash, in the same order.
     """
 
     def __init__(
@@ -109,7 +96,6 @@ class Partition:
     ) -> None:
         self._policies = policies
         self._stored = get is not None
-        self._get: Get = (lambda _: None) if get is None else get
         self._given = observer
         self._beside = beside
         self._life: list[tuple[Action, ...]] = [
@@ -119,32 +105,22 @@ class Partition:
         largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
         #: What a row of the ledger and one of a stream had on average at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
-        #: The last checkpoint, and the bytes of queues in it.
+        #: The last checkpoint, and the bytes of queues and fence in it.
         self._frozen, self._queued = Changes(), 0
-        self.reset()
+        super().__init__(_nothing if get is None else get)
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
-        row = self._get(_FENCE)
-        self.fence = Fence() if row is None else Fence.decode(row)
-        self._expiry = Expiry(self._get, self.fence)
-        self._witnesses = Witnesses(self._get(kinds.WITNESSES.key()))
         self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
         self._entities = Entities(self._get)
         self._services = Services(self._policies, self._get, self._opened, self._beside)
         self._observer = Counting(self._policies, self._services) if self._given is None else self._given
         #: The ledger's rows that changed since the last checkpoint, by key; None where one left.
         self._rows: dict[bytes, Row | None] = {}
-        self.begin()
+        super().reset()
 
     def _opened(self, service: Service) -> None:
         self._observer.opened(service)
-
-    def begin(self) -> None:
-        """Begin a batch, whose events `apply` takes in one part or in several."""
-        self._effects = Effects()
-        self._outputs: list[Output] = []
-        self._fates = self.fence.fates.copy()
 
     def fold(self, events: Iterable[Event]) -> Effects:
         """Apply a whole batch, at most `BATCH_LIMIT` events, and make a checkpoint of it; raises as `apply`."""
@@ -191,29 +167,6 @@ class Partition:
                 self._reject(event, event.stream, event.ts)
         return self._outputs
 
-    def tick(self, now: int, most: int = RIPE) -> list[Output]:
-        """Move stream time on to a clock's time, ms, and return what matures by then; a batch of its own.
-
-        At most ``most`` forecasts mature; the rest with the next tick or the next records. A tick that does not move
-        stream time changes nothing.
-        """
-        self._outputs = []
-        fence = self.fence
-        if now <= fence.stream_time:
-            return self._outputs
-        fence.stream_time = now
-        self._witnesses.settle(fence, self._expiry)
-        for ripe, queue in enumerate(self._expiry.due()):
-            if queue.role != MATURITY or ripe == most:
-                break
-            self._mature(queue)
-        return self._outputs
-
-    @property
-    def ripens(self) -> float:
-        """The first forecast that waits matures at this stream time, ms; infinite if none does."""
-        return self._expiry.ripens
-
     @property
     def services(self) -> Services:
         """What serves the streams."""
@@ -224,19 +177,6 @@ class Partition:
         """The ledger's rows that changed since the last checkpoint, by key; where nothing is stored, all of them."""
         return self._rows
 
-    def end(self) -> Effects:
-        """Return the effects of the batch, but for the outputs and the rows."""
-        effects = self._effects
-        effects.fates = [after - was for after, was in zip(self.fence.fates, self._fates, strict=True)]
-        return effects
-
-    def checkpoint(self, changes: Changes | None = None) -> Changes:
-        """Return the rows that changed since the last checkpoint, in ``changes`` if that is given."""
-        made = self.freeze(changes)
-        for _ in made.slices():
-            pass
-        return made
-
     def freeze(self, changes: Changes | None = None) -> Changes:
         """Return what `checkpoint` does, with most of the rows still to be made; those before are to be made by now."""
         events, size, values, of_streams = self._frozen.sizes
@@ -246,14 +186,11 @@ class Partition:
             self._stream_bytes = max((of_streams + self._queued) // values, 1)
         made = self._frozen = Changes() if changes is None else changes
         rows = made.rows
-        queues = self._expiry.changes()
-        self._queued = _size(queues.values())
-        rows.update(queues)
-        rows.update(self._witnesses.changes())
+        rows.update(self._ordered())
+        self._queued = _size(rows.values())
         rows.update(self._entities.changes())
         if self._quotas is not None:
             rows.update(self._quotas.changes())
-        rows[_FENCE] = self.fence.encode()
         made.ledger, self._rows = self._rows, {}
         self._services.freeze(made)
         return made
@@ -310,29 +247,6 @@ class Partition:
         if over:
             self._refuse(_letter(outcome, OUTCOMES, over), stream, ts)
         return bool(over)
-
-    def _advance(self, ts: int) -> None:
-        """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
-        fence, expiry = self.fence, self._expiry
-        if ts > fence.stream_time:
-            if ts - fence.stream_time > SLACK or self._witnesses.waiting:
-                self._witnesses.follow(ts, fence, expiry)
-            else:
-                fence.stream_time = ts
-        if fence.stream_time < expiry.soonest:
-            return
-        swept = ripe = 0
-        for queue in expiry.due():
-            if queue.role == MATURITY:
-                self._mature(queue)
-                ripe += 1
-                if ripe == RIPE:
-                    return
-            else:
-                self._leave_queue(queue)
-                swept += 1
-                if swept == SWEEP:
-                    return
 
     def _mature(self, queue: Queue) -> None:
         """Let the first forecast of a queue mature: it is learnt with the outcome it has, or with what silence says."""
@@ -514,14 +428,6 @@ class Partition:
 
     def _touch(self, learner: Learner) -> None:
         self._services.touched[learner.key] = learner.served
-
-    def _enter(self, role: int, ttl_ms: int, event_id: str, ts: int) -> None:
-        """Put a new row into the queue of a role; it waits until stream time has come near its record's."""
-        fence = self.fence
-        if ts > fence.stream_time:
-            self._witnesses.hold(Entry(role, ttl_ms, fence.applied, event_id))
-        else:
-            self._expiry.push(role, ttl_ms, fence.applied, event_id)
 
     def _issue(self, service: Service, key: bytes, forecast: Forecast) -> Row:
         """Answer a forecast, and return its row."""
@@ -705,6 +611,10 @@ class Partition:
         self.fence.fates[FORECAST_DEAD if refused.topic == FORECASTS else OUTCOME_DEAD] += 1
         self._effects.refused[stream] += 1
         self._reject(refused, stream, ts)
+
+
+def _nothing(_: bytes) -> None:
+    """Read nothing."""
 
 
 def _size(rows: Iterable[bytes | None]) -> int:

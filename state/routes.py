@@ -10,23 +10,18 @@ too old by its time or its own number (`state.ledger.newer`) is not sent at all,
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from itertools import islice
-from math import inf
 from struct import Struct
 from typing import Final, NamedTuple
 
 from state.calibrators.answer import new
 from state.effects import Changes
-from state.engine import SWEEP
 from state.events import Rejected
-from state.expiry import Expiry
-from state.fence import EXPIRY, FENCE, FORECASTS, OUTCOMES, Fence, Queue
+from state.fence import EXPIRY, FORECASTS, OUTCOMES, Queue
+from state.fold import Fold
 from state.frames import CorruptFrame
 from state.kind import EVENT as EVENT_ID
 from state.kind import PLAIN, Kind, Moves, Part
 from state.policy import DEFAULT_TTL_MS, Policies
-from state.witnesses import SLACK, WITNESSES, Entry, Witnesses
 
 #: The inputs, in the order of the fence.
 ROUTES, LABELS = FORECASTS, OUTCOMES
@@ -284,15 +279,7 @@ ORIGIN: Final = Kind[int](
 )
 
 
-@dataclass(slots=True)
-class Effects:
-    """What a batch did; see `state.effects.Effects`."""
-
-    fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
-    rejected: list[tuple[int, str]] = field(default_factory=list)
-
-
-class Router:
+class Router(Fold):
     """The working copy of one partition's state.
 
     Parameters
@@ -305,19 +292,14 @@ class Router:
 
     def __init__(self, policies: Policies, get: Callable[[bytes], bytes | None]) -> None:
         self._policies = policies
-        self._get = get
-        self.reset()
+        super().__init__(get)
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
-        row = self._get(FENCE.key())
-        self.fence = Fence() if row is None else Fence.decode(row)
-        self._expiry = Expiry(self._get, self.fence)
-        self._witnesses = Witnesses(self._get(WITNESSES.key()))
         #: Next offset of each source partition, as far as they were asked for.
         self._origins: dict[str, int] = {}
         self._clean()
-        self.begin()
+        super().reset()
 
     def _clean(self) -> None:
         """Note that everything is in rows."""
@@ -325,21 +307,6 @@ class Router:
         self._rows: dict[str, Row | None] = {}
         self._changed: dict[str, None] = {}
         self._moved: dict[str, None] = {}
-
-    def tick(self, _: int) -> list[Routed | Rejected]:
-        """Do nothing: nothing matures here."""
-        return []
-
-    @property
-    def ripens(self) -> float:
-        """Never."""
-        return inf
-
-    def begin(self) -> None:
-        """Begin a batch, whose records `apply` takes in one part or in several."""
-        self._effects = Effects()
-        self._fates = self.fence.fates.copy()
-        self._outputs: list[Routed | Rejected] = []
 
     def apply(self, records: Iterable[Route | Label | Rejected]) -> list[Routed | Rejected]:
         """Apply records in order, each topic's by its offsets, and return what is to be sent.
@@ -349,7 +316,7 @@ class Router:
         CorruptFrame
             If a stored row is damaged.
         """
-        self._outputs = []
+        self._outputs: list[Routed | Rejected] = []
         fence, offsets = self.fence, self.fence.next
         for record in records:
             topic = record.topic if isinstance(record, Rejected) else ROUTES if isinstance(record, Route) else LABELS
@@ -368,31 +335,18 @@ class Router:
                 self._label(record)
         return self._outputs
 
-    def end(self) -> Effects:
-        """Return the effects of the batch."""
-        effects = self._effects
-        made = zip(self.fence.fates[: len(FATES)], self._fates, strict=False)
-        effects.fates = [after - was for after, was in made]
-        return effects
-
-    def checkpoint(self) -> Changes:
-        """Return the rows that changed since the last checkpoint."""
-        made = Changes()
-        changes = made.rows
+    def freeze(self, changes: Changes | None = None) -> Changes:
+        """Return the rows that changed since the last checkpoint; nothing of them is made later."""
+        made = Changes() if changes is None else changes
+        rows = made.rows
         for event_id in self._changed:
             row = self._rows[event_id]
-            changes[EVENT.key(event_id)] = None if row is None else row.encode()
+            rows[EVENT.key(event_id)] = None if row is None else row.encode()
         for place in self._moved:
-            changes[ORIGIN.key(place)] = ORIGIN.seal(_OFFSET.pack(self._origins[place]))
-        changes.update(self._expiry.changes())
-        changes.update(self._witnesses.changes())
-        changes[FENCE.key()] = self.fence.encode()
+            rows[ORIGIN.key(place)] = ORIGIN.seal(_OFFSET.pack(self._origins[place]))
+        rows.update(self._ordered())
         self._clean()
         return made
-
-    def freeze(self) -> Changes:
-        """Return the same; nothing of it is made later."""
-        return self.checkpoint()
 
     @property
     def weight(self) -> int:
@@ -498,25 +452,9 @@ class Router:
         self._changed[event_id] = None
         if ttl_ms and due > row.due:
             row.born, row.due = applied, due
-            if stamp > self.fence.stream_time:
-                self._witnesses.hold(Entry(EXPIRY, ttl_ms, applied, event_id))
-            else:
-                self._expiry.push(EXPIRY, ttl_ms, applied, event_id)
+            self._enter(EXPIRY, ttl_ms, event_id, stamp)
 
-    def _advance(self, stamp: int) -> None:
-        """Move stream time forward, and let go of rows that fell due."""
-        fence, expiry = self.fence, self._expiry
-        if stamp > fence.stream_time:
-            if stamp - fence.stream_time > SLACK or self._witnesses.waiting:
-                self._witnesses.follow(stamp, fence, expiry)
-            else:
-                fence.stream_time = stamp
-        if fence.stream_time < expiry.soonest:
-            return
-        for queue in islice(expiry.due(), SWEEP):
-            self._leave(queue)
-
-    def _leave(self, queue: Queue) -> None:
+    def _leave_queue(self, queue: Queue) -> None:
         """Remove the row of a queue's first entry, which is due."""
         _, named, event_id = self._expiry.pop(queue)
         row = self._row(event_id)

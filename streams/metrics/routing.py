@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from state import routes
+from state.effects import Effects
 from state.fence import Fence
 from streams.metrics import catalogue
 from streams.metrics.catalogue import CATALOGUE, LATENCIES, PREFIX, SIZES, STAGES
@@ -197,11 +198,11 @@ class RouteGauges(Stage):
         """Return the partitions held."""
         return list(self._held)
 
-    def applied(self, partition: int, effects: routes.Effects, fence: Fence) -> None:
+    def applied(self, partition: int, effects: Effects, fence: Fence) -> None:
         """Count a batch that is in the journal."""
         self._updated = time()
         self._held[partition] = fence
-        for i, (fate, n) in enumerate(zip(routes.FATES, effects.fates, strict=True)):
+        for i, (fate, n) in enumerate(zip(routes.FATES, effects.fates, strict=False)):
             if n and i < routes.INPUT_FATES:
                 self._counters["routed_records"].labels(*fate.split("_", 1)).inc(n)
             elif n and fate.startswith("expired_"):

@@ -6,10 +6,11 @@ import pytest
 
 from state import kinds, ledger, services
 from state.effects import Effects
-from state.engine import SWEEP, Partition
+from state.engine import Partition
 from state.events import Calibrated, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
 from state.fence import EXPIRY, FATES, FORECASTS, ISSUED, OUTCOMES, Fence
+from state.fold import SWEEP
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.policy import Policies, Policy

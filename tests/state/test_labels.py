@@ -6,9 +6,9 @@ import pytest
 
 from state import kinds, ledger
 from state.effects import Effects
-from state.engine import RIPE
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FATES
+from state.fold import RIPE
 from state.policy import Challenger, Policies, Policy
 from tests.state.histories import Table, Worker
 
