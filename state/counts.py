@@ -6,6 +6,8 @@ from typing import Final
 
 _WIDTHS: Final = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 _CELLS: Final = Struct("<3B")
+#: Cells without a count.
+_EMPTY: Final = _CELLS.pack(1, 0, 0)
 
 
 def encode(numbers: Sequence[int]) -> bytes:
@@ -23,8 +25,13 @@ def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
 
 def encode_cells(counts: Sequence[int]) -> bytes:
     """Return the bytes of a count, the first cell with a count, how many follow to the last (u8 each), and these."""
-    filled = [cell for cell, count in enumerate(counts) if count]
-    first, end = (filled[0], filled[-1] + 1) if filled else (0, 0)
+    if not any(counts):
+        return _EMPTY
+    first, end = 0, len(counts)
+    while not counts[first]:
+        first += 1
+    while not counts[end - 1]:
+        end -= 1
     width, packed = _packed(counts[first:end])
     return _CELLS.pack(width, first, end - first) + packed
 
@@ -49,6 +56,8 @@ def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[list[i
 
 def _packed(numbers: Sequence[int]) -> tuple[int, bytes]:
     most = max(numbers, default=0)
+    if most <= 0xFF:  # far quicker than a Struct of its own
+        return 1, bytes(numbers)
     width, code = _WIDTHS[(most > 0xFF) + (most > 0xFFFF) + (most > 0xFFFF_FFFF)]
     return width, Struct(f"<{len(numbers)}{code}").pack(*numbers)
 
