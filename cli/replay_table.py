@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
+from replay import intervals
 from replay.report import recommendation
 from replay.report.warnings import lateness, unresolved, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
@@ -71,6 +72,8 @@ def _of_streams(contender: Contender, result: Result) -> Iterator[Table]:
     for stream, scored in contender.streams.items():
         if scored.bands:
             yield bands.table(scored.bands, f"{contender.name}, {stream}: forecasts by band, a day")
+        if scored.intervals:
+            yield intervals.table(scored.intervals, f"{contender.name}, {stream}")
         if scored.segments:
             yield _segments(f"{contender.name}, {stream}", scored.segments)
             yield from _lately(scored.segments)

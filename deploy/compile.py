@@ -41,6 +41,7 @@ HOT = (
     "state/effects.py",
     "state/engine.py",
     "state/entities.py",
+    "state/evidence.py",
     "state/events.py",
     "state/expiry.py",
     "state/fence.py",

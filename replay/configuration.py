@@ -36,6 +36,11 @@ class Configuration:
         """Whether any stream has bands."""
         return any(policy.bands for policy in _all(self.policies))
 
+    @property
+    def measured(self) -> bool:
+        """Whether any stream has intervals."""
+        return any(policy.interval for policy in _all(self.policies))
+
     def segments(self, stream: str | None) -> set[str]:
         """Return the names of the segments of a stream; None: of all streams."""
         policies = _all(self.policies) if stream is None else [self.policies.of(stream)]

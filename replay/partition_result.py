@@ -50,7 +50,8 @@ class PartitionResult:
     ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
     ``untaught`` (q): forecasts whose outcome counts nowhere, because their entity had taught.
     With segments ``before`` (q), too: the forecasts that had been answered. With bands ``raw_band0``, ``band0`` and so
-    on (b), the bands of the raw forecast and of what each contender served, -1 where its stream has none.
+    on (b), the bands of the raw forecast and of what each contender served, -1 where its stream has none. With
+    intervals ``low`` and ``high`` (d) of what serves, NaN likewise.
     Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
     (b) and ``revised_ms`` (q), the label it has since and its time. Columns of events of classes and numbers, once more
     when a label is revised: ``vector`` (i), the stream's number, ``vector_serial`` (q), the event's number in the order

@@ -19,7 +19,7 @@ from state.bands import Bands
 from state.engine import Partition
 from state.events import Event, Rejected
 from state.forecasts import PROBABILITY, Quantiles
-from state.ledger import IMMATURE, NO_WINDOW, UNSAID, UNTAUGHT, WAITING, Row
+from state.ledger import IMMATURE, NAN, NO_WINDOW, UNSAID, UNTAUGHT, WAITING, Row
 from state.scoring.bias import Bias
 from state.scoring.pair_scores import SegmentPairScores, at_levels, losses, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
@@ -110,6 +110,9 @@ class _Taping:
         self._note_bands = [
             (tape.column(f"raw_band{n}", "b"), tape.column(f"band{n}", "b")) for n in range(banded * len(plans))
         ]
+        #: Ends of the intervals of what serves, where there are any.
+        measured = any(each.measured for each in configurations[:1])
+        self._note_ends = (tape.column("low", "d"), tape.column("high", "d")) if measured else None
         self._note_index = tape.column("index", "q")
         self._note_untaught = tape.column("untaught", "q")
         self._note_y = tape.column("y", "b")
@@ -170,6 +173,10 @@ class _Taping:
             note_draw(answer.draw)
         if self._note_bands:
             self._band(of, row)
+        if self._note_ends is not None:
+            said = banding.marks(row.marks) if row.marks else banding.UNMARKED
+            for note, end in zip(self._note_ends, (said.low, said.high), strict=True):
+                note(NAN if end is None else end)
         if self._note_slots:
             slots = row.groups
             for n, note_slot in enumerate(self._note_slots):

@@ -412,6 +412,8 @@ class Scored:
     bands
         Of a stream with bands: what `replay.bands.described` returns, over all forecasts. None without, and of all
         streams together.
+    intervals
+        Of a stream with intervals: what `replay.intervals.described` returns of the first configuration. None likewise.
     """
 
     stream: str
@@ -441,6 +443,7 @@ class Scored:
     segments: Mapping[str, Any] | None = None
     functions: Sequence[FunctionBias] = ()
     bands: Mapping[str, Any] | None = None
+    intervals: Mapping[str, Any] | None = None
 
     @property
     def judged(self) -> Phase:

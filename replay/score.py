@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from replay import bands, bootstrap, segments
+from replay import bands, bootstrap, intervals, segments
 from replay.bootstrap import Resampled
 from replay.column_file import played
 from replay.configuration import Configuration
@@ -72,6 +72,8 @@ class Columns:
         before. ``implied``: silence gave the first one.
     missed_stream, missed_ms
         Of outcomes whose forecast had expired, by partition: the stream's number, and how long they took.
+    ends
+        Low and high ends of the intervals of all forecasts, by the first contender; none without.
     bands, at
         By contender the bands of all forecasts, none without; and the place of each that is resolved among them.
     """
@@ -97,6 +99,7 @@ class Columns:
     partition: NDArray[Any]
     missed_stream: NDArray[Any]
     missed_ms: NDArray[np.int64]
+    ends: list[Floats]
     bands: list[bands.Placed]
     at: Integers
 
@@ -184,6 +187,7 @@ class Columns:
             np.concatenate(partition)[order],
             np.concatenate(missed),
             np.concatenate(missed_ms),
+            _ends(parts),
             _bands(parts, contenders),
             at,
         )
@@ -199,6 +203,13 @@ class Columns:
         """The same of all forecasts, [n]."""
         settled: Flags = ~np.any(self.issued_warm, axis=0)
         return settled
+
+
+def _ends(parts: Sequence[PartitionResult]) -> list[Floats]:
+    """Return the ends of all intervals; none where no stream has any."""
+    if not all((part.directory / "low.d").exists() for part in parts):
+        return []
+    return [np.concatenate([played(part.directory, name, "d") for part in parts]) for name in ("low", "high")]
 
 
 def _bands(parts: Sequence[PartitionResult], contenders: int) -> list[bands.Placed]:
@@ -531,6 +542,7 @@ def _scored(
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
         segments=segments.described(parts, i, stream) if stream else None,
         bands=_banded(columns, i, policies[0], chosen, issued) if stream else None,
+        intervals=_intervals(columns, policies[0], chosen) if stream and not i else None,
     )
 
 
@@ -543,6 +555,17 @@ def _banded(columns: Columns, i: int, policy: Policy, chosen: Any, issued: Any) 
     known = [each[at] for each in placed]
     when, p = columns.issued_ms[issued], columns.issued_p[i][issued]
     return bands.described(policy.bands, policy.costs, every, when, p, known, columns.y[chosen])
+
+
+def _intervals(columns: Columns, policy: Policy, chosen: Any) -> dict[str, Any] | None:  # noqa: ANN401 - an index
+    """Return what became of a stream's intervals after the warm-up, see `replay.intervals.described`; None without."""
+    if not policy.interval or not columns.ends:
+        return None
+    after = np.arange(len(columns.y))[chosen]
+    after = after[~columns.warm[0][after]]
+    low, high = [each[columns.at[after]] for each in columns.ends]
+    time = columns.issued_ms[columns.at[after]]
+    return intervals.described(policy.interval, low, columns.p[0][after], high, columns.y[after], time)
 
 
 def _late(

@@ -13,7 +13,11 @@ RATE: Final = 0.05
 FIRST: Final = 1.0
 
 _COUNT: Final = Struct("<QB")
-_MARKS: Final = Struct("<4sBBB?i")
+_MARKS: Final = Struct("<4sBBBBiB")
+_ENDS: Final = Struct("<2d")
+#: Parts of marks that are there.
+_POINTS: Final = 1
+_INTERVAL: Final = 2
 
 
 class Thresholds:
@@ -127,6 +131,8 @@ class Marks(NamedTuple):
         Name of the latter; empty where it has none.
     points
         None where a stream has none.
+    low, high, why
+        What outcomes leave open, and the reason (`state.evidence`); None and empty where a stream has no intervals.
     """
 
     layout: bytes
@@ -135,17 +141,37 @@ class Marks(NamedTuple):
     now: int
     band: str
     points: int | None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
 
     def encode(self) -> bytes:
-        """Return it as bytes: layout, width, both bands, whether there are points (u8 each), these (i32), the name."""
-        has = self.points is not None
-        return _MARKS.pack(self.layout, self.width, self.before, self.now, has, self.points or 0) + self.band.encode()
+        """Return it as bytes.
+
+        These are layout, width, both bands, what is there (u8 each; 1: points, 2: an interval), points (i32), bytes of
+        the name (u8), the ends of the interval (f64 each) if it is there, the name, the reason.
+        """
+        name, low, high = self.band.encode(), self.low, self.high
+        ends = b"" if low is None or high is None else _ENDS.pack(low, high)
+        flags = (_POINTS if self.points is not None else 0) | (_INTERVAL if ends else 0)
+        head = _MARKS.pack(self.layout, self.width, self.before, self.now, flags, self.points or 0, len(name))
+        return head + ends + name + self.why.encode()
 
 
 def marks(payload: bytes) -> Marks:
     """Read what `Marks.encode` wrote."""
-    layout, width, before, now, has, points = _MARKS.unpack_from(payload)
-    return Marks(layout, width, before, now, payload[_MARKS.size :].decode(), points if has else None)
+    layout, width, before, now, flags, points, size = _MARKS.unpack_from(payload)
+    low = high = None
+    at = _MARKS.size
+    if flags & _INTERVAL:
+        low, high = _ENDS.unpack_from(payload, at)
+        at += _ENDS.size
+    band, why = payload[at : at + size].decode(), payload[at + size :].decode()
+    return Marks(layout, width, before, now, band, points if flags & _POINTS else None, low, high, why)
+
+
+#: What is said of forecasts of streams that say nothing of them.
+UNMARKED: Final = Marks(bytes(4), 0, 0, 0, "", None)
 
 
 def place(bands: Bands, thresholds: Thresholds | None, raw: float, p: float) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from state import kinds, ledger
-from state.banding import marks
+from state.banding import UNMARKED, marks
 from state.calibrators.answer import new
 from state.counting import Counting
 from state.effects import LEDGER_BYTES, Changes, Effects
@@ -307,11 +307,11 @@ class Partition(Fold):
             self._reject(letter, forecast.stream, forecast.ts)
             return
         self.fence.fates[FORECAST_DUPLICATE] += 1
-        said = marks(row.marks) if row.marks else None
-        band, points = ("", None) if said is None else (said.band, said.points)
+        said = marks(row.marks) if row.marks else UNMARKED
         served = (
             forecast.key, forecast.event_id, forecast.stream, row.raw, row.p, row.draw, row.calibrator, row.config,
-            row.version, row.issued_ts, row.born, forecast.carried, band, points,
+            row.version, row.issued_ts, row.born, forecast.carried, said.band, said.points, said.low, said.high,
+            said.why,
         )  # fmt: skip
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[forecast.stream] += 1
@@ -448,9 +448,12 @@ class Partition(Fold):
             row.key = record_key
         if groups:
             row.layout, row.groups = service.layout, groups
-        band, points = "", None
+        said = UNMARKED
         if service.marker is not None:
-            row.marks, band, points = service.marker.issue(raw, p, row.layout, groups, fence.stream_time)
+            withheld = coverage is not None and coverage.uncovered
+            row.marks, said = service.marker.issue(
+                raw, p, row.layout, groups, values, fence.stream_time, withheld=withheld
+            )
         if service.shadows:
             row.shadows = self._ask(service, raw, x, ts, name, groups)
         if coverage is not None:
@@ -462,7 +465,7 @@ class Partition(Fold):
         self._rows[key] = row
         served = (
             record_key, event_id, stream, raw, p, draw, service.calibrator, service.config, row.version, ts,
-            fence.applied, carried, band, points,
+            fence.applied, carried, said.band, said.points, said.low, said.high, said.why,
         )  # fmt: skip
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
@@ -545,6 +548,8 @@ class Partition(Fold):
             effects.untaught[stream] += 1
         else:
             at = 0 if implied else ts
+            if service.marker is not None and service.marker.wide:
+                service.marker.learn(row)
             self._redeem_ticket(service.learner, row.version, row.ticket, y, at)
             for shadow in row.shadows:
                 learner = self._services.challenger(service, shadow.config).learner
@@ -578,6 +583,8 @@ class Partition(Fold):
         if row.window != ledger.UNTAUGHT:
             if row.marks:
                 self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
+            if service.marker is not None and service.marker.wide:
+                service.marker.revise(row, y - was)
             service.learner.served.calibrator.revise(row.ticket, was, y)
             self._touch(service.learner)
             for shadow in row.shadows:

@@ -81,7 +81,8 @@ class Calibrated(NamedTuple):
     """The answer to a forecast; one event's answers are all the same, but for what is ``carried`` from each record.
 
     ``applied`` is the partition's applied count at the answer: it says how many outcomes were applied before it.
-    ``band`` is empty and ``points`` None where the stream has none, or no band is so low.
+    ``band`` is empty and ``points`` None where the stream has none, or no band is so low. ``low`` and ``high`` are what
+    outcomes leave open of ``p``, and ``why`` the reason, where the stream has intervals.
     """
 
     key: bytes | None
@@ -98,6 +99,9 @@ class Calibrated(NamedTuple):
     carried: Carried | None = None
     band: str = ""
     points: int | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
 
 
 class Resolved(NamedTuple):

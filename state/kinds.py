@@ -12,6 +12,7 @@ from state.banding import Thresholds
 from state.claim import CLAIM
 from state.coverage import Coverage
 from state.entities import ENTITIES
+from state.evidence import Evidence
 from state.expiry import QUEUE
 from state.fence import FENCE
 from state.inputs import INPUTS, WIDTHS
@@ -152,15 +153,11 @@ DISTRIBUTION: Final = Kind[Distribution](
 
 #: Layout of segments and slot of what counts all of a stream.
 WHOLE: Final = bytes(4), 0
+_LAYOUTS: Final = Part("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],))
 BAND_COUNTS: Final = Kind[BandCounts](
     "R",
     "the counts of bands",
-    (
-        STREAM,
-        BANDS,
-        Part("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],)),
-        SLOT,
-    ),
+    (STREAM, BANDS, _LAYOUTS, SLOT),
     {1: form(BandCounts)},
     Moves.SUM,
     "one a stream with bands, all zeros as layout and slot, and one a segment of it: how many forecasts each band had, "
@@ -175,6 +172,14 @@ THRESHOLDS: Final = Kind[Thresholds](
     Moves.SHARED,
     "one a stream whose bands keep a volume: their thresholds",
     shown=True,
+)
+EVIDENCE: Final = Kind[Evidence](
+    "e",
+    "the evidence of scores",
+    (STREAM, CONFIG, _LAYOUTS, SLOT),
+    {1: form(Evidence)},
+    Moves.TAUGHT,
+    "one a stream with intervals, all zeros as layout and slot, and one a segment of it: what outcomes say of scores",
 )
 
 

@@ -51,7 +51,7 @@ REVISED: Final = 0x10
 KEYED: Final = 0x08
 #: The slots of the event's segments follow.
 GROUPED: Final = 0x04
-#: Band and points follow, see `state.banding.Marks`.
+#: Band, points and interval follow, see `state.banding.Marks`.
 BANDED: Final = 0x20
 #: Tickets of challengers follow.
 SHADOWED: Final = 0x40
@@ -149,7 +149,7 @@ class Row:
     entity
         Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
     marks
-        Band and points that were answered, `state.banding.Marks` as bytes; empty where the stream had neither.
+        Band, points and interval that were answered, `state.banding.Marks` as bytes; empty where the stream had none.
     seen
         What an observer keeps with the row while it is in memory; never stored.
     """
@@ -256,7 +256,7 @@ class Row:
             parts += bytes((len(self.groups),)) + self.layout + slots
         if self.marks:
             kind |= BANDED
-            parts += bytes((len(self.marks),)) + self.marks
+            parts += _LENGTH.pack(len(self.marks)) + self.marks
         if self.shadows:
             kind |= SHADOWED
             block = b"".join([_shadow(each) for each in self.shadows])
@@ -299,8 +299,8 @@ class Row:
             row.groups = tuple([payload[i] | payload[i + 1] << 8 for i in range(at, at + 2 * n, 2)])
             at += 2 * n
         if flags & BANDED:
-            end = at + 1 + payload[at]
-            row.marks = payload[at + 1 : end]
+            end = at + _LENGTH.size + _length(payload, at)
+            row.marks = payload[at + _LENGTH.size : end]
             at = end
         if flags & SHADOWED:
             end = at + _LENGTH.size + _length(payload, at)
@@ -321,7 +321,7 @@ class Row:
 
 
 LEDGER: Final = Kind[Row](
-    "L", "the row", (EVENT,), {6: form(Row)}, Moves.EVENT, "one an event that has not expired: the ledger"
+    "L", "the row", (EVENT,), {7: form(Row)}, Moves.EVENT, "one an event that has not expired: the ledger"
 )
 
 

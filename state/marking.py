@@ -1,11 +1,13 @@
-"""Bands and points of one stream of a partition: what a forecast gets beside its probability, counted in rows."""
+"""Bands, points and intervals of one stream of a partition: what a forecast gets beside its probability."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import Any, Final
 
-from state import kinds
+from state import evidence, kinds
 from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
+from state.evidence import Evidence, band_of
 from state.kind import Kind
 from state.ledger import Row
 from state.policy import Policy
@@ -16,8 +18,10 @@ from state.scoring.band_counts import BandCounts
 Value = Callable[[str, Kind[Any], bytes, Callable[[], Any]], Any]
 #: Notes that what a row holds is about to change.
 Touch = Callable[[bytes, Any], None]
-#: What a row and an answer have of a forecast: the row's marks, the band, the points.
-Marked = tuple[bytes, str, int | None]
+#: What a row has of a forecast, and what an answer says.
+Marked = tuple[bytes, Marks]
+#: What is said of a stream while nothing that was learnt is served.
+WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
 
 class Marker:
@@ -49,13 +53,32 @@ class Marker:
         self._whole: BandCounts | None = None
         self._whole_key: bytes = b""
         bands = self._bands
+        level = 0.0 if policy is None else policy.interval
+        #: Half the width of intervals in standard deviations; 0 of a stream without.
+        self.wide: float = NormalDist().inv_cdf(0.5 + level / 2.0) if level else 0.0
+        self._reasons: bool = policy is not None and policy.reasons
+        self._config: str = "" if policy is None else policy.config
+        self._segments: tuple[str, ...] = () if policy is None else policy.segments
+        self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
+        #: Evidence and the keys of its rows, by layout and slot.
+        self._evidence: dict[tuple[bytes, int], tuple[bytes, Evidence]] = {}
         self._layout: bytes = bytes(4) if bands is None else bands.layout
         self._width: int = 0 if bands is None else len(bands.names)
         if bands is not None and bands.moving:
             self._thresholds_key = kinds.THRESHOLDS.key(stream, self._layout)
             self._thresholds = value(stream, kinds.THRESHOLDS, self._thresholds_key, lambda: Thresholds.of(bands))
 
-    def issue(self, raw: Any, p: Any, layout: bytes, groups: tuple[int, ...], now_ms: int) -> Marked:  # noqa: ANN401 - probabilities
+    def issue(
+        self,
+        raw: Any,  # noqa: ANN401 - a probability
+        p: Any,  # noqa: ANN401 - a probability
+        layout: bytes,
+        groups: tuple[int, ...],
+        values: Sequence[str],
+        now_ms: int,
+        *,
+        withheld: bool,
+    ) -> Marked:
         """Mark a forecast that is answered now, and count it.
 
         Parameters
@@ -64,8 +87,12 @@ class Marker:
             The forecast and what is served, in [0, 1].
         layout, groups
             Layout and slots of its segments; empty where the stream has none.
+        values
+            Of its segments, for the reason.
         now_ms
             Stream time.
+        withheld
+            Whether it is served as if nothing had been learnt.
         """
         before, now, bands, thresholds = 0, 0, self._bands, self._thresholds
         if bands is not None:
@@ -79,11 +106,59 @@ class Marker:
         if said is None:
             points = None if self._points is None else self._points.of(p)
             name = "" if bands is None else bands.names[now]
-            marks = Marks(self._layout, self._width, before, now, name, points)
-            said = marks.encode(), name, points
-            if points is None:
+            low, high, why = None, None, ""
+            if self.wide:
+                low, high, why = self._left(raw, p, layout, groups, values, withheld=withheld)
+            marks = Marks(self._layout, self._width, before, now, name, points, low, high, why)
+            said = marks.encode(), marks
+            if points is None and not self.wide:
                 self._said[now << 8 | before] = said
         return said
+
+    def _left(
+        self,
+        raw: float,
+        p: float,
+        layout: bytes,
+        groups: tuple[int, ...],
+        values: Sequence[str],
+        *,
+        withheld: bool,
+    ) -> tuple[float, float, str]:
+        """Return what outcomes leave open of a forecast, and why where that is asked for."""
+        if withheld:
+            return 0.0, 1.0, WITHHELD if self._reasons else ""
+        whole, segments = self._evidence_of(layout, groups)
+        number = band_of(raw)
+        evidence.issue(number, p, whole, segments)
+        low, high = evidence.interval(number, p, self.wide, whole, segments)
+        if not self._reasons:
+            return low, high, ""
+        shown = [value or f"no {name}" for name, value in zip(self._segments, values, strict=True)]
+        shown += [f"{shown[one]} and {shown[other]}" for one, other in self._pairs]
+        return low, high, evidence.reason(number, p, raw, whole, list(zip(shown, segments, strict=True)))
+
+    def learn(self, row: Row) -> None:
+        """Count the first label of a forecast as evidence."""
+        evidence.learn(band_of(row.raw), row.y, *self._evidence_of(row.layout, row.groups))
+
+    def revise(self, row: Row, change: float) -> None:
+        """Count by how much the label of a forecast has changed."""
+        evidence.revise(band_of(row.raw), int(change), *self._evidence_of(row.layout, row.groups))
+
+    def _evidence_of(self, layout: bytes, groups: tuple[int, ...]) -> tuple[Evidence, list[Evidence]]:
+        """Return the evidence of the stream, and of segments, which is about to change."""
+        return self._said_of(*kinds.WHOLE), [self._said_of(layout, slot) for slot in groups]
+
+    def _said_of(self, layout: bytes, slot: int) -> Evidence:
+        """Return the evidence of the stream or of a segment, which is about to change."""
+        where = layout, slot
+        found = self._evidence.get(where)
+        if found is None:
+            key = kinds.EVIDENCE.key(self._stream, self._config, layout, slot)
+            found = self._evidence[where] = key, self._value(self._stream, kinds.EVIDENCE, key, Evidence)
+        self._touch(*found)
+        return found[1]
 
     def resolve(self, row: Row, known: int, ones: int, now_ms: int) -> None:
         """Count the label of a forecast that has marks.

@@ -112,6 +112,10 @@ class Policy:
         Bands of the calibrated probability; None: none. No part of the recipe, and neither are the following.
     points
         The scorecard whose points stand beside the probability; None: none.
+    interval
+        Share of the intervals beside the probability that hold the true risk, in [.5, .999]; 0: there are none.
+    reasons
+        Whether intervals come with the reason in words.
     cost_miss, cost_alert
         What a missed one costs, and what it costs to look at a forecast, in one unit; both 0 where not known.
     """
@@ -136,6 +140,8 @@ class Policy:
     entity: str = ""
     bands: Bands | None = None
     points: Points | None = None
+    interval: float = 0.0
+    reasons: bool = False
     cost_miss: float = 0.0
     cost_alert: float = 0.0
 
@@ -192,9 +198,13 @@ class Policy:
             raise ValueError(f"silence must be a finite number, got {y!r}")
 
     def _check_bands(self) -> None:
-        for name in ("bands", "points"):
-            if getattr(self, name) is not None and self.kind != PROBABILITY:
-                raise ValueError(f"{name} are of one probability, and {self.calibrator} serves {KINDS[self.kind]}")
+        for name in ("bands", "points", "interval"):
+            if getattr(self, name) and self.kind != PROBABILITY:
+                raise ValueError(f"{name}: only of one probability, and {self.calibrator} serves {KINDS[self.kind]}")
+        if self.interval and not 0.5 <= self.interval <= 0.999:
+            raise ValueError(f"interval must be between .5 and .999, such as 0.9, got {self.interval:g}")
+        if self.reasons and not self.interval:
+            raise ValueError("reasons are of intervals: set interval, too, such as 0.9")
         costs = self.cost_miss, self.cost_alert
         if not all(0.0 <= cost < float("inf") for cost in costs) or (costs[0] > 0.0) != (costs[1] > 0.0):
             raise ValueError(f"cost_miss and cost_alert belong together, each a number above 0, got {costs}")
@@ -284,6 +294,11 @@ class Policy:
     def kind(self) -> int:
         """Kind of forecast the calibrator takes: `state.forecasts.PROBABILITY` and so on."""
         return KINDS.index(calibrators.kind(self.calibrator))
+
+    @property
+    def paired(self) -> list[tuple[int, int]]:
+        """Places of the names of each pair among those of the segments."""
+        return [(self.segments.index(one), self.segments.index(other)) for one, other in self.pairs]
 
     @cached_property
     def layout(self) -> bytes:

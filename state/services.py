@@ -64,7 +64,7 @@ class Service:
         Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
         served.
     marker
-        What gives forecasts their bands and points; None where the stream has neither.
+        What gives forecasts their bands, points and intervals; None where the stream has none of them.
     seen
         What an observer keeps with it.
     """
@@ -210,7 +210,7 @@ class Services:
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.ttl_ms = policy.ttl_ms
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
-        marked = policy.bands is not None or policy.points is not None
+        marked = policy.bands is not None or policy.points is not None or policy.interval > 0.0
         service.marker = Marker(stream, policy, self.value, self.touch) if marked else None
         service.shadows = tuple(
             [self.challenger(service, each.config, each) for each in self._challenging(stream, policy)]

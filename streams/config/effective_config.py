@@ -12,8 +12,8 @@ from streams.config.settings import ACCESS, REGISTRY, SECURITY, Settings
 from streams.kafka.security import Access, Security
 from streams.sources.registry import Registry
 
-#: Settings of bands and points; they are shown where they are set.
-MARKS: Final = ("bands", "points", "cost_miss", "cost_alert")
+#: Settings that most streams do not have; they are shown where they are set.
+MARKS: Final = ("bands", "points", "interval", "reasons", "cost_miss", "cost_alert")
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
 #: What may differ between the workers of one group.

@@ -33,6 +33,8 @@
     cost_miss = 300               # of a positive below a band, and of a forecast in it or above, in one unit
     cost_alert = 8
     points = { base = 600, odds = 50, double = 20 }    # of a scorecard, beside the probability
+    interval = 0.9                # p_low and p_high beside the probability: what outcomes leave open
+    reasons = true                # why, in words, beside them
     quota = { records = "500/s", ids = "30000/m", dead_letters = "1/s" }  # of each stream; not set: not bounded
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
@@ -79,6 +81,8 @@ _STREAM = (
     "cost_miss",
     "cost_alert",
     "points",
+    "interval",
+    "reasons",
 )
 _CHALLENGER = ("calibrator", "options")
 _QUOTA = ("records", "ids", "dead_letters")
@@ -199,6 +203,8 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         entity=_entity(stream),
         bands=_bands(stream),
         points=_points(stream),
+        interval=_number(stream, "interval", 0.0),
+        reasons=_typed(stream, "reasons", bool, default=False),
         cost_miss=_number(stream, "cost_miss", 0.0),
         cost_alert=_number(stream, "cost_alert", 0.0),
     )

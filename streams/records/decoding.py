@@ -442,7 +442,25 @@ def _segments(given: object, policy: Policy) -> tuple[str, ...]:
 
 def encode_calibrated(record: Calibrated) -> bytes:
     """Return the JSON value of a ``calibrated`` record."""
-    _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried, band, points = record
+    (
+        _,
+        event_id,
+        stream,
+        raw,
+        p,
+        draw,
+        calibrator,
+        config,
+        version,
+        ts,
+        applied,
+        carried,
+        band,
+        points,
+        low,
+        high,
+        why,
+    ) = record
     scope = ""
     if SCOPED in event_id:
         event_id, _, scope = event_id.partition(SCOPED)
@@ -468,6 +486,10 @@ def encode_calibrated(record: Calibrated) -> bytes:
         value = value[:-1] + b',"band":' + orjson.dumps(band) + b"}"
     if points is not None:
         value = value[:-1] + b',"points":%d}' % points
+    if low is not None:
+        value = value[:-1] + b"," + orjson.dumps({"p_low": low, "p_high": high})[1:]
+        if why:
+            value = value[:-1] + b',"why":' + orjson.dumps(why) + b"}"
     if scope:
         value = _within(scope, value)
     return value if carried is None or not carried.fields else with_fields(carried.fields, value)

@@ -20,6 +20,7 @@ from streams.sources.avro import parsed
 
 _NULL, _SOME, _TRUE, _FALSE = b"\0", b"\2", b"\1", b"\0"
 _THREE: Final = Struct("<BdBdBd")
+_TWO: Final = Struct("<BdBd")
 _ONE: Final = Struct("<d")
 _LENGTHS: Final = [bytes((2 * n,)) for n in range(64)]
 #: What an answer ends with: it is calibrated, and all after that is null; the same up to `carried`. And so a joined
@@ -51,7 +52,25 @@ class AvroValues:
 
     def calibrated(self, record: Calibrated) -> bytes:
         """Return the value of a ``calibrated`` record."""
-        _, event_id, stream, raw, p, draw, calibrator, config, version, ts, applied, carried, band, points = record
+        (
+            _,
+            event_id,
+            stream,
+            raw,
+            p,
+            draw,
+            calibrator,
+            config,
+            version,
+            ts,
+            applied,
+            carried,
+            band,
+            points,
+            low,
+            high,
+            why,
+        ) = record
         if type(p) is not float:
             return self.of_json("calibrated", encode_calibrated(record))
         name, _, scope = event_id.partition(SCOPED)
@@ -73,11 +92,13 @@ class AvroValues:
                 _SOME,
                 _long(applied),
                 _PLAIN
-                if not (band or points is not None or (carried is not None and carried.fields))
+                if not (band or points is not None or low is not None or (carried is not None and carried.fields))
                 else _UNCARRIED
                 + (_map(carried.fields) if carried is not None and carried.fields else _NULL)
                 + (_SOME + _text(band) if band else _NULL)
-                + (_NULL if points is None else _SOME + _long(points)),
+                + (_NULL if points is None else _SOME + _long(points))
+                + (_NULL * 2 if low is None else _TWO.pack(2, low, 2, cast("float", high)))
+                + (_SOME + _text(why) if why else _NULL),
             )
         )
 

@@ -125,6 +125,15 @@ FIELDS: Final[dict[str, tuple[Field, ...]]] = {
         ),
         Field("band", "string", "Name of the band of p; null where its stream has none, or none that is so low."),
         Field("points", "int", "Points of p, of the stream's scorecard; null where it has none."),
+        Field(
+            "p_low", "double", "Least that outcomes leave open of p, in [0, p]; null where its stream has no intervals."
+        ),
+        Field("p_high", "double", "Most that outcomes leave open of p, in [p, 1]; null likewise."),
+        Field(
+            "why",
+            "string",
+            "Why p, in words: of how many scores like this which share was 1; null unless it is asked for.",
+        ),
     ),
     "resolved": (
         _EVENT,

@@ -14,6 +14,7 @@ from state.calibrators import REGISTRY
 from state.claim import Claim
 from state.coverage import Coverage
 from state.entities import Entities
+from state.evidence import Evidence, issue, learn
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBABILITY, PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
 from state.kind import Kind
@@ -114,7 +115,7 @@ def _ledger() -> dict[str, LedgerRow]:
             layout=b"\1\2\3\4",
             groups=(2,),
             shadows=challengers,
-            marks=Marks(b"\5\6\7\0", 3, 2, 1, "review", -7).encode(),
+            marks=Marks(b"\5\6\7\0", 3, 2, 1, "review", -7, 0.25, 0.75, "raw").encode(),
         ),
         "ledger-segments-revised": altered(
             entry,
@@ -325,6 +326,15 @@ def _whole(name: str, kind: Kind[Any], value: Any) -> Row:
     return Row(name, frame[1], frame, lambda row: kind.encode(kind.decode(row)))
 
 
+def _evidence() -> Evidence:
+    made, segment = Evidence(), Evidence()
+    for band, y in ((-5, 0.0), (2, 1.0), (2, 0.0)):
+        issue(band, 0.25, made, [segment])
+        learn(band, y, made, [segment])
+    made.sums, made.issued = segment.sums, segment.issued
+    return made
+
+
 def golden() -> list[Row]:
     """Return every row that is kept."""
 
@@ -373,6 +383,7 @@ def golden() -> list[Row]:
         *(_whole(f"segment-{name}", kinds.SEGMENT, pair) for name, pair in _pairs().items()),
         *(_whole(f"comparison-{name}", kinds.COMPARISON, pair) for name, pair in _compared().items()),
         _whole("bands", kinds.BAND_COUNTS, _bands()),
+        _whole("evidence", kinds.EVIDENCE, _evidence()),
         _whole("thresholds", kinds.THRESHOLDS, Thresholds([-4.0, 0.25], 300)),
         Row("witnesses", kinds.WITNESSES.version, _witnesses(), _witnesses),
         Row(

@@ -115,11 +115,15 @@ LIMITED: Final = Policies(
     quota=Quota(ids=Rate(2, 1000), dead_letters=Rate(1, 1000)),
 )
 
-#: The same as `POLICIES`, with bands and points of every kind.
+#: The same as `POLICIES`, with bands, points and intervals of every kind.
 MARKED: Final[dict[str, dict[str, Any]]] = {
-    "counts": {"bands": Bands(("pass", "review", "block"), (0.0, 0.3, 0.7)), "points": Points(600, 50, 20)},
+    "counts": {
+        "bands": Bands(("pass", "review", "block"), (0.0, 0.3, 0.7)),
+        "points": Points(600, 50, 20),
+        "interval": 0.5,
+    },
     "regret": {"bands": Bands(("", "review", "block"), shares=(0.5, 0.25))},
-    "guarded": {"bands": Bands(("pass", "review"), (0.0, 0.5), hold=True)},
+    "guarded": {"bands": Bands(("pass", "review"), (0.0, 0.5), hold=True), "interval": 0.9, "reasons": True},
     "ridge": {"points": Points(0, 1, -10), "bands": Bands(("pass", "high"), shares=(0.5,))},
 }
 BANDED: Final = Policies(

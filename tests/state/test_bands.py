@@ -176,6 +176,8 @@ def test_a_damaged_row_is_refused(kind: Any) -> None:
 def test_marks_are_read_again(layout: bytes, band: str, points: int | None) -> None:
     made = Marks(layout, 3, 2, 1, band, points)
     assert marks(made.encode()) == made
+    measured = made._replace(low=0.25, high=0.5, why="raw .3 → .4")
+    assert marks(measured.encode()) == measured
 
 
 # -- the engine --------------------------------------------------------------------------------------------------------
@@ -286,11 +288,11 @@ def test_a_share_of_the_answers_of_a_default_calibrator_is_kept() -> None:
 # -- configuration -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["bands", "points"])
+@pytest.mark.parametrize("name", ["bands", "points", "interval"])
 @pytest.mark.parametrize("calibrator", ["quantile", "multiclass"])
-def test_only_probabilities_have_bands_and_points(name: str, calibrator: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} are of one probability, and {calibrator} serves"):
-        Policy(calibrator, **{name: FIXED if name == "bands" else CARD})  # type: ignore[arg-type]  # by its name
+def test_only_probabilities_have_bands_points_and_intervals(name: str, calibrator: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: only of one probability, and {calibrator} serves"):
+        Policy(calibrator, **{name: {"bands": FIXED, "points": CARD, "interval": 0.9}[name]})  # type: ignore[arg-type]  # by its name
 
 
 def test_other_bands_have_other_counts() -> None:

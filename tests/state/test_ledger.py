@@ -105,7 +105,7 @@ def test_cut_or_changed_row_is_refused(parts: dict[str, object], data: st.DataOb
 
 def test_row_of_another_version_or_kind_is_refused() -> None:
     payload = ISSUED_ROW.encode()
-    with pytest.raises(CorruptFrame, match="format version 7, this build reads version 6"):
+    with pytest.raises(CorruptFrame, match="format version 8, this build reads version 7"):
         kinds.LEDGER.decode(seal(ord("L"), kinds.LEDGER.version + 1, payload))
     with pytest.raises(CorruptFrame, match="found a 'Q' row where a 'L' row belongs"):
         kinds.LEDGER.decode(seal(ord("Q"), kinds.LEDGER.version, payload))

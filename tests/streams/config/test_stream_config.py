@@ -365,8 +365,11 @@ def test_points_and_costs_are_numbers() -> None:
         ("bands = { a = 0.5 }\nhold = 'rank'", 'hold must be "volume"'),
         ("hold = 'volume'", 'hold = "volume" needs bands'),
         ("bands = { a = '5%' }\nhold = 'volume'", "shares keep their volume anyhow"),
-        ("calibrator = 'quantile'\nbands = { a = 0.5 }", "bands are of one probability, and quantile serves quantiles"),
-        ("calibrator = 'multiclass'\npoints = { base = 0, odds = 1, double = 1 }", "points are of one probability"),
+        (
+            "calibrator = 'quantile'\nbands = { a = 0.5 }",
+            "bands: only of one probability, and quantile serves quantiles",
+        ),
+        ("calibrator = 'multiclass'\npoints = { base = 0, odds = 1, double = 1 }", "points: only of one probability"),
         ("points = { base = 600, odds = 50 }", "points has no double: write points = {"),
         ("points = { base = 600, odds = 50, doble = 20 }", "points has no setting 'doble'"),
         ("points = { base = 600, odds = 0, double = 20 }", "odds must be above 0"),

@@ -437,12 +437,17 @@ PRINTABLE = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_siz
         carried=st.none(),
         band=st.just("") | PRINTABLE,
         points=st.none() | st.integers(-(2**31), 2**31 - 1),
+        low=st.none(),
+        high=st.none(),
+        why=st.just(""),
     ),
     st.dictionaries(PRINTABLE, PRINTABLE | PROBABILITIES),
 )
 def test_a_calibrated_record_survives_json_bit_for_bit(record: Calibrated, fields: dict[str, Any]) -> None:
     said = {k: v for k, v in record._asdict().items() if k not in ("key", "carried") and v not in ("", None)}
     assert orjson.loads(encode_calibrated(record)) == said
+    measured = record._replace(low=0.125, high=1.0, why="raw")
+    assert orjson.loads(encode_calibrated(measured)) == {**said, "p_low": 0.125, "p_high": 1.0, "why": "raw"}
     carrying = record._replace(carried=Carried((("traceparent", b"00"),), orjson.dumps(fields)))
     assert orjson.loads(encode_calibrated(carrying)) == {**said, "carried": fields}
 

@@ -50,6 +50,10 @@ def answer(raw: Any, p: Any, carried: Carried | None = None) -> Calibrated:
     return Calibrated(b"k", f"e{SCOPED}scope", "s", raw, p, p, "prudent", "0123abcd", 3, 1_700_000_000_000, 12, carried)
 
 
+#: An answer with an interval and its reason.
+MEASURED = answer(0.5, 0.25)._replace(event_id="e", low=0.125, high=0.75, why="raw .5")
+
+
 def joined(raw: Any, p: Any, y: float) -> Resolved:
     return Resolved(b"k", "e", "s", raw, p, p, y, "prudent", 3, 1_700_000_000_000, 1_700_000_000_001, 2, implied=True)
 
@@ -97,7 +101,11 @@ def said_in(value: bytes) -> dict[str, Any]:
         carried=CARRIED,
         band=st.just("") | NAMES,
         points=st.none() | st.integers(-(2**31), 2**31 - 1),
+        low=st.none(),
+        high=st.none(),
+        why=st.just(""),
     )
+    | st.just(MEASURED)
 )
 def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) -> None:
     said, value = encode_calibrated(one), MADE.calibrated(one)
@@ -173,7 +181,9 @@ def test_every_field_of_every_record_in_json_has_a_place_in_the_table() -> None:
     told = {label: {json for json, *_ in rows(label)} for label in FIELDS}
     shown: dict[str, set[str]] = {"calibrated": set(), "resolved": set()}
     for raw, p in KINDS_OF_FORECASTS:
-        marked = answer(raw, p, Carried((), b'{"a":1}'))._replace(band="review", points=600)
+        marked = answer(raw, p, Carried((), b'{"a":1}'))._replace(
+            band="review", points=600, low=0.0, high=1.0, why="raw"
+        )
         shown["calibrated"] |= orjson.loads(encode_calibrated(marked)).keys()
         shown["calibrated"] |= orjson.loads(dead(raw)).keys()
         one = joined(raw, p, 1.0)._replace(event_id=f"e{SCOPED}scope")

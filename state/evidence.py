@@ -1,0 +1,219 @@
+"""What outcomes leave open of a score that is served: how many came against how many it would have expected.
+
+It knows nothing of how a calibrator learns. So it is the same for all of one probability.
+"""
+
+import math
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, Self
+
+from state.bands import log_odds, probability
+
+#: Bands of raw scores are one unit of log-odds wide, this many on either side of one half.
+SIDE: Final = 14
+#: Information, Σ q(1 - q), after which an outcome counts half.
+HALF: Final = 60.0
+#: Forecasts over which the mean of what is served now is taken.
+NOW: Final = 64.0
+#: Information that a shift of 0 counts for, and that is taken as given about how far a shift may be.
+PRIOR: Final = 1.0
+LEAST: Final = 0.1
+#: Least distance of a probability from 0 and 1 when its odds are taken.
+LEAST_P: Final = 1e-9
+
+_LN2: Final = math.log(2.0)
+_OF_ALL: Final = Struct("<5dQ")
+_CELL: Final = Struct("<b3dQQQ")
+
+
+class Band:
+    """What came of the forecasts of one band of raw scores.
+
+    Attributes
+    ----------
+    n, ones
+        Outcomes, and those that are 1, of which old ones count less.
+    served
+        Mean of what was served lately.
+    issued, known, ever
+        Forecasts, outcomes and ones that there ever were.
+    """
+
+    __slots__ = ("ever", "issued", "known", "n", "ones", "served")
+
+    def __init__(self) -> None:
+        self.n, self.ones, self.served = 0.0, 0.0, 0.0
+        self.issued, self.known, self.ever = 0, 0, 0
+
+    def rate(self) -> float:
+        """Return the share of ones; what is served counts as `PRIOR` of information."""
+        q = min(max(self.served, LEAST_P), 1.0 - LEAST_P) if self.issued else 0.5
+        k = PRIOR / (q * (1.0 - q))
+        return (self.ones + k * q) / (self.n + k)
+
+
+class Evidence:
+    """What outcomes say of the scores of a stream, or of one of its segments, by `Band`.
+
+    Notes
+    -----
+    An outcome y of a band with rate r counts half after `HALF` units of r (1 - r). Of a segment n and A = Σ y are kept,
+    and E = Σ r of the same outcomes: so many would be 1 if the segment were as the whole stream is. What is served says
+    something of the segment, too: P is the mean of its last scores, Q what the bands of these are served on average.
+    P / Q is how much more the map gives it.
+
+    Bytes, little-endian: n, A, E, P, Q (f64 each) and forecasts (u64), of a segment; of each band that was seen, in
+    ascending order, its number (i8), ``n``, ``ones``, ``served`` (f64 each), ``issued``, ``known``, ``ever`` (u64
+    each).
+
+    References
+    ----------
+    Indirect standardisation, actual against expected: Breslow & Day 1987, *The design and analysis of cohort studies*,
+    section 2.3.
+    """
+
+    __slots__ = ("bands", "issued", "sums")
+
+    def __init__(self) -> None:
+        self.bands: dict[int, Band] = {}
+        #: n, A, E, P, Q.
+        self.sums = [0.0] * 5
+        self.issued = 0
+
+    def band(self, number: int) -> Band:
+        """Return a band, which may be new."""
+        found = self.bands.get(number)
+        if found is None:
+            found = self.bands[number] = Band()
+        return found
+
+    def encode(self) -> bytes:
+        """Return it as bytes; layout in the class's notes."""
+        cells = [
+            _CELL.pack(number, of.n, of.ones, of.served, of.issued, of.known, of.ever)
+            for number, of in sorted(self.bands.items())
+        ]
+        return _OF_ALL.pack(*self.sums, self.issued) + b"".join(cells)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read what `encode` wrote; raises `struct.error` if it is cut."""
+        made = cls()
+        *sums, made.issued = _OF_ALL.unpack_from(payload)
+        made.sums = sums
+        for number, *cell in _CELL.iter_unpack(payload[_OF_ALL.size :]):
+            of = made.band(number)
+            of.n, of.ones, of.served, of.issued, of.known, of.ever = cell
+        return made
+
+
+def band_of(raw: float) -> int:
+    """Return the band of a raw score, in [0, 1]."""
+    return min(max(math.floor(log_odds(raw)), -SIDE), SIDE - 1)
+
+
+def issue(number: int, p: float, whole: Evidence, segments: Sequence[Evidence]) -> None:
+    """Count a forecast of a band that is served p."""
+    of = whole.band(number)
+    of.issued += 1
+    of.served += (p - of.served) / min(float(of.issued), NOW)
+    for segment in segments:
+        segment.issued += 1
+        share, sums = 1.0 / min(float(segment.issued), NOW), segment.sums
+        sums[3] += share * (p - sums[3])
+        sums[4] += share * (of.served - sums[4])
+
+
+def learn(number: int, y: float, whole: Evidence, segments: Sequence[Evidence]) -> None:
+    """Count an outcome, 0 or 1, of a forecast of a band."""
+    of = whole.band(number)
+    rate = of.rate()
+    keep = math.exp(-_LN2 / HALF * rate * (1.0 - rate))
+    of.n = keep * of.n + 1.0
+    of.ones = keep * of.ones + y
+    of.known += 1
+    of.ever += int(y)
+    for segment in segments:
+        sums = segment.sums
+        sums[0] = keep * sums[0] + 1.0
+        sums[1] = keep * sums[1] + y
+        sums[2] = keep * sums[2] + rate
+        own = segment.band(number)
+        own.known += 1
+        own.ever += int(y)
+
+
+def revise(number: int, change: int, whole: Evidence, segments: Sequence[Evidence]) -> None:
+    """Count a label that has changed, by 1 or -1; of an old one as much as of a new one."""
+    of = whole.band(number)
+    of.ones = min(max(of.ones + change, 0.0), of.n)
+    of.ever += change
+    for segment in segments:
+        segment.sums[1] = min(max(segment.sums[1] + change, 0.0), segment.sums[0])
+        segment.band(number).ever += change
+
+
+def interval(number: int, p: float, width: float, whole: Evidence, segments: Sequence[Evidence]) -> tuple[float, float]:
+    """Return the least and the most that outcomes leave open of a score that is served, in [0, 1].
+
+    Parameters
+    ----------
+    number, p
+        Band of the raw score, and what is served.
+    width
+        Half the width in standard deviations.
+    whole, segments
+        Evidence of the stream, and of each segment of the forecast.
+
+    Notes
+    -----
+    Of n outcomes A are 1, and what is served now would have expected M: of a band n times its mean score, of a segment
+    E P / Q. In log-odds the outcomes are then logit(A / n) - logit(M / n) above what is served, with variance
+    1 / (n q (1 - q)), q = A / n, but for `PRIOR` and `LEAST`. Shifts of band and segments add up, and so do variances.
+    The interval is around the shifted score, and as much longer as it takes to hold p: where outcomes contradict what
+    is served, it says so. Forecasts that an outcome is awaited of say nothing: drift meanwhile is not in it.
+    """
+    of = whole.bands.get(number)
+    odds, variance = (1.0, 1.0 / LEAST) if of is None else _above(of.n, of.ones, of.n * of.served)
+    for segment in segments:
+        n, ones, expected, served, usual = segment.sums
+        own, more = _above(n, ones, expected * served / usual if usual else expected)
+        odds *= own
+        variance += more
+    q = min(max(p, LEAST_P), 1.0 - LEAST_P)
+    odds *= q / (1.0 - q)
+    spread = math.exp(width * math.sqrt(variance))
+    return min(odds / (spread + odds), p), max(odds * spread / (1.0 + odds * spread), p)
+
+
+def _above(n: float, ones: float, expected: float) -> tuple[float, float]:
+    """Return how many times the odds of outcomes are those that are expected, and the variance of its logarithm."""
+    if not n:
+        return 1.0, 1.0 / LEAST
+    q = min(max(expected / n, LEAST_P), 1.0 - LEAST_P)
+    k = PRIOR / (q * (1.0 - q))
+    rate = (ones + k * q) / (n + k)
+    return rate * (1.0 - q) / ((1.0 - rate) * q), 1.0 / (n * rate * (1.0 - rate) + LEAST)
+
+
+def reason(number: int, p: float, raw: float, whole: Evidence, named: Sequence[tuple[str, Evidence]]) -> str:
+    """Return in words how many outcomes of scores near a raw one were 1, of the stream and of each segment."""
+    low = probability(float(number)) if number > -SIDE else 0.0
+    high = probability(number + 1.0) if number < SIDE - 1 else 1.0
+    n, ones = _counted(whole, number)
+    where = f"scores from {low:.2g} to {high:.2g}"
+    said = f"{where} were 1 in {_percent(ones, n)} of {n:,}" if n else f"no outcome of {where} is known"
+    for name, segment in named:
+        n, ones = _counted(segment, number)
+        said += f"; {name} in {_percent(ones, n)} of {n:,}" if n else f"; {name}: none known"
+    return f"raw {raw:.3g} -> {p:.3g}: {said}"
+
+
+def _counted(of: Evidence, number: int) -> tuple[int, int]:
+    found = of.bands.get(number)
+    return (0, 0) if found is None else (found.known, found.ever)
+
+
+def _percent(ones: int, n: int) -> str:
+    return f"{100.0 * ones / n:.2g} %"
