@@ -19,6 +19,7 @@ def add(commands: Commands) -> None:
     )
     show.add_argument("stream", help="name of the stream")
     show.set_defaults(run=_show)
+    _add_map(actions)
     suggest = command(
         actions,
         "suggest",
@@ -46,6 +47,28 @@ def add(commands: Commands) -> None:
     trial.set_defaults(run=_try)
 
 
+def _add_map(actions: Commands) -> None:
+    shown = command(
+        actions,
+        "map",
+        "show what is served for each raw score, now or at a time: as a table, CSV, SQL or JSON",
+        says="Reads the changelog; for a time that is past it plays the input topics up to it, and files to their end. "
+        "Changes nothing. The points of CSV and JSON are joined by straight lines in log-odds, as SQL does it, and are "
+        "within .001 of what is served. Status 1: nothing was learnt by then.",
+    )
+    shown.add_argument("stream", help="name of the stream")
+    shown.add_argument("--at", metavar="TIME", help="as it was then, such as 2026-11-01T00:00Z (default: now)")
+    shown.add_argument("--diff", metavar="TIME", help="beside what it was then")
+    shown.add_argument(
+        "--as", dest="form", choices=("table", "csv", "sql", "json"), default="table", help="(default: %(default)s)"
+    )
+    shown.add_argument(
+        "--of", metavar="NAME=VALUE,...", default="", help="of forecasts with these segments (default: with none)"
+    )
+    replay.add_files(shown)
+    shown.set_defaults(run=_map)
+
+
 def _add_promote(actions: Commands) -> None:
     promote = command(
         actions,
@@ -66,6 +89,12 @@ def _show(options: argparse.Namespace) -> int:
     from cli import show  # noqa: PLC0415 - not part of a worker
 
     return show.run(settings(), options.stream, json_output=options.json)
+
+
+def _map(options: argparse.Namespace) -> int:
+    from cli import map as maps  # noqa: PLC0415 - not part of a worker
+
+    return maps.run(options, settings())
 
 
 def _suggest(options: argparse.Namespace) -> int:
