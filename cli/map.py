@@ -1,4 +1,4 @@
-"""``trueup streams map``: what is served for each raw score, now or at a time, to read, to compare and to use elsewhere."""
+"""``trueup streams map``: what is served for each raw score, now or at a time, to read and to use elsewhere."""
 
 import argparse
 import asyncio

@@ -550,7 +550,9 @@ class Partition(Fold):
             at = 0 if implied else ts
             if service.marker is not None and service.marker.wide:
                 service.marker.learn(row)
-            self._redeem_ticket(service.learner, row.version, row.ticket, y, at)
+            row.frozen = service.frozen
+            if not row.frozen:
+                self._redeem_ticket(service.learner, row.version, row.ticket, y, at)
             for shadow in row.shadows:
                 learner = self._services.challenger(service, shadow.config).learner
                 self._redeem_ticket(learner, shadow.version, shadow.ticket, y, at)
@@ -585,8 +587,10 @@ class Partition(Fold):
                 self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
             if service.marker is not None and service.marker.wide:
                 service.marker.revise(row, y - was)
-            service.learner.served.calibrator.revise(row.ticket, was, y)
-            self._touch(service.learner)
+            row.frozen = row.frozen or service.frozen  # what was not learnt is not revised later
+            if not row.frozen:
+                service.learner.served.calibrator.revise(row.ticket, was, y)
+                self._touch(service.learner)
             for shadow in row.shadows:
                 learner = self._services.challenger(service, shadow.config).learner
                 learner.served.calibrator.revise(shadow.ticket, was, y)

@@ -55,8 +55,10 @@ GROUPED: Final = 0x04
 BANDED: Final = 0x20
 #: Tickets of challengers follow.
 SHADOWED: Final = 0x40
+#: What served has not learnt the label, or its last revision: the map is frozen, or was.
+FROZEN: Final = 0x80
 #: All that is not the kind itself.
-FLAGS: Final = SHADOWED | BANDED | REVISED | KEYED | GROUPED
+FLAGS: Final = FROZEN | SHADOWED | BANDED | REVISED | KEYED | GROUPED
 #: Most times a label may change.
 MOST_REVISIONS: Final = 100
 #: When a label that silence implied was said: before every outcome.
@@ -150,6 +152,8 @@ class Row:
         Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
     marks
         Band, points and interval that were answered, `state.banding.Marks` as bytes; empty where the stream had none.
+    frozen
+        Whether what served has not learnt the label, or its last revision.
     seen
         What an observer keeps with the row while it is in memory; never stored.
     """
@@ -179,6 +183,7 @@ class Row:
         groups: tuple[int, ...] = (),
         entity: int = 0,
         marks: bytes = b"",
+        frozen: bool = False,
     ) -> None:
         self.status = status
         self.born = born
@@ -202,6 +207,7 @@ class Row:
         self.groups = groups
         self.entity = entity
         self.marks = marks
+        self.frozen = frozen
         self.seen: Any = None
 
     @property
@@ -243,7 +249,7 @@ class Row:
 
     def encode(self) -> bytes:
         """Return its payload: a head of 86 bytes, who served, what the kind's flags say, vectors, ticket."""
-        kind, parts = self.kind, self.names
+        kind, parts = self.kind | (FROZEN if self.frozen else 0), self.names
         if self.revisions:
             kind |= REVISED
             parts += bytes((self.revisions,))
@@ -282,6 +288,7 @@ class Row:
         at = HEAD.size + _NAMES.size + payload[HEAD.size + 4] + payload[HEAD.size + 5]
         row = cls(status, born, kind, issued_ts, resolved_ts, y, raw, p, draw, version, payload[HEAD.size : at])
         row.as_of, row.number, row.window, row.entity = as_of, number, window, entity
+        row.frozen = flags & FROZEN > 0
         if flags & REVISED:
             row.revisions = payload[at]
             at += 1

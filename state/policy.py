@@ -108,6 +108,8 @@ class Policy:
     on_error
         Whether a forecast that becomes a dead letter is answered with its raw score: ``none`` or ``raw``. No part of
         the recipe.
+    frozen
+        Whether what serves learns nothing; its challengers do. No part of the recipe.
     bands
         Bands of the calibrated probability; None: none. No part of the recipe, and neither are the following.
     points
@@ -138,6 +140,7 @@ class Policy:
     on_error: str = NOTHING
     unlabelled: str = UNKNOWN
     entity: str = ""
+    frozen: bool = False
     bands: Bands | None = None
     points: Points | None = None
     interval: float = 0.0

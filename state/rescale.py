@@ -477,7 +477,7 @@ class _Divided:
             return row
         if row.window == ledger.UNTAUGHT:
             return row
-        if champion.old != event.old:
+        if champion.old != event.old and not row.frozen:
             champion.served.calibrator.learn(row.ticket, row.y, _recorded(row))
         self._compare(here, event, row)
         if row.kind != PROBABILITY:

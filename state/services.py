@@ -63,6 +63,8 @@ class Service:
     coverage, coverage_key
         Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
         served.
+    frozen
+        Whether it learns nothing.
     marker
         What gives forecasts their bands, points and intervals; None where the stream has none of them.
     seen
@@ -85,6 +87,7 @@ class Service:
     shadows: tuple[Challenger, ...] = ()
     layout: bytes = b""
     dictionary: Dictionary | None = None
+    frozen: bool = False
     marker: Marker | None = None
     seen: Any = None
 
@@ -240,6 +243,7 @@ class Services:
             coverage = self.value(stream, kinds.COVERAGE, key, Coverage)
         kind = KINDS.index(calibrators.kind(calibrator))
         service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
+        service.frozen = now is not None and now.frozen
         self._opened(service)
         return service
 

@@ -13,7 +13,7 @@ from streams.kafka.security import Access, Security
 from streams.sources.registry import Registry
 
 #: Settings that most streams do not have; they are shown where they are set.
-MARKS: Final = ("bands", "points", "interval", "reasons", "cost_miss", "cost_alert")
+MARKS: Final = ("frozen", "bands", "points", "interval", "reasons", "cost_miss", "cost_alert")
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
 #: What may differ between the workers of one group.

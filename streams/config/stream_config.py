@@ -17,6 +17,7 @@
     matures = "45d"               # the age at which the label of a forecast is taken as known
     silence = 0                   # the label of a forecast that has no outcome when it matures
     unlabelled = "unknown"        # "alike": forecasts without a label are like those with one, as in a random sample
+    frozen = true                 # the map stays as it is: what serves learns nothing; not set: it learns
     learn = "maturity"            # when outcomes are learnt: when their forecast matures, or on "arrival"
     revisable = "120d"            # how long a later outcome may replace the label; ttl if not set
     features = ["amount", "age"]  # or a count; the names of x
@@ -65,6 +66,7 @@ _STREAM = (
     "unlabelled",
     "learn",
     "revisable",
+    "frozen",
     "features",
     "segments",
     "pairs",
@@ -191,6 +193,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         silence=None if silence is None else float(silence),
         unlabelled=_typed(stream, "unlabelled", str, default=UNKNOWN),
         learn=_typed(stream, "learn", str, default=""),
+        frozen=_typed(stream, "frozen", bool, default=False),
         revisable_ms=duration(stream["revisable"]) if "revisable" in stream else 0,
         segments=_segments(stream),
         pairs=_pairs(stream),

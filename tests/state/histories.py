@@ -124,7 +124,7 @@ MARKED: Final[dict[str, dict[str, Any]]] = {
     },
     "regret": {"bands": Bands(("", "review", "block"), shares=(0.5, 0.25))},
     "guarded": {"bands": Bands(("pass", "review"), (0.0, 0.5), hold=True), "interval": 0.9, "reasons": True},
-    "ridge": {"points": Points(0, 1, -10), "bands": Bands(("pass", "high"), shares=(0.5,))},
+    "ridge": {"points": Points(0, 1, -10), "bands": Bands(("pass", "high"), shares=(0.5,)), "frozen": True},
 }
 BANDED: Final = Policies(
     [(stream, replace(policy, **MARKED[stream])) for stream, policy in POLICIES.patterns],

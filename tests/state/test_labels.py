@@ -303,3 +303,48 @@ def test_silence_of_classes_and_numbers() -> None:
 def test_settings_of_labels_that_contradict_each_other_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(SILENT, **changes)  # type: ignore[arg-type]
+
+
+# Freezing.
+
+
+def test_a_frozen_map_stays_as_it_is_while_outcomes_are_told_and_challengers_learn() -> None:
+    policy = Policy("histogram", {"bins": 4}, shadow=(Challenger("platt", {}),))
+    frozen = replace(policy, frozen=True)
+    one = worker(policy)
+    for n in range(8):
+        one.fold(forecast(n, f"a{n}", 1000))
+        one.fold(outcome(n, f"a{n}", 1001, float(n < 2)))
+    before, key = dict(one.table.of(kinds.CALIBRATOR.letter)), kinds.CALIBRATOR.key("s", policy.config)
+    (challenger,) = before.keys() - {key}
+    one = worker(frozen, one.table)
+    served = set()
+    for n in range(8, 40):
+        (answer,) = one.fold(forecast(n, f"a{n}", 1000)).outputs
+        assert isinstance(answer, Calibrated)
+        served.add(answer.p)
+        assert resolved(one.fold(outcome(n, f"a{n}", 1001)).outputs) == [(f"a{n}", 1.0, 0, False)]
+    assert resolved(one.fold(outcome(40, "a0", 2000, 0.0)).outputs) == [("a0", 0.0, 1, False)]
+    after = one.table.of(kinds.CALIBRATOR.letter)
+    assert after[key] == before[key]
+    assert after[challenger] != before[challenger]
+    assert len(served) == 1
+    assert kinds.history(one.table[kinds.SCORES.key("s")], None).n == 40
+
+
+def test_what_a_frozen_map_has_not_learnt_it_does_not_revise_when_it_learns_again() -> None:
+    policy = replace(COUNTS, learn="arrival")
+    one = worker(policy)
+    one.fold(forecast(0, "a", 1000))
+    one.fold(outcome(0, "a", 1001))
+    one = worker(replace(policy, frozen=True), one.table)
+    one.fold(forecast(1, "b", 1002))
+    one.fold(outcome(1, "b", 1003))
+    one.fold(outcome(2, "a", 1004, 0.0))
+    one = worker(policy, one.table)
+    key = kinds.CALIBRATOR.key("s", policy.config)
+    before = one.table[key]
+    for n, event in enumerate("ab"):
+        one.fold(outcome(3 + n, event, 1005 + n, float(event == "a")))
+    assert one.table[key] == before
+    assert learnt(one, policy) == 1

@@ -45,6 +45,7 @@ PARTS = st.fixed_dictionaries(
         "key": st.none() | st.binary(max_size=40),
         "entity": NUMBER,
         "marks": st.binary(max_size=40),
+        "frozen": st.booleans(),
     }
 )
 ISSUED_ROW = Row(
