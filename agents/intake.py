@@ -36,6 +36,7 @@ from streams.faust.producing import RecordBatch
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
 from streams.faust.transport import DataLossError
+from streams.faust.unpacking import Read
 from streams.kafka import codecs, owners, provenance, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
@@ -185,6 +186,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._committed: dict[TopicPartition, int] = {}
         #: What operators left out, and why, by its offset.
         self._skipped: dict[TopicPartition, dict[int, str]] = {}
+        #: How far the partitions were read, and in which epoch of their leaders.
+        self._read: defaultdict[TopicPartition, Read] = defaultdict(Read)
         self._raw_answers = 0
         self._committing = monotonic()
         self._moving = True
@@ -224,6 +227,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             If the registry refuses the schema of answers, or has none.
         DataLossError
             If records were deleted before they were read, or a source topic was made anew.
+        RewrittenError
+            If a source topic was cut behind what was read of it.
         PartitionsError
             If a canonical topic has another number of partitions than when records were sent to it.
         PoisonError
@@ -245,7 +250,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers, **options)
             await self._admin.start()
             stack.push_async_callback(self._admin.close)
-            guard(self._consumer, self.readers, settings.unpacked_bytes, lambda tp: self._skipped.get(tp, {}))
+            self._read = guard(self._consumer, self.readers, settings.unpacked_bytes, self._left_out_of)
             self.know(*await self._asked())
             self._consumer.subscribe(list(self.readers), listener=self)
             looked = monotonic()
@@ -474,9 +479,10 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._probe(3)
 
     def _noted(self, tp: TopicPartition) -> str:
-        """Return what is committed beside an offset: which topic it is of, and how wide the topics sent to are."""
+        """Return what is committed beside an offset: its topic and epoch, and how wide the topics sent to are."""
         widths = [self.maker.widths[label] for label in ("forecasts", "routes", "labels")]
-        return json.dumps({"id": self.maker.ids[tp.topic], "partitions": widths}, separators=(",", ":"))
+        noted = {"id": self.maker.ids[tp.topic], "epoch": self._read[tp].epoch, "partitions": widths}
+        return json.dumps(noted, separators=(",", ":"))
 
     # -- partitions that move --------------------------------------------------------------------------------------
 
@@ -520,6 +526,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._buffers.assign(assigned)
         self._moving = False
         self._serving = bool(assigned)
+
+    def _left_out_of(self, tp: TopicPartition) -> dict[int, str]:
+        return self._skipped.get(tp, {})
 
     async def _left_out(self) -> dict[TopicPartition, dict[int, str]]:
         """Return what operators left out of the source topics (`trueup state skip`), and why."""
@@ -568,7 +577,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         """Refuse to go on where a topic is not what it was when the offset was committed."""
         try:
             before = json.loads(noted)
-            topic_id, widths = before["id"], before["partitions"]
+            topic_id, widths, epoch = before["id"], before["partitions"], before.get("epoch", -1)
         except (ValueError, TypeError, KeyError):
             return  # committed by somebody else's hand
         if offset and topic_id != self.maker.ids[tp.topic]:
@@ -579,6 +588,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             )
         for label, had in zip(("forecasts", "routes", "labels"), widths, strict=True):
             self._refuse(label, had, self.maker.widths[label])
+        self._read[tp].on(epoch, offset)
 
     def _refuse(self, label: str, had: int, has: int) -> None:
         if had != has:

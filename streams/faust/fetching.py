@@ -4,13 +4,14 @@ What aiokafka has no public way for is done here, and each such place has a test
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import aiokafka
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
-from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
@@ -18,7 +19,8 @@ from mode.threads import QueueServiceThread
 
 from streams.faust import unpacking
 from streams.faust.client import hasten, stop
-from streams.records.merge import KafkaRecord
+from streams.kafka.epochs import end_of
+from streams.records.merge import KafkaRecord, RewrittenError
 
 if TYPE_CHECKING:
     from streams.faust.transport import BatchConsumer, BatchTransport
@@ -26,12 +28,51 @@ if TYPE_CHECKING:
 #: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
 #: for partitions that are resumed while a fetch of others is on its way.
 FETCH_WAIT_MS = 100
+#: Pause before a leader is asked again, s.
+BACKOFF = 0.1
 #: A fetch that brings fewer records is followed by a rest: those that come meanwhile share the cost of the next turn.
 COMPANY = 500
 
 
 class Prefetched(unpacking.Prefetched):
-    """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each."""
+    """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each.
+
+    Parameters
+    ----------
+    limit, skips
+        As of `unpacking.Prefetched`.
+    of
+        The fetcher.
+    topics
+        Those whose records nobody may take back: see `Lineage`.
+
+    Attributes
+    ----------
+    read
+        How far their partitions were read.
+    doubted
+        What was fetched of them that another leader wrote than what was read before.
+    """
+
+    def __init__(self, limit: unpacking.SizeLimit, skips: unpacking.Skips, of: Fetcher, topics: Iterable[str]) -> None:
+        super().__init__(limit, skips, unpacking.Aside(of))
+        self._topics = frozenset(topics)
+        self.read: defaultdict[TopicPartition, unpacking.Read] = defaultdict(unpacking.Read)
+        self.doubted: dict[TopicPartition, FetchResult] = {}
+
+    def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
+        """Keep what was fetched of a partition, or doubt it."""
+        if isinstance(fetched, FetchResult) and tp.topic in self._topics:
+            records, read = fetched._partition_records._records, self.read[tp]  # noqa: SLF001 - as in `prepare`
+            records.read = read
+            if read.epoch not in (-1, records.epoch):
+                self.doubted[tp] = fetched
+                return
+        super().__setitem__(tp, fetched)
+
+    def believe(self, tp: TopicPartition, fetched: FetchResult) -> None:
+        """Keep what was doubted."""
+        super().__setitem__(tp, fetched)
 
     def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
         """Bound what was fetched of a partition, and keep its records."""
@@ -51,7 +92,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         await super().on_start()
         inputs = cast("BatchConsumer", self.consumer).inputs
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
-        fetcher._records = Prefetched(inputs.settings.unpacks, inputs.skipped, unpacking.Aside(fetcher))  # noqa: SLF001 - as above
+        Lineage(fetcher, Prefetched(inputs.settings.unpacks, inputs.skipped, fetcher, inputs.sources))
         report_lost_positions(fetcher, inputs.sources)
         self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000)
 
@@ -196,6 +237,43 @@ class Rest:
         brought: bool = await self._fetch(*request)
         if brought:
             self._until = monotonic() + self._seconds
+        return brought
+
+
+class Lineage:
+    """Lets a fetcher raise where a log was cut behind what was read of it, and its offsets went to other records.
+
+    Where another leader wrote what comes than what was read before, it is asked where the epoch of that ended.
+
+    Parameters
+    ----------
+    fetcher
+        aiokafka's.
+    records
+        What it has fetched.
+    """
+
+    def __init__(self, fetcher: Fetcher, records: Prefetched) -> None:
+        self._fetcher, self._records, self._fetch = fetcher, records, fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
+        fetcher._records, fetcher._proc_fetch_request = records, self._fetched  # noqa: SLF001 - as above
+
+    async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
+        brought: bool = await self._fetch(*request)
+        while self._records.doubted:
+            tp, fetched = self._records.doubted.popitem()
+            read = self._records.read[tp]
+            try:
+                end = await end_of(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
+            except KafkaError:  # what is not kept is fetched again
+                self._fetcher._client.force_metadata_update()  # noqa: SLF001 - as above
+                await asyncio.sleep(BACKOFF)
+                continue
+            if tp in self._records:  # another broker has sent it meanwhile
+                continue
+            if end is not None and end < read.following:
+                self._fetcher._set_error(tp, RewrittenError(TP(*tp), max(end, 0)))  # noqa: SLF001 - as above
+            else:
+                self._records.believe(tp, fetched)
         return brought
 
 

@@ -50,6 +50,8 @@ AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
 #: Where the length stands, what it counts, the magic, the attributes, the last record, and the records.
 _LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 21, 23, 61
+#: In which epoch of its partition's leader a batch was written.
+_EPOCH: Final = struct.Struct(">12xi")
 #: Bytes of the head of the oldest format.
 _SHORTEST: Final = 26
 _CODEC, _LOG_TIME = 0x07, 0x08
@@ -68,6 +70,20 @@ class Head(NamedTuple):
     base: int
     following: int
     writer: tuple[int, int]
+
+
+class Read:
+    """How far a partition was read, and in which epoch of its leader the last of that was written; -1: not known."""
+
+    __slots__ = ("epoch", "following")
+
+    def __init__(self, epoch: int = -1, following: int = -1) -> None:
+        self.epoch, self.following = epoch, following
+
+    def on(self, epoch: int, following: int) -> None:
+        """Note a batch; one that is read again, after a seek, changes nothing."""
+        if following > self.following:
+            self.epoch, self.following = epoch, following
 
 
 class Later(Exception):  # noqa: N818 - nothing is wrong
@@ -105,6 +121,8 @@ class RecordSet:
         self._taken: memoryview | None = None
         #: The offset behind the batch that was taken last.
         self.following = _NEVER
+        #: How far the partition was read.
+        self.read = Read()
 
     def _whole(self, at: int) -> int | None:
         """Return where the batch that begins there ends, or None if it is not whole."""
@@ -127,6 +145,12 @@ class RecordSet:
             yield Head(base, base + last + 1, (producer_id, epoch))
             at, end = end, self._whole(end)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the leader that wrote the next batch; -1 where it is not known."""
+        begun = self._end is not None and self._data[self._at + _MAGIC] >= 2
+        return int(_EPOCH.unpack_from(self._data, self._at)[0]) if begun else -1
+
     def has_next(self) -> bool:
         """Whether there is another whole batch."""
         return self._end is not None
@@ -148,7 +172,11 @@ class RecordSet:
             raise CorruptRecordException("a record batch without a head")
         data = memoryview(self._data)[self._at : self._end]
         batch = self._whole_batch(data)
-        self.following = batch.next_offset if data[_MAGIC] >= 2 else _NEVER
+        if data[_MAGIC] >= 2:
+            self.following = batch.next_offset
+            self.read.on(self.epoch, self.following)
+        else:
+            self.following = _NEVER
         self._at = self._end
         self._end = self._whole(self._at)
         return batch

@@ -132,7 +132,22 @@ class Batch:
 
 
 class RewrittenError(ValueError):
-    """An input does not hold the records any more that the journal says were folded."""
+    """An input does not hold the records any more that were applied.
+
+    Parameters
+    ----------
+    place
+        The topic-partition.
+    offset
+        Of the first record that is known to be another one.
+    """
+
+    def __init__(self, place: TP, offset: int) -> None:
+        super().__init__(
+            f"{place.topic}/{place.partition} offset {offset} is not the record that was applied before: the topic was "
+            "cut, or made anew, and its offsets were given to other records. Restore the topic, or give the worker "
+            "another TRUEUP_APP_ID"
+        )
 
 
 @dataclass(slots=True)
@@ -174,7 +189,7 @@ class PartitionBuffer:
         if records and records[0].offset <= offset:
             first, records = records[0], records[1:]
             if known not in (NONE, last(first.timestamp, first.value)):
-                raise self._rewritten(topic, first)
+                raise RewrittenError(self.sources[topic], first.offset)
         self.known[topic] = -1, NONE
         self.buffers[topic].extend(records)
         self.sizes[topic] += sum(map(_size, records))
@@ -277,20 +292,12 @@ class PartitionBuffer:
             if is_last != (record.offset == entry.ends[topic] - 1) or (
                 is_last and entry.last[topic] != last(record.timestamp, record.value)
             ):
-                raise self._rewritten(topic, record)
+                raise RewrittenError(self.sources[topic], record.offset)
             records.append((topic, record))
         if self.taken == len(entry.topics):
             self.taken = 0
             self.journal.popleft()
         return records
-
-    def _rewritten(self, topic: int, record: KafkaRecord) -> RewrittenError:
-        tp = self.sources[topic]
-        return RewrittenError(
-            f"{tp.topic}/{tp.partition} offset {record.offset} is not the record that was applied before: the topic "
-            "was cut, or made anew, and its offsets were given to other records. Restore the topic, or give the "
-            "worker another TRUEUP_APP_ID"
-        )
 
     def _new(
         self,

@@ -307,7 +307,7 @@ def test_offsets_are_committed_after_everything_is_acknowledged_and_with_what_th
         await scene.steps()
         ((offset, noted),) = [commit[S0] for commit in scene.consumer.commits]
         assert offset == 10
-        assert json.loads(noted) == {"id": "6f", "partitions": [2, 2, 2]}
+        assert json.loads(noted) == {"id": "6f", "epoch": -1, "partitions": [2, 2, 2]}
 
     play(story)
 
@@ -713,7 +713,7 @@ def test_of_the_sources_of_a_topic_the_first_counts_whose_condition_holds(tmp_pa
 
 
 def noted(topic_id: str, *partitions: int) -> str:
-    return json.dumps({"id": topic_id, "partitions": partitions})
+    return json.dumps({"id": topic_id, "epoch": 4, "partitions": partitions})
 
 
 @pytest.mark.parametrize(
@@ -735,6 +735,8 @@ def test_it_goes_on_only_where_the_topics_are_what_they_were(
         if error is None:
             assert scene.intake.failure is None
             assert scene.consumer.sought == {S0: 7, L0: 5}
+            read = scene.intake._read[S0]  # a log that was cut before it is noticed: see `Lineage`
+            assert (read.epoch, read.following) == ((4, 7) if meta else (-1, -1))
         else:
             assert isinstance(scene.intake.failure, error)
 

@@ -276,9 +276,13 @@ class NewChangelog(Fault):
 
 @dataclass(frozen=True)
 class RewrittenInput(Outage):
-    """In another application: the broker loses the end of an input, whose offsets other records get."""
+    """In another application: the broker loses the end of an input, whose offsets other records get.
+
+    Its worker is stopped, or runs on and stands still meanwhile.
+    """
 
     name = "input cut and written anew"
+    runs: bool
 
 
 @dataclass(frozen=True)
@@ -482,8 +486,9 @@ def draw(kind: type[Fault], rng: random.Random, workers: int, session: float, pa
         return [one(seconds=few), one(seconds=session + few)]
     if kind is MovedOffsets:
         return [one(seconds=few, to=to) for to in ("end", "beginning")]
+    if kind is RewrittenInput:
+        return [one(seconds=few, runs=runs) for runs in (False, True)]
     drawn: dict[type[Fault], dict[str, Any]] = {
-        RewrittenInput: {"seconds": few},
         FullDisk: {"seconds": few},
         KillRestoring: {"after": 1},
         Cut: {"seconds": few},

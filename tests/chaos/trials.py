@@ -122,14 +122,23 @@ def _(fault: faults.NewChangelog, stage: Stage) -> None:  # noqa: ARG001 - as ab
 
 @strike.register
 def _(fault: faults.RewrittenInput, stage: Stage) -> None:
-    with _stopped(stage) as world:
+    said = "is not the record that was applied before"
+    with _apart(stage) as (world, worker):
+        _serve(world)
+        if fault.runs:
+            worker.process.send_signal(signal.SIGSTOP)
+        else:
+            worker.stop()
         (broker,) = stage.cluster.brokers
         broker.kill()
-        _shorten(broker.directory / "data" / f"{world.topic('forecasts')}-0")
+        shorten(broker.directory / "data" / f"{world.topic('forecasts')}-0")
         time.sleep(fault.seconds)
         stage.cluster.start()
         world.send(_forecasts("other", 2 * EACH))
-        _refused(world, "is not the record that was applied before")
+        if fault.runs:
+            worker.process.send_signal(signal.SIGCONT)
+            _ended(worker, said)
+        _refused(world, said)
         _succeeded(stage, world)
         # The new id answers all that the input has once more; the records that it lost were answered once.
         _goes_on(world, {"other": 2 * EACH, str(SERVED - 1): EACH, **{str(n): 2 * EACH for n in range(SERVED - 1)}})
@@ -148,11 +157,15 @@ def _forecasts(name: str, n: int) -> list[Sent]:
 def _stopped(stage: Stage) -> Iterator[World]:
     """Let a worker apart answer some forecasts, and stop it."""
     with _apart(stage) as (world, worker):
-        for n in range(SERVED):
-            world.send(_forecasts(str(n), EACH))
-        world.wait_until_applied(SERVED * EACH)
+        _serve(world)
         worker.stop()
         yield world
+
+
+def _serve(world: World) -> None:
+    for n in range(SERVED):
+        world.send(_forecasts(str(n), EACH))
+    world.wait_until_applied(SERVED * EACH)
 
 
 def _cut(stage: Stage, world: World) -> bool:
@@ -172,7 +185,7 @@ def _made(stage: Stage, world: World) -> bool:
         return False
 
 
-def _shorten(directory: Path) -> None:
+def shorten(directory: Path) -> None:
     """Take the last batch from the only segment of a partition, as a power loss does."""
     (log,) = directory.glob("*.log")
     data, at, last = log.read_bytes(), 0, 0
@@ -186,15 +199,20 @@ def _shorten(directory: Path) -> None:
 def _refused(world: World, said: str) -> None:
     """Start the worker again: it must end and say why, however often it is started."""
     for _ in range(2):
-        began = time.monotonic()
         with world.worker() as worker:
-            try:
-                status = worker.process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                raise BrokenPromiseError(f"the worker goes on without a word, instead of: {said}") from None
-            if status != 70 or said not in worker.printed:
-                raise BrokenPromiseError(f"the worker ended with {status} and does not say: {said}")
-        print(f"    worker: {said!r} after {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+            _ended(worker, said)
+
+
+def _ended(worker: Worker, said: str) -> None:
+    """Wait for a worker to end and say why."""
+    began = time.monotonic()
+    try:
+        status = worker.process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise BrokenPromiseError(f"the worker goes on without a word, instead of: {said}") from None
+    if status != 70 or said not in worker.printed:
+        raise BrokenPromiseError(f"the worker ended with {status} and does not say: {said}")
+    print(f"    worker: {said!r} after {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
 
 
 def _succeeded(stage: Stage, world: World, *commands: list[str]) -> None:
