@@ -122,7 +122,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
             for key, row in () if done.folded is None else done.folded.rows():
                 if kind_of(key).shown:
                     held[n][key] = row
-    return StateRows({n: by_stream(rows) for n, rows in held.items()}, {}).read()
+    return StateRows({n: by_stream(rows) for n, rows in held.items()}, {})
 
 
 def _maps(found: StateRows, stream: str, policy: Policy, values: tuple[str, ...]) -> list[Map]:

@@ -278,21 +278,21 @@ def _named(policy: Policy) -> dict[str, Any]:
 
 def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], str | None]:
     """Return what the state says of both over all streams of the pattern, or why it cannot be read."""
-    try:
-        found = asyncio.run(show.read(settings))
-    except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
-        return {}, str(exc) or type(exc).__name__
     names = promotion.champion.calibrator, promotion.challenger.calibrator
     pair = promotion.champion.config, promotion.challenger.config
     compared, matching = list[tuple[tuple[str, str], AnyComparison]](), set[str]()
-    for stream in found.streams:
-        matched = settings.policies.matched(stream)
-        if matched is None or matched[0] != promotion.pattern:
-            continue
-        for (_, *configs), comparison in found.of(kinds.COMPARISON, stream).items():
-            if tuple(configs) == pair:
-                compared.append((pair, comparison))
-                matching.add(stream)
+    try:
+        found = asyncio.run(show.read(settings))
+        for stream in found.streams:
+            matched = settings.policies.matched(stream)
+            if matched is None or matched[0] != promotion.pattern:
+                continue
+            for (_, *configs), comparison in found.of(kinds.COMPARISON, stream).items():
+                if tuple(configs) == pair:
+                    compared.append((pair, comparison))
+                    matching.add(stream)
+    except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
+        return {}, str(exc) or type(exc).__name__
     total = challengers.added(compared).get(pair) or of_challenger(promotion.champion.kind)
     return {
         "streams": len(matching),

@@ -21,7 +21,7 @@ from state.kind import KINDS
 from streams.config.settings import Settings
 from streams.faust.client import stop
 from streams.kafka.topics import TopicsError, partitions
-from streams.metrics.description import KNOWN, StateRows, describe
+from streams.metrics.description import StateRows, brief, describe
 from streams.metrics.snapshot import by_stream
 
 log = logging.getLogger("trueup")
@@ -35,7 +35,7 @@ LINES: Final = 200
 
 
 def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
-    """Show one stream, or all; return 0, or 1 when the stream has no state.
+    """Show one stream, or a few figures of all; return 0, or 1 when the stream has no state.
 
     Raises
     ------
@@ -52,21 +52,25 @@ def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
 def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     try:
         found = asyncio.run(read(settings))
+        names = sorted(stream for stream in found.streams if found.knows(stream))
+        if stream is not None and stream not in names:
+            show_tables.console(stderr=True).print(
+                f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
+            )
+            return 1
+        of = settings.policies.of
+        if stream is not None:
+            report = {stream: describe(found, stream, of(stream))}
+        elif json_output:  # a stream at a time: what thousands hold together is large
+            report = {name: brief(found.alone(name), name) for name in names}
+        else:
+            most = nlargest(LINES, names, lambda name: int(brief(found.alone(name), name)["resolved"]))
+            report = {name: describe(found, name, of(name)) for name in sorted(most)}
     except KafkaError as exc:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
     except CorruptFrame as exc:
         remedy = f"; {REMEDY}" if isinstance(exc, OtherFormat) else ""
         raise TopicsError(f"the state of {settings.app_id} cannot be read: {exc}{remedy}") from exc
-    names = sorted(stream for stream in found.streams if any(found.of(kind, stream) for kind in KNOWN))
-    if stream is not None and stream not in names:
-        show_tables.console(stderr=True).print(
-            f"no state of stream {stream!r}; there are: {', '.join(names[:20]) or 'none'}"
-        )
-        return 1
-    of = settings.policies.of
-    names = names if stream is None else [stream]
-    shown = names if json_output else sorted(nlargest(LINES, names, lambda name: _outcomes(found, name)))
-    report = {name: describe(found, name, of(name)) for name in shown}
     fences = found.fences.values()
     fates = {fate: sum(fence.fates[i] for fence in fences) for i, fate in enumerate(FATES)}
     waits = {name: sum(getattr(fence, name) for fence in fences) for name in ("pending", "waiting", "early")}
@@ -74,16 +78,10 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         sys.stdout.write(orjson.dumps({"streams": report, "fates": fates, "waits": waits}).decode() + "\n")
     else:
         show_tables.show(report, fates | waits, whole=stream is not None)
-        if left := len(names) - len(shown):
+        if left := len(names) - len(report):
             said = f"Streams with fewer outcomes that are left out: {left:,}. Name one, or use --json."
             show_tables.console().print(said)
     return 0
-
-
-def _outcomes(found: StateRows, stream: str) -> int:
-    """Return how many outcomes of a stream its scores count."""
-    of_events, of_vectors = found.of(kinds.SCORES, stream), found.of(kinds.VECTORS, stream)
-    return sum(each.n for each in of_events.values()) + sum(each.n for each in of_vectors.values())
 
 
 async def read(settings: Settings) -> StateRows:
@@ -152,4 +150,4 @@ def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
     for (partition, key), value in newest.items():
         held[partition][key] = value
     fences = {n: Fence.decode(rows.pop(kinds.FENCE.key())) for n, rows in held.items() if kinds.FENCE.key() in rows}
-    return StateRows({n: by_stream(rows) for n, rows in held.items()}, fences).read()
+    return StateRows({n: by_stream(rows) for n, rows in held.items()}, fences)

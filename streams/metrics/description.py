@@ -16,14 +16,14 @@ from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
 from state.fence import Fence
-from state.kind import KINDS as ROWS
 from state.kind import Kind
 from state.policy import Policy
-from state.scoring import history
+from state.scoring import history, vector_history
 from state.scoring.ages import findings, late
 from state.scoring.alarm import ALPHA
 from state.scoring.band_counts import BandCounts
 from state.scoring.certificate import certificate
+from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import SHIFTED, Distribution
 from state.scoring.history import KINDS, Alarmed, History
 from state.scoring.losses import NAMES
@@ -43,6 +43,7 @@ Value = TypeVar("Value")
 EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 #: A stream is known that has one of these.
 KNOWN: Final[tuple[Kind[Any], ...]] = kinds.SCORES, kinds.VECTORS, kinds.CALIBRATOR, kinds.DISTRIBUTION
+_KNOWN: Final = frozenset(kind.letter for kind in KNOWN)
 
 
 class StateRows:
@@ -80,12 +81,13 @@ class StateRows:
                     found[(partition, *more) if more else partition] = kind.read(key, rows[key], rows.get)
         return found
 
-    def read(self) -> "StateRows":
-        """Read all rows now; raises `state.frames.CorruptFrame` if one is damaged or of another build."""
-        for stream in self.streams:
-            for kind in [each for each in ROWS.values() if each.shown]:
-                self.of(kind, stream)
-        return self
+    def knows(self, stream: str) -> bool:
+        """Whether there is state of a stream; nothing is read for it."""
+        return any(key[:1] in _KNOWN for rows in self._held.values() for key in rows.get(stream, ()))
+
+    def alone(self, stream: str) -> "StateRows":
+        """Return the rows of a stream; what is read of them is kept no longer than that."""
+        return StateRows({n: {stream: rows[stream]} for n, rows in self._held.items() if stream in rows})
 
 
 def covered(found: StateRows, stream: str, policy: Policy | None) -> dict[int, Coverage]:
@@ -131,6 +133,31 @@ def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, An
     moving = reduce(add, thresholds) if thresholds else None
     described = bands.describe(reduce(add, whole), policy.bands, policy.costs, moving)
     return {"bands": described | {"segments": bands.by_segment(by_segment, policy.bands, policy.costs)}}
+
+
+def brief(found: StateRows, stream: str) -> dict[str, Any]:
+    """Return the few figures of a stream that a list of thousands has: all of them would take ten times as long.
+
+    Of probabilities the ECE, of classes that of the highest probability, of numbers the error of coverage.
+    """
+    histories, vectors = list(found.of(kinds.SCORES, stream).values()), list(found.of(kinds.VECTORS, stream).values())
+    scores = reduce(add, [each.total for each in histories]) if histories else Scores()
+    said: dict[str, Any] = {
+        "resolved": scores.n + sum(each.n for each in vectors),
+        "warm_up": {"resolved": sum(each.warm_up.n for each in histories) + sum(each.warm_up.n for each in vectors)},
+    }
+    if scores.n:
+        for kind in KINDS:
+            bias = or_none(scores.relative_bias(kind))
+            said[kind] = {"ece": scores.ece(kind), "relative_bias": bias, "brier": scores.brier(kind)}
+    elif any(each.n for each in vectors):
+        overall = vector_history.overall(vector_history.alike(vectors))
+        for kind in KINDS:
+            if isinstance(overall, ClassScores):
+                said[kind] = {"top_label_ece": overall.top_label_ece(kind)}
+            else:
+                said[kind] = {"coverage_error": overall.error(kind)}
+    return said
 
 
 def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:

@@ -42,7 +42,9 @@ def test_streams_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:
     assert {fate: report["fates"][fate] for fate in made.fates} == made.fates
     learnt = made.fates["outcomes_resolved"] + made.fates["early_joined"]
     assert sum(each["resolved"] + each["warm_up"]["resolved"] for each in report["streams"].values()) == learnt
-    for each in report["streams"].values():
+    for name, few in report["streams"].items():
+        ((_, each),) = orjson.loads(shown(w, "show", name, "--json").stdout)["streams"].items()
+        assert all(few[kind].items() <= each[kind].items() for kind in ("raw", "calibrated"))
         assert sum(one["version"] for one in each["calibrators"]) == each["resolved"] + each["warm_up"]["resolved"]
         assert all(0 <= one["error"] <= 1 for one in each["calibrators"])
         # y is 1 with probability p²: the model's forecasts are far off, and calibration mends that.

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -86,11 +87,17 @@ def test_a_stream_is_inspected_by_its_kind(
     for name, value in w.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("COLUMNS", "160")
-    assert main.main(["streams", "list", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)["streams"]
-    ((_, numbers),) = report["numbers"]["vectors"].items()
+
+    def report(*asked: str) -> Any:
+        assert main.main(["streams", *asked, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["streams"]
+
+    ((_, numbers),) = report("show", "numbers")["numbers"]["vectors"].items()
     assert [one["level"] for one in numbers["calibrated"]["coverage"]] == [0.1, 0.5, 0.9]
-    ((_, classes),) = report["classes"]["vectors"].items()
+    ((_, classes),) = report("show", "classes")["classes"]["vectors"].items()
     assert 0 <= classes["calibrated"]["classwise_ece"] <= 1
+    few = report("list")
+    assert few["numbers"]["raw"] == {"coverage_error": numbers["raw"]["coverage_error"]}
+    assert few["classes"]["calibrated"] == {"top_label_ece": classes["calibrated"]["top_label_ece"]}
     assert main.main(["streams", "show", "numbers"]) == 0
     assert "at or below the quantile of 0.9" in capsys.readouterr().out
