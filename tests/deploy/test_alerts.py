@@ -449,14 +449,14 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupLabelsSilent": {
         "fires": [
             # 24 frauds a day are reported for 16 days, then none.
-            scene(reported("0+1x384 384x200"), at=18 * DAY, step=60, fires="TrueupLabelsSilent"),
+            scene(reported("0+3x128 384x70"), at=18 * DAY, step=180, fires="TrueupLabelsSilent"),
             # Of all labels the ones stop: the feed sends zeros only.
             scene(reported("0+1x384 384x200", zeros="0+9x600"), at=18 * DAY, step=60, fires="TrueupLabelsSilent"),
             # Six in a day are too few for a day, and enough for three.
             scene(reported("0+0.25x384 96x200"), at=20 * DAY, step=60, fires="TrueupLabelsSilent"),
         ],
         "quiet": [
-            scene(reported("0+1x600"), at=18 * DAY, step=60),
+            scene(reported("0+3x200"), at=18 * DAY, step=180),
             # Another worker took over the partition.
             scene(reported("0+1x384 _x200", "_x385 385+1x200"), healthy(V, 60), at=18 * DAY, step=60),
             # A file a week: none is due, or it is two hours late.
@@ -513,12 +513,12 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     },
     "TrueupPendingGrowing": {
         "fires": [
-            scene(only("trueup_pending_events", "1000x340 1600x150"), at=8 * DAY, step=30, fires="TrueupPendingGrowing")
+            scene(only("trueup_pending_events", "1000x85 1600x40"), at=8 * DAY, step=120, fires="TrueupPendingGrowing")
         ],
         "quiet": [
             scene(only("trueup_pending_events", "1000x340 1400x150"), at=8 * DAY, step=30),
             scene(only("trueup_pending_events", "500x340 990x150"), at=8 * DAY, step=30),
-            scene(only("trueup_pending_events", "0+10x400"), at=3 * DAY, step=30),
+            scene(only("trueup_pending_events", "0+40x100"), at=3 * DAY, step=120),
         ],
     },
     "TrueupNoWorkerReady": {
