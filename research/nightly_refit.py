@@ -3,8 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
-from sklearn.linear_model import LogisticRegression
 
 from state.arrays import Floats
 
@@ -24,6 +22,8 @@ def platt(p: Floats, y: Floats) -> Map:
     ----------
     Platt 1999, *Probabilistic outputs for support vector machines*, without his smoothing of the outcomes.
     """
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
+
     model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(_log_odds(p)[:, None], y)
 
     def mapped(p: Floats) -> Floats:
@@ -39,6 +39,8 @@ def isotonic(p: Floats, y: Floats) -> Map:
     ----------
     Zadrozny & Elkan 2002, *Transforming classifier scores into accurate multiclass probability estimates*, section 3.
     """
+    from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 - slow to import
+
     model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(p, y)
 
     def mapped(p: Floats) -> Floats:

@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from research.experiments import picture
 from research.experiments.base import NOT_REPRODUCED, Claim, Experiment, Job, Section, TextTable, judged
 from research.experiments.levels import Levels
 from state.arrays import Floats
+
+if TYPE_CHECKING:
+    from sklearn.gaussian_process import GaussianProcessRegressor
 
 #: As in the paper's Table 2: three random points, a Matérn kernel, 25 steps. Repetitions, and candidates a step.
 START, STEPS, SEEDS, CANDIDATES = 3, 25, range(5), 1000
@@ -154,7 +154,11 @@ def optimise(name: str, acquisition: str, method: str, seed: int) -> SearchTrace
     return SearchTrace(np.array(best), float(np.sum((P - covered / STEPS) ** 2)))
 
 
-def _fit(x: Floats, y: Floats) -> GaussianProcessRegressor:
+def _fit(x: Floats, y: Floats) -> "GaussianProcessRegressor":
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
+    from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: PLC0415 - slow to import
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel  # noqa: PLC0415 - slow to import
+
     kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(0.3, (0.03, 10.0), nu=2.5) + WhiteKernel(1e-4, (1e-8, 1e-2))
     with warnings.catch_warnings():
         # With three points, a parameter at the end of its range is expected.
@@ -168,7 +172,7 @@ def _near(point: Floats, rng: np.random.Generator) -> Floats:
     return near
 
 
-def _left_out(model: GaussianProcessRegressor) -> list[float]:
+def _left_out(model: "GaussianProcessRegressor") -> list[float]:
     """Return each outcome's transform under the model of all others, in closed form (Rasmussen & Williams, 5.12).
 
     The kernel's parameters are those fitted to all outcomes.

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
 
 from lab import datasets, flights
 from replay.result import Difference
@@ -68,6 +67,8 @@ def stream(name: str) -> Stream:
         due = np.searchsorted(made.forecast_ms, made.outcome_ms, side="right")
         return Stream(name, made.p, made.y, made.outcome_ms, due.astype(np.int64), 5000)
     x, y = datasets.bank() if name == "bank" else datasets.elec2()
+    from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - slow to import
+
     model = HistGradientBoostingClassifier(random_state=MODEL_SEED).fit(x[:TRAINING], y[:TRAINING])
     return prompt(name, model.predict_proba(x[TRAINING:])[:, 1], y[TRAINING:], 2000)
 

@@ -33,7 +33,7 @@ def written() -> Iterator[tuple[Path, Manifest]]:
     for directory in KUSTOMIZED:
         for name in kustomization(directory).get("resources", []):
             if (directory / name).is_file():
-                for manifest in yaml.safe_load_all((directory / name).read_text()):
+                for manifest in yaml.load_all((directory / name).read_text(), yaml.CSafeLoader):
                     yield directory / name, manifest
 
 

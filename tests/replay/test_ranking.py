@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 
 from replay import bootstrap
 from replay.ranking import WINDOW, Moments, ranked_by, ranks, turned, windows
@@ -31,6 +30,8 @@ def test_auc_is_the_share_of_pairs_of_a_window_in_order_and_ties_are_half(
     if not sum(pairs.values()):
         assert math.isnan(found.auc)
         return
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415 - slow to import
+
     each = {at: roc_auc_score(y[window == at], p[window == at]) for at, n in pairs.items() if n}
     assert found.auc == pytest.approx(sum(pairs[at] * auc for at, auc in each.items()) / sum(pairs.values()))
     assert found.moves.sum(axis=0) == pytest.approx([0.0, 0.0], abs=1e-9)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from state.calibrators import Calibrator, make
 from state.calibrators.bucketed import Counting
@@ -158,6 +157,8 @@ def fields() -> Iterator[tuple[list[int], Counting]]:
 
 
 def test_adjacent_rule_attains_what_the_linear_program_must() -> None:
+    from scipy.optimize import linprog  # noqa: PLC0415 - slow to import
+
     mixed = 0
     for field, calibrator in fields():
         grid = calibrator._grid
