@@ -139,6 +139,7 @@ $(STREAMS)/target/.stamp: requirements/streams.txt deploy/maven/jars deploy/mave
 deploy/kafka/lib/.stamp: requirements/kafka.txt deploy/maven/jars deploy/maven/Locked.java
 	rm -rf deploy/kafka/lib
 	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt deploy/kafka/lib
+	$(PYTHON) -c 'from lab.broker import archive; archive()'
 	touch $@
 
 deploy/registry/.stamp: requirements/registry.txt requirements/clients.txt deploy/maven/jars deploy/maven/Locked.java | deploy/kafka/lib/.stamp # one Maven at a time
