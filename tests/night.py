@@ -10,14 +10,15 @@ from typing import Final
 #: By file, below `tests/`, and by a pattern of names there: what stands for them by day.
 NIGHT: Final = {
     "agents/test_compiled.py": {
-        "test_compiled_engine_keeps*[[]laws]": "its bytes there; laws of the sources in themselves",
+        "test_compiled_engine_keeps*[[][bl]*": "flights there; compiled workers are held against the sources in e2e",
     },
     "agents/test_processor.py": {
         "test_taking_up*": "streams that are not shown, counted once after a restart, there",
     },
     "bench/test_harmless.py": {
-        "test_the_default*first]": "labels that come at once, and late ones",
-        "test_the_default*revised]": "labels that come at once, and late ones",
+        "test_the_default*first]": "late labels, of events of all rates",
+        "test_the_default*revised]": "late labels, of events of all rates",
+        "test_the_default*prompt]": "late labels, which do more harm",
         "test_a_bend*": "the default with late labels, which has such a bend",
     },
     "bench/test_shift.py": {

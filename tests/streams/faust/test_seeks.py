@@ -182,26 +182,6 @@ def overtake(brokers: Brokers, consumer: BatchConsumer) -> None:
     brokers.first[F0] = 7
 
 
-def test_a_worker_that_retention_overtakes_ends(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    overtake(brokers, consumer)
-    assert run(fetched(consumer, topology)) == []
-    assert isinstance(topology.failure, DataLossError)
-    assert str(topology.failure).startswith("5 records of forecasts/0 from offset 2 were deleted unread: ")
-    assert topology.lost_records("forecasts") == 0
-
-
-@pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["willing"])
-def test_or_counts_what_it_lost_and_goes_on(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    overtake(brokers, consumer)
-    assert run(fetched(consumer, topology)) == [7, 8, 9]
-    assert topology.failure is None
-    assert (topology.lost_records("forecasts"), topology.lost_records("outcomes")) == (5, 0)
-
-
 @pytest.mark.parametrize("settings", [Settings(data_loss=each) for each in ("stop", "continue")], ids=["stop", "go on"])
 def test_a_topic_that_ends_before_the_position_ends_the_worker(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
@@ -293,16 +273,6 @@ def test_perform_seek_knows_from_the_start_what_is_caught_up(
     run(consumer.perform_seek())
     assert (consumer.caught_up(F0), consumer.lag(F0)) == (False, 3)
     assert (consumer.caught_up(O0), consumer.lag(O0)) == (True, 0)
-
-
-def test_perform_seek_ends_the_process_when_records_were_lost(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned, brokers.commits, brokers.first, brokers.ends = {F0}, {F0: 5}, {F0: 9}, {F0: 20}
-    with pytest.raises(DataLossError):
-        run(consumer.perform_seek())
-    assert isinstance(topology.failure, DataLossError)
-    assert brokers.calls == []
 
 
 # -- revocation ----------------------------------------------------------------------------------------------------
@@ -783,14 +753,3 @@ def test_damage_that_is_found_when_dropped_records_are_sought_ends_nothing(
     run(scenario())
     assert [name for name, _ in brokers.calls] == ["rejoin"]
     assert topology.failure is None
-
-
-def test_seek_wait_counts_a_seek_before_and_after_it(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
-    counted: list[int] = []
-
-    async def seek_wait(_: object) -> None:
-        counted.append(consumer._seeks)
-
-    brokers.seek_wait = seek_wait  # type: ignore[assignment, method-assign]
-    run(consumer.seek_wait({F0: 1}))
-    assert [0, *counted, consumer._seeks] == [0, 1, 2]

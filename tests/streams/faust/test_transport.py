@@ -4,35 +4,29 @@ Where reading starts, and what a seek overtakes, is in test_seeks.py; what needs
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.errors import CommitFailedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatch
-from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
-from faust.types.tuples import ConsumerMessage
 
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust import producing
-from streams.faust.fetching import FETCH_WAIT_MS, Rest, Thread, report_lost_positions
+from streams.faust.fetching import Rest, Thread, report_lost_positions
 from streams.faust.producing import BatchProducer
 from streams.faust.transport import BatchConsumer, MembershipError
 from streams.faust.turns import Turn
-from streams.faust.unpacking import Aside, RecordSet
 from streams.kafka import codecs
 from streams.records.merge import BEHIND, Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, C, F, Fetcher, O, Run, buffer
-from tests.streams.fakes import record, wire
+from tests.streams.fakes import record
 
 
 def message(consumer: BatchConsumer, partition: int, limit: int = 1000) -> Message:
@@ -75,38 +69,6 @@ def thread(run: Run, consumer: BatchConsumer) -> Iterator[Direct]:
     yield made
     run(made._consumer.stop())
     made.thread_loop.close()
-
-
-def test_create_worker_consumer_bounds_the_wait_of_a_fetch_and_commits_nothing_by_itself(thread: Direct) -> None:
-    kafka = thread._ensure_consumer()
-    assert kafka._fetch_max_wait_ms == FETCH_WAIT_MS
-    assert kafka._enable_auto_commit is False
-    assert kafka._auto_offset_reset == "earliest"
-
-
-@pytest.mark.parametrize("settings", [Settings(unpacked_bytes=5_000_000)], ids=["5 MB"])
-def test_on_start_keeps_records_as_they_were_read_and_bounds_those_of_others(
-    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def start(_: driver.AIOKafkaConsumerThread) -> None:
-        thread._ensure_consumer()._fetcher = Mock(_records=OrderedDict())
-
-    monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_start", start)
-    run(thread.on_start())
-    fetched = thread._ensure_consumer()._fetcher._records
-    result = FetchResult.__new__(FetchResult)
-    read = record(F, 0, 5, 1)
-    result._partition_records = SimpleNamespace(_consumer_record=lambda *_: None, _records=RecordSet(b""))
-    fetched[F0] = result
-    assert fetched[F0] is result
-    assert result._partition_records._consumer_record(F0, read) is read
-    fetched[O0] = failure = object()  # what aiokafka keeps of a fetch that failed
-    assert fetched[O0] is failure
-    for tp, limit in ((F0, 5_000_000), (O0, 5_000_000), (C0, None)):
-        fetched[tp] = result
-        assert result._partition_records._records.limit == limit
-        assert isinstance(result._partition_records._records.aside, Aside)
-    thread._ensure_consumer()._fetcher = None
 
 
 def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_of_the_thread(
@@ -206,32 +168,6 @@ def test_a_worker_that_is_expelled_ends_and_is_not_healthy(
     consumer._check_membership()
     assert isinstance(topology.failure, MembershipError)
     assert "FencedInstanceId" in str(topology.failure)
-
-
-def test_getmany_fetches_of_the_active_partitions_in_the_thread(
-    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[object, ...]] = []
-
-    async def fetch(_: object, active: set[TP], timeout: float, records: int | None) -> dict[TP, list[Any]]:  # noqa: ASYNC109 - Faust's
-        asked.append((active, timeout, records))
-        return {F0: []}
-
-    async def scenario() -> None:
-        monkeypatch.setattr(thread, "thread_loop", asyncio.get_running_loop())
-        monkeypatch.setattr(thread, "_fetch_records", fetch)
-        assert await thread.getmany({F0}, 0.2) == {F0: []}
-        assert await thread.getmany(None, 0.2) == {F0: []}
-
-    run(scenario())
-    assert asked == [({F0}, 0.2, None), (set(), 0.2, None)]
-
-
-def test_throttle_leaves_out_partitions_that_have_moved(run: Run, thread: Direct) -> None:
-    run(thread.throttle([F0, O0, O1], []))
-    assert thread._ensure_consumer().paused() == {F0, O0}
-    run(thread.throttle([F1], [O0, O1]))
-    assert thread._ensure_consumer().paused() == {F0, F1}
 
 
 def test_reach_is_what_the_fetcher_hands_over_next_and_where_the_partition_ended(thread: Direct) -> None:
@@ -398,11 +334,6 @@ def drain(run: Run, consumer: BatchConsumer, *fetches: dict[TP, list[Any]] | Bas
     consumer._wait_next_records = answer  # type: ignore[assignment, method-assign]
     consumer._buffer_of(0)  # as when the partition was taken up
     run(consumer._drain_messages(cast("Any", fetcher)))
-
-
-def test_drain_messages_throttles_what_it_has_buffered(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
-    drain(run, consumer, {F0: [record(F, 0, i, i) for i in range(20_000)]})
-    assert brokers.calls == [("throttle", ([F0], []))]
 
 
 def test_records_that_come_before_their_partition_is_taken_up_are_fetched_again(
@@ -619,13 +550,6 @@ def test_ack_of_a_batch_whose_partition_has_moved_changes_nothing(consumer: Batc
     assert tracked not in consumer._unacked_messages
 
 
-def test_ack_of_a_single_message_is_fausts_own(topology: Topology, consumer: BatchConsumer) -> None:
-    single = ConsumerMessage(C, 0, 5, 0.0, 0, None, b"k", b"v", None, 1, 1, C0)
-    assert not consumer.ack(single)  # no agent listens to that topic
-    assert single.acked
-    assert topology.failure is None
-
-
 # -- commits -------------------------------------------------------------------------------------------------------
 
 
@@ -694,28 +618,6 @@ def producer(run: Run, topology: Topology) -> BatchProducer:
         return cast("BatchProducer", topology.app.faust.producer_transport.create_producer())
 
     return cast("BatchProducer", run(make()))
-
-
-def test_settings_extra_make_the_producer_idempotent(run: Run, producer: BatchProducer) -> None:
-    async def scenario() -> None:
-        made = producer._new_producer()
-        assert made._txn_manager is not None
-        await made.stop()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("settings", [Settings(batch_bytes=110_000, letter_bytes=0)], ids=["110 kB"])
-def test_batch_is_empty_and_full_at_the_size_of_the_settings(run: Run, producer: BatchProducer) -> None:
-    async def scenario() -> None:
-        producer._producer = producer._new_producer()
-        batch = producer.batch()
-        assert batch.record_count() == 0
-        assert batch.append(key=b"k", value=b"v" * 109_000, timestamp=None) is not None
-        assert batch.append(key=b"k", value=b"v" * 1_000, timestamp=None) is None
-        await producer._producer.stop()
-
-    run(scenario())
 
 
 @pytest.mark.parametrize("settings", [Settings(compression=name) for name in codecs.NUMBERS], ids=codecs.NUMBERS)
@@ -821,11 +723,3 @@ def test_append_gives_up_at_its_deadline_and_says_where(
     producer.request_timeout = 0.01
     with pytest.raises(TimeoutError, match=r"not acknowledged in 0\.01 s: calibrated/3, resolved/3"):
         run(producer.append([(cast("Any", Batched()), topic, 3) for topic in ("calibrated", "resolved")]))
-
-
-def test_the_deadline_of_a_send_is_that_of_the_settings(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        made = wire(tmp_path, memory=True, settings=Settings(data_dir=tmp_path, request_seconds=7))
-        assert cast("Any", made.app.faust.producer_transport).create_producer().request_timeout == 7
-
-    asyncio.run(scenario())
