@@ -41,6 +41,9 @@ NIGHT: Final = {
         "test_a_jar_that_the_repository*": "the jar that was exchanged in the cache",
         "test_a_jar_that_is_not*": "the jar that was exchanged in the cache",
     },
+    "e2e/test_application.py": {
+        "test_a_batch_that_failed*": "kills between any two steps in simulation/",
+    },
     "e2e/test_carried.py": {
         "test_through_intake_and_router*": "a worker that dies; intake in streams/sources/test_carrying.py",
     },
@@ -54,6 +57,9 @@ NIGHT: Final = {
     },
     "e2e/test_disks.py": {
         "test_damaged_tables*[[]halved]": "tables in which bits are flipped",
+        "test_a_changelog_made_anew*": "foreign disks in simulation/ and streams/faust/test_disks.py",
+        "test_another_applications*": "foreign disks in simulation/ and streams/faust/test_disks.py",
+        "test_a_disk_older*": "old disks in simulation/ and streams/faust/test_disks.py",
     },
     "e2e/test_following.py": {
         "test_sources_are_followed_*": "a router that was moved in replay/audit/test_following.py",
@@ -64,6 +70,7 @@ NIGHT: Final = {
     "e2e/test_hostile.py": {
         "test_many_batches*": "one batch beyond the bound; bounds of all batches in streams/faust/test_unpacking.py",
         "test_a_batch_that_expands*[[][gsl]*": "the same with zstd; every codec in streams/faust/test_unpacking.py",
+        "test_a_flood*": "others beside a flood in state/test_quotas.py",
     },
     "e2e/test_intake.py": {
         "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",
@@ -71,6 +78,10 @@ NIGHT: Final = {
     },
     "e2e/test_load.py": {
         "test_labels_that_come_through*": "a worker that begins with a table; routers in test_intake.py",
+    },
+    "e2e/test_losses.py": {
+        "test_or_counts*": "a worker that ends there; what is passed over in streams/faust/test_seeks.py",
+        "test_a_worker_for_which*[[]static]": "the same without a name",
     },
     "e2e/test_moved_audit.py": {
         "test_an_audit_goes_through_four*": "topics that stay and grow, and a row that was changed on the way",
@@ -94,6 +105,17 @@ NIGHT: Final = {
     "e2e/test_rescale.py": {
         "test_intake_router_and_worker*": "a move that is killed at every step; three stages in test_following.py",
         "test_two_become_five*": "a move that is killed at every step; other widths in state/test_rescale.py",
+    },
+    "e2e/test_service.py": {
+        "test_rows_expire*": "the same in state/test_engine.py; what workers expire in simulation/",
+        "test_outcomes_before*": "every fate there; early outcomes in state/test_engine.py",
+        "test_a_worker_that_is_behind*": "the order of the merge in simulation/ and streams/records/test_merge.py",
+    },
+    "e2e/test_standbys.py": {
+        "test_what_is_foreign*": "the same in streams/faust/test_standbys.py",
+    },
+    "e2e/test_time.py": {
+        "test_a_record_stamped_ahead*": "the same in streams/records/test_merge.py",
     },
     "e2e/test_zombies.py": {
         "test_a_worker_stopped_at_any_moment*": "a worker that is frozen before its append",
