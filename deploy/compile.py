@@ -33,6 +33,7 @@ HOT = (
     "state/scoring/bias.py",
     "state/scoring/cells.py",
     "state/scoring/comparison.py",
+    "state/scoring/course.py",
     "state/counts.py",
     "state/counting.py",
     "state/coverage.py",

@@ -215,7 +215,7 @@ class _Taping:
     def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
         """Note nothing: an outcome counts when it is learnt."""
 
-    def resolved(self, service: Service, row: Row, event_id: str, applied: int) -> int:
+    def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
         """Note what happened."""
         of: _Stream = service.seen
         if row.window == UNTAUGHT:
@@ -250,7 +250,7 @@ class _Taping:
             of.look_at = learnt + max(LOOK, learnt // 50)
         return row.window
 
-    def revised(self, service: Service, row: Row, event_id: str, was: float) -> None:
+    def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:  # noqa: ARG002 - for others
         """Note another label."""
         of: _Stream = service.seen
         y = row.y

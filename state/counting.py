@@ -13,6 +13,7 @@ from state.forecasts import PROBABILITY, QUANTILES
 from state.ledger import Row
 from state.policy import Policies, scored_of
 from state.scoring.ages import Ages
+from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.pair_scores import compare, observe_segments, of_segment, revise_segments
@@ -37,8 +38,9 @@ class _Counted:
         Reads the features of its tickets; None where they hold none, or those of an earlier configuration.
     segments
         By layout and slot: key and scores.
-    ages, distribution
-        How old outcomes are, and how raw forecasts are distributed; None until they are asked for.
+    ages, distribution, course
+        How old outcomes are, how raw forecasts are distributed, what was served and came true by hour and day; None
+        until they are asked for.
     """
 
     history: History | None
@@ -47,9 +49,11 @@ class _Counted:
     windows_key: bytes
     ages_key: bytes
     distribution_key: bytes
+    course_key: bytes
     segments: dict[bytes, dict[int, tuple[bytes, Any]]]
     ages: Ages | None = None
     distribution: Distribution | None = None
+    course: Course | None = None
 
 
 class Counting:
@@ -83,6 +87,7 @@ class Counting:
             kinds.WINDOWS.key(stream),
             kinds.AGES.key(stream),
             kinds.DISTRIBUTION.key(stream),
+            kinds.COURSE.key(stream),
             {},
         )
 
@@ -96,6 +101,7 @@ class Counting:
                 found = seen.distribution = self.services.value(service.stream, kinds.DISTRIBUTION, key, Distribution)
             self.services.touched[seen.distribution_key] = found
             found.observe(row.raw if service.kind == PROBABILITY else max(row.raw), stream_time)
+        self._course(service).issue(stream_time)
         if row.groups:
             for scores in self._segments(service, row):
                 scores.issued += 1
@@ -108,16 +114,22 @@ class Counting:
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
         at = 0 if row.entity else ts  # whose labels belong together is known
         self._ages(service).observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
+        course = self._course(service)
+        course.label_ms = max(course.label_ms, ts)
         if row.groups:
             for scores in self._segments(service, row):
                 scores.known += 1
                 scores.age_ms += age_ms
 
-    def resolved(self, service: Service, row: Row, event_id: str, applied: int) -> int:
+    def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
         """Count an event in the scores of its stream and its segments, or in a warm-up, and compare the challengers."""
         window = row.window
         if window == ledger.UNTAUGHT:
             return window
+        if service.kind == PROBABILITY:
+            self._course(service).resolve(row.raw, row.p, row.y, now_ms)
+        else:
+            self._course(service).resolve(0.0, 0.0, 0.0, now_ms)
         if row.shadows:
             self._compare(service, row, row.y)
         if window == ledger.NO_WINDOW:
@@ -146,11 +158,13 @@ class Counting:
             observe(segments, row.raw, row.p, row.y, window)
         return window
 
-    def revised(self, service: Service, row: Row, event_id: str, was: float) -> None:
+    def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
         """Take the label that an event had out of all scores, and put in the one that it has."""
         window, y = row.window, row.y
         if window == ledger.UNTAUGHT:
             return
+        if service.kind == PROBABILITY:
+            self._course(service).revise(y - was, now_ms)
         if row.shadows:
             self._compare(service, row, was, -1)
             self._compare(service, row, y)
@@ -192,6 +206,15 @@ class Counting:
             ages = seen.ages = self.services.value(service.stream, kinds.AGES, seen.ages_key, Ages)
         self.services.touched[seen.ages_key] = ages
         return ages
+
+    def _course(self, service: Service) -> Course:
+        """Return the course of a stream, which is about to change."""
+        seen = service.seen
+        course: Course | None = seen.course
+        if course is None:
+            course = seen.course = self.services.value(service.stream, kinds.COURSE, seen.course_key, Course)
+        self.services.touched[seen.course_key] = course
+        return course
 
     def _segments(self, service: Service, row: Row) -> list[Any]:
         """Return the scores of the segments of a row, which are about to change."""

@@ -556,7 +556,7 @@ class Partition(Fold):
             for shadow in row.shadows:
                 learner = self._services.challenger(service, shadow.config).learner
                 self._redeem_ticket(learner, shadow.version, shadow.ticket, y, at)
-        row.window = self._observer.resolved(service, row, event_id, self.fence.applied)
+        row.window = self._observer.resolved(service, row, event_id, self.fence.applied, self.fence.stream_time)
         if row.marks and row.window != ledger.UNTAUGHT:
             self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
         if not implied:
@@ -595,7 +595,7 @@ class Partition(Fold):
                 learner = self._services.challenger(service, shadow.config).learner
                 learner.served.calibrator.revise(shadow.ticket, was, y)
                 self._touch(learner)
-        self._observer.revised(service, row, event_id, was)
+        self._observer.revised(service, row, event_id, was, self.fence.stream_time)
 
     def _teaches(self, service: Service, row: Row) -> bool:
         """Whether an outcome of an entity teaches, and counts: see `state.entities`."""

@@ -39,6 +39,7 @@ from state.quotas import QUOTA
 from state.scoring.ages import Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
+from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.pair_scores import AnyComparison, AnySegmentScores, PairScores, SegmentPairScores
@@ -122,6 +123,15 @@ AGES: Final = Kind[Ages](
     {2: form(Ages)},
     Moves.SUM,
     "one a stream: how old outcomes are when they come",
+    shown=True,
+)
+COURSE: Final = Kind[Course](
+    "c",
+    "the course",
+    (STREAM,),
+    {1: form(Course)},
+    Moves.SUM,
+    "one a stream: what was forecast, served and came true, by hour and by day",
     shown=True,
 )
 COVERAGE: Final = Kind[Coverage](

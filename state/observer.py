@@ -8,7 +8,7 @@ from state.services import Service
 
 
 class Observer(Protocol):
-    """Who is told what becomes of events, and changes none of it."""
+    """Who is told what becomes of events, and changes none of it; ``now_ms`` is stream time."""
 
     def opened(self, service: Service) -> None:
         """A service was made."""
@@ -22,10 +22,10 @@ class Observer(Protocol):
     def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
         """The forecast of a row has its first outcome: y, of event time ``ts``, ms."""
 
-    def resolved(self, service: Service, row: Row, event_id: str, applied: int) -> int:
+    def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
         """An event was learnt, or was not because its entity had taught; return the window in which it counts."""
 
-    def revised(self, service: Service, row: Row, event_id: str, was: float) -> None:
+    def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
         """The label of an event that was learnt is another one now; it was ``was``."""
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:

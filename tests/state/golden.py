@@ -27,6 +27,7 @@ from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
+from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import WINDOW, History
 from state.scoring.pair_scores import PairScores, SegmentPairScores, observe_segments
@@ -207,6 +208,16 @@ def _distribution() -> Distribution:
     return found
 
 
+def _course() -> Course:
+    course = Course()
+    for n in range(40):
+        course.issue(n * DAY_MS // 12)
+        course.resolve(0.5, 0.125, float(n % 8 == 0), n * DAY_MS // 12)
+    course.revise(-1.0, 40 * DAY_MS // 12)
+    course.label_ms = DAY_MS
+    return course
+
+
 def _ages() -> Ages:
     ages = Ages()
     for age_ms, label in ((0, 1), (90_000, 0), (45 * DAY_MS, 0), (12 * DAY_MS, 1)):
@@ -376,6 +387,7 @@ def golden() -> list[Row]:
         ),
         _whole("comparison", kinds.COMPARISON, _comparison()),
         _whole("ages", kinds.AGES, _ages()),
+        _whole("course", kinds.COURSE, _course()),
         _whole("coverage", kinds.COVERAGE, _coverage()),
         _whole("distribution", kinds.DISTRIBUTION, _distribution()),
         _whole("names", kinds.NAMES, _names()),
