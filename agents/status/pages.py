@@ -100,7 +100,9 @@ class Pages:
             return page.detail(worker, self._stream(name), self._readings.maps(name))
         query, order, names = self._ordered(asked)
         number = min(_number(asked, "page", 1, 10**9), -(-len(names) // CARDS) or 1) - 1
-        shown = self._described(names[number * CARDS : (number + 1) * CARDS])
+        described = self._described(names[number * CARDS : (number + 1) * CARDS])
+        pictured = len(names) <= page.PICTURED
+        shown = [(each, self._readings.maps(each["stream"]) if pictured else []) for each in described]
         return page.listing(worker, shown, len(names), query, order, number, CARDS)
 
     def _list(self, asked: dict[str, str]) -> dict[str, Any]:
@@ -119,7 +121,7 @@ class Pages:
         }
 
     def _ordered(self, asked: dict[str, str]) -> tuple[str, str, list[str]]:
-        query, order = asked.get("q", "").strip(), asked.get("sort", "name")
+        query, order = asked.get("q", "").strip(), asked.get("sort", ORDERS[0])
         if order not in ORDERS:
             raise _Refused(HTTPStatus.BAD_REQUEST, f"sort must be one of {', '.join(ORDERS)}")
         return query, order, self._readings.ordered(self._readings.names(query), order)

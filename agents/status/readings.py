@@ -24,14 +24,18 @@ from state.scoring.vector_history import VectorHistory
 from state.served import Served
 from streams.config import effective_config
 from streams.config.settings import Settings
+from streams.metrics import standing
 from streams.metrics.description import KNOWN, StateRows, covered, describe, guarantee
 from streams.metrics.mirror import Mirror
 
-#: Points of a calibration map: every hundredth from 0 to 1.
-POINTS: Final = tuple(i / 100 for i in range(101))
+#: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, which are as dense
+#: among rare events as among others.
+POINTS: Final = (0.0, *(1.0 / (1.0 + math.exp(-k / 4)) for k in range(-48, 49)), 1.0)
 #: Up to this many streams are ordered by their scores; more only by name, as that needs none of them decoded.
 ORDERED: Final = 5000
-ORDERS: Final = ("name", "events", "error", "regret", "alarm")
+ORDERS: Final = ("state", "name", "events", "error", "regret", "alarm")
+#: Up to this many streams are ordered by their state; more by name, as that needs none of them decoded.
+JUDGED: Final = 200
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Readings:
         held, overview = self.mirror.held(), self.mirror.overview
         unready, recovery, copies, hanging = overview.standing
         return {
+            "topics": self._topics(),
             "app_id": self.settings.app_id,
             "instance_id": self.settings.instance_id,
             "version": self.version,
@@ -86,6 +91,14 @@ class Readings:
             "seconds_since_update": max(time() - overview.updated, 0.0) if overview.updated else None,
         }
 
+    def _topics(self) -> dict[str, Any]:
+        """Return the topics that are read, and whether their records are as trueup writes them."""
+        modes, own = self.settings.modes, (self.settings.forecasts, self.settings.outcomes)
+        named = [[mode.topic for mode in modes if mode.source.role == role] for role in ("forecast", "outcome")]
+        forecasts, outcomes = (found or [topic] for found, topic in zip(named, own, strict=True))
+        calibrated, direct = self.settings.calibrated, not modes
+        return {"forecasts": forecasts, "outcomes": outcomes, "calibrated": calibrated, "direct": direct}
+
     def silent(self) -> dict[str, Any]:
         """Return what there was to say of a worker that does not answer now."""
         return self.worker() | {"ready": False, "unready": "it does not answer"}
@@ -98,8 +111,11 @@ class Readings:
 
     def ordered(self, names: list[str], order: str) -> list[str]:
         """Return the names as ``order`` of `ORDERS` has them: most first, those of which nothing is known last."""
-        if order == "name" or order not in ORDERS or len(names) > ORDERED:
+        if order == "name" or order not in ORDERS or len(names) > (JUDGED if order == "state" else ORDERED):
             return names
+        if order == "state":
+            shown = {name: (self.stream(name) or {}).get("standing", {}).get("state", "right") for name in names}
+            return sorted(names, key=lambda name: standing.STATES.index(shown[name]))
         ranks = {name: self._rank(name, order) for name in names}
         return sorted(names, key=lambda name: -ranks[name])
 
@@ -136,7 +152,10 @@ class Readings:
         found = self._found(name)
         if not any(found.of(kind, name) for kind in KNOWN):
             return None
-        return {"stream": name, **describe(found, name, self.settings.policies.of(name))}
+        now_ms = max((each.fence.stream_time for each in self.mirror.held().values()), default=0)
+        updated = self.mirror.overview.updated
+        idle_ms = int(1000 * max(time() - updated, 0.0)) if updated else 0
+        return {"stream": name, **describe(found, name, self.settings.policies.of(name), now_ms, idle_ms)}
 
     def missing(self, name: str) -> str:
         """Return why there is nothing to show of a stream: none of its state is here, or it has no metric series.
@@ -205,6 +224,8 @@ def summary(described: dict[str, Any]) -> dict[str, Any]:
         } | {"difference": scored["difference"]}
     if "warm_up" in described:
         short["warm_up"] = described["warm_up"]
+    if "standing" in described:
+        short["standing"] = described["standing"]
     if "regret" in described:
         short["regret"] = {name: described["regret"][name] for name in NAMES}
     held = guarantee(described["calibrators"])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from replay.report.markup import Markup, tag
+from agents.status.markup import Markup, tag
 from replay.result import RAW, Contender
 
 #: Lines in one diagram; more nobody can tell apart.

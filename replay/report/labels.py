@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from replay.report.axes import Linear
+from agents.status.axes import Linear
+from agents.status.markup import Markup
+from agents.status.number_format import count, duration, share
+from agents.status.plot import MARGINS, Plot, padded
 from replay.report.figure import Figure, Panel
-from replay.report.markup import Markup
-from replay.report.number_format import count, duration, share
-from replay.report.plot import MARGINS, Plot, padded
 from replay.result import Coverage, Delays, Scored
 
 _WIDTH, _HEIGHT = 500.0, 260.0

@@ -6,11 +6,11 @@ from hashlib import sha256
 from itertools import count as numbers
 from pathlib import Path
 
+from agents.status.markup import Child, Markup, prose, tag, text
+from agents.status.number_format import count, day, period, share
 from replay.report import labels, provenance, recommendation, reliability, tables, time_series
 from replay.report.definitions import DEFINITIONS
 from replay.report.figure import Figure, Series, series_of
-from replay.report.markup import Child, Markup, prose, tag, text
-from replay.report.number_format import count, day, period, share
 from replay.report.recommendation import RULE, Recommendation
 from replay.report.table import Table
 from replay.report.warnings import cautions, limits

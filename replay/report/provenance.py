@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from agents.status.markup import Child, join, tag
+from agents.status.number_format import cell, count
 from replay.report.figure import name
-from replay.report.markup import Child, join, tag
-from replay.report.number_format import cell, count
 from replay.report.table import Table
 from replay.result import Contender
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from math import isfinite, isnan, log, log1p
 from typing import Final
 
+from agents.status.number_format import count, day, difference, period, score, share, signed
 from replay.bootstrap import FEWEST
-from replay.report.number_format import count, day, difference, period, score, share, signed
 from replay.result import RAW, Contender, Difference, Kind, Phase, Result, Scorecard, Scored, drawn
 
 #: What the choice follows, as the page says it.

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from replay.report.axes import Linear
+from agents.status.axes import Linear
+from agents.status.markup import Markup
+from agents.status.number_format import count, share
+from agents.status.plot import MARGINS, Plot
 from replay.report.figure import BEFORE, Figure, Panel, Series
-from replay.report.markup import Markup
-from replay.report.number_format import count, share
-from replay.report.plot import MARGINS, Plot
 from replay.result import Bin, Contender
 
 _WIDTH, _SIDE, _STRIP = 340.0, 282.0, 44.0

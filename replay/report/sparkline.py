@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Final
 
-from replay.report.axes import Linear
-from replay.report.markup import Markup, join, tag
+from agents.status.axes import Linear
+from agents.status.markup import Markup, join, tag
 from replay.result import Difference, FeatureBias
 
 _WIDTH, _HEIGHT = 104.0, 16.0

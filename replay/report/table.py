@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agents.status.markup import Child, Markup, tag
 from replay.report.figure import Series, name, swatch
-from replay.report.markup import Child, Markup, tag
 
 
 @dataclass(frozen=True)

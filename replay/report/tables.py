@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite, sqrt
 from typing import Any, Final
 
+from agents.status.markup import Child, Markup, join, tag
+from agents.status.number_format import NONE, cell, count, difference, minute, period, score, share, signed
 from replay.report import sparkline
 from replay.report.figure import BEFORE, Series, name
-from replay.report.markup import Child, Markup, join, tag
-from replay.report.number_format import NONE, cell, count, difference, minute, period, score, share, signed
 from replay.report.recommendation import learning
 from replay.report.table import Table, named
 from replay.result import (

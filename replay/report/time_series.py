@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from replay.report.axes import Linear, Log, Scale, Times
+from agents.status.axes import Linear, Log, Scale, Times
+from agents.status.markup import Markup
+from agents.status.number_format import count, period
+from agents.status.plot import MARGINS, Plot, padded
 from replay.report.figure import BEFORE, HAPPENED, Figure, Panel, Series
-from replay.report.markup import Markup
-from replay.report.number_format import count, period
-from replay.report.plot import MARGINS, Plot, padded
 from replay.result import Contender, Window
 from state.scoring.wilson import wilson
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from agents.status.number_format import count, duration, share
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
-from replay.report.number_format import count, duration, share
 from replay.result import Ages, Contender, Coverage, Result, Scored
 from state.scoring.ages import words
 

@@ -10,10 +10,16 @@ from typing import Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from state.scoring.cells import FINE
+from state.scoring.cells import EDGES, FINE
 
 #: Volumes for recall and precision: the shares of events that somebody has time to look at.
 VOLUMES: Final = (0.005, 0.01, 0.02, 0.05)
+
+_LOGITS: Final = tuple([math.log(edge) - math.log1p(-edge) for edge in EDGES])
+#: The forecast in the middle of each fine cell, in log-odds.
+MIDDLES: Final = tuple(
+    [1.0 / (1.0 + math.exp(-(a + b) / 2)) for a, b in zip(_LOGITS[:1] + _LOGITS, _LOGITS + _LOGITS[-1:], strict=True)]
+)
 
 #: Counts of one set of forecasts: events of outcome 0 by cell, then events of outcome 1.
 Counts: TypeAlias = "array[int]"
@@ -138,6 +144,25 @@ class Ranking:
             hits += ones
             left -= here
         return _binomial(hits, m), _binomial(hits, wanted)
+
+    def bins(self, most: int) -> list[dict[str, float]]:
+        """Return a reliability curve: events ``n``, mean ``forecast`` and share ``outcome`` of ones of each bin.
+
+        Bins hold equal shares of the events, half counted among all zeros and half among all ones: so where ones are
+        rare and their forecasts high, there are bins. A forecast is taken as the middle of its fine cell.
+        """
+        if not self.n + self.m:
+            return []
+        found, zeros, ones, total, mass = [], 0, 0, 0.0, 0.0
+        for middle, zero, one in zip(MIDDLES, self.zeros, self.ones, strict=True):
+            zeros, ones = zeros + zero, ones + one
+            total += (zero + one) * middle
+            mass += zero / max(self.n, 1) + one / max(self.m, 1)
+            if mass * most >= (2.0 if self.n and self.m else 1.0) or (middle == MIDDLES[-1] and zeros + ones):
+                n = zeros + ones
+                found.append({"n": n, "forecast": total / n, "outcome": ones / n})
+                zeros, ones, total, mass = 0, 0, 0.0, 0.0
+        return found
 
 
 def _binomial(hits: float, n: float) -> Estimate:

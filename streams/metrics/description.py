@@ -34,13 +34,15 @@ from state.scoring.scores import Kind as Scored
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
 from state.served import Served
-from streams.metrics import bands, challengers, functions, segments, vectors, warm_up
+from streams.metrics import bands, challengers, functions, segments, standing, vectors, warm_up
 from streams.metrics.figures import or_none
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import StreamRows
 
 Value = TypeVar("Value")
 EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+#: Bins of a reliability curve with equally many events each.
+QUANTILES: Final = 12
 #: A stream is known that has one of these.
 KNOWN: Final[tuple[Kind[Any], ...]] = kinds.SCORES, kinds.VECTORS, kinds.CALIBRATOR, kinds.DISTRIBUTION
 _KNOWN: Final = frozenset(kind.letter for kind in KNOWN)
@@ -160,8 +162,14 @@ def brief(found: StateRows, stream: str) -> dict[str, Any]:
     return said
 
 
-def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dict[str, Any]:
-    """Return what the state says of a stream, as JSON would have it; ``policy`` is how it is configured now."""
+def describe(
+    found: StateRows, stream: str, policy: Policy | None = None, now_ms: int = 0, idle_ms: int = 0
+) -> dict[str, Any]:
+    """Return what the state says of a stream, as JSON would have it.
+
+    ``policy`` is how it is configured now; ``now_ms`` stream time, 0: that of the stream's last record; ``idle_ms`` how
+    long its worker has had no batch.
+    """
     histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
     described: dict[str, Any] = {"resolved": scores.n}
@@ -198,7 +206,21 @@ def describe(found: StateRows, stream: str, policy: Policy | None = None) -> dic
         }
         for (partition, config), served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     ]
-    return described
+    return described | _standing(found, stream, described, now_ms, idle_ms)
+
+
+def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_ms: int, idle_ms: int) -> dict[str, Any]:
+    """Return the course of a stream and how it stands; nothing before its first record."""
+    courses = found.of(kinds.COURSE, stream)
+    if not courses:
+        return {}
+    course = reduce(add, courses.values())
+    now_ms = max(now_ms, course.forecast_ms, course.label_ms)
+    state = standing.state(described, course, now_ms, idle_ms)
+    from_ms = state["since_ms"]
+    if state["state"] not in ("off", "right") or from_ms is None:
+        from_ms = standing.right_since(course, (described.get("warm_up") or {}).get("until_ms"))
+    return {"course": standing.describe(course, now_ms, from_ms), "standing": state}
 
 
 def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
@@ -305,6 +327,9 @@ def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
         "brier_parts": scores.murphy(kind)._asdict(),
         "reliability": _curve(scores.bins(kind)),
         "low_reliability": _curve(scores.bands(kind)),
+        "quantiles": scores.ranking(kind).bins(QUANTILES),
+        "mean": sum(each.p for each in scores.bins(kind)) / scores.n,
+        "observed": sum(each.y for each in scores.bins(kind)) / scores.n,
     }
 
 

@@ -25,7 +25,7 @@ def test_a_worker_shows_its_streams_to_people_and_programs(world: MakeWorld) -> 
         wait_for("the worker", worker.ready)
         status, text = worker.get("/")
         assert status == 200
-        assert "no stream yet" in text
+        assert "No stream yet" in text
         w.send(made.sent)
         w.wait_until_applied(len(made.sent))
         listed = orjson.loads(worker.get("/api/streams")[1])

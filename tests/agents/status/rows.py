@@ -42,7 +42,7 @@ def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) ->
                 stored.pop(key, None)
             else:
                 stored[key] = row
-    described = kinds.SCORES, kinds.WINDOWS, kinds.CALIBRATOR
+    described = kinds.SCORES, kinds.WINDOWS, kinds.CALIBRATOR, kinds.COURSE
     rows = {key: row for key, row in stored.items() if kind_of(key) in described}
     return PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), rows)
 

@@ -43,7 +43,7 @@ def test_a_page_runs_by_its_policy_and_asks_for_nothing_else(browser: Browser, a
         browser.open(address + path)
         assert browser.evaluate("document.scripts.length") == 1
         assert browser.evaluate("document.images.length") == 0
-        assert browser.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "1216px", "no style"
+        assert browser.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "1440px", "no style"
     assert browser.complaints == []
     assert {asked.split("?")[0] for asked in browser.asked} == {address + "/"}
     browser.open(address + "/")
@@ -76,9 +76,9 @@ def test_it_fits_a_phone_and_follows_the_readers_colours(
 def test_every_diagram_has_its_lines_inside_its_frame(browser: Browser, address: str) -> None:
     browser.window(1280, 900)
     browser.open(address + "/?stream=churn")
-    assert browser.evaluate("document.querySelectorAll('svg.diagram').length") == 2
+    assert browser.evaluate("document.querySelectorAll('svg.plot').length") == 2
     assert browser.evaluate(OUTSIDE) == 0
-    assert browser.evaluate("document.querySelectorAll('polyline.line').length") == 4
+    assert browser.evaluate("document.querySelectorAll('svg.plot path.line').length") == 4, "three curves and the map"
 
 
 @pytest.mark.parametrize("width", [1000, 1300, 1700])
@@ -87,15 +87,16 @@ def test_every_column_of_the_scores_is_seen_and_served_lies_over_drawn(
 ) -> None:
     browser.window(width, 1500)
     browser.open(address + "/?stream=churn")
+    browser.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     assert browser.evaluate(WIDER) == []
 
     def told(selector: str, of: str) -> list[str]:
         return list(browser.evaluate(f"[...document.querySelectorAll('{selector}')].map(each => each.{of})"))
 
-    assert told("section.large thead th", "className") == ["", "raw", "calibrated", "draw"]
+    assert told("details thead th", "textContent") == ["", "model", "served", "draw"]
     # What is drawn last lies on top.
-    assert told("svg[aria-label^=reliability] polyline", "classList[1]") == ["raw", "draw", "calibrated"]
-    assert told("svg[aria-label^=reliability] path.line + text", "textContent") == ["raw", "calibrated", "draw"]
+    assert told("svg[aria-label^=reliability] path.line", "classList[1]") == ["raw", "draw", "calibrated"]
+    assert told("svg[aria-label^=reliability] line.line + text", "textContent") == ["model", "drawn", "served"]
 
 
 def test_it_reads_itself_again_while_nobody_types(browser: Browser, address: str) -> None:
@@ -110,9 +111,15 @@ def test_it_reads_itself_again_while_nobody_types(browser: Browser, address: str
         browser.evaluate("document.querySelector('main').id = 'old'; 0")
         browser.evaluate("document.querySelector('input').focus(); window.work()")
         assert browser.evaluate("document.querySelector('main').id") == "old", "somebody types"
-        browser.evaluate("document.querySelector('input').blur(); window.work()")
+        browser.evaluate("document.querySelector('.card a').focus(); window.work()")
         assert browser.evaluate("document.querySelector('main').id") == ""
         assert browser.evaluate("document.querySelectorAll('.card').length") == 24
+        assert browser.evaluate("document.activeElement === document.querySelector('.card a')"), "the keyboard goes on"
+        browser.open(address + "/?stream=churn")
+        browser.evaluate("document.querySelector('details').open = true; window.work()")
+        assert browser.evaluate("document.querySelector('details').open"), "what was opened stays open"
+        browser.evaluate("window.fetch = () => Promise.reject(); window.work()")
+        assert browser.evaluate("document.querySelector('#asof').textContent").startswith("no answer since; as of")
     finally:
         browser.command("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
 
@@ -124,10 +131,12 @@ getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).slice(0, 3).ma
 #: Tables that are wider than their place.
 WIDER = """
 [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
-  .map(each => each.parentElement.querySelector('h2').textContent)
+  .map(each => each.parentElement.querySelector('h2, summary').textContent)
 """
-#: Points of lines that lie outside the axes.
+#: Lines, dots and words that leave their picture by more than two pixels.
 OUTSIDE = """
-[...document.querySelectorAll('polyline')].flatMap(line => [...line.points])
-  .filter(point => point.x < 0 || point.x > 100 || point.y < 0 || point.y > 100).length
+[...document.querySelectorAll('svg.plot :is(path, circle, text)')].filter(each => {
+  const [a, b] = [each.getBoundingClientRect(), each.ownerSVGElement.getBoundingClientRect()];
+  return a.left < b.left - 2 || a.right > b.right + 2 || a.top < b.top - 2 || a.bottom > b.bottom + 2;
+}).length
 """

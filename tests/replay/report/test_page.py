@@ -8,10 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from agents.status.markup import coordinate, tag, text
 from cli.main import main
 from replay.delay import Delay
 from replay.report.definitions import DEFINITIONS
-from replay.report.markup import coordinate, tag, text
 from replay.report.page import page
 from replay.report.provenance import sources
 from replay.report.recommendation import choose

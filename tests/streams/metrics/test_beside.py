@@ -18,6 +18,7 @@ from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.description import StateRows, describe, segmented
 from streams.metrics.sample import Sample
 from streams.metrics.snapshot import read
+from tests.agents.status.rows import readings
 from tests.state.histories import Worker, judged_at_once
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -137,23 +138,8 @@ def test_inspect_prints_both(
 
 def test_the_page_shows_both_and_escapes_what_records_say(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
     stream, described, _ = shown
-    worker = {
-        "ready": True,
-        "recovery": {"left": 0, "whole": 0},
-        "instance_id": "",
-        "seconds_since_update": None,
-        "partitions": [{"partition": 0}],
-        "standbys": [],
-        "pending": 0,
-        "waiting": 0,
-        "early": 0,
-        "version": "1",
-        "config": "c",
-        "hidden": 0,
-        "app_id": "a",
-    }
-    html = page.detail(worker, {"stream": stream, **described}, [])
-    assert "<h2>Segments</h2>" in html
+    html = page.detail(readings().worker(), {"stream": stream, **described}, [])
+    assert "<h2>Segments, worst first</h2>" in html
     assert "<h2>Challengers</h2>" in html
     assert "FR&lt;" in html
     assert "FR<" not in html

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.report.axes import Linear, Log, Times
+from agents.status.axes import Linear, Log, LogOdds, Times
 
 _DAY = 86_400_000
 
@@ -53,3 +53,15 @@ def test_powers_of_ten_are_evenly_apart() -> None:
     assert [round(axis.at(value), 6) for value, _ in axis.ticks()] == [90.0, 60.0, 30.0, 0.0]
     assert axis.at(0.0) == 90.0
     assert axis.at(5.0) == 0.0
+
+
+@given(st.lists(st.floats(1e-5, 1 - 1e-5), min_size=1))
+def test_log_odds_hold_all_rates_between_ticks_that_are_named(rates: list[float]) -> None:
+    axis = LogOdds.of(rates, 0.0, 100.0)
+    assert axis.low <= min(rates)
+    assert max(rates) <= axis.high
+    places = [axis.at(value) for value, _ in axis.ticks()]
+    assert places == sorted(set(places))
+    assert len(places) <= 6
+    assert axis.at(0.0) == axis.at(axis.low)
+    assert LogOdds.of([0.004, 0.2], 0.0, 1.0).ticks() == [(0.003, "0.3 %"), (0.01, "1 %"), (0.03, "3 %"), (0.1, "10 %")]

@@ -5,17 +5,15 @@ import unicodedata
 from html import escape
 from typing import Final
 
+from markupsafe import Markup
+
+__all__ = ("Markup", "coordinate", "join", "prose", "quoted", "tag", "text", "visible")
+
 #: Characters that are not seen, or move those that are: controls, format (bidirectional overrides among them),
 #: separators of lines, private use, surrogates, unassigned.
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
 #: Elements without content.
 _VOID: Final = frozenset(("meta", "br", "wbr"))
-
-
-class Markup(str):
-    """A piece of markup, safe to stand in a page as it is. Only `tag` and `join` make it from anything unknown."""
-
-    __slots__ = ()
 
 
 #: What an element may hold: text, which is escaped, or markup.

@@ -4,7 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from replay.report.markup import Markup, tag
+from agents.status.markup import Markup, tag
 
 #: Where there is no number.
 NONE: Final = "–"
@@ -76,6 +76,29 @@ def share(value: float | None) -> str:
     return f"{100.0 * value:.1f}%".replace("-", "−")
 
 
+def points(value: float | None) -> str:
+    """Return a rate in percent points, without the sign of percent."""
+    return percent(value).removesuffix("\N{NO-BREAK SPACE}%")
+
+
+def percent(value: float | None) -> str:
+    r"""Return a rate as people say it: two digits that say something, at least.
+
+    Examples
+    --------
+    >>> percent(0.104), percent(0.011), percent(0.00234), percent(0.00001), percent(0.0), percent(0.9994)
+    ('10.4\xa0%', '1.1\xa0%', '0.23\xa0%', '0.001\xa0%', '0\xa0%', '99.94\xa0%')
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    near = min(abs(value), abs(1.0 - value)) if value <= 1.0 else 1.0
+    if not near:
+        return f"{100.0 * value:.0f}\N{NO-BREAK SPACE}%"
+    decimals = min(max(1, -math.floor(math.log10(100.0 * near) + 1e-9) + 1), 6)
+    said = f"{100.0 * value:.{decimals}f}"
+    return f"{said.rstrip('0').rstrip('.') if near < 0.01 else said}\N{NO-BREAK SPACE}%".replace("-", "−")
+
+
 def duration(ms: float | None) -> str:
     """Return a time span in the largest unit it fills.
 
@@ -105,6 +128,12 @@ def day(ms: int) -> str:
     """Return a date, such as 1 Feb 2013."""
     at = moment(ms)
     return f"{at.day} {MONTHS[at.month - 1]} {at.year}"
+
+
+def date(ms: int) -> str:
+    """Return a date as people say it, such as 31 July, with its time of day where that is not midnight, UTC."""
+    at = moment(ms)
+    return f"{at.day} {at:%B}" + ("" if f"{at:%H:%M}" == "00:00" else f", {at:%H:%M}")
 
 
 def minute(ms: int) -> str:

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from replay.report.axes import Scale
-from replay.report.markup import Markup, tag
+from agents.status.axes import Scale
+from agents.status.markup import Markup, tag
 
 #: A place in values of the axes.
 XY = tuple[float, float]
 
 #: Room around the axes for their words, in units: left, top, right, bottom.
-MARGINS: Final = (46.0, 27.0, 14.0, 38.0)
+MARGINS: Final = (52.0, 27.0, 14.0, 38.0)
 
 
 #: Pictures wider than this are made smaller on a phone; their words are made larger there.
@@ -48,17 +48,20 @@ class Plot:
             self.rule(at, bottom, at, bottom + 4, "axis")
             self.write(at, bottom + 17, said, "tick", self.side(at, said))
         self.rule(left, bottom, right, bottom, "axis")
-        self.write(0, top - 13, y_name, "name", "start")
-        self.write(right, bottom + 33, x_name, "name", "end")
+        for at, down, said, side in ((0, top - 13, y_name, "start"), (right, bottom + 33, x_name, "end")):
+            if said:
+                self.write(at, down, said, "name", side)
 
     def side(self, at: float, said: str) -> str:
         """Return how a tick's word is anchored: inwards where it would leave the picture."""
         return "end" if at + 3.5 * len(said) > self.width else "middle"
 
-    def line(self, points: Sequence[XY], style: str) -> None:
+    def line(self, points: Sequence[XY], style: str, title: str | None = None) -> None:
         """Draw a line through points; none through fewer than two."""
         if len(points) > 1:
-            self._add("path", d="M" + "L".join(f"{self._place(p)}" for p in points), class_=f"line {style}")
+            self._add(
+                "path", _title(title), d="M" + "L".join(f"{self._place(p)}" for p in points), class_=f"line {style}"
+            )
 
     def steps(self, edges: Sequence[float], values: Sequence[float], style: str) -> None:
         """Draw values that hold from one edge to the next."""

@@ -1,12 +1,12 @@
 """Axes: from values to places in a picture, and where their ticks stand."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from replay.report.number_format import MONTHS, moment
+from agents.status.number_format import MONTHS, moment
 
 #: A tick: its value and what it says.
 Tick = tuple[float, str]
@@ -95,6 +95,56 @@ class Log:
         low, high = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
         step = max(1, math.ceil((high - low + 1) / most))
         return [(10.0**n, f"{10.0**n:.{max(0, -n)}f}") for n in range(low, high + 1, step)]
+
+
+@dataclass(frozen=True)
+class LogOdds:
+    """An axis of probabilities in (0, 1), even in log-odds: rare events have as much room as others."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+
+    @classmethod
+    def of(cls, values: Iterable[float], first: float, last: float) -> "LogOdds":
+        """Return an axis on which all values lie, but for those beyond one in a hundred thousand; it ends at ticks."""
+        known = [min(max(each, _LEAST), 1.0 - _LEAST) for each in values]
+        low, high = min(known, default=_LEAST), max(known, default=1.0 - _LEAST)
+        first_tick = max((n for n, each in enumerate(_ODDS) if each <= low * (1.0 + 1e-9)), default=0)
+        last_tick = min((n for n, each in enumerate(_ODDS) if each >= high * (1.0 - 1e-9)), default=len(_ODDS) - 1)
+        if first_tick >= last_tick:
+            first_tick, last_tick = max(first_tick - 1, 0), min(last_tick + 1, len(_ODDS) - 1)
+        return cls(_ODDS[first_tick], _ODDS[last_tick], first, last)
+
+    def at(self, value: float) -> float:
+        """Return the place of a probability."""
+        low, high = logit(self.low), logit(self.high)
+        part = (logit(min(max(value, self.low), self.high)) - low) / (high - low)
+        return self.first + (self.last - self.first) * part
+
+    def ticks(self, most: int = 6) -> list[Tick]:
+        """Return ticks at probabilities that people name, in percent."""
+        inside = [each for each in _ODDS if self.low <= each <= self.high]
+        decades = [each for each in inside if each in _DECADES]
+        shown = inside if len(inside) <= most else decades if len(decades) > 2 else inside
+        step = max(1, -(-len(shown) // most))
+        return [(each, f"{100 * each:.6g} %") for each in shown[::step]]
+
+
+#: Probabilities at which axes of log-odds end and have ticks.
+_DECADES: Final = (0.00001, 0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
+_ODDS: Final = tuple(
+    sorted(
+        {*_DECADES, 0.00003, 0.0003, 0.003, 0.03, 0.0002, 0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 0.3, 0.7, 0.8, 0.95}
+    )
+)
+_LEAST: Final = 1e-5
+
+
+def logit(p: float) -> float:
+    """Return the log-odds of a probability in (0, 1)."""
+    return math.log(p) - math.log1p(-p)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,185 @@
+"""How a stream stands: what came true beside what was served, by day and in windows, and one state with a reason."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from state.scoring.ages import DAY_MS, HOUR_MS
+from state.scoring.course import ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE, Course
+from streams.metrics.segments import mark
+
+#: The states, the one that needs somebody most first.
+STATES: Final = ("no input", "off", "no labels", "warming up", "right")
+#: Two-sided 95 % of the normal distribution.
+WIDE: Final = 1.96
+#: Forecasts have stopped after so long where nearly every hour had one, and where not.
+STEADY_MS, UNSTEADY_MS = 2 * HOUR_MS, 25 * HOUR_MS
+STEADY: Final = 20
+#: Labels have stopped after so many days, and so many times the longest gap between days that had some.
+UNLABELLED_DAYS: Final = 3
+GAPS: Final = 2
+#: A day so many standard errors off was not right.
+FAR: Final = 4.0
+
+
+def figures(sums: Sequence[float]) -> dict[str, Any]:
+    """Return the means of a period; ``chance`` is half the 95 % interval of what comes true by chance."""
+    n = sums[KNOWN]
+    told: dict[str, Any] = {"forecasts": int(sums[ISSUED]), "known": int(n)}
+    if not n:
+        return told | dict.fromkeys(("happened", "raw", "served", "chance"))
+    rate = min(max(sums[ONES] / n, 0.0), 1.0)
+    spread = max(sums[VARIANCE], n * rate * (1.0 - rate))
+    means = {"happened": sums[ONES] / n, "raw": sums[RAW] / n, "served": sums[SERVED] / n}
+    return told | means | {"chance": WIDE * math.sqrt(spread) / n}
+
+
+def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[str, Any]:
+    """Return the course of a stream of probabilities as JSON has it.
+
+    Windows hold whole hours or days, the present one included: ``hour`` this hour and the one before, ``day`` this hour
+    and the 24 before, ``week`` and ``month`` today and the 7 or 30 days before. ``since`` holds the days since
+    ``from_ms``, at most 30.
+    """
+    hour, day = now_ms // HOUR_MS, now_ms // DAY_MS
+    spans = [("hour", course.hours, hour - 1), ("day", course.hours, hour - 24)]
+    spans += [("week", course.days, day - 7), ("month", course.days, day - 30)]
+    return {
+        "since": since(course, from_ms),
+        "forecast_ms": course.forecast_ms,
+        "label_ms": course.label_ms,
+        "days": [{"day": at} | figures(sums) for at, sums in sorted(course.days.items())],
+        "windows": {name: figures(_sum(of[at] for at in of if at >= first)) for name, of, first in spans},
+    }
+
+
+def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0) -> dict[str, Any]:
+    """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and what ``todo``.
+
+    Parameters
+    ----------
+    described
+        What `streams.metrics.description.describe` says of the stream; of it warm-up, alarms and segments count.
+    course
+        Of all partitions.
+    now_ms
+        Stream time of the partitions.
+    idle_ms
+        How long the worker has had no batch.
+    """
+    warm_up = described.get("warm_up") or {"partitions": 0, "of": 0, "until_ms": None, "why": None}
+    silent = max(now_ms - course.forecast_ms, idle_ms)
+    steady = sum(sums[ISSUED] > 0 for sums in course.hours.values()) >= STEADY
+    if course.forecast_ms and silent > (STEADY_MS if steady else UNSTEADY_MS):
+        return _told("no input", course.forecast_ms, "No forecast has come since then.", _TODO["no input"])
+    if sounds := [one for one in _scored(described) if one["calibrated"]["alarm"]["recent_sounds"]]:
+        since, words = _off(sounds[0], course)
+        return _told("off", since, words, _TODO["off"])
+    segments = described.get("segments") or {}
+    if segments.get("recently_off"):
+        worst = next(each for each in segments["recent"] if each["sounds"])
+        words = (
+            f"Right on the whole, off in {segments['recently_off']:,} of {segments['scored']:,} segments. Worst is "
+            f"{worst['segment']} = {worst['value']}{mark(worst, segments['of'])}: {worst['served']:.3g} served, "
+            f"{worst['observed']:.3g} came true in {worst['events']:,} events."
+        )
+        return _told("off", None, words, _TODO["off"])
+    begun = min((at for at, sums in course.days.items() if sums[ISSUED]), default=now_ms // DAY_MS) * DAY_MS
+    waited = now_ms - (course.label_ms or begun)
+    if course.forecast_ms and waited > _patience(course) * DAY_MS:
+        none = "No label has come since then." if course.label_ms else "No label has ever come: raw scores are served."
+        still = " What was learnt is still served." if course.label_ms else ""
+        return _told("no labels", course.label_ms or begun, none + still, _TODO["no labels"])
+    if warm_up["partitions"] and warm_up["partitions"] == warm_up["of"]:
+        return _told("warming up", begun, _WARMING[warm_up["why"]], _TODO[warm_up["why"]])
+    return _told("right", right_since(course, warm_up["until_ms"]), "", "")
+
+
+def _told(name: str, since_ms: int | None, words: str, todo: str) -> dict[str, Any]:
+    return {"state": name, "since_ms": since_ms, "words": words, "todo": todo}
+
+
+def since(course: Course, from_ms: int | None) -> dict[str, Any]:
+    """Return the means of the whole days since a time, of as many as are kept; of all that are where it is None."""
+    first = -(-(from_ms or 0) // DAY_MS)
+    kept = [at for at in course.days if at >= first] or sorted(course.days)[-1:]
+    return figures(_sum(course.days[at] for at in kept)) | {"from_ms": min(kept, default=0) * DAY_MS}
+
+
+_TODO: Final = {
+    "no input": "Ask whoever sends the forecasts. Records that cannot be used are dead letters: trueup letters --last "
+    "1d.",
+    "off": "Ask whether labels, the model or the population changed; open the stream to see which scores and segments "
+    "are off. Runbook: TrueupServedNotCalibrated.",
+    "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
+    "--last 1d.",
+    "unknown": "Nothing, while labels are not due yet. If they are: send outcomes with the ids of the forecasts.",
+    "unlabelled": "If no report means no: set silence = 0 and matures. If the labelled are like the others: set "
+    'unlabelled = "alike".',
+    "few": "Nothing: it takes some more labels.",
+    "unsupported": "Nothing: raw scores are as good as any so far.",
+    None: "",
+}
+_WARMING: Final = {
+    "unknown": "Raw scores are served. No label is known yet.",
+    "unlabelled": "Raw scores are served: most forecasts have no label.",
+    "few": "Raw scores are served: too few labels have come to say whether most forecasts get one.",
+    "unsupported": "Raw scores are served: the labels do not support others so far.",
+    None: "",
+}
+
+
+def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = [described, *described.get("vectors", {}).values()]
+    return [each for each in found if "alarm" in each.get("calibrated", {})]
+
+
+def _off(scored: Mapping[str, Any], course: Course) -> tuple[int | None, str]:
+    """Return since when served scores are off, and by how much since then."""
+    days = sorted(course.days)
+    tails = [_sum(course.days[at] for at in days[n:]) for n in range(len(days))]
+    strengths = [abs(_deviations(sums)) for sums in tails]
+    if not any(strengths) or "relative_bias" not in scored["calibrated"]:
+        return None, "What is served is not what comes true, by the last windows of outcomes."
+    at = strengths.index(max(strengths))
+    told = figures(tails[at])
+    if strengths[at] < WIDE:
+        return (
+            None,
+            "Right on average, and off at some scores: what is served there is not what comes true.",
+        )
+    word = "too high" if told["served"] > told["happened"] else "too low"
+    times = max(told["served"], told["happened"]) / max(min(told["served"], told["happened"]), 1e-9)
+    by = f"{times:.1f} times " if times >= 1.2 else f"{abs(told['served'] / max(told['happened'], 1e-9) - 1):.0%} "
+    return days[at] * DAY_MS, f"Served scores were {by}{word} over {told['known']:,} outcomes since then."
+
+
+def right_since(course: Course, until_ms: int | None) -> int | None:
+    """Return since when the mean of what was served is that of what came true, but for chance, after the warm-up.
+
+    No day since then is `FAR` off, and all of them together are within the 95 % interval.
+    """
+    wrong = [at for at, sums in course.days.items() if abs(_deviations(sums)) > FAR]
+    days = sorted(at for at in course.days if at > max(wrong, default=-1) and (at + 1) * DAY_MS > (until_ms or 0))
+    for n, at in enumerate(days):
+        if abs(_deviations(_sum(course.days[each] for each in days[n:]))) <= WIDE:
+            return max(at * DAY_MS, until_ms or 0)
+    return days[-1] * DAY_MS if days else until_ms
+
+
+def _deviations(sums: Sequence[float]) -> float:
+    """Return how many standard errors what was served lies above what came true."""
+    told = figures(sums)
+    return WIDE * (told["served"] - told["happened"]) / told["chance"] if told["chance"] else 0.0
+
+
+def _patience(course: Course) -> float:
+    """Return after how many days without a label they have stopped."""
+    days = sorted(at for at, sums in course.days.items() if sums[KNOWN])
+    gaps = [b - a for a, b in pairwise(days)]
+    return max(UNLABELLED_DAYS, GAPS * max(gaps, default=0))
+
+
+def _sum(parts: Iterable[Sequence[float]]) -> list[float]:
+    return [sum(column) for column in zip([0.0] * 6, *parts, strict=True)]

@@ -1,0 +1,112 @@
+"""How a stream stands: each state, since when, and that what is said is what was counted."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from state.scoring.ages import DAY_MS, HOUR_MS
+from state.scoring.course import Course
+from streams.metrics import standing
+
+START = 20_000 * DAY_MS
+
+
+def course(days: float, served: Callable[[int], float], true: Callable[[int], float], *, labels: bool = True) -> Course:
+    """Return the course of 500 forecasts a day, of day n from 0."""
+    made, draw = Course(), random.Random(4)
+    for i in range(int(500 * days)):
+        now, day = START + i * DAY_MS // 500, i // 500
+        made.issue(now)
+        if labels:
+            made.resolve(0.4, served(day), float(draw.random() < true(day)), now)
+            made.label_ms = now
+    return made
+
+
+def described(*, sounds: bool = False, warm: int = 0, why: str | None = None, **more: Any) -> dict[str, Any]:
+    alarm = {"alarm": {"recent_sounds": sounds}, "relative_bias": 0.0}
+    return {"calibrated": alarm, "warm_up": {"partitions": warm, "of": 1, "until_ms": START, "why": why}, **more}
+
+
+def at(days: float) -> int:
+    return START + int(days * DAY_MS)
+
+
+def test_a_stream_is_right_since_its_warm_up_or_since_the_last_day_that_was_wrong() -> None:
+    good = course(20, lambda _: 0.1, lambda _: 0.1)
+    told = standing.state(described(), good, at(20))
+    assert (told["state"], told["since_ms"]) == ("right", START)
+    mended = course(20, lambda day: 0.3 if day < 8 else 0.1, lambda _: 0.1)
+    told = standing.state(described(), mended, at(20))
+    assert (told["state"], told["since_ms"]) == ("right", at(8))
+    since = standing.describe(mended, at(20), told["since_ms"])["since"]
+    assert since["served"] == pytest.approx(0.1)
+    assert abs(since["served"] - since["happened"]) <= since["chance"], "right to so much is what was counted"
+
+
+def test_a_stream_that_is_off_says_since_when_and_how_bad() -> None:
+    moved = course(20, lambda _: 0.1, lambda day: 0.1 if day < 14 else 0.25)
+    told = standing.state(described(sounds=True), moved, at(20))
+    assert (told["state"], told["since_ms"]) == ("off", at(14))
+    assert "2.5 times too low over 3,000 outcomes" in told["words"]
+    shape = standing.state(described(sounds=True), course(20, lambda _: 0.1, lambda _: 0.1), at(20))
+    assert shape["words"].startswith("Right on average, and off at some scores")
+
+
+def test_a_segment_that_is_off_makes_its_stream_off() -> None:
+    worst = {"segment": "country", "value": "FR", "served": 0.1, "observed": 0.2, "events": 900, "sounds": True}
+    segments = {"recently_off": 1, "scored": 4, "recent": [worst], "of": "probability"}
+    told = standing.state(described(segments=segments), course(9, lambda _: 0.1, lambda _: 0.1), at(9))
+    assert told["state"] == "off"
+    assert "off in 1 of 4 segments. Worst is country = FR: 0.1 served, 0.2 came true in 900 events." in told["words"]
+
+
+def test_forecasts_have_stopped_after_two_hours_where_every_hour_had_some_and_else_after_a_day() -> None:
+    steady = course(9, lambda _: 0.1, lambda _: 0.1)
+    assert standing.state(described(), steady, at(9) + HOUR_MS)["state"] == "right"
+    stopped = standing.state(described(), steady, at(9) + 3 * HOUR_MS)
+    assert (stopped["state"], stopped["since_ms"]) == ("no input", steady.forecast_ms)
+    assert standing.state(described(), steady, at(9), idle_ms=3 * HOUR_MS)["state"] == "no input", "of all streams"
+    nightly = Course()
+    for day in range(9):
+        nightly.issue(at(day))
+        nightly.resolve(0.1, 0.1, 0.0, at(day))
+        nightly.label_ms = at(day)
+    assert standing.state(described(), nightly, at(8.9))["state"] == "right"
+    assert standing.state(described(), nightly, at(9.2))["state"] == "no input"
+
+
+def test_labels_have_stopped_after_twice_their_longest_gap() -> None:
+    silent = course(9, lambda _: 0.1, lambda _: 0.1)
+    for n in range(1, 4):
+        silent.issue(at(9 + n))
+    assert standing.state(described(), silent, at(12))["state"] == "no labels"
+    assert standing.state(described(), silent, at(12))["since_ms"] == silent.label_ms
+    weekly = Course()
+    for day in range(30):
+        weekly.issue(at(day))
+        if day % 7 == 0:
+            weekly.resolve(0.1, 0.1, 0.0, at(day))
+            weekly.label_ms = at(day)
+    assert standing.state(described(), weekly, at(29.5))["state"] == "right"
+
+
+def test_a_stream_warms_up_until_labels_are_overdue() -> None:
+    young = course(2, lambda _: 0.1, lambda _: 0.1, labels=False)
+    told = standing.state(described(warm=1, why="unknown"), young, at(2))
+    assert (told["state"], told["since_ms"]) == ("warming up", START)
+    assert "No label is known yet" in told["words"]
+    old = course(5, lambda _: 0.1, lambda _: 0.1, labels=False)
+    told = standing.state(described(warm=1, why="unknown"), old, at(5))
+    assert told["state"] == "no labels"
+    assert "No label has ever come" in told["words"]
+
+
+def test_windows_hold_whole_hours_and_days_with_the_present_one() -> None:
+    made = course(31, lambda _: 0.1, lambda _: 0.1)
+    windows = standing.describe(made, made.forecast_ms)["windows"]
+    assert [windows[name]["known"] for name in ("day", "week", "month")] == [500 + 20, 8 * 500, 31 * 500]
+    assert windows["hour"]["known"] == sum(made.hours[hour][1] for hour in sorted(made.hours)[-2:])
+    assert standing.describe(Course(), 0)["windows"]["day"]["served"] is None
