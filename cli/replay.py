@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -110,6 +111,10 @@ def add(commands: Commands) -> None:
     )
     gives.add_argument("--block", type=positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
     gives.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML: figures, and which to choose")
+    gives.add_argument("--pdf", type=Path, metavar="FILE", help="the same page as PDF; needs Chromium")
+    gives.add_argument(
+        "--model", default="", metavar="NAME", help="name and version of the model, for the page's title"
+    )
     gives.add_argument("--output", type=Path, metavar="FILE", help="write calibrated records as JSON lines")
     gives.add_argument("--to-topic", metavar="TOPIC", help="write calibrated records to a topic of their own")
     gives.add_argument("--dead-letters", type=Path, metavar="FILE", help="write dead letters as JSON lines")
@@ -181,6 +186,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     """
     from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
     from replay.delay import Delay  # noqa: PLC0415
+    from replay.report.pdf import browser  # noqa: PLC0415
     from replay.run import Request, cores  # noqa: PLC0415
     from replay.silence import understood  # noqa: PLC0415
 
@@ -188,6 +194,8 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")
     if not 0 < options.volume <= 1:
         raise SettingsError(f"--volume {options.volume}: must be above 0 and at most 1")
+    if options.pdf:
+        browser()
     delays = tuple(Delay.parse(text) for text in options.delay) or (Delay(),)
     if len({each.name for each in delays}) < len(delays):
         raise SettingsError("--delay: the same one twice")
@@ -210,6 +218,9 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         block=options.block,
         manifest=options.manifest,
         report=options.report,
+        pdf=options.pdf,
+        command=shlex.join(["trueup", *sys.argv[1:]]),
+        model=options.model,
         output=options.output,
         letters=options.dead_letters,
         to_topic=options.to_topic,

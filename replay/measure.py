@@ -141,6 +141,12 @@ def scorecard(
     )
 
 
+def ranked(p: Floats, y: Floats) -> Ranking:
+    """Return the events by fine cell of the forecast and by outcome."""
+    cells = np.searchsorted(EDGES, p, side="right")
+    return Ranking(*(np.bincount(cells[y == label], minlength=FINE).tolist() for label in (0, 1)))
+
+
 def reliability(p: Floats, y: Floats) -> list[Bin]:
     """Return the reliability diagram with Wilson's intervals."""
     sums = Sums.of(p, y)

@@ -371,6 +371,76 @@ class Alerts:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """Intercept and slope of the outcomes on the log-odds of forecasts: 0 and 1 of calibrated ones; NaN where none."""
+
+    intercept: float
+    slope: float
+
+
+@dataclass(frozen=True)
+class Month:
+    """Forecasts of a calendar month, UTC, that have an outcome: means, and ``shift``, the PSI of raw against the first.
+
+    ``chance`` is half the 95 % interval of ``observed`` if what was served is right.
+    """
+
+    month: str
+    n: int
+    raw: float
+    calibrated: float
+    observed: float
+    chance: float
+    shift: float
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The score from which on the highest forecasts lie, of a volume.
+
+    Attributes
+    ----------
+    volume
+        Their share, in (0, 1).
+    raw, calibrated
+        The cut-offs, of the last quarter of the forecasts, as is all else.
+    n, raw_hits, calibrated_hits
+        The highest of the forecasts with an outcome, and the ones among them.
+    ones
+        All ones; those that are no hits are missed.
+    """
+
+    volume: float
+    raw: float
+    calibrated: float
+    n: int
+    raw_hits: int
+    calibrated_hits: int
+    ones: int
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a review asks of the forecasts after the warm-up, see `replay.review`.
+
+    Attributes
+    ----------
+    quantiles
+        By kind, bins of equal weight (`state.scoring.ranking.Ranking.bins`).
+    fits, months, cuts
+        See their classes.
+    lookup
+        Round raw scores, and what was served for them at the end.
+    """
+
+    quantiles: Mapping[Kind, Sequence[Mapping[str, float]]]
+    fits: Mapping[Kind, Fit]
+    months: Sequence[Month]
+    cuts: Sequence[Cut]
+    lookup: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
 class Scored:
     """What one contender did on some forecasts: of one stream, or of all that are probabilities.
 
@@ -409,6 +479,8 @@ class Scored:
         without an outcome. None without segments, and of all streams together.
     functions
         The nearest to its bound first; empty where the calibrator bounds none, and of all streams together.
+    review
+        Of the forecasts after its own warm-up.
     bands
         Of a stream with bands: what `replay.bands.described` returns, over all forecasts. None without, and of all
         streams together.
@@ -438,6 +510,7 @@ class Scored:
     matures_ms: int
     coverage: Sequence[Coverage]
     features: Sequence[FeatureBias]
+    review: Review
     alerts: Alerts | None
     late: Late | None = None
     segments: Mapping[str, Any] | None = None

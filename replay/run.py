@@ -20,6 +20,7 @@ from replay.configuration import Configuration
 from replay.delay import Delay
 from replay.measure import VOLUME
 from replay.partition_task import Done, Part
+from replay.report import pdf
 from replay.report.page import page
 from replay.result import Pace, Result
 from replay.row_engine import EngineOutput, answers
@@ -56,8 +57,10 @@ class Request:
         Of `replay.result.Scorecard.recall`, in (0, 1].
     block, resamples
         Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
-    manifest, report, output, letters
-        Files to write: what was read, `replay.report`, calibrated records, dead letters.
+    manifest, report, pdf, output, letters
+        Files to write: what was read, `replay.report` as HTML and as PDF, calibrated records, dead letters.
+    command, model
+        What the report says of how it was made, and of whose scores these are.
     to_topic, write_state
         A topic for calibrated records; the application id of a worker that is to go on.
     """
@@ -73,6 +76,9 @@ class Request:
     resamples: int = bootstrap.RESAMPLES
     manifest: Path | None = None
     report: Path | None = None
+    pdf: Path | None = None
+    command: str = ""
+    model: str = ""
     output: Path | None = None
     letters: Path | None = None
     to_topic: str | None = None
@@ -137,7 +143,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         if isinstance(source, TopicSource):
             source = export_state.answered(settings, source)
             request = replace(request, source=source)
-    for path in (request.manifest, request.report, request.output, request.letters):
+    for path in (request.manifest, request.report, request.pdf, request.output, request.letters):
         if path is not None and not path.resolve().parent.is_dir():
             raise SettingsError(f"cannot write {path}: there is no such directory")
     began = perf_counter()
@@ -246,9 +252,14 @@ def _write(
     if request.manifest is not None:
         with written(request.manifest) as file:
             file.write(orjson.dumps(result.manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    shown = page(result, request.command, request.model) if request.report or request.pdf else b""
     if request.report is not None:
         with written(request.report) as file:
-            file.write(page(result))
+            file.write(shown)
+    if request.pdf is not None:
+        show(f"printing {request.pdf}", 0, 0)
+        with written(request.pdf) as file:
+            file.write(pdf.printed(shown))
     if request.to_topic is not None:
         show(f"writing to {request.to_topic}", 0, 0)
         output_topic.send(settings, request.to_topic, result.run, answers(_folded(done)))

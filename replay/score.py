@@ -31,6 +31,7 @@ from replay.result import (
     WorstWindow,
     drawn,
 )
+from replay.review import review
 from state.arrays import Floats, Integers
 from state.fence import FATES, Fence
 from state.policy import Policy
@@ -511,7 +512,7 @@ def _scored(
         bounds = (int(at.min()), int(at.max())) if len(at) else (None, None)
         return Phase(len(at), int(mine.sum()), *bounds, *each)
 
-    last = _at(looks, None)
+    last, made = _at(looks, None), columns.issued_ms[columns.at]
     said = ~columns.implied[chosen]
     silence = next((each.silence for each in policies if each.silence is not None), 0.0)
     return Scored(
@@ -540,10 +541,18 @@ def _scored(
         functions=_functions(parts, i, stream) if stream else (),
         late=_late(columns, parts, stream, columns.delay_ms[chosen][said], policies[0].ttl_ms) if stream else None,
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
+        review=review(judging["raw"], judging["calibrated"], columns.y[after], made[after], _since(columns, i, issued)),
         segments=segments.described(parts, i, stream) if stream else None,
         bands=_banded(columns, i, policies[0], chosen, issued) if stream else None,
         intervals=_intervals(columns, policies[0], chosen) if stream and not i else None,
     )
+
+
+def _since(columns: Columns, i: int, issued: Any) -> tuple[Floats, Floats]:  # noqa: ANN401 - an index
+    """Return raw and served of all forecasts after the warm-up, in the order of time."""
+    left = ~columns.issued_warm[i][issued]
+    order = np.argsort(columns.issued_ms[issued][left], kind="stable")
+    return columns.issued_raw[issued][left][order], columns.issued_p[i][issued][left][order]
 
 
 def _banded(columns: Columns, i: int, policy: Policy, chosen: Any, issued: Any) -> dict[str, Any] | None:  # noqa: ANN401 - indices

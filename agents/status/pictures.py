@@ -1,6 +1,6 @@
 """The pictures that the status page and the report share: over time, the map from raw to served, reliability."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from agents.status.axes import Linear, LogOdds, Scale, Times
@@ -81,8 +81,16 @@ def mapping(
     return plot.svg()
 
 
-def reliability(curves: Mapping[str, Sequence[Mapping[str, Any]]], label: str, side: float = 300.0) -> Markup:
-    """Draw what was forecast against what came true with Wilson's 95 % intervals; in log-odds where it is rare."""
+def reliability(
+    curves: Mapping[str, Sequence[Mapping[str, Any]]],
+    label: str,
+    words: Mapping[str, str] = WORDS,
+    side: float = 300.0,
+) -> Markup:
+    """Draw what was forecast against what came true with Wilson's 95 % intervals; in log-odds where it is rare.
+
+    Curves are by the style of their line; ``words`` says what styles mean.
+    """
     left, top, right, bottom = MARGINS
     known = {style: [each for each in bins if each["n"] >= FEWEST] for style, bins in curves.items()}
     seen = [v for bins in known.values() for each in bins for v in (each["forecast"], each["outcome"]) if v > 0]
@@ -90,14 +98,14 @@ def reliability(curves: Mapping[str, Sequence[Mapping[str, Any]]], label: str, s
         left + side + right, top + side + bottom, _rates(seen, left, left + side), _rates(seen, top + side, top), label
     )
     plot.axes("forecast", "", x_ticks=5)
-    _key(plot, known)
+    _key(plot, known, words)
     plot.segment((plot.x.low, plot.x.low), (plot.x.high, plot.x.high), "perfect")
     for style, bins in known.items():
         spans = [wilson(each["outcome"], each["n"]) for each in bins]
         plot.band([(each["forecast"], *span) for each, span in zip(bins, spans, strict=True)], style)
         plot.line([(each["forecast"], each["outcome"]) for each in bins], style)
         for each, (low, high) in zip(bins, spans, strict=True):
-            said = f"{WORDS.get(style, style)}: {percent(each['forecast'])} forecast, {percent(each['outcome'])} of "
+            said = f"{words[style]}: {percent(each['forecast'])} forecast, {percent(each['outcome'])} of "
             said += f"{count(int(each['n']))} came true ({percent(max(low, 0.0))} to {percent(min(high, 1.0))})"
             plot.dot(each["forecast"], each["outcome"], style, said)
     return plot.svg()
@@ -127,11 +135,11 @@ def _rates(values: Sequence[float], first: float, last: float) -> Scale:
     return LogOdds.of(values, first, last)
 
 
-def _key(plot: Plot, styles: Sequence[str] | Mapping[str, Any]) -> None:
+def _key(plot: Plot, styles: Iterable[str], words: Mapping[str, str] = WORDS) -> None:
     """Say which colour is which, above the axes."""
     at = plot.x.first
     for style in styles:
-        word = WORDS.get(style, style)
+        word = words[style]
         if style == "truth":
             plot.parts.append(tag("circle", cx=at + 7, cy=12, r=3.2, class_="dot truth"))
         else:

@@ -24,9 +24,7 @@ def figures(overall: Scored) -> Iterator[Figure]:
             "that wait "
             "still are in none of them."
         )
-    yield Figure(
-        "delays", "Delay of the outcomes", said, [Panel("From forecast to outcome", _delays(delays))], columns=1
-    )
+    yield Figure("delays", "Delay of the outcomes", said, [Panel("From forecast to outcome", _delays(delays))])
     blind = [each for each in overall.coverage if not each.identifiable]
     warned = (
         f" In {len(blind)} band{'s' * (len(blind) > 1)}, marked ?, less than half of the forecasts have "
@@ -38,7 +36,7 @@ def figures(overall: Scored) -> Iterator[Figure]:
     yield Figure(
         "coverage",
         "Label coverage by score band",
-        "Left: the share of the forecasts of each band of the raw score that got an outcome. Right: the share of yes "
+        "The share of the forecasts of each band of the raw score that got an outcome; and the share of yes "
         "among "
         "those (dot), and how far the share among all forecasts of the band may lie from it whatever the missing "
         "outcomes "

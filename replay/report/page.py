@@ -1,48 +1,108 @@
 """The page: one file of HTML with its style and its pictures inside, that asks for nothing and runs nothing."""
 
-from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from hashlib import sha256
-from itertools import count as numbers
+import re
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite, sqrt
 from pathlib import Path
+from typing import Any, Final
 
-from agents.status.markup import Child, Markup, prose, tag, text
-from agents.status.number_format import count, day, period, share
-from replay.report import labels, provenance, recommendation, reliability, tables, time_series
-from replay.report.definitions import DEFINITIONS
-from replay.report.figure import Figure, Series, series_of
-from replay.report.recommendation import RULE, Recommendation
-from replay.report.table import Table
-from replay.report.warnings import cautions, limits
-from replay.result import RAW, Contender, Result
-
-_NO_THRESHOLD = "No threshold was given, so no alerts were counted: --threshold P counts them."
-_BRACKETS = (
-    "Differences, below 0 where the first is better, of AUC and recall above 0; in brackets their 95% intervals."
+from agents.status import page as pages
+from agents.status import pictures
+from agents.status.markup import Markup, join, prose, tag
+from agents.status.number_format import (
+    NONE,
+    cell,
+    count,
+    day,
+    difference,
+    minute,
+    percent,
+    period,
+    score,
+    share,
+    signed,
 )
-_DELAYS = "The choice and all figures below are of the delay {}; the other delays stand in the tables of this section."
-_NO_FEATURES = "No stream has features, so no bias was measured: the streams' configuration names them."
-_STYLE = Path(__file__).with_name("page.css")
+from replay.report import labels, message, recommendation, rows, time_series
+from replay.report.definitions import DEFINITIONS
+from replay.report.figure import BEFORE, Figure, Panel, series_of
+from replay.report.recommendation import RULE
+from replay.report.warnings import cautions, limits
+from replay.result import COMPARED, RAW, Difference, Result
+from replay.sources.scores import UNITS
+from streams.metrics.bands import BELOW, CAPTION
+from streams.metrics.segments import ERRORS
+from streams.metrics.vectors import NORMALISED
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+_STYLE: Final = pages.style(TEMPLATES / "report.css")
+#: What metrics are called over columns.
+CALLED: Final = {
+    "ece": "ECE",
+    "ece_smooth": "Smooth ECE",
+    "brier": "Brier score",
+    "log_loss": "Log loss",
+    "auc": "AUC",
+    "recall": "Recall",
+    "pinball": "Pinball loss",
+}
 
 
-def page(result: Result) -> bytes:
-    """Return the report of a replay: the same result, the same bytes."""
-    style = _STYLE.read_text(encoding="utf-8")
-    digest = b64encode(sha256(style.encode()).digest()).decode()
-    title = f"Calibration replay {result.run}: {subject(result)}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        # Whatever a name might smuggle in: nothing runs, nothing is fetched, and no style but ours counts.
-        tag("meta", http_equiv="Content-Security-Policy", content=f"default-src 'none'; style-src 'sha256-{digest}'"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title),
-        tag("style", Markup(style)),
+def _filled(said: Callable[..., str]) -> Callable[..., Markup]:
+    """Return a format whose numbers carry their full value, so that a page can be read by a program too."""
+    return lambda value, *more: cell(value, said(value, *more))
+
+
+def _relative(value: float) -> str:
+    return f"{signed(100 * value, 1)}%"
+
+
+def _plain(value: float | None, digits: int) -> str:
+    return NONE if value is None else signed(value, digits).removeprefix("+")
+
+
+def _difference(each: Difference) -> Markup:
+    """Return a difference, its interval, and what that means."""
+    verdict = ("better", "no difference", "worse")[each.sign + 1]
+    value, low, high = difference(each.value, each.low, each.high)
+    ends = tag("span", "[", cell(each.low, low), ", ", cell(each.high, high), "]", class_="range")
+    said = tag("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}")
+    return join(cell(each.value, value), " ", ends, " ", said)
+
+
+def _broken(name: str) -> Markup:
+    """Return a name that breaks best after + and _."""
+    return join(*(part for piece in re.findall(r"[^+_]*[+_]?", name) if piece for part in (piece, tag("wbr"))))
+
+
+_PAGES: Final = pages.environment(TEMPLATES)
+_PAGES.filters.update(
+    {name: _filled(said) for name, said in (("count", count), ("percent", percent), ("score", score), ("share", share))}
+)
+_PAGES.filters.update({"signed": _filled(signed), "relative": _filled(_relative), "plain": _filled(_plain)})
+_PAGES.filters.update({"root": lambda value: cell(value, score(sqrt(value)) if isfinite(value) else NONE)})
+_PAGES.filters.update({"day": day, "minute": minute, "prose": prose, "difference": _difference, "broken": _broken})
+_PAGES.filters["commas"] = lambda text: Markup(",<wbr>").join(text.split(","))
+_PAGES.globals.update(period=period, score=_filled(score), share=_filled(share))
+
+
+def page(result: Result, command: str = "", model: str = "") -> bytes:
+    """Return the report of a replay: the same result, the same bytes.
+
+    Parameters
+    ----------
+    command
+        Which made it; empty: nothing is said of it.
+    model
+        Name and version of the model, for the title.
+    """
+    options = result.manifest.get("options", {})
+    times = UNITS.get(options.get("unit", "probability"), 1.0) if isinstance(options, dict) else 1.0
+    made = _PAGES.overlay()
+    made.filters = _PAGES.filters | {"unit": _filled(percent if times == 1.0 else lambda raw: f"{times * raw:g}")}
+    rendered = made.get_template("report.html").render(
+        style=Markup(_STYLE), hash=Markup(pages.named(_STYLE)), command=command, model=model, **_values(result)
     )
-    body = tag("body", tag("main", *_body(result)))
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n".encode()
+    return rendered.encode()
 
 
 def subject(result: Result) -> str:
@@ -51,147 +111,73 @@ def subject(result: Result) -> str:
     return names[0] if len(names) == 1 else f"{count(len(names))} streams"
 
 
-def _body(result: Result) -> Iterator[Markup]:
-    chosen = recommendation.choose(result)
-    contenders = recommendation.base(result)
-    drawn = series_of(contenders, chosen.name)
-    figures, numbered = numbers(1), numbers(1)
+def _values(result: Result) -> dict[str, Any]:
+    """Return what the templates place."""
+    choice, contenders = recommendation.choose(result), recommendation.base(result)
+    drawn = series_of(contenders, choice.name)
+    verdicts = recommendation.verdicts(result)
+    values: dict[str, Any] = {
+        "result": result,
+        "subject": subject(result),
+        "verdicts": verdicts,
+        "keep": all(each.name in {None, RAW} for each in verdicts),
+        "message": message.of(result, choice.name),
+        "cautions": cautions(result),
+        "limits": limits(result),
+        "rule": RULE,
+        "definitions": DEFINITIONS,
+        "normalised": NORMALISED,
+        "calls": CALLED,
+        "of": None,
+        "lately": "",
+        **rows.vectors(result),
+        **rows.origin(result),
+    }
+    values["errors"] = " ".join(ERRORS[each] for each in values["kinds"])
+    if not contenders:
+        return values
+    chosen = message.chosen(contenders, choice.name)
+    scored = chosen.overall
+    if scored is None:
+        return values
+    every = [(rows.series(each, drawn), each) for each in result.contenders if each.overall]
+    how = result.bootstrap
+    return values | {
+        "of": chosen,
+        "chosen": choice.name,
+        "delays": len({each.delay for each in result.contenders}),
+        "volume": f"{100 * result.volume:g}%",
+        "called": [CALLED[metric] for metric in COMPARED],
+        "resampled": f" Made by {count(how.resamples)} resamples of blocks of {count(how.block)} forecasts in a row, "
+        f"seed {how.seed}."
+        if how
+        else "",
+        "below": BELOW,
+        "caption": CAPTION,
+        "reliability": _reliability(drawn),
+        "fits": [(BEFORE, scored.review.fits["raw"])]
+        + [(series, each.overall.review.fits["calibrated"]) for series, each in drawn if each.overall],
+        "courses": list(time_series.figures(drawn)),
+        "labels": list(labels.figures(scored)),
+        **rows.tables(result, every, drawn),
+    }
 
-    def section(title: str, key: str, *parts: Figure | Table | Child) -> Markup:
-        """Return a section of what there is; nothing if there is nothing."""
-        held = [
-            part.markup(next(numbered))
-            if isinstance(part, Table)
-            else part.markup(next(figures))
-            if isinstance(part, Figure)
-            else part
-            for part in parts
-            if part
-        ]
-        return tag("section", tag("h2", title), *held, id=key) if held else text("")
 
-    yield _header(result, contenders)
-    yield _choice(recommendation.verdicts(result), compared=bool(result.differences or result.vector_differences))
-    yield _warnings(result)
-    if contenders and contenders[0].overall:
-        every = [(_series(each, drawn), each) for each in result.contenders if each.overall]
-        mine = [(series, each) for series, each in every if each in contenders]
-        others = len(every) > len(mine)
-        yield section(
-            "Comparison",
-            "compared",
-            tag("p", _DELAYS.format(contenders[0].delay)) if others else None,
-            tables.comparison(every, chosen.name),
-            tables.ranks(every, result),
-            tables.differences(result) if result.differences else None,
-            tables.warmup(every),
-        )
-        yield section("Reliability", "reliable", reliability.figure(drawn))
-        yield section("Over time", "time", *time_series.figures(drawn), tables.worst(mine))
-        first = contenders[0].overall
-        yield section("Labels", "known", *labels.figures(first), tables.labels(first))
-        yield section("Bands", "banded", tables.bands_of(drawn))
-        yield section("Alerts", "alerting", tables.alerts(mine) or tag("p", _NO_THRESHOLD))
-        yield section(
-            "Bias along features",
-            "bias",
-            tables.features(drawn) or tag("p", _NO_FEATURES),
-            tables.functions(drawn),
-        )
-        yield section(
-            "Segments", "segmented", tables.segments(drawn), tables.bands(drawn), tables.recent_segments(drawn)
-        )
-        yield section("Streams", "apart", tables.streams(drawn))
-    yield section(
-        "Classes and numbers",
-        "others",
-        tables.vectors(result.contenders),
-        tables.vector_differences(result),
-        tables.vector_segments(result.contenders),
-        tables.recent_vector_segments(result.contenders),
-    )
-    yield section("How the figures are defined", "defined", _definitions())
-    yield section("What cannot be concluded", "limits", tag("ul", *(tag("li", prose(each)) for each in limits(result))))
-    yield section("How the choice is made", "rule", tag("p", RULE))
-    yield section(
-        "Where the figures come from",
-        "origin",
-        provenance.sources(result.manifest),
-        provenance.configurations(result.contenders),
-        provenance.fates(result.contenders) if result.contenders else None,
-        tag(
-            "p",
-            f"Replay {result.run}, trueup {result.version}. The name of the replay is a hash of the sources, the "
-            "configurations and the options. The same replay gives this page again, byte for byte; so it bears no date "
-            "of its making.",
-        ),
+def _reliability(drawn: Sequence[tuple[Any, Any]]) -> Figure:
+    """Draw the model beside each contender, after the warm-up."""
+    return Figure(
+        "reliability",
+        "Reliability",
+        "What came true of what was forecast so high, after the warm-up, with 95% intervals. On the dashed line both "
+        "are equal; points below it are forecasts that are too high. Bins hold equal shares of the events, half by "
+        "those that came true; where these are rare the axes are in log-odds.",
+        list(_panels(drawn)),
     )
 
 
-def _series(contender: Contender, drawn: Sequence[tuple[Series, Contender]]) -> Series:
-    return next((series for series, each in drawn if each is contender), Series(contender.name, "none"))
-
-
-def _header(result: Result, contenders: Sequence[Contender]) -> Markup:
-    facts: list[tuple[str, Child]] = []
-    if result.start_ms is not None and result.end_ms is not None:
-        facts.append(("Data", period(result.start_ms, result.end_ms)))
-    facts.append(("Records", count(result.records)))
-    if contenders and contenders[0].overall:
-        overall = contenders[0].overall
-        known = overall.raw.n / overall.issued if overall.issued else None
-        facts += [
-            ("Forecasts", count(overall.issued)),
-            ("With an outcome", f"{count(overall.raw.n)} ({share(known)})"),
-            ("Share of yes", share(overall.raw.base_rate)),
-        ]
-    delays = len({each.delay for each in result.contenders})
-    facts.append(("Configurations", count(len(contenders or result.contenders))))
-    if delays > 1:
-        facts.append(("Delays", count(delays)))
-    facts.append(("Replay", tag("code", result.run)))
-    when = (
-        ""
-        if result.start_ms is None or result.end_ms is None
-        else f", {day(result.start_ms)} to {day(result.end_ms)}, played again through each configuration as if live."
-    )
-    return tag(
-        "header",
-        tag("p", "Calibration replay", class_="kind"),
-        tag("h1", tag("bdi", subject(result))),
-        tag("p", "Forecasts and outcomes", when, class_="lead"),
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts"),
-    )
-
-
-def _choice(found: Sequence[Recommendation], *, compared: bool) -> Markup:
-    parts: list[Child] = []
-    for each in found:
-        parts.append(tag("p", tag("strong", prose(each.headline)), class_="headline"))
-        parts.append(tag("ul", *(tag("li", prose(said)) for said in each.reasons)) if each.reasons else None)
-    return tag(
-        "section",
-        tag("h2", "Which configuration"),
-        *parts,
-        tag("p", _BRACKETS, class_="note") if compared else None,
-        id="choice",
-        class_="keep" if all(each.name in {None, RAW} for each in found) else "take",
-    )
-
-
-def _warnings(result: Result) -> Markup:
-    found = cautions(result)
-    if not found:
-        return text("")
-    return tag(
-        "section",
-        tag("h2", "Before you read on"),
-        tag("ul", *(tag("li", tag("b", prose(each.title)), " ", prose(each.sentence)) for each in found)),
-        id="cautions",
-    )
-
-
-def _definitions() -> Markup:
-    return tag(
-        "dl", *(tag("div", tag("dt", name), tag("dd", said)) for name, said in DEFINITIONS), class_="definitions"
-    )
+def _panels(drawn: Sequence[tuple[Any, Any]]) -> Iterator[Panel]:
+    for series, each in drawn:
+        bins = each.overall.review.quantiles
+        curves = {"raw": bins["raw"], series.style: bins["calibrated"]}
+        label, words = f"Reliability of {series.name}", {"raw": "model", series.style: "served"}
+        yield Panel(series.name, pictures.reliability(curves, label, words))

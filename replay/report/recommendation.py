@@ -7,6 +7,7 @@ from typing import Final
 
 from agents.status.number_format import count, day, difference, period, score, share, signed
 from replay.bootstrap import FEWEST
+from replay.configuration import PRESENT
 from replay.result import RAW, Contender, Difference, Kind, Phase, Result, Scorecard, Scored, drawn
 
 #: What the choice follows, as the page says it.
@@ -371,7 +372,7 @@ def _of_vectors(result: Result, contenders: Sequence[Contender], stream: str) ->
     name = min(best, key=lambda each: mine[each].figures["calibrated"][losses[-1]])
     reasons = [f"{name} {_compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
     reasons += [f"{name} {_compared(verdicts, name, each)}" for each in mine if verdicts.of(name, each)]
-    return Recommendation(name, f"Use {name} for {stream}.", (*reasons, *told))
+    return Recommendation(name, _use(name, None, f" of {stream}"), (*reasons, *told))
 
 
 def _levels(name: str, figures: Mapping[Kind, Mapping[str, float]], losses: Sequence[str]) -> str:
@@ -464,17 +465,18 @@ def times(card: Scorecard) -> float:
     return card.ece / card.ece_noise if card.ece_noise > 0 else 0.0
 
 
-def _use(name: str, contender: Contender) -> str:
+def _use(name: str, contender: Contender | None, of: str = "") -> str:
     """Return the recommendation, and whether the level can be relied on."""
-    if contender.overall is None:
-        return f"Use {name}."
+    use = f"Serve the calibrated scores{of}, by {'the configuration in force' if name == PRESENT else name}"
+    if contender is None or contender.overall is None:
+        return f"{use}."
     card = contender.overall.settled.calibrated
     many, rarer = times(card), min(card.base_rate, 1.0 - card.base_rate)
     if many < MANY or card.ece < COARSE * rarer:
-        return f"Use {name}."
+        return f"{use}."
     return (
-        f"Use {name}, but do not rely on its level: it is better than the raw forecasts and not calibrated, its ECE is "
-        f"{many:.0f} times what chance gives."
+        f"{use}, but do not rely on their level: they are better than the raw forecasts and not calibrated, their ECE "
+        f"is {many:.0f} times what chance gives."
     )
 
 

@@ -1,4 +1,4 @@
-"""How things went over time: calibration error and regret, error beside the bound, drift of the base rate."""
+"""How things went over time: calibration error and regret, error beside the bound."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,9 +7,8 @@ from agents.status.axes import Linear, Log, Scale, Times
 from agents.status.markup import Markup
 from agents.status.number_format import count, period
 from agents.status.plot import MARGINS, Plot, padded
-from replay.report.figure import BEFORE, HAPPENED, Figure, Panel, Series
+from replay.report.figure import BEFORE, Figure, Panel, Series
 from replay.result import Contender, Window
-from state.scoring.wilson import wilson
 
 _WIDTH, _HEIGHT = 500.0, 260.0
 
@@ -26,9 +25,9 @@ def figures(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[Figure]:
     yield Figure(
         "course",
         "Calibration error and regret over time",
-        f"Left: the ECE of windows of about {count(n)} outcomes each, and shaded what chance alone gives one window. "
-        "Right: the sum of the differences in Brier loss since the beginning; where a line falls, calibrated forecasts "
-        "are doing better than raw, where it rises, worse.",
+        f"The ECE of windows of about {count(n)} outcomes each, and shaded what chance alone gives one window; and the "
+        "sum of the differences in Brier loss since the beginning: where a line falls, calibrated forecasts are doing "
+        "better than raw, where it rises, worse.",
         [Panel("Calibration error by window", _errors(found)), Panel("Regret since the beginning", _regret(found))],
         [BEFORE, *(series for series, _, _ in found)],
     )
@@ -42,16 +41,6 @@ def figures(drawn: Sequence[tuple[Series, Contender]]) -> Iterator[Figure]:
             "would refute the theorem's assumptions here. Scale of powers of ten.",
             [Panel(each.name, _bound(series, windows)) for series, each, windows in bounded],
         )
-    yield Figure(
-        "drift",
-        "Drift of the base rate",
-        "The share of yes in each window, shaded its 95% interval, and the mean forecasts: who follows what "
-        "happened, and "
-        "how late. Forecasts that only copied the base rate would follow it, too; look at the Brier score for more.",
-        [Panel("Share of yes and mean forecast by window", _drift(found))],
-        [HAPPENED, BEFORE, *(series for series, _, _ in found)],
-        columns=1,
-    )
 
 
 def _errors(drawn: _Drawn) -> Markup:
@@ -96,22 +85,6 @@ def _bound(series: Series, windows: Sequence[Window]) -> Markup:
     return plot.svg()
 
 
-def _drift(drawn: _Drawn) -> Markup:
-    windows = drawn[0][2]
-    values = [v for _, _, each in drawn for w in each for v in (w.base_rate, w.mean_raw, w.mean_calibrated)]
-    low, high = padded(values, zero=False, room=0.12)
-    if low < 0.25 * high:
-        low = 0.0
-    plot = _plot(windows, (max(low, 0.0), min(high, 1.0)), "Base rate and mean forecasts by window")
-    plot.axes("resolved, UTC", "share of yes, mean forecast")
-    plot.band([(_middle(w), *_interval(w)) for w in windows], "truth")
-    plot.line([(_middle(w), w.base_rate) for w in windows], "truth")
-    plot.line([(_middle(w), w.mean_raw) for w in windows], "raw")
-    for series, _, each in drawn:
-        plot.line([(_middle(w), w.mean_calibrated) for w in each], series.style)
-    return plot.svg()
-
-
 def _plot(
     windows: Sequence[Window],
     ends: tuple[float, float] | Scale,
@@ -125,9 +98,3 @@ def _plot(
 
 def _middle(window: Window) -> float:
     return (window.start_ms + window.end_ms) / 2
-
-
-def _interval(window: Window) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of the base rate."""
-    low, high = wilson(window.base_rate, window.n)
-    return max(0.0, low), min(1.0, high)

@@ -19,8 +19,11 @@ STEADY: Final = 20
 #: Labels have stopped after so many days, and so many times the longest gap between days that had some.
 UNLABELLED_DAYS: Final = 3
 GAPS: Final = 2
-#: A day so many standard errors off was not right.
+#: A day so many standard errors off was not right. Some days of the last week that are one more off, and by this share
+#: of what came true, are off although the alarm, which counts windows of outcomes, does not sound yet.
 FAR: Final = 4.0
+WEEK: Final = 7
+NOTICED: Final = 0.2
 
 
 def figures(sums: Sequence[float]) -> dict[str, Any]:
@@ -73,7 +76,8 @@ def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: in
     steady = sum(sums[ISSUED] > 0 for sums in course.hours.values()) >= STEADY
     if course.forecast_ms and silent > (STEADY_MS if steady else UNSTEADY_MS):
         return _told("no input", course.forecast_ms, "No forecast has come since then.", _TODO["no input"])
-    if sounds := [one for one in _scored(described) if one["calibrated"]["alarm"]["recent_sounds"]]:
+    scored = _scored(described)
+    if sounds := [one for one in scored if one["calibrated"]["alarm"]["recent_sounds"]] or scored[: _week_off(course)]:
         since, words = _off(sounds[0], course)
         return _told("off", since, words, _TODO["off"])
     segments = described.get("segments") or {}
@@ -133,6 +137,16 @@ _WARMING: Final = {
 def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     found = [described, *described.get("vectors", {}).values()]
     return [each for each in found if "alarm" in each.get("calibrated", {})]
+
+
+def _week_off(course: Course) -> bool:
+    """Whether the days since one of the last week are all together further off than chance and than people overlook."""
+    days = sorted(course.days)
+    tails = [_sum(course.days[at] for at in course.days if at >= first) for first in days if first > days[-1] - WEEK]
+    return any(
+        abs(_deviations(sums)) > FAR + 1.0 and abs(sums[SERVED] - sums[ONES]) > NOTICED * max(sums[ONES], 1.0)
+        for sums in tails
+    )
 
 
 def _off(scored: Mapping[str, Any], course: Course) -> tuple[int | None, str]:

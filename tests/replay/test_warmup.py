@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from replay.configuration import configurations
-from replay.report import tables
+from replay.report import rows
 from replay.report.figure import Series
 from replay.report.recommendation import choose, learning
 from replay.report.warnings import lateness, too_short
@@ -103,9 +103,8 @@ def test_the_warm_up_is_told_of_each_stream_that_learns(tmp_path: Path) -> None:
         "Until 24 Nov 2023, 16.3% of the forecasts of early, plan was warming up",
         "Until 9 Dec 2023, 41.3% of the forecasts of late, plan was warming up",
     ]
-    table = tables.warmup([(Series("plan.toml", "c0"), result.contenders[0])])
-    assert table is not None
-    assert [row[1] for row in table.rows] == ["<bdi>early<wbr></bdi>", "<bdi>late<wbr></bdi>"]
+    found = [(Series("plan.toml", "c0"), result.contenders[0])]
+    assert [scored.stream for _, scored in rows.tables(result, found, found)["warmups"]] == ["early", "late"]
 
 
 def test_choice_rests_on_what_came_after_the_warm_up(tmp_path: Path) -> None:
@@ -158,4 +157,4 @@ def test_where_only_ones_are_reported_nothing_is_chosen_and_silence_is_named(tmp
     chosen = choose(result)
     assert chosen.name is None
     assert chosen.headline == "No choice can be made from this replay: every outcome that is known is yes."
-    assert not any("Use " in each for each in (chosen.headline, *chosen.reasons))
+    assert not any("Serve the calibrated" in each for each in (chosen.headline, *chosen.reasons))

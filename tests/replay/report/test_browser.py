@@ -13,9 +13,9 @@ from tests.agents.status.browser import CONTRAST, Browser, find
 
 BINARY = find()
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no chromium on the PATH: apt-get install chromium")
-FIGURES = ["reliability", "course", "bound", "drift", "delays", "coverage"]
-TABLES = ["comparison", "ranks", "differences", "warmup", "worst", "labels", "alerts", "features", "streams"]
-TABLES += ["sources", "configurations", "fates"]
+FIGURES = ["reliability", "course", "bound", "delays", "coverage"]
+TABLES = ["cuts", "alerts", "lookup", "months", "fits", "comparison", "ranks", "differences", "warmup", "worst"]
+TABLES += ["labels", "features", "streams", "sources", "configurations", "fates"]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def test_every_figure_and_table_is_seen(browser: Browser, address: str, width: i
         "[...document.querySelectorAll('svg.plot')].map(each => each.getBoundingClientRect())"
         ".map(({width, height}) => [width, height])"
     )
-    assert len(sizes) == 3 + 2 + 1 + 1 + 1 + 2
-    assert all(wide > 250 and high > 150 for wide, high in sizes)
+    assert len(sizes) == 2 + 2 + 2 + 1 + 1 + 2
+    assert all(wide > 200 and high > 100 for wide, high in sizes)
     assert all(wide <= width for wide, _ in sizes)
     assert browser.evaluate("document.documentElement.scrollWidth") == width, "it must not scroll sideways"
     # Words in diagrams can be read: their height in CSS pixels.

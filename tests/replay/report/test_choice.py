@@ -9,6 +9,8 @@ from replay.report.recommendation import Verdicts, choose
 from replay.result import COMPARED, Difference, Result, drawn
 from tests.replay.report.results import told
 
+USE = "Serve the calibrated scores, by"
+
 A, B = "platt", "platt+regret_matching"
 SAME, BETTER, WORSE = (dict.fromkeys(COMPARED, sign) for sign in (0, -1, 1))
 #: Worse than raw in nothing that a configuration is refused for.
@@ -36,15 +38,15 @@ def said(result: Result, a: dict[str, int], b: dict[str, int], between: dict[str
 @pytest.mark.parametrize(
     ("a", "b", "between", "name", "words"),
     [
-        (BETTER, BETTER, WORSE, B, f"Use {B}."),
-        (BETTER, BETTER, BETTER, A, f"Use {A}."),
+        (BETTER, BETTER, WORSE, B, f"{USE} {B}."),
+        (BETTER, BETTER, BETTER, A, f"{USE} {A}."),
         (BETTER, BETTER, SAME, A, f"No clear difference from {B} is shown; it is simpler."),
-        (BETTER, SAME, SAME, A, f"Use {A}."),
+        (BETTER, SAME, SAME, A, f"{USE} {A}."),
         (SAME, SAME, SAME, "raw", "no configuration is shown to be better"),
         (WORSE, WORSE, SAME, "raw", "they are better than every configuration"),
         # The proper scores outvote calibration error: sharper forecasts are worth a little of it.
-        ({**SAME, "brier": -1, "ece": 1}, WORSE, BETTER, A, f"Use {A}."),
-        ({**SAME, "ece": -1, "ece_smooth": -1}, SAME, SAME, A, f"Use {A}."),
+        ({**SAME, "brier": -1, "ece": 1}, WORSE, BETTER, A, f"{USE} {A}."),
+        ({**SAME, "ece": -1, "ece_smooth": -1}, SAME, SAME, A, f"{USE} {A}."),
         ({**SAME, "ece_smooth": -1}, SAME, SAME, "raw", "no configuration is shown to be better"),
         # They contradict one another: nothing is preferred.
         ({**SAME, "brier": -1, "log_loss": 1}, SAME, SAME, "raw", "no configuration is shown to be better"),
@@ -76,7 +78,7 @@ def by(result: Result, share: float, width: float = 0.1) -> dict[str, Difference
         (-0.0009, 0.1, "raw", "are alike"),
         # It may be more than what matters.
         (-0.0009, 0.9, "raw", "Keep the raw forecasts: no configuration is shown to be better."),
-        (-0.0011, 0.1, A, f"Use {A}."),
+        (-0.0011, 0.1, A, f"{USE} {A}."),
         (0.0011, 0.1, "raw", "they are better than every"),
     ],
 )
@@ -107,7 +109,9 @@ def test_interval_that_holds_0_is_called_no_clear_difference(result: Result) -> 
 
 def test_two_that_resolved_other_forecasts_are_not_compared(result: Result) -> None:
     found = replace(calibrated(result), differences=told({(A, "raw"): BETTER, (B, "raw"): BETTER}))
-    assert choose(found).headline == f"Use {A}. It resolved other forecasts than {B}: between them nothing can be said."
+    assert (
+        choose(found).headline == f"{USE} {A}. It resolved other forecasts than {B}: between them nothing can be said."
+    )
 
 
 def test_comparisons_in_a_circle_give_no_choice(result: Result) -> None:
@@ -234,8 +238,8 @@ def test_who_is_told_to_use_what_is_not_calibrated_is_warned(
         overall = replace(each.overall, settled=replace(settled, calibrated=card))
         contenders.append(replace(each, overall=overall))
     chosen = choose(replace(result, contenders=contenders, differences=pairs, warming=[]))
-    assert chosen.headline.startswith(f"Use {A}, but do not rely on its level" if warned else f"Use {A}.")
-    assert ("its ECE is 12 times what chance gives" in chosen.headline) is warned
+    assert chosen.headline.startswith(f"{USE} {A}, but do not rely on their level" if warned else f"{USE} {A}.")
+    assert ("their ECE is 12 times what chance gives" in chosen.headline) is warned
 
 
 def test_a_draw_that_harms_is_named(result: Result) -> None:

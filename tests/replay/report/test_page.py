@@ -13,7 +13,6 @@ from cli.main import main
 from replay.delay import Delay
 from replay.report.definitions import DEFINITIONS
 from replay.report.page import page
-from replay.report.provenance import sources
 from replay.report.recommendation import choose
 from replay.report.warnings import cautions
 from replay.result import Result
@@ -36,7 +35,7 @@ ELEMENTS = {
         "div",
         "p",
     ),
-    *("h1", "h2", "h4", "ul", "li", "dl", "dt", "dd", "b", "strong", "span", "bdi", "br", "wbr", "code", "data"),
+    *("h1", "h2", "h4", "ul", "li", "dl", "dt", "dd", "b", "strong", "span", "bdi", "br", "wbr", "code", "data", "pre"),
     *("table", "thead", "tbody", "tr", "th", "td", "svg", "path", "line", "rect", "circle", "text"),
 }
 
@@ -203,17 +202,42 @@ def test_several_delays_are_compared_each_with_its_own_raw(tmp_path: Path) -> No
     told = Page(page(found).decode()).text
     assert "raw, delay as-is" in told
     assert "platt delay +2d" in told
-    assert "all figures below are of the delay as-is" in told
+    assert "all figures above are of the delay as-is" in told
     chosen = choose(found)
     assert chosen.headline in told
     assert not any("delay" in each for each in chosen.reasons), "the delay that is chosen in need not be repeated"
 
 
-def test_topics_are_told_by_their_offsets() -> None:
+def test_topics_are_told_by_their_offsets(result: Result) -> None:
     manifest = {"forecasts": {"topic": "forecasts-eu", "offsets": {"0": [5, 105], "1": [7, 7]}}}
-    told = Page(sources(manifest).markup(1)).text
+    told = re.sub(r"\s+", "", Page(page(replace(result, manifest=manifest)).decode()).text)
     assert "forecasts-eu05105100" in told
     assert "forecasts-eu1770" in told
+
+
+def test_the_message_comes_first_in_peoples_words(result: Result) -> None:
+    markup = page(result, "trueup replay --table a.csv", "card-fraud 3.2").decode()
+    told = Page(markup).text
+    said = r"Your model said [\d.]+\xa0%; [\d.]+\xa0% of [\d,]+ came true since .* trueup, after its warm-up, would"
+    found = re.search(said, told)
+    assert found
+    assert found.start() < told.index("Before you read on") < told.index("Which configuration, and why")
+    assert "Model: card-fraud 3.2" in told
+    assert "trueup replay --table a.csv" in told
+    for each in ("Cut-offs.", "Months.", "Calibration slope and intercept.", "Sign-off"):
+        assert each in told
+    captions = [each.split("</figcaption>")[0] for each in markup.split("<figcaption>")[1:]]
+    assert not [each for each in captions if re.search(r"\b(left|right):", each, re.IGNORECASE)], (
+        "nothing is on a phone"
+    )
+
+
+def test_scores_are_told_in_the_unit_of_the_table(result: Result) -> None:
+    permille = replace(result, manifest={**result.manifest, "options": {"unit": "permille"}})
+    review = result.contenders[0].overall
+    assert review is not None
+    (score, _), *_ = review.review.lookup
+    assert f">{1000 * score:g}</data>" in page(permille).decode()
 
 
 def test_configurations_that_resolved_other_forecasts_have_their_own_raw(result: Result) -> None:

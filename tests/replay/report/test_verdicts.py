@@ -106,7 +106,7 @@ def said(result: Result) -> str:
 @pytest.mark.parametrize(("n", "rate", "seed"), [(2000, 0.2, 5), (2000, 0.02, 6), (6000, 0.02, 7)])
 def test_scores_that_are_too_high_and_rank_well_are_to_be_calibrated(n: int, rate: float, seed: int) -> None:
     result = played(made(n, rate, seed, off=1.2), resamples=200)
-    assert said(result) == "Use present."
+    assert said(result) == "Serve the calibrated scores, by the configuration in force."
     (found,) = verdicts(result)
     assert any(each.startswith("It keeps the order of forecasts of one moment") for each in found.reasons)
 
@@ -129,7 +129,11 @@ def test_what_merges_scores_is_refused_for_its_ranks() -> None:
     ("raw", "headline", "reason"),
     [
         (lambda y: y, "Keep the raw forecasts: they are perfect.", "Nothing is left to calibrate."),
-        (lambda y: 0 * y + 0.5, "Use present.", "they tell no event from another"),
+        (
+            lambda y: 0 * y + 0.5,
+            "Serve the calibrated scores, by the configuration in force.",
+            "they tell no event from another",
+        ),
         (lambda y: 0 * y + y.mean(), "are alike, and nothing is lost by either.", "they tell no event from another"),
     ],
 )
@@ -147,7 +151,10 @@ def test_one_answer_only_has_a_sentence_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("mean", "headline"),
-    [(2.0, "Use plan for made."), (0.0, "Keep the raw forecasts of made: they are better than every configuration")],
+    [
+        (2.0, "Serve the calibrated scores of made, by plan."),
+        (0.0, "Keep the raw forecasts of made: they are better than every configuration"),
+    ],
 )
 def test_numbers_have_a_verdict(mean: float, headline: str) -> None:
     """Learning levels of right forecasts costs some of their pinball loss."""

@@ -1,0 +1,97 @@
+"""What a replay says first, in people's words: what the model said, what came true, what trueup would have said."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+from agents.status import pictures
+from agents.status.markup import Markup
+from agents.status.number_format import count, day, percent, points
+from replay.result import RAW, Contender, Result, Scored
+
+#: A segment is told of which the model is off by so large a share of what came true.
+_WRONG: Final = 0.25
+
+
+@dataclass(frozen=True)
+class Message:
+    """Sentences, and two pictures; None where there is nothing to draw."""
+
+    sentences: Sequence[str]
+    course: Markup | None
+    map: Markup | None
+
+
+def chosen(contenders: Sequence[Contender], name: str | None) -> Contender:
+    """Return the contender that was chosen; the first one where none was."""
+    return next((each for each in contenders if each.name == name), contenders[0])
+
+
+def of(result: Result, name: str | None) -> Message:
+    """Return the message of a replay; ``name`` is who was chosen."""
+    contenders = [each for each in result.contenders if each.overall]
+    if not contenders:
+        return Message((), None, None)
+    contender = chosen(contenders, name)
+    scored = contender.overall
+    if scored is None or not scored.raw.n:
+        return Message(("No forecast has an outcome: nothing can be said.",), None, None)
+    windows = [
+        pictures.Period(
+            w.start_ms,
+            w.end_ms,
+            w.n,
+            w.base_rate,
+            w.mean_raw,
+            w.mean_calibrated,
+            1.96 * sqrt(max(w.mean_calibrated * (1.0 - w.mean_calibrated), w.base_rate * (1.0 - w.base_rate)) / w.n),
+        )
+        for w in scored.windows
+    ]
+    label = "What came true, was served, and the model said, over the history"
+    course = pictures.course(windows, label, 560, 230) if len(windows) > 1 else None
+    lookup = scored.review.lookup
+    drawn = pictures.mapping([("served", "c0", lookup)], "What is served for what the model says", side=210)
+    return Message(list(_sentences(contender, scored, name, result.volume)), course, drawn if len(lookup) > 1 else None)
+
+
+def _sentences(contender: Contender, scored: Scored, name: str | None, volume: float) -> Iterator[str]:
+    phase = scored.settled if scored.settled.resolved else scored.warmup
+    raw, served, n = phase.raw, phase.calibrated, phase.resolved
+    rate = raw.base_rate
+    chance = 1.96 * sqrt(max(served.mean_forecast * (1 - served.mean_forecast), rate * (1 - rate)) / n)
+    off = served.mean_forecast - rate
+    judged = (
+        f"right to ±{points(chance)}"
+        if abs(off) <= chance
+        else f"{points(abs(off))} points too {'high' if off > 0 else 'low'}"
+    )
+    when = "" if phase.start_ms is None else f" since {day(phase.start_ms)}"
+    warm = ", after its warm-up," if scored.warmup.issued and phase is scored.settled else ""
+    yield (
+        f"Your model said {percent(raw.mean_forecast)}; {percent(rate)} of {count(n)} came true{when}. trueup{warm} "
+        f"would have said {percent(served.mean_forecast)}, {judged}."
+    )
+    if name == RAW:
+        yield "Your model's scores are as good as they are: nothing was gained by others."
+    if served.recall == served.recall:
+        caught = [percent(card.recall) for card in (served, raw)]
+        as_well = ", as your model's" if caught[0] == caught[1] else f"; your model's {caught[1]}"
+        top = f"{100 * volume:g}\N{NO-BREAK SPACE}%"
+        yield f"The highest {top} of its scores hold {caught[0]} of what came true{as_well}."
+    worst = max(
+        (each for stream in contender.streams.values() for each in (stream.segments or {}).get("worst", ())),
+        key=lambda each: abs(each["raw"]["mean"] - each["observed"]) * sqrt(each["events"]),
+        default=None,
+    )
+    if worst and abs(worst["raw"]["mean"] - worst["observed"]) > _WRONG * max(worst["observed"], 1e-9):
+        yield (
+            f"It changes most for {worst['segment']} = {worst['value']}: your model said "
+            f"{percent(worst['raw']['mean'])}, {percent(worst['observed'])} came true, trueup said "
+            f"{percent(worst['calibrated']['mean'])}."
+        )
+    alerts = scored.alerts
+    if alerts:
+        raised = f"{count(alerts.raw)} alerts would have been {count(alerts.calibrated)}"
+        yield f"At a cut-off of {alerts.threshold:g}, {raised}."

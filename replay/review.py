@@ -1,0 +1,118 @@
+"""What a review of a model asks for, over arrays: bins, slope and intercept, months, cut-offs, the map at the end."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from replay.measure import ranked
+from replay.result import Cut, Fit, Month, Review
+from state.arrays import Floats, Integers
+from state.scoring.distribution import CELLS, EDGES, psi
+from state.scoring.history import KINDS
+from state.scoring.losses import LOG_CLIP
+
+#: Bins of a reliability curve; shares of the highest scores that have a cut-off; forecasts of a point of the map.
+BINS: Final = 12
+VOLUMES: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+NEAR: Final = 101
+#: Share of the forecasts, the last ones, that say what is served for a score at the end.
+LAST: Final = 0.25
+#: Scores of which the map is told, as far as the model has any there.
+SCORES: Final = (0.001, 0.002, 0.005, *(n / 100 for n in (1, 2, 3, 5)), *(n / 20 for n in range(2, 20)), 0.98, 0.99)
+#: Steps of Newton's method, and the log-odds beyond which a fit has none.
+_STEPS: Final = 30
+_FAR: Final = 50.0
+
+
+def review(raw: Floats, p: Floats, y: Floats, issued_ms: Integers, every: tuple[Floats, Floats]) -> Review:
+    """Return what is asked of forecasts after the warm-up.
+
+    Parameters
+    ----------
+    raw, p, y, issued_ms
+        Of those with an outcome: the model's score, what was served, outcome, time of the forecast; [n] each.
+    every
+        Raw and served of all forecasts, in the order of time, [m] each.
+    """
+    kinds = dict(zip(KINDS, (raw, p), strict=True))
+    last = [each[-max(int(LAST * len(each)), 1) :] for each in every]
+    return Review(
+        quantiles={kind: ranked(each, y).bins(BINS) for kind, each in kinds.items()},
+        fits={kind: fit(each, y) for kind, each in kinds.items()},
+        months=list(_months(raw, p, y, issued_ms)),
+        cuts=list(_cuts(raw, p, y, issued_ms, last)) if len(every[0]) else [],
+        lookup=list(_lookup(*last)),
+    )
+
+
+def fit(p: Floats, y: Floats) -> Fit:
+    """Return slope and intercept of y on the log-odds of p, by logistic regression; NaN where there is none.
+
+    References
+    ----------
+    Cox 1958, *Two further applications of a model for binary regression*.
+    """
+    nothing = Fit(float("nan"), float("nan"))
+    if not len(y) or not 0.0 < y.mean() < 1.0 or p.min() == p.max():
+        return nothing
+    clipped = np.clip(p, LOG_CLIP, 1.0 - LOG_CLIP)
+    x = np.column_stack([np.ones(len(p)), np.log(clipped) - np.log1p(-clipped)])
+    found = np.array([0.0, 1.0])
+    for _ in range(_STEPS):
+        q = 1.0 / (1.0 + np.exp(-np.clip(x @ found, -_FAR, _FAR)))
+        curve = (x * (q * (1.0 - q))[:, None]).T @ x
+        if not np.linalg.det(curve) > 0.0:
+            return nothing
+        step = np.linalg.solve(curve, x.T @ (y - q))
+        found += step
+        if np.abs(step).max() < 1e-9:
+            return Fit(*map(float, found))
+    return nothing
+
+
+def _months(raw: Floats, p: Floats, y: Floats, issued_ms: Integers) -> Iterator[Month]:
+    """Yield the months, UTC, in which forecasts were made that have an outcome; ``shift``: PSI against the first."""
+    months = issued_ms.astype("datetime64[ms]").astype("datetime64[M]")
+    first: list[int] | None = None
+    for month in np.unique(months):
+        mine = months == month
+        cells = np.bincount(np.searchsorted(EDGES, raw[mine], side="right"), minlength=CELLS).tolist()
+        first = first or cells
+        n, rate, spread = int(mine.sum()), float(y[mine].mean()), float((p[mine] * (1.0 - p[mine])).sum())
+        yield Month(
+            month=month.item().strftime("%Y-%m") if isinstance(month.item(), datetime) else str(month),
+            n=n,
+            raw=float(raw[mine].mean()),
+            calibrated=float(p[mine].mean()),
+            observed=rate,
+            chance=1.96 * max(spread, n * rate * (1.0 - rate)) ** 0.5 / n,
+            shift=psi(cells, first),
+        )
+
+
+def _cuts(raw: Floats, p: Floats, y: Floats, issued_ms: Integers, last: list[Floats]) -> Iterator[Cut]:
+    """Yield the cut-offs above which the highest of the last scores lie, and what they catch: the map moves."""
+    if not len(y):
+        return
+    late = issued_ms >= np.quantile(issued_ms, 1.0 - LAST)
+    raw, p, y = raw[late], p[late], y[late]
+    for volume in VOLUMES:
+        before, after = (float(np.quantile(each, 1.0 - volume, method="higher")) for each in last)
+        caught = [np.argsort(-each, kind="stable")[: max(round(volume * len(y)), 1)] for each in (raw, p)]
+        hits = [float(y[each].sum()) for each in caught]
+        ones = float(y.sum())
+        yield Cut(volume, before, after, len(caught[0]), int(hits[0]), int(hits[1]), int(ones))
+
+
+def _lookup(raw: Floats, p: Floats) -> Iterator[tuple[float, float]]:
+    """Yield round scores of the model and what was served for the nearest ones: their median."""
+    order = np.argsort(raw, kind="stable")
+    raw, p = raw[order], p[order]
+    for low, score in pairwise((0.0, *SCORES)):
+        at = int(np.searchsorted(raw, score))
+        near = slice(max(at - NEAR // 2, 0), at + NEAR // 2 + 1)
+        if len(raw) and raw[0] <= score <= raw[-1] and abs(float(np.median(raw[near])) - score) < (score - low) / 2:
+            yield score, float(np.median(p[near]))
