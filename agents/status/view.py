@@ -421,7 +421,7 @@ def _challengers(shadows: Sequence[Described]) -> Table:
     head = ("challenger", "champion", "events", "error", "champion's", "loss", "challenger − champion")
     note = (
         "Mean difference of the losses on the events that both answered ± 95 %, as if events were independent. Below 0 "
-        "the challenger is better: see trueup promote."
+        "the challenger is better: see trueup streams promote."
     )
     return Table("Challengers", head, rows, 2, note)
 

@@ -386,7 +386,7 @@ def test_a_defect_is_said_and_logged_and_does_not_show_its_insides(caplog: pytes
 def test_without_any_stream_the_page_says_so() -> None:
     application = Pages(readings(ready=False))
     empty = get(application, "/").text
-    for words in ("No stream yet", "<code>forecasts</code>", "<code>outcomes</code>", "trueup broker send forecasts"):
+    for words in ("No stream yet", "<code>forecasts</code>", "<code>outcomes</code>", "broker send forecasts"):
         assert words in empty
     assert "not ready: no partition is served" in get(application, "/").text
     assert get(application, "/api/streams").json["streams"] == []
