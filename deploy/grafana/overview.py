@@ -142,10 +142,33 @@ OVERVIEW: Final = Dashboard(
                 Panel(
                     "table",
                     "Streams",
-                    "One line a stream, of the window above; alarm raw is of its life, AUC of the last windows. "
+                    "One line a stream, of the window above: what the model says, what came true, what is served; how "
+                    "much of what came true the highest 1 % of the scores hold, and the model's. Alarm raw is of its "
+                    "life, AUC of the last windows. "
                     "Calibrated should lie below raw and near the noise, regret below zero. "
                     "Follow a stream's name to see it closely.",
                     [
+                        Query(
+                            _by_stream("stream_kind:trueup_mean_forecast:ratio", kind="raw", window="$window"),
+                            "model says",
+                        ),
+                        Query(_by_stream("stream:trueup_base_rate:ratio", window="$window"), "came true"),
+                        Query(
+                            _by_stream("stream_kind:trueup_mean_forecast:ratio", kind="calibrated", window="$window"),
+                            "served",
+                        ),
+                        Query(
+                            _by_stream("stream_kind:trueup_relative_bias:ratio", kind="calibrated", window="$window"),
+                            "mean off by",
+                        ),
+                        Query(
+                            _by_stream("stream_kind_volume:trueup_recall:ratio", kind="calibrated", volume="0.01"),
+                            "in the highest 1 %",
+                        ),
+                        Query(
+                            _by_stream("stream_kind_volume:trueup_recall:ratio", kind="raw", volume="0.01"),
+                            "the model's",
+                        ),
                         Query(_by_stream("stream_kind:trueup_events:sum", kind="raw", window="$window"), "events"),
                         Query(_by_stream("stream_kind:trueup_ece:ratio", kind="raw", window="$window"), "error raw"),
                         Query(
@@ -165,13 +188,8 @@ OVERVIEW: Final = Dashboard(
                             _by_stream("stream_kind:trueup_alarm_recent_log10:max", kind="calibrated"),
                             "alarm calibrated",
                         ),
-                        Query(
-                            _by_stream("stream_kind:trueup_relative_bias:ratio", kind="calibrated", window="$window"),
-                            "mean off by",
-                        ),
                         Query(_by_stream("stream_kind:trueup_auc:ratio", kind="raw"), "AUC raw"),
                         Query(_by_stream("stream_kind:trueup_auc:ratio", kind="calibrated"), "AUC calibrated"),
-                        Query(_by_stream("stream:trueup_base_rate:ratio", window="$window"), "base rate"),
                         Query(_by_stream("stream:trueup_label_coverage:ratio6h"), "coverage"),
                     ],
                     "none",
@@ -187,7 +205,8 @@ OVERVIEW: Final = Dashboard(
                     units={
                         "events": "locale",
                         "coverage": "percentunit",
-                        "base rate": "percentunit",
+                        **dict.fromkeys(("model says", "came true", "served"), "percentunit"),
+                        **dict.fromkeys(("in the highest 1 %", "the model's"), "percentunit"),
                         "mean off by": "percentunit",
                     },
                     limits={

@@ -81,6 +81,8 @@ class Panel:
         By column of a table: the address its cells lead to, its unit, its levels.
     curves
         Of a scatter panel: the columns of x and of y.
+    log
+        Whether values stand by powers of ten: rates that are far apart, and small.
     """
 
     kind: Kind
@@ -100,6 +102,7 @@ class Panel:
     units: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, Sequence[Level]] = field(default_factory=dict)
     curves: Sequence[tuple[str, str]] = ()
+    log: bool = False
 
     @property
     def instant(self) -> bool:
@@ -166,6 +169,8 @@ class Panel:
             }
         elif self.kind == "table":
             defaults["custom"] = {"align": "auto", "cellOptions": {"type": "color-text"}, "filterable": True}
+        if self.log:
+            defaults["custom"]["scaleDistribution"] = {"type": "log", "log": 10}
         return defaults
 
     def _overrides(self) -> Iterator[dict[str, Any]]:

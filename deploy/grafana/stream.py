@@ -765,7 +765,7 @@ STREAM: Final = Dashboard(
                         *_both("stream_kind:trueup_mean_forecast:ratio", window="$window"),
                     ],
                     "percentunit",
-                    low=0,
+                    log=True,
                 ),
                 Panel(
                     "timeseries",
