@@ -151,11 +151,11 @@ class Marks(NamedTuple):
         These are layout, width, both bands, what is there (u8 each; 1: points, 2: an interval), points (i32), bytes of
         the name (u8), the ends of the interval (f64 each) if it is there, the name, the reason.
         """
-        name, low, high = self.band.encode(), self.low, self.high
+        layout, width, before, now, band, points, low, high, why = self
+        name = band.encode()
         ends = b"" if low is None or high is None else _ENDS.pack(low, high)
-        flags = (_POINTS if self.points is not None else 0) | (_INTERVAL if ends else 0)
-        head = _MARKS.pack(self.layout, self.width, self.before, self.now, flags, self.points or 0, len(name))
-        return head + ends + name + self.why.encode()
+        flags = (_POINTS if points is not None else 0) | (_INTERVAL if ends else 0)
+        return _MARKS.pack(layout, width, before, now, flags, points or 0, len(name)) + ends + name + why.encode()
 
 
 def marks(payload: bytes) -> Marks:

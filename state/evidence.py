@@ -110,7 +110,8 @@ class Evidence:
 
 def band_of(raw: float) -> int:
     """Return the band of a raw score, in [0, 1]."""
-    return min(max(math.floor(log_odds(raw)), -SIDE), SIDE - 1)
+    z = log_odds(raw) + SIDE
+    return -SIDE if z < 0.0 else SIDE - 1 if z >= 2 * SIDE else int(z) - SIDE
 
 
 def issue(number: int, p: float, whole: Evidence, segments: Sequence[Evidence]) -> None:

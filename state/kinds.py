@@ -162,7 +162,7 @@ DISTRIBUTION: Final = Kind[Distribution](
 )
 
 #: Layout of segments and slot of what counts all of a stream.
-WHOLE: Final = bytes(4), 0
+WHOLE: Final[tuple[bytes, int]] = bytes(4), 0
 _LAYOUTS: Final = Part("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],))
 BAND_COUNTS: Final = Kind[BandCounts](
     "R",

@@ -7,6 +7,7 @@ from typing import Any, Final
 from state import evidence, kinds
 from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
+from state.calibrators.answer import new
 from state.evidence import Evidence, band_of
 from state.kind import Kind
 from state.ledger import Row
@@ -20,6 +21,8 @@ Value = Callable[[str, Kind[Any], bytes, Callable[[], Any]], Any]
 Touch = Callable[[bytes, Any], None]
 #: What a row has of a forecast, and what an answer says.
 Marked = tuple[bytes, Marks]
+#: Layout and slot under which the whole of a stream counts.
+_WHOLE: Final[tuple[bytes, int]] = kinds.WHOLE
 #: What is said of a stream while nothing that was learnt is served.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
@@ -109,7 +112,7 @@ class Marker:
             low, high, why = None, None, ""
             if self.wide:
                 low, high, why = self._left(raw, p, layout, groups, values, withheld=withheld)
-            marks = Marks(self._layout, self._width, before, now, name, points, low, high, why)
+            marks = new(Marks, (self._layout, self._width, before, now, name, points, low, high, why))
             said = marks.encode(), marks
             if points is None and not self.wide:
                 self._said[now << 8 | before] = said
@@ -148,7 +151,7 @@ class Marker:
 
     def _evidence_of(self, layout: bytes, groups: tuple[int, ...]) -> tuple[Evidence, list[Evidence]]:
         """Return the evidence of the stream, and of segments, which is about to change."""
-        return self._said_of(*kinds.WHOLE), [self._said_of(layout, slot) for slot in groups]
+        return self._said_of(_WHOLE[0], _WHOLE[1]), [self._said_of(layout, slot) for slot in groups]
 
     def _said_of(self, layout: bytes, slot: int) -> Evidence:
         """Return the evidence of the stream or of a segment, which is about to change."""
@@ -157,8 +160,9 @@ class Marker:
         if found is None:
             key = kinds.EVIDENCE.key(self._stream, self._config, layout, slot)
             found = self._evidence[where] = key, self._value(self._stream, kinds.EVIDENCE, key, Evidence)
-        self._touch(*found)
-        return found[1]
+        key, said = found
+        self._touch(key, said)
+        return said
 
     def resolve(self, row: Row, known: int, ones: int, now_ms: int) -> None:
         """Count the label of a forecast that has marks.
