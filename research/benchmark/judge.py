@@ -1,0 +1,69 @@
+"""Losses of what was served beside raw's, with intervals: scores of one week, and of one entity, share their luck."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from lab.reliability import loss
+from replay.measure import log_losses
+from research.benchmark.contenders import RAW
+from research.benchmark.streams import DAY_MS, Dated
+from state.arrays import Floats
+
+#: Days of a block: where days share luck, blocks of one day miss a third of its variance.
+BLOCK: Final = 7
+RESAMPLES, SEED = 400, 20_260_301
+
+
+class Relative(NamedTuple):
+    """A mean loss relative to raw's, less 1, with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:+.2f} [{100 * self.low:+.2f}, {100 * self.high:+.2f}]"
+
+
+class Judged(NamedTuple):
+    """What a contender served to all scores with a label, from the stream's beginning on."""
+
+    log_loss: Relative
+    brier: Relative
+    ece: float
+
+
+def judge(stream: Dated, served: Mapping[str, Floats]) -> dict[str, Judged]:
+    """Judge what was served, [n] by name, raw's among them.
+
+    Notes
+    -----
+    A resample weighs each row by an exponential weight of its week times one of its entity. That counts what rows of a
+    week share, and rows of an entity, and errs on the side of wide intervals: Owen & Eckles 2012, *Bootstrapping data
+    arrays of arbitrary order*. Ends are the 2.5 and 97.5 % quantiles, moved by the mean's distance from the value. All
+    contenders are weighed alike.
+    """
+    known = ~np.isnan(stream.y)
+    y, names = stream.y[known], [RAW, *(name for name in served if name != RAW)]
+    losses = np.stack([of(served[name][known], y) for of in (log_losses, _squares) for name in names])
+    week = (stream.forecast_ms[known] - stream.forecast_ms[0]) // (BLOCK * DAY_MS)
+    _, entity = np.unique(stream.entity[known], return_inverse=True)
+    rng = np.random.default_rng(SEED)
+    weeks, entities = int(week[-1]) + 1, int(entity.max()) + 1
+    resamples = (rng.exponential(size=weeks)[week] * rng.exponential(size=entities)[entity] for _ in range(RESAMPLES))
+    sums = np.array([losses @ weights for weights in resamples]).reshape(RESAMPLES, 2, len(names))
+    drawn = sums / sums[:, :, :1] - 1
+    means = losses.mean(axis=1).reshape(2, len(names))
+    value = means / means[:, :1] - 1
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0) - drawn.mean(axis=0) + value
+    log_loss, brier = (
+        [Relative(*each) for each in zip(*ends, strict=True)]
+        for ends in zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    )
+    return {name: Judged(log_loss[i], brier[i], loss(served[name][known], y).ece) for i, name in enumerate(names)}
+
+
+def _squares(p: Floats, y: Floats) -> Floats:
+    return np.square(p - y)

@@ -1,0 +1,93 @@
+"""Nobody who takes part in the benchmark learns a label before it is known."""
+
+import numpy as np
+import pytest
+
+from research.benchmark import streams
+from research.benchmark.contenders import CONTENDERS, RAW
+from research.benchmark.judge import judge
+from research.benchmark.streams import DAY_MS, Dated
+
+#: The moment up to which answers are compared: a noon, or who looks a day ahead at midnight would not be seen.
+NOW = 35 * DAY_MS + DAY_MS // 2
+
+
+def made(matures_days: int = 0) -> Dated:
+    """4,000 scores of sixty days, three times too high, with labels up to twenty days late; some never come."""
+    rng = np.random.default_rng(7)
+    n = 4000
+    p = rng.beta(1, 4, n)
+    forecast_ms = np.sort(rng.integers(0, 60 * DAY_MS, n))
+    y = (rng.random(n) < p / 3).astype(np.float64)
+    report_ms = forecast_ms + rng.integers(1, 20 * DAY_MS, n)
+    if matures_days:
+        report_ms = np.where(y == 1, report_ms, -1)
+    else:
+        y[::50] = np.nan
+        report_ms[::50] = -1
+    segments = {"channel": rng.choice(["web", "shop"], n)}
+    return Dated("made", "", p, y, forecast_ms, report_ms, matures_days * DAY_MS, rng.integers(0, 900, n), segments)
+
+
+@pytest.mark.parametrize("matures_days", [0, 21])
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_no_label_is_learnt_before_it_is_known(name: str, matures_days: int) -> None:
+    stream = made(matures_days)
+    contender, until = CONTENDERS[name], stream.forecast_ms <= NOW
+    try:
+        served = contender(stream)
+    except FileNotFoundError as exc:
+        pytest.skip(str(exc))
+    # What is not told by now may become the other label.
+    later = (stream.known_ms >= NOW) & ((stream.report_ms >= NOW) | (stream.report_ms < 0))
+    changed = stream._replace(y=np.where(later, 1 - stream.y, stream.y))
+    if matures_days:
+        ones_later = np.where(changed.y == 1, stream.known_ms, -1)
+        changed = changed._replace(report_ms=np.where(later, ones_later, stream.report_ms))
+    assert np.array_equal(contender(changed)[until], served[until])
+    assert len(served) == len(stream.p)
+    assert np.isfinite(served).all()
+    if name != RAW:
+        assert not np.array_equal(served[until], stream.p[until])
+
+
+def test_raw_is_nothing_beside_itself_and_who_knows_is_better() -> None:
+    stream = made()
+    found = judge(stream, {"truth": stream.p / 3, RAW: stream.p})
+    assert found[RAW].log_loss == found[RAW].brier == (0.0, 0.0, 0.0)
+    for relative in (found["truth"].log_loss, found["truth"].brier):
+        assert relative.low < relative.value < relative.high < 0
+    assert found["truth"].ece < found[RAW].ece
+
+
+def test_intervals_count_rows_of_one_entity_as_one_fact() -> None:
+    stream = made()
+    known = np.flatnonzero(~np.isnan(stream.y))
+    copies = np.repeat(known, 10)
+    many = stream._replace(
+        p=stream.p[copies],
+        y=stream.y[copies],
+        forecast_ms=stream.forecast_ms[copies],
+        report_ms=stream.report_ms[copies],
+        entity=stream.entity[copies],
+    )
+
+    def width(of: Dated) -> float:
+        found = judge(of, {RAW: of.p, "truth": of.p / 3})["truth"].log_loss
+        return found.high - found.low
+
+    assert width(many) == pytest.approx(width(stream), rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "rows", "rate"), [("COMPAS", 6207, 0.16), ("employment", 277_677, 0.50)])
+def test_real_streams_are_read_whole_and_in_order(name: str, rows: int, rate: float) -> None:
+    try:
+        stream = streams.STREAMS[name]()
+    except FileNotFoundError as exc:
+        pytest.skip(str(exc))
+    assert len(stream.p) == rows
+    assert stream.y.mean() == pytest.approx(rate, abs=0.005)
+    assert (np.diff(stream.forecast_ms) >= 0).all()
+    told = stream.report_ms >= 0
+    assert (stream.report_ms[told] > stream.forecast_ms[told]).all()
+    assert (stream.known_ms >= stream.report_ms).all()
