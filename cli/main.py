@@ -89,12 +89,13 @@ def _run_command(arguments: Sequence[str] | None) -> int:
     if given.command is None:
         command_line.print_help()
         return options.DONE
-    options.apply(given)
-    logs.configure(os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper(), getattr(given, "stage", None) or given.command)
     if given.command in _PRIVATE:
         os.umask(0o077)
     try:
-        return int(given.run(given))
+        with options.applied(given):
+            level = os.environ.get("TRUEUP_LOG_LEVEL", "INFO").upper()
+            logs.configure(level, getattr(given, "stage", None) or given.command)
+            return int(given.run(given))
     except (SettingsError, TopicsError, TableError) as exc:
         return options.refused(exc)
     except KeyboardInterrupt:

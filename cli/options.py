@@ -4,6 +4,8 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,14 +83,21 @@ def group(commands: Commands, name: str, help_: str) -> Commands:
     return parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
 
 
-def apply(options: argparse.Namespace) -> None:
-    """Put the options that stand for settings into the environment, for this process and those it starts."""
+@contextmanager
+def applied(options: argparse.Namespace) -> Iterator[None]:
+    """Let the options that stand for settings be in the environment, of this process and of those it starts."""
+    before = dict(os.environ)
     if getattr(options, "brokers", None) is not None:
         os.environ["TRUEUP_BROKERS"] = options.brokers
     if isinstance(streams := getattr(options, "streams", None), Path):
         os.environ["TRUEUP_STREAMS"] = str(streams)
     if getattr(options, "quiet", False):
         os.environ["TRUEUP_LOG_LEVEL"] = "ERROR"
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def settings() -> Settings:

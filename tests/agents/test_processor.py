@@ -123,7 +123,7 @@ class Scene(NamedTuple):
 
     def state(self, partition: int = 0) -> dict[bytes, bytes]:
         table = self.topology.table
-        return {key: row for prefix in b"FLCSQADJ" for key, row in table.range(partition, bytes([prefix]))}
+        return {key: row for prefix in b"FLCSQADJc" for key, row in table.range(partition, bytes([prefix]))}
 
     def counted(self, name: str, **labels: str) -> float:
         found = ScrapedSamples(exposed(self.topology.gauges)).value(name, labels)

@@ -90,13 +90,14 @@ def test_an_option_stands_for_its_setting(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (file := tmp_path / "streams.toml").write_text('[streams."fraud-*"]\ncalibrator = "platt"\n')
-    for name in ("TRUEUP_BROKERS", "TRUEUP_STREAMS", "TRUEUP_LOG_LEVEL"):
-        monkeypatch.setenv(name, "")  # what the command sets is taken back
+    monkeypatch.setenv("TRUEUP_BROKERS", "kafka:9092")
     assert main.main(["config", "check", "--json", "-q", "--brokers", "kafka-7:9092", "--streams", str(file)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["settings"]["TRUEUP_BROKERS"] == "kafka-7:9092"
     assert found["streams"]["fraud-*"]["calibrator"] == "platt"
     assert logging.root.level == logging.ERROR
+    assert os.environ["TRUEUP_BROKERS"] == "kafka:9092", "what the command sets is taken back"
+    assert "TRUEUP_STREAMS" not in os.environ
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -88,8 +88,9 @@ def test_the_ratios_of_two_workers_are_those_of_the_state(scene: Scene) -> None:
     """Partitions are on two workers; ``trueup streams show`` reads both from the changelog."""
     listed = shown(scene.world, "list", "--json")
     assert listed.returncode == 0, listed.stderr
-    report = orjson.loads(listed.stdout)["streams"]
-    assert {"stream-0", "stream-1"} <= report.keys()
+    names = orjson.loads(listed.stdout)["streams"].keys()
+    assert {"stream-0", "stream-1"} <= names
+    report = {name: orjson.loads(shown(scene.world, "show", name, "--json").stdout)["streams"][name] for name in names}
     for stream, each in report.items():
         if not each["resolved"]:
             continue

@@ -38,4 +38,4 @@ def test_the_pod_that_is_played_is_one() -> None:
     (container,) = played["containers"]
     assert {"name": "state", "persistentVolumeClaim": {"claimName": claim}} in played["volumes"]
     assert container["image"] == run.WORKER
-    assert container["args"] == ["worker"]
+    assert container["args"] == ["run", "worker"]

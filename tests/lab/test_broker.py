@@ -179,11 +179,14 @@ def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(broker: Broker
     assert sending.returncode == 0
     assert said.endswith(b"sent 2 records to by-hand\n")
     with command(broker.bootstrap, "watch", "by-hand", "--first") as watching:
-        assert watching.stdout is not None
-        assert watching.stdout.readline() == b'{"event_id": "a1", "p": 0.3}\n'
-        assert watching.stdout.readline() == "no JSON ⟨U+001B⟩[2J\n".encode()
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(20) == 130
+        try:
+            assert watching.stdout is not None
+            assert watching.stdout.readline() == b'{"event_id": "a1", "p": 0.3}\n'
+            assert watching.stdout.readline() == "no JSON ⟨U+001B⟩[2J\n".encode()
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(20) == 130
+        finally:
+            watching.kill()  # else a failure would wait for it without end
 
     async def keys() -> list[bytes | None]:
         async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:

@@ -90,7 +90,7 @@ def test_the_terminal_and_the_page_show_them_as_text(result: Result, tmp_path: P
     assert f"country = {HOSTILE}" in said
     assert "Segments with 2,000 outcomes and more: 1; mean ECE" in said
     shown = page(result).decode()
-    assert "The worst segments" in shown
+    assert "Segments, worst first" in shown
     assert "Segments by band of the score" in shown
     assert "segments lately: 2 of 4 off" in said
     assert "Segments that are off at the end" in shown

@@ -79,6 +79,7 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
         kinds.QUEUE.key(EXPIRY, 100, 0),
         kinds.CALIBRATOR.key("s", IDENTITY.config),
         kinds.COVERAGE.key("s"),
+        kinds.COURSE.key("s"),
         kinds.DISTRIBUTION.key("s"),
     }
     entry = one.table.entry("e")
