@@ -8,12 +8,12 @@ import pickle
 import sys
 import warnings
 
-import mcgrad.methods
-import pandas as pd
-
 
 def main() -> None:
     """Answer until the input ends."""
+    import mcgrad.methods  # noqa: PLC0415 - only this environment has them
+    import pandas as pd  # noqa: PLC0415
+
     warnings.simplefilter("ignore")
     model = mcgrad.methods.MCGrad(random_state=0)
     while True:

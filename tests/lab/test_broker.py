@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,7 +170,9 @@ def command(bootstrap: str, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "TRUEUP_BROKERS": bootstrap}
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "cli.main", "dev", "broker", *arguments]
-    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe)
+    # A shell lets what it starts in the background ignore Ctrl-C, and this would pass on from there.
+    reset = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=reset)  # noqa: PLW1509 - takes no lock
 
 
 def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(broker: Broker) -> None:
