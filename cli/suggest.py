@@ -20,12 +20,11 @@ from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import QUANTILES
 from state.policy import ALIKE
-from state.scoring.ages import words
+from state.scoring.ages import DAY_MS, words
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import Decoder
 
-DAY_MS: Final = 86_400_000
 #: A proposal needs at least so many forecasts that had time for their outcome, and outcomes of a label.
 FEWEST, FEWEST_EACH = 200, 20
 #: If this share of forecasts has an outcome, every outcome is reported. If less than `RARELY` has, silence is a label.

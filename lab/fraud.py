@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from lab.player import Message
 from state.arrays import Floats, Integers
+from state.scoring.ages import DAY_MS
 
 #: The stream of all payments.
 STREAM: Final = "cards"
 #: Earliest time of the first payment: 1 January 2026, ms.
 START_MS: Final = 1_767_225_600_000
-DAY_MS: Final = 86_400_000
 
 
 class Segment(NamedTuple):

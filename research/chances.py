@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 
 from lab import fraud
-from lab.fraud import DAY_MS, Fraud, Shape
+from lab.fraud import Fraud, Shape
 from replay.measure import log_losses
 from state.calibrators.registry import make
+from state.scoring.ages import DAY_MS
 
 TOP: Final = 0.95
 EXPLORED: Final = 0.02

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from lab import flights, fraud
-from lab.fraud import DAY_MS, Shape
+from lab.fraud import Shape
 from replay.intervals import described
 from state import evidence
 from state.arrays import Floats
@@ -32,6 +32,7 @@ from state.calibrators.by_segment import IN_FAST, IN_KNOT, KNOTS, _place
 from state.calibrators.logistic import P_CLIP
 from state.calibrators.prudent import Prudent
 from state.evidence import Evidence, band_of
+from state.scoring.ages import DAY_MS
 from state.scoring.wilson import wilson
 
 LEVEL: Final = 0.9

@@ -10,6 +10,7 @@ from typing import Any
 
 from state import kinds, ledger
 from state.forecasts import PROBABILITY, QUANTILES
+from state.kind import Kind
 from state.ledger import Row
 from state.policy import Policies, scored_of
 from state.scoring.ages import Ages
@@ -27,6 +28,16 @@ Features = Callable[[bytes], Sequence[float]]
 
 
 @dataclass(slots=True, eq=False)
+class _Row:
+    """A row of a stream: its kind and key, what is new without it, and what it holds; None until that is asked for."""
+
+    kind: Kind[Any]
+    key: bytes
+    new: Callable[[], Any]
+    value: Any = None
+
+
+@dataclass(slots=True, eq=False)
 class _Counted:
     """What is counted of a service, with the keys of its rows.
 
@@ -39,21 +50,17 @@ class _Counted:
     segments
         By layout and slot: key and scores.
     ages, distribution, course
-        How old outcomes are, how raw forecasts are distributed, what was served and came true by hour and day; None
-        until they are asked for.
+        How old outcomes are, how raw forecasts are distributed, what was served and came true by hour and day.
     """
 
     history: History | None
     features: Features | None
     scores_key: bytes
     windows_key: bytes
-    ages_key: bytes
-    distribution_key: bytes
-    course_key: bytes
+    ages: _Row
+    distribution: _Row
+    course: _Row
     segments: dict[bytes, dict[int, tuple[bytes, Any]]]
-    ages: Ages | None = None
-    distribution: Distribution | None = None
-    course: Course | None = None
 
 
 class Counting:
@@ -85,23 +92,21 @@ class Counting:
             calibrator.features_in if keeps else None,
             scores_key,
             kinds.WINDOWS.key(stream),
-            kinds.AGES.key(stream),
-            kinds.DISTRIBUTION.key(stream),
-            kinds.COURSE.key(stream),
+            _Row(kinds.AGES, kinds.AGES.key(stream), Ages),
+            _Row(kinds.DISTRIBUTION, kinds.DISTRIBUTION.key(stream), Distribution),
+            _Row(kinds.COURSE, kinds.COURSE.key(stream), Course),
             {},
         )
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
         if service.kind != QUANTILES:  # of classes the highest probability is counted, of numbers nothing
-            seen = service.seen
-            found = seen.distribution
-            if found is None:
-                key = seen.distribution_key
-                found = seen.distribution = self.services.value(service.stream, kinds.DISTRIBUTION, key, Distribution)
-            self.services.touched[seen.distribution_key] = found
+            kept: _Row = service.seen.distribution
+            found: Distribution = kept.value or self._changing(service, kept)
+            self.services.touched[kept.key] = found
             found.observe(row.raw if service.kind == PROBABILITY else max(row.raw), stream_time)
-        self._course(service).issue(stream_time)
+        course: Course = self._changing(service, service.seen.course)
+        course.issue(stream_time)
         if row.groups:
             for scores in self._segments(service, row):
                 scores.issued += 1
@@ -113,8 +118,9 @@ class Counting:
         """Count how old a forecast was when its first outcome came."""
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
         at = 0 if row.entity else ts  # whose labels belong together is known
-        self._ages(service).observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
-        course = self._course(service)
+        ages: Ages = self._changing(service, service.seen.ages)
+        ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
+        course: Course = self._changing(service, service.seen.course)
         course.label_ms = max(course.label_ms, ts)
         if row.groups:
             for scores in self._segments(service, row):
@@ -126,10 +132,11 @@ class Counting:
         window = row.window
         if window == ledger.UNTAUGHT:
             return window
+        course: Course = self._changing(service, service.seen.course)
         if service.kind == PROBABILITY:
-            self._course(service).resolve(row.raw, row.p, row.y, now_ms)
+            course.resolve(row.raw, row.p, row.y, now_ms)
         else:
-            self._course(service).resolve(0.0, 0.0, 0.0, now_ms)
+            course.resolve(0.0, 0.0, 0.0, now_ms)
         if row.shadows:
             self._compare(service, row, row.y)
         if window == ledger.NO_WINDOW:
@@ -164,7 +171,8 @@ class Counting:
         if window == ledger.UNTAUGHT:
             return
         if service.kind == PROBABILITY:
-            self._course(service).revise(y - was, now_ms)
+            course: Course = self._changing(service, service.seen.course)
+            course.revise(y - was, now_ms)
         if row.shadows:
             self._compare(service, row, was, -1)
             self._compare(service, row, y)
@@ -194,27 +202,18 @@ class Counting:
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:  # noqa: ARG002 - for others
         """Count a forecast without a label."""
-        self._ages(service).expire()
+        ages: Ages = self._changing(service, service.seen.ages)
+        ages.expire()
         for scores in self._segments(service, row):
             scores.expired += 1
 
-    def _ages(self, service: Service) -> Ages:
-        """Return the ages of a stream's outcomes, which are about to change."""
-        seen = service.seen
-        ages: Ages | None = seen.ages
-        if ages is None:
-            ages = seen.ages = self.services.value(service.stream, kinds.AGES, seen.ages_key, Ages)
-        self.services.touched[seen.ages_key] = ages
-        return ages
-
-    def _course(self, service: Service) -> Course:
-        """Return the course of a stream, which is about to change."""
-        seen = service.seen
-        course: Course | None = seen.course
-        if course is None:
-            course = seen.course = self.services.value(service.stream, kinds.COURSE, seen.course_key, Course)
-        self.services.touched[seen.course_key] = course
-        return course
+    def _changing(self, service: Service, row: _Row) -> Any:  # noqa: ANN401 - what the row holds
+        """Return what a row of a stream holds, which is about to change."""
+        value = row.value
+        if value is None:
+            value = row.value = self.services.value(service.stream, row.kind, row.key, row.new)
+        self.services.touched[row.key] = value
+        return value
 
     def _segments(self, service: Service, row: Row) -> list[Any]:
         """Return the scores of the segments of a row, which are about to change."""

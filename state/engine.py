@@ -105,8 +105,8 @@ class Partition(Fold):
         largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
         #: What a row of the ledger and one of a stream had on average at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
-        #: The last checkpoint, and the bytes of queues and fence in it.
-        self._frozen, self._queued = Changes(), 0
+        #: Bytes of queues and fence in the last checkpoint.
+        self._queued = 0
         super().__init__(_nothing if get is None else get)
 
     def reset(self) -> None:
@@ -179,12 +179,12 @@ class Partition(Fold):
 
     def freeze(self, changes: Changes | None = None) -> Changes:
         """Return what `checkpoint` does, with most of the rows still to be made; those before are to be made by now."""
-        events, size, values, of_streams = self._frozen.sizes
+        events, size, values, of_streams = self._services.frozen.sizes
         if events:
             self._ledger_bytes = max(size // events, LEDGER_BYTES)
         if values:
             self._stream_bytes = max((of_streams + self._queued) // values, 1)
-        made = self._frozen = Changes() if changes is None else changes
+        made = Changes() if changes is None else changes
         rows = made.rows
         rows.update(self._ordered())
         self._queued = _size(rows.values())

@@ -111,6 +111,8 @@ class Services:
     ----------
     touched
         What the rows hold that changed since the last checkpoint, by key.
+    frozen
+        The last checkpoint, whose rows of streams may still have to be made.
     """
 
     def __init__(
@@ -121,9 +123,7 @@ class Services:
         self._opened = opened
         self._beside = beside
         self.touched: dict[bytes, Any] = {}
-        #: The last checkpoint, and what of its rows of streams is still to be made.
-        self._frozen = Changes()
-        self._unmade = self._frozen.streams
+        self.frozen = Changes()
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._active: dict[str, Service] = {}
         self._by_names: dict[bytes, Service] = {}
@@ -134,14 +134,14 @@ class Services:
 
     def of(self, stream: str) -> Service:
         """Return what serves a stream now; what the stream holds may then change."""
-        if self._unmade:
-            self._frozen.make(stream)
+        if self.frozen.streams:
+            self.frozen.make(stream)
         return self._active.get(stream) or self._open(stream)
 
     def by(self, row: Row) -> Service:
         """Return what answered the forecast of a row; what the stream holds may then change."""
-        if self._unmade:
-            self._frozen.make(row.stream)
+        if self.frozen.streams:
+            self.frozen.make(row.stream)
         return self._by_names.get(row.names) or self._service(row.names, row.stream, row.calibrator, row.config, None)
 
     def active(self) -> list[Service]:
@@ -184,8 +184,7 @@ class Services:
 
     def freeze(self, changes: Changes) -> None:
         """Hand over what changed since the last checkpoint, and forget streams if too much is kept."""
-        self._frozen, self._unmade, touched = changes, changes.streams, self.touched
-        self.touched = {}
+        self.frozen, touched, self.touched = changes, self.touched, {}
         for key, value in touched.items():
             stream = kind_of(key).stream(key)
             held = changes.streams.get(stream)

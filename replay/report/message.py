@@ -45,7 +45,7 @@ def of(result: Result, name: str | None) -> Message:
             w.base_rate,
             w.mean_raw,
             w.mean_calibrated,
-            1.96 * sqrt(max(w.mean_calibrated * (1.0 - w.mean_calibrated), w.base_rate * (1.0 - w.base_rate)) / w.n),
+            _chance(w.mean_calibrated, w.base_rate, w.n),
         )
         for w in scored.windows
     ]
@@ -56,11 +56,16 @@ def of(result: Result, name: str | None) -> Message:
     return Message(list(_sentences(contender, scored, name, result.volume)), course, drawn if len(lookup) > 1 else None)
 
 
+def _chance(served: float, rate: float, n: int) -> float:
+    """Return half the 95 % interval of the share of n events that comes true by chance."""
+    return 1.96 * sqrt(max(served * (1.0 - served), rate * (1.0 - rate)) / n)
+
+
 def _sentences(contender: Contender, scored: Scored, name: str | None, volume: float) -> Iterator[str]:
     phase = scored.settled if scored.settled.resolved else scored.warmup
     raw, served, n = phase.raw, phase.calibrated, phase.resolved
     rate = raw.base_rate
-    chance = 1.96 * sqrt(max(served.mean_forecast * (1 - served.mean_forecast), rate * (1 - rate)) / n)
+    chance = _chance(served.mean_forecast, rate, n)
     off = served.mean_forecast - rate
     judged = (
         f"right to ±{points(chance)}"

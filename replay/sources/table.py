@@ -22,12 +22,13 @@ from replay.sources.column import Column, quoted, shown
 from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
-from replay.sources.times import DAY_MS, NEVER
+from replay.sources.times import NEVER
 from replay.sources.unpacking import PARQUET, begins
 from state.arrays import Floats, Integers
 from state.calibrators.answer import new
 from state.fence import FORECASTS
 from state.policy import DEFAULT_TTL_MS
+from state.scoring.ages import DAY_MS
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
 

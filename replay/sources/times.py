@@ -13,10 +13,10 @@ import numpy as np
 from replay.sources.column import Column, quoted
 from replay.sources.record import TableError
 from state.arrays import Integers
+from state.scoring.ages import DAY_MS
 
 #: Stands where there is no time.
 NEVER: Final = int(np.iinfo(np.int64).min)
-DAY_MS: Final = 86_400_000
 #: Times are from this year to the one after next. So the size of a number tells its unit.
 FIRST: Final = 1990
 #: A label's time from this year on, or up to this year, says that there is none, such as 9999-12-31.

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final, Self
 
 from state.counts import decode_cells, encode_cells
+from state.scoring.ages import DAY_MS
 
 #: Inner edges of the cells: the smallest positive float, log-odds from -14 to 14 in steps of one half, and 1. So
 #: forecasts of exactly 0 and exactly 1 have cells of their own.
@@ -20,7 +21,6 @@ EDGES: Final[tuple[float, ...]] = (
 CELLS: Final = len(EDGES) + 1
 
 #: Stretches of stream time, a day each: the same in all partitions.
-DAY_MS: Final = 24 * 3_600_000
 #: Past days that are recent, with the present one: a week, so that weekends are in it as they are in the past. Single
 #: days differ: of the flights of 2013, of which nothing was broken, 39 % of the days have a shift above .25.
 RECENT: Final = 7

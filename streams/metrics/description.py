@@ -143,7 +143,7 @@ def brief(found: StateRows, stream: str) -> dict[str, Any]:
     Of probabilities the ECE, of classes that of the highest probability, of numbers the error of coverage.
     """
     histories, vectors = list(found.of(kinds.SCORES, stream).values()), list(found.of(kinds.VECTORS, stream).values())
-    scores = reduce(add, [each.total for each in histories]) if histories else Scores()
+    scores = total([each.total for each in histories])
     said: dict[str, Any] = {
         "resolved": scores.n + sum(each.n for each in vectors),
         "warm_up": {"resolved": sum(each.warm_up.n for each in histories) + sum(each.warm_up.n for each in vectors)},
@@ -310,12 +310,12 @@ def promises_p(calibrators: Iterable[Mapping[str, Any]]) -> bool:
 
 def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
     """Return the scores of all events."""
-    found = two_bin(scores, kind)
+    found, ranking, bins = two_bin(scores, kind), scores.ranking(kind), scores.bins(kind)
     return {
         "ece": scores.ece(kind),
         "ece_noise": scores.noise(kind),
         "smooth_ece": scores.smooth_ece(kind),
-        "certificate": or_none(certificate(scores.ranking(kind))),
+        "certificate": or_none(certificate(ranking)),
         "two_bin_error": found.value,
         "two_bin_noise": found.noise,
         "two_bin_gain": gain(two_bin(scores, "raw"), found)._asdict() if kind != "raw" else None,
@@ -325,11 +325,11 @@ def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
         "relative_bias_noise": or_none(scores.relative_bias_noise(kind)),
         **{loss if loss != "log" else "log_loss": scores.loss(loss, kind) for loss in NAMES},
         "brier_parts": scores.murphy(kind)._asdict(),
-        "reliability": _curve(scores.bins(kind)),
+        "reliability": _curve(bins),
         "low_reliability": _curve(scores.bands(kind)),
-        "quantiles": scores.ranking(kind).bins(QUANTILES),
-        "mean": sum(each.p for each in scores.bins(kind)) / scores.n,
-        "observed": sum(each.y for each in scores.bins(kind)) / scores.n,
+        "quantiles": ranking.bins(QUANTILES),
+        "mean": sum(each.p for each in bins) / scores.n,
+        "observed": sum(each.y for each in bins) / scores.n,
     }
 
 

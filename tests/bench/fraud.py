@@ -27,6 +27,7 @@ from replay.measure import log_losses
 from replay.ranking import ranks
 from state import calibrators
 from state.arrays import Floats
+from state.scoring.ages import DAY_MS
 from streams.config.settings import Settings
 from tests.bench.figures import table
 from tests.bench.matured import nightly, play, schedule
@@ -144,7 +145,7 @@ def _no_worse(name: str, mine: Card, other: Card, metric: str) -> Bar:
 def corrected(stream: Fraud) -> Fraud:
     """Return a stream with its last labels reported when the first were."""
     ones = np.flatnonzero(stream.y == 1)
-    ms = stream.forecast_ms[ones] + fraud.DAY_MS
+    ms = stream.forecast_ms[ones] + DAY_MS
     return replace(stream, reports=fraud.Reports(ones, np.ones_like(ones), ms, np.zeros_like(ones)))
 
 

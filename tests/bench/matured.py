@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lab.fraud import DAY_MS, START_MS, Fraud
+from lab.fraud import START_MS, Fraud
 from research import nightly_refit
 from state.arrays import Floats
+from state.scoring.ages import DAY_MS
 
 _FORECAST, _MATURED, _REVISED = 1, 0, 2
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from lab import fraud
-from lab.fraud import DAY_MS, START_MS, Fraud, Reports, Shape
+from lab.fraud import START_MS, Fraud, Reports, Shape
 from state import calibrators
+from state.scoring.ages import DAY_MS
 from tests.bench.fraud import corrected
 from tests.bench.matured import nightly, play, schedule
 

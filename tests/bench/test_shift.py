@@ -1,7 +1,8 @@
 """The shift of raw forecasts on a real year: seasons, weekends, nights and storms, and nothing that is broken."""
 
 from lab import flights
-from state.scoring.distribution import DAY_MS, SHIFTED, Distribution
+from state.scoring.ages import DAY_MS
+from state.scoring.distribution import SHIFTED, Distribution
 
 
 def test_a_year_of_flights_in_which_nothing_is_broken_never_shifts_and_a_model_that_is_replaced_does() -> None:

@@ -12,9 +12,10 @@ import pytest
 from cli import main
 from cli.suggest import Proposal, Seen, propose, read
 from lab import fraud
-from lab.fraud import DAY_MS, START_MS, Fraud, Reports, Shape
+from lab.fraud import START_MS, Fraud, Reports, Shape
 from replay.sources.files import FileSource
 from state.policy import ALIKE, Policies, Policy
+from state.scoring.ages import DAY_MS
 from streams.config import stream_config
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits

@@ -1,8 +1,6 @@
 """A challenger beside a champion on a real broker, and then in its place."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from replay.audit import auditor
 from state import kinds, ledger
 from streams.config.settings import Settings
 from tests.e2e.test_streams import shown
-from tests.e2e.world import ROOT, World, wait_for
+from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
 MakeWorld = Callable[..., World]
@@ -48,15 +46,7 @@ def compared(w: World, stream: str, champion: str, challenger: str) -> int:
 
 def promote(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "streams", "promote", *arguments],
-        env={**os.environ, **w.environment, "USER": "grace"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return w.command("streams", "promote", *arguments, USER="grace")
 
 
 def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_audited(

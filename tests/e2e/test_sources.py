@@ -1,9 +1,6 @@
 """Source topics that do not exist: what says so, and what does not make them."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +9,7 @@ from aiokafka.admin import NewTopic
 
 from agents.worker import MISCONFIGURED
 from streams.kafka import topics
-from tests.e2e.world import ROOT, World
+from tests.e2e.world import World
 
 MakeWorld = Callable[..., World]
 SOURCE = """
@@ -25,31 +22,20 @@ p = "risk"
 """
 
 
-def run(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
-        env={**os.environ, **w.environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def test_a_source_topic_that_does_not_exist_is_named_and_never_made(world: MakeWorld, tmp_path: Path) -> None:
     file = tmp_path / "streams.toml"
     topic = f"nowhere-{uuid.uuid4().hex[:8]}"
     file.write_text(SOURCE.format(topic=topic))
     w = world(partitions=1, TRUEUP_STREAMS=str(file))
 
-    tried = run(w, "streams", "try", "scores")
+    tried = w.command("streams", "try", "scores")
     assert (tried.returncode, tried.stderr) == (MISCONFIGURED, f"trueup: there is no topic {topic}\n")
 
     for _ in range(2):
-        made = run(w, "topics", "create", "--partitions", "1")
+        made = w.command("topics", "create", "--partitions", "1")
         assert made.returncode == 0, made.stderr
         assert f"note: source topic {topic} of sources.scores does not exist" in made.stdout
-    checked = run(w, "topics", "check")
+    checked = w.command("topics", "check")
     assert checked.returncode == 1
     (line,) = checked.stderr.splitlines()
     assert line.startswith(f"source topic {topic} of sources.scores does not exist")
@@ -60,6 +46,6 @@ def test_a_source_topic_that_does_not_exist_is_named_and_never_made(world: MakeW
             await admin.create_topics([NewTopic(topic, 1, 1)])
 
     asyncio.run(make())
-    checked = run(w, "topics", "check")
+    checked = w.command("topics", "check")
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "all topics are as they must be" in checked.stdout

@@ -1,15 +1,13 @@
 """``trueup streams show`` reads from the changelog what the workers have learnt."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 
 import orjson
 import pytest
 
 from agents.worker import MISCONFIGURED
-from tests.e2e.world import ROOT, World
+from tests.e2e.world import World
 from tests.events import mixed
 
 MakeWorld = Callable[..., World]
@@ -17,15 +15,7 @@ MakeWorld = Callable[..., World]
 
 def shown(w: World, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "streams", *arguments],
-        env={**os.environ, "COLUMNS": "160", **w.environment, **settings},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return w.command("streams", *arguments, **{"COLUMNS": "160", **settings})
 
 
 def test_streams_shows_what_the_streams_have_learnt(world: MakeWorld) -> None:

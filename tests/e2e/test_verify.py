@@ -1,15 +1,13 @@
 """``trueup audit --certificate`` finds in the output records what the worker's gauge says."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 
 from state import kinds, ledger
-from tests.e2e.world import ROOT, World
+from tests.e2e.world import World
 from tests.events import Sent, mixed, outcome
 
 MakeWorld = Callable[..., World]
@@ -17,22 +15,10 @@ MakeWorld = Callable[..., World]
 
 def verify(w: World, records: str) -> dict[str, dict[str, tuple[int, float]]]:
     """Run the command as a user does, and return what it finds."""
-    done = run(w, records)
+    done = w.command("audit", "--certificate", records, "--json")
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, tuple[int, float]]] = orjson.loads(done.stdout)
     return found
-
-
-def run(w: World, records: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "audit", "--certificate", records, "--json"],
-        env={**os.environ, **w.environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_a_topic_of_other_records_is_refused_by_its_first_one(world: MakeWorld) -> None:
@@ -40,7 +26,7 @@ def test_a_topic_of_other_records_is_refused_by_its_first_one(world: MakeWorld) 
     deletion = Sent("forecasts", b"e1", None, 5)  # type: ignore[arg-type]  # only here
     w.send([outcome("e1", 1, 5), deletion])
     for label, said in (("outcomes", "it has no stream"), ("forecasts", "it is not JSON")):
-        ended = run(w, w.topic(label))
+        ended = w.command("audit", "--certificate", w.topic(label), "--json")
         assert ended.returncode == os.EX_DATAERR
         assert ended.stderr.startswith(f"trueup: {w.topic(label)}, record 1: {said}")
 

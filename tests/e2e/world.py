@@ -248,6 +248,18 @@ class World:
         """Return the names of all topics, the changelog's too."""
         return [topic.name for topic in topics.wanted(self.settings)]
 
+    def command(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the command line as a user does, with the settings of this world."""
+        return subprocess.run(
+            [sys.executable, "-m", "cli.main", *arguments],
+            env={**os.environ, **self.environment, **settings},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
     @contextmanager
     def worker(self, *accident: str, **settings: str) -> Iterator[Worker]:
         """Run a worker, or another stage; it is killed on leaving if it still runs.

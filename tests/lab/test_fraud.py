@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from lab import fraud, fraud_bank
-from lab.fraud import DAY_MS, START_MS, Fraud, Segment, Shape
+from lab.fraud import START_MS, Fraud, Segment, Shape
 from state.policy import Policies, Policy
+from state.scoring.ages import DAY_MS
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 

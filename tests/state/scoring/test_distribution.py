@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state.scoring.distribution import CELLS, DAY_MS, ENOUGH, FEWEST, RECENT, SHIFTED, Distribution, psi
+from state.scoring.ages import DAY_MS
+from state.scoring.distribution import CELLS, ENOUGH, FEWEST, RECENT, SHIFTED, Distribution, psi
 
 #: Forecasts of a day, and days before anything is asked.
 DAILY, DAYS = 240, 40
