@@ -31,11 +31,11 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust.client import listen
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
+from streams.faust.inputs import DataLossError
 from streams.faust.outputs import PackedBatch
 from streams.faust.producing import RecordBatch
 from streams.faust.source_consumer import guard
 from streams.faust.state_table import PartitionsError
-from streams.faust.transport import DataLossError
 from streams.faust.unpacking import Read
 from streams.kafka import codecs, owners, provenance, topics
 from streams.kafka.source_merge import SourceBuffers

@@ -14,12 +14,13 @@ from yarl import URL
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
 from streams.faust.contact import Contact
+from streams.faust.inputs import Inputs
 from streams.faust.producing import BatchProducer
 from streams.faust.progress import Recovery
 from streams.faust.standbys import Standby, Standbys
 from streams.faust.state_table import StateTable
 from streams.faust.stores import SET_ASIDE, DamagedStoreError, RocksStore
-from streams.faust.transport import BatchConsumer, BatchTransport, Inputs
+from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.faust.turns import Turn
 from streams.records.merge import Batch
 

@@ -19,9 +19,9 @@ from state import kinds
 from state.fence import Fence
 from state.inputs import InputIds, Widths
 from streams.faust.changelog import Changelog, RowWrites
+from streams.faust.inputs import DataLossError
 from streams.faust.producing import BatchProducer
 from streams.faust.stores import MemoryStore, RocksStore, Store, restore
-from streams.faust.transport import DataLossError
 from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
 

@@ -11,24 +11,23 @@ test of its name.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
-from aiokafka.errors import InvalidSessionTimeoutError, OffsetOutOfRangeError
-from aiokafka.structs import TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
 from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 from faust.types.tuples import ConsumerMessage
 from mode import Service, ServiceT
 
-from state.journal import NONE, Journal
-from streams.config.settings import Settings
-from streams.faust.assignor import Assignor
+from state.journal import Journal
 from streams.faust.contact import Contact
 from streams.faust.fetching import Thread
+from streams.faust.inputs import DataLossError, Inputs
+from streams.faust.membership import Member
+from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
@@ -40,102 +39,13 @@ from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer, R
 FETCH_TIMEOUT = 0.2
 #: How often to look whether something falls due by the clock where nothing comes, s.
 TICK_SECONDS = 0.1
-#: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
-RENEW_INTERVAL = 60.0
-#: How often to look whether the worker is a member of its group, s.
-MEMBERSHIP_INTERVAL = 1.0
 
 
-#: What to do where state is missing.
-RESTORE = (
-    "Restore the changelog from a snapshot; or write the state anew from an archive ('trueup replay --write-state', "
-    "'trueup load'); or begin without it under another TRUEUP_APP_ID"
-)
-
-
-class DataLossError(RuntimeError):
-    """Input records were deleted by retention before they were read."""
-
-
-class MembershipError(RuntimeError):
-    """The worker is no member of its group any more, and the client does not join it again."""
-
-
-class Inputs(Protocol):
-    """What the transport needs to know of the application."""
-
-    @property
-    def sources(self) -> tuple[str, str]:
-        """Topics of forecasts and of outcomes."""
-
-    @property
-    def settings(self) -> Settings:
-        """Sizes and times."""
-
-    async def claim(self, partition: int) -> None:
-        """Shut all others out of a partition's changelog."""
-
-    def claimed(self, partition: int) -> bool:
-        """Whether a partition is claimed since it was assigned last."""
-
-    async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
-        """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""
-
-    async def renew(self) -> None:
-        """Confirm the claims that have not been for long."""
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Topics that each partition's owner writes alone."""
-
-    async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
-        """Take up a partition whose outputs end at ``said``.
-
-        Returns
-        -------
-        tuple of int and Journal
-            The next offset of each source after the last checkpoint, and what followed.
-        """
-
-    async def forgo(self, partition: int, journal: Journal) -> None:
-        """Leave out what was folded since the last checkpoint, because its records were deleted."""
-
-    async def checkpoint(self) -> None:
-        """Write what changed in all partitions; raises nothing."""
-
-    def waits_for(self, batch: Batch) -> bool:
-        """Whether a batch cannot be folded at once, and would hold the others of its turn up."""
-
-    def tick(self, partition: int) -> int:
-        """Return up to which time stream time is to go on a partition where nothing comes, ms; 0: it waits."""
-
-    def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
-        """Return what is left out of a partition of a topic, by its offset, and why."""
-
-    def revoked(self, partition: int) -> None:
-        """Let go of a partition."""
-
-    def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
-        """Write changelog records to the table, with the offset of the last."""
-
-    def restored(self, partition: int) -> int:
-        """Return the next offset of the changelog to restore."""
-
-    def lost(self, tp: TP, records: int) -> None:
-        """Count records of an input that were deleted before they were read."""
-
-    def failed(self, exc: BaseException) -> None:
-        """End the process: what went wrong cannot be continued from."""
-
-
-class BatchConsumer(driver.Consumer):
+class BatchConsumer(Member):
     """Delivers batches; see the module."""
-
-    _thread: Thread
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
-        self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
         self.partition_buffers: dict[int, PartitionBuffer] = {}
         settings = self.inputs.settings
         # Each partition of a router writes to every partition of the outcomes.
@@ -156,18 +66,10 @@ class BatchConsumer(driver.Consumer):
         #: Partitions whose fetched records were dropped.
         self._dropped: set[TP] = set()
         self._wanted = asyncio.Event()
-        #: Whether what was assigned last is still ours, and the claims under way.
-        self._ours = False
         #: Whether copies of what is assigned may be open here: until they are let go of, nobody else opens the rows.
         self._copying = False
         #: Counts revocations, so that who takes partitions up knows whether one came between.
         self._revocations = 0
-        #: Partitions that were asked for since the last assignment.
-        self._asked_for: frozenset[int] = frozenset()
-        self._claims: set[asyncio.Task[None]] = set()
-        #: Whether the group was asked to share out anew since rows were found damaged, and who asks it.
-        self._repairing = False
-        self._rejoining: asyncio.Task[None] | None = None
 
     def _new_consumer_thread(self) -> Thread:
         return Thread(self, loop=self.loop, beacon=self.beacon)
@@ -495,138 +397,18 @@ class BatchConsumer(driver.Consumer):
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Do nothing: Faust's check looks for messages where there are batches. See lag and last update instead."""
 
-    # -- claims ----------------------------------------------------------------------------------------------------
-
-    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
-        """Return the ends of partitions. Those of the changelog are claimed first: then the end is where others end.
-
-        Faust asks for them when it begins to recover what was assigned, and when it has asked the disk how far its rows
-        reach. So it is told here where they are not used.
-        """
-        changelogs = sorted(tp.partition for tp in partitions if self._is_changelog_tp(tp))
-        if changelogs:
-            await self._while_ours(self._claim(changelogs))
-        return await super().highwaters(*partitions)
-
-    async def _claim(self, partitions: list[int]) -> None:
-        await asyncio.gather(*map(self.inputs.claim, partitions))
-        await self.inputs.vet(partitions)
-        offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
-        begins = await self.earliest_offsets(*(TP(self.inputs.settings.changelog, n) for n in partitions))
-        for tp, begin in begins.items():
-            restored = self.inputs.restored(tp.partition)
-            if not restored:
-                offsets[tp] = None  # Faust remembers how far rows reached that were set aside since
-            if restored < begin:
-                raise DataLossError(
-                    f"{tp.topic}/{tp.partition} has lost what stood before offset {begin}, and this disk does not have "
-                    f"it: its cleanup.policy must be compact. {RESTORE}"
-                )
-
-    @Service.task
-    async def _renew(self) -> None:
-        """Confirm claims now and then: brokers forget what is not used."""
-        while not self.should_stop:
-            await self.sleep(RENEW_INTERVAL)
-            if self._ours and not self.should_stop:
-                with suppress(RebalanceAgain):
-                    await self._while_ours(self.inputs.renew())
-
-    async def _while_ours(self, claims: Coroutine[Any, Any, None]) -> None:
-        """Let claims run to their end before the partitions may move: a late one would shut their new owner out."""
-        if not self._ours:
-            claims.close()
-            raise RebalanceAgain
-        task = asyncio.create_task(self._or_end(claims))
-        self._claims.add(task)
-        task.add_done_callback(self._claims.discard)
-        await asyncio.shield(task)
-
-    async def _or_end(self, claims: Coroutine[Any, Any, None]) -> None:
-        try:
-            await claims
-        except DamagedStoreError as exc:
-            self.repair(exc)
-            raise RebalanceAgain from exc
-        except Exception as exc:
-            self.inputs.failed(exc)
-            raise
-
-    def _hold(self) -> None:
+    def hold(self) -> None:
         """Hand nothing out until the flow is resumed, and drop what is buffered: it is fetched again."""
         self.stop_flow()
         for partition_buffer in self.partition_buffers.values():
             partition_buffer.restart()
 
-    def repair(self, exc: DamagedStoreError) -> None:
-        """Have the group share its partitions out anew, as the rows of one were found damaged and set aside.
-
-        The partition goes to a copy, or is restored here. Nothing is handed out until then, and what was handed out is
-        void: it is read again from the last checkpoint, and what of it is in the journal is folded along that.
-        """
-        self._hold()
-        self._assignor.lost.add(exc.partition)
-        if self._ours and not self._repairing:
-            self._repairing = True
-            self.log.error("%s", exc)
-            self._rejoining = asyncio.create_task(self._share_anew())
-
-    async def _share_anew(self) -> None:
-        try:
-            await self._thread.rejoin()
-        except Exception as failure:  # noqa: BLE001 - whatever it is, nothing would be handed out for ever
-            self.inputs.failed(failure)
-
-    # -- membership ------------------------------------------------------------------------------------------------
-
-    @property
-    def expelled(self) -> bool:
-        """Whether the worker is no member of its group any more and does not join it again; any thread may ask."""
-        return self._thread.expelled() is not None
-
-    @Service.task
-    async def _watch(self) -> None:
-        """End the process once it is no member any more: it would wait for partitions for ever."""
-        while not self.should_stop:
-            await self.sleep(MEMBERSHIP_INTERVAL)
-            self._check_membership()
-            await self._thread.ask_for_topics()
-            await self._ask_for_awaited()
-            await self._look_behind()
-
-    async def _look_behind(self) -> None:
+    async def watched(self) -> None:
         """Look what lies behind open transactions."""
         sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
         client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
         await self.held_back.look(ends, client)
-
-    async def _ask_for_awaited(self) -> None:
-        """Ask the group for what this worker is to serve once its copies are whole, when they are."""
-        standbys, awaited = cast("BatchTransport", self.transport).standbys, self._assignor.awaited
-        if standbys and self._ours and awaited and awaited != self._asked_for and awaited <= set(standbys.whole()):
-            self._asked_for = awaited
-            self.log.info("the copies of partitions %s are whole: asking for them", sorted(awaited))
-            await self._thread.rejoin()
-
-    @property
-    def _assignor(self) -> Assignor:
-        return cast("Assignor", self.app.assignor)
-
-    def _check_membership(self) -> None:
-        error = self._thread.expelled()
-        if error is not None and not self.should_stop:
-            reason = error.__cause__ or error
-            if isinstance(reason, InvalidSessionTimeoutError):
-                said = "the brokers do not allow TRUEUP_SESSION_SECONDS: see their group.min.session.timeout.ms"
-                self.inputs.failed(MembershipError(said))
-                return
-            self.inputs.failed(
-                MembershipError(
-                    f"the group has no place for this worker: {reason!r}. Does another one run under the same "
-                    "TRUEUP_INSTANCE_ID?"
-                )
-            )
 
     # -- rebalances ------------------------------------------------------------------------------------------------
 
@@ -671,7 +453,7 @@ class BatchConsumer(driver.Consumer):
         Stock Faust lets the fetcher run meanwhile and clears the queues afterwards, which loses what was queued; so
         the flow is stopped first, and every buffer starts over.
         """
-        self._hold()
+        self.hold()
         self._committable.clear()
         sources = [tp for tp in self.assignment() if tp.topic in self.inputs.sources]
         partitions = sorted({tp.partition for tp in sources})
@@ -682,23 +464,12 @@ class BatchConsumer(driver.Consumer):
         )
         try:
             taken_up = await self._taken_up({n: [ends[tp] for tp in tps] for n, tps in outputs.items()})
-            await self._whole(taken_up, earliest)
-            lost = {
-                tp.partition
-                for tp in sources
-                if self._lost(tp, committed[tp], *self._applied(tp, taken_up), earliest[tp], ends[tp])
-            }
-            positions = {}
-            for partition in lost & {n for n, (_, journal) in taken_up.items() if journal.entries}:
-                fences, journal = taken_up[partition]
-                await self.inputs.forgo(partition, journal)
-                taken_up[partition] = journal.ends(fences), Journal(journal.number, (NONE, NONE), [])
-            for tp in sources:
-                topic, (_, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
-                fence, _ = self._applied(tp, taken_up)
-                # The last record that is in the rows is read once more, to see that it is still the same.
-                known = journal.last[topic] != NONE and fence > earliest[tp]
-                positions[tp] = fence - 1 if known else max(fence, earliest[tp])
+            places = Places(self.inputs, taken_up, committed, earliest, ends)
+            await places.whole(self.highwaters)
+            for tp, applied in places.lost().items():
+                self._lose(tp, applied, earliest[tp])
+                await places.forgo(tp)
+            positions = places.positions()
         except RebalanceAgain:
             raise
         except DamagedStoreError as exc:
@@ -711,13 +482,7 @@ class BatchConsumer(driver.Consumer):
             self._buffer_of(partition).begin(fences, journal)
         self._handed.update(positions)
         await self.seek_wait(positions)
-        # Committed offsets say how far all is answered: nothing comes again that would bring them up to the state, and
-        # somebody may have set them ahead of it.
-        new = {}
-        for tp, offset in committed.items():
-            fence, folded = self._applied(tp, taken_up)
-            if offset is None or not fence <= offset <= folded:
-                new[tp] = max(fence, earliest[tp])
+        new = places.uncommitted()
         if new and await self._commit(new):
             committed |= new
         if self._throttled:
@@ -751,42 +516,6 @@ class BatchConsumer(driver.Consumer):
                 for partition in set(partitions) - again:  # what was assigned again may have been claimed again
                     self.inputs.revoked(partition)
         return taken_up
-
-    def _lost(self, tp: TP, committed: int | None, fence: int, folded: int, earliest: int, end: int) -> bool:
-        """Return whether records were deleted that are to be read; raises as `_lose`.
-
-        What was folded since the last checkpoint cannot be folded again then: its answers stand, and are not learnt
-        from.
-        """
-        if folded > end:
-            raise DataLossError(
-                f"the state of {tp.topic}/{tp.partition} has applied offset {folded - 1}, but the topic ends at {end}: "
-                "was the topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
-            )
-        applied = fence or committed or 0
-        if applied < earliest and (fence or committed is not None):
-            self._lose(tp, applied, earliest)
-            return True
-        return False
-
-    async def _whole(self, taken_up: Mapping[int, tuple[tuple[int, int], Journal]], earliest: Mapping[TP, int]) -> None:
-        """Raise `DataLossError` where the state of a partition is gone, and its inputs cannot give it again."""
-        empty = {n for n, (fence, journal) in taken_up.items() if not any(journal.ends(fence))}
-        bare = {tp: first for tp, first in earliest.items() if first and tp.partition in empty}
-        journals = {TP(self.inputs.settings.journal, tp.partition): (tp, first) for tp, first in bare.items()}
-        for journal, end in (await self.highwaters(*journals) if journals else {}).items():
-            if end:
-                tp, first = journals[journal]
-                raise DataLossError(
-                    f"partition {tp.partition} was served before, as {journal.topic} has {end} entries of it, and its "
-                    f"state is gone: records of {tp.topic} before {first} are deleted, so it cannot be derived again. "
-                    f"{RESTORE}"
-                )
-
-    def _applied(self, tp: TP, taken_up: Mapping[int, tuple[tuple[int, int], Journal]]) -> tuple[int, int]:
-        """Return the next offset of a source partition after the last checkpoint, and after the journal."""
-        topic, (fence, journal) = self.inputs.sources.index(tp.topic), taken_up[tp.partition]
-        return fence[topic], journal.ends(fence)[topic]
 
 
 class BatchTransport(driver.Transport):

@@ -22,9 +22,9 @@ from agents.worker import FAILED
 from state.witnesses import SLACK
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
+from streams.faust.inputs import DataLossError
 from streams.faust.producing import Produced
 from streams.faust.state_table import PartitionsError
-from streams.faust.transport import DataLossError
 from streams.kafka import owners, partitioner, provenance, topics
 from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity

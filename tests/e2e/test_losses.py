@@ -28,9 +28,9 @@ def send(w: World, start: int, stop: int) -> None:
     w.send(forecast(f"e{i}", 0.5, 1000 + i) for i in range(start, stop))
 
 
-def serve(w: World, n: int) -> None:
-    """Let a worker answer the first records, and stop."""
-    send(w, 0, n)
+def serve(w: World, n: int, start: int = 0) -> None:
+    """Let a worker answer records up to one, and stop."""
+    send(w, start, n)
     with w.worker() as worker:
         w.wait_until_applied(n)
         assert worker.stop() == 0
@@ -51,9 +51,9 @@ def delete_records(w: World, before: int, label: str = "forecasts") -> None:
 
 
 def deleted(w: World) -> bool:
-    """Delete the beginning of the changelog; False while the brokers do not know that they may."""
+    """Delete what the changelog holds now; False while the brokers do not know that they may."""
     try:
-        delete_records(w, 3, "changelog")
+        delete_records(w, -1, "changelog")
     except PolicyViolationError:
         return False
     return True
@@ -119,8 +119,10 @@ def test_an_input_that_is_cut_and_written_anew_ends_a_worker_that_runs(tmp_path:
 
 
 def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: MakeWorld) -> None:
-    w = world(partitions=1)
+    w, data = world(partitions=1), Path("data")
     serve(w, 200)
+    shutil.copytree(w.directory / data, w.directory / "old")
+    serve(w, 300, start=200)
     most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
     for policy in ("delete", "compact"):  # for a while its policy was another
         asyncio.run(changed(w.bootstrap, w.settings.changelog, cleanup_policy=policy, max_message_bytes=most))
@@ -129,11 +131,14 @@ def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: 
     with w.worker() as worker:  # its disk has what is gone
         wait_for("the worker", worker.ready)
         assert worker.stop() == 0
-    shutil.rmtree(w.directory / "data")
-    with w.worker() as worker:
-        assert worker.process.wait(90) == FAILED
-        assert "has lost what stood before offset 3" in worker.printed
-        assert "Restore the changelog from a snapshot" in worker.printed
+    for disk in ("none", "old"):
+        shutil.rmtree(w.directory / data)
+        if disk == "old":
+            shutil.copytree(w.directory / "old", w.directory / data)
+        with w.worker() as worker:
+            assert worker.process.wait(90) == FAILED
+            assert "has lost what stood before offset" in worker.printed
+            assert "Restore the changelog from a snapshot" in worker.printed
 
 
 def test_offsets_that_somebody_set_ahead_count_for_nothing(world: MakeWorld) -> None:

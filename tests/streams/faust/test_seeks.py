@@ -16,9 +16,10 @@ from state.fence import Fence
 from state.journal import NONE, Entry, Journal, Last, begun, read
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
+from streams.faust.inputs import DataLossError
 from streams.faust.standbys import Standbys
 from streams.faust.stores import DamagedStoreError
-from streams.faust.transport import BatchConsumer, BatchTransport, DataLossError
+from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.faust.turns import Turn
 from streams.records.merge import Batch
 from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, Fetcher, Run, buffer

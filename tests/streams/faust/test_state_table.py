@@ -13,8 +13,8 @@ from state import kinds
 from state.fence import Fence
 from state.inputs import InputIds, Widths
 from streams.faust.changelog import TooLargeError
+from streams.faust.inputs import DataLossError
 from streams.faust.state_table import ForeignWriterError, PartitionsError, StateTable
-from streams.faust.transport import DataLossError
 from tests.streams.fakes import Producer, Row, record, wire
 
 CHANGELOG = "trueup-state-changelog"

@@ -20,8 +20,9 @@ from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust import producing
 from streams.faust.fetching import Rest, Thread, report_lost_positions
+from streams.faust.membership import MembershipError
 from streams.faust.producing import BatchProducer
-from streams.faust.transport import BatchConsumer, MembershipError
+from streams.faust.transport import BatchConsumer
 from streams.faust.turns import Turn
 from streams.kafka import codecs
 from streams.records.merge import BEHIND, Batch

@@ -1,0 +1,88 @@
+"""What the transport asks of who serves the partitions, and what ends it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from aiokafka.structs import TopicPartition
+from faust.types import TP
+
+from state.journal import Journal
+from streams.config.settings import Settings
+from streams.records.merge import Batch, KafkaRecord
+
+#: What to do where state is missing.
+RESTORE: Final = (
+    "Restore the changelog from a snapshot; or write the state anew from an archive ('trueup replay --write-state', "
+    "'trueup load'); or begin without it under another TRUEUP_APP_ID"
+)
+
+
+class DataLossError(RuntimeError):
+    """Input records were deleted by retention before they were read."""
+
+
+class Inputs(Protocol):
+    """What the transport needs to know of the application."""
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """Topics of forecasts and of outcomes."""
+
+    @property
+    def settings(self) -> Settings:
+        """Sizes and times."""
+
+    async def claim(self, partition: int) -> None:
+        """Shut all others out of a partition's changelog."""
+
+    def claimed(self, partition: int) -> bool:
+        """Whether a partition is claimed since it was assigned last."""
+
+    async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
+        """Set aside what this disk holds of claimed partitions and is unfit, and return these partitions."""
+
+    async def renew(self) -> None:
+        """Confirm the claims that have not been for long."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Topics that each partition's owner writes alone."""
+
+    async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
+        """Take up a partition whose outputs end at ``said``.
+
+        Returns
+        -------
+        tuple of int and Journal
+            The next offset of each source after the last checkpoint, and what followed.
+        """
+
+    async def forgo(self, partition: int, journal: Journal) -> None:
+        """Leave out what was folded since the last checkpoint, because its records were deleted."""
+
+    async def checkpoint(self) -> None:
+        """Write what changed in all partitions; raises nothing."""
+
+    def waits_for(self, batch: Batch) -> bool:
+        """Whether a batch cannot be folded at once, and would hold the others of its turn up."""
+
+    def tick(self, partition: int) -> int:
+        """Return up to which time stream time is to go on a partition where nothing comes, ms; 0: it waits."""
+
+    def skipped(self, tp: TopicPartition) -> Mapping[int, str]:
+        """Return what is left out of a partition of a topic, by its offset, and why."""
+
+    def revoked(self, partition: int) -> None:
+        """Let go of a partition."""
+
+    def restore(self, tp: TP, records: Sequence[KafkaRecord]) -> None:
+        """Write changelog records to the table, with the offset of the last."""
+
+    def restored(self, partition: int) -> int:
+        """Return the next offset of the changelog to restore."""
+
+    def lost(self, tp: TP, records: int) -> None:
+        """Count records of an input that were deleted before they were read."""
+
+    def failed(self, exc: BaseException) -> None:
+        """End the process: what went wrong cannot be continued from."""

@@ -1,0 +1,172 @@
+"""What a worker does as a member of its group: it claims what is assigned to it, and ends when it is none any more."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from aiokafka.errors import InvalidSessionTimeoutError
+from faust.tables.recovery import RebalanceAgain
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from mode import Service
+
+from streams.faust.assignor import Assignor
+from streams.faust.fetching import Thread
+from streams.faust.inputs import RESTORE, DataLossError, Inputs
+from streams.faust.stores import DamagedStoreError
+
+if TYPE_CHECKING:
+    from streams.faust.transport import BatchTransport
+
+#: How often to look for claims that have to be confirmed, s; see `streams.faust.changelog.RENEW_SECONDS`.
+RENEW_INTERVAL = 60.0
+#: How often to look whether the worker is a member of its group, s.
+MEMBERSHIP_INTERVAL = 1.0
+
+
+class MembershipError(RuntimeError):
+    """The worker is no member of its group any more, and the client does not join it again."""
+
+
+class Member(driver.Consumer):
+    """A consumer that claims the changelogs of what is assigned to it; see the module."""
+
+    _thread: Thread
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
+        super().__init__(*args, **kwargs)
+        self.inputs: Inputs = cast("BatchTransport", self.transport).inputs
+        #: Whether what was assigned last is still ours, and the claims under way.
+        self._ours = False
+        self._claims: set[asyncio.Task[None]] = set()
+        #: Partitions that were asked for since the last assignment.
+        self._asked_for: frozenset[int] = frozenset()
+        #: Whether the group was asked to share out anew since rows were found damaged, and who asks it.
+        self._repairing = False
+        self._rejoining: asyncio.Task[None] | None = None
+
+    def hold(self) -> None:
+        """Hand nothing out until the flow is resumed."""
+        raise NotImplementedError
+
+    async def watched(self) -> None:
+        """Do what is to be done once a second while the worker is a member."""
+
+    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
+        """Return the ends of partitions. Those of the changelog are claimed first: then the end is where others end.
+
+        Faust asks for them when it begins to recover what was assigned, and when it has asked the disk how far its rows
+        reach. So it is told here where they are not used.
+        """
+        changelogs = sorted(tp.partition for tp in partitions if self._is_changelog_tp(tp))
+        if changelogs:
+            await self._while_ours(self._claim(changelogs))
+        return await super().highwaters(*partitions)
+
+    async def _claim(self, partitions: list[int]) -> None:
+        await asyncio.gather(*map(self.inputs.claim, partitions))
+        await self.inputs.vet(partitions)
+        offsets = self.app.tables.recovery.active_offsets  # type: ignore[attr-defined]
+        begins = await self.earliest_offsets(*(TP(self.inputs.settings.changelog, n) for n in partitions))
+        for tp, begin in begins.items():
+            restored = self.inputs.restored(tp.partition)
+            if not restored:
+                offsets[tp] = None  # Faust remembers how far rows reached that were set aside since
+            if restored < begin:
+                raise DataLossError(
+                    f"{tp.topic}/{tp.partition} has lost what stood before offset {begin}, and this disk does not have "
+                    f"it: its cleanup.policy must be compact. {RESTORE}"
+                )
+
+    @Service.task
+    async def _renew(self) -> None:
+        """Confirm claims now and then: brokers forget what is not used."""
+        while not self.should_stop:
+            await self.sleep(RENEW_INTERVAL)
+            if self._ours and not self.should_stop:
+                with suppress(RebalanceAgain):
+                    await self._while_ours(self.inputs.renew())
+
+    async def _while_ours(self, claims: Coroutine[Any, Any, None]) -> None:
+        """Let claims run to their end before the partitions may move: a late one would shut their new owner out."""
+        if not self._ours:
+            claims.close()
+            raise RebalanceAgain
+        task = asyncio.create_task(self._or_end(claims))
+        self._claims.add(task)
+        task.add_done_callback(self._claims.discard)
+        await asyncio.shield(task)
+
+    async def _or_end(self, claims: Coroutine[Any, Any, None]) -> None:
+        try:
+            await claims
+        except DamagedStoreError as exc:
+            self.repair(exc)
+            raise RebalanceAgain from exc
+        except Exception as exc:
+            self.inputs.failed(exc)
+            raise
+
+    def repair(self, exc: DamagedStoreError) -> None:
+        """Have the group share its partitions out anew, as the rows of one were found damaged and set aside.
+
+        The partition goes to a copy, or is restored here. Nothing is handed out until then, and what was handed out is
+        void: it is read again from the last checkpoint, and what of it is in the journal is folded along that.
+        """
+        self.hold()
+        self._assignor.lost.add(exc.partition)
+        if self._ours and not self._repairing:
+            self._repairing = True
+            self.log.error("%s", exc)
+            self._rejoining = asyncio.create_task(self._share_anew())
+
+    async def _share_anew(self) -> None:
+        try:
+            await self._thread.rejoin()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, nothing would be handed out for ever
+            self.inputs.failed(failure)
+
+    # -- membership ------------------------------------------------------------------------------------------------
+
+    @property
+    def expelled(self) -> bool:
+        """Whether the worker is no member of its group any more and does not join it again; any thread may ask."""
+        return self._thread.expelled() is not None
+
+    @Service.task
+    async def _watch(self) -> None:
+        """End the process once it is no member any more: it would wait for partitions for ever."""
+        while not self.should_stop:
+            await self.sleep(MEMBERSHIP_INTERVAL)
+            self._check_membership()
+            await self._thread.ask_for_topics()
+            await self._ask_for_awaited()
+            await self.watched()
+
+    async def _ask_for_awaited(self) -> None:
+        """Ask the group for what this worker is to serve once its copies are whole, when they are."""
+        standbys, awaited = cast("BatchTransport", self.transport).standbys, self._assignor.awaited
+        if standbys and self._ours and awaited and awaited != self._asked_for and awaited <= set(standbys.whole()):
+            self._asked_for = awaited
+            self.log.info("the copies of partitions %s are whole: asking for them", sorted(awaited))
+            await self._thread.rejoin()
+
+    @property
+    def _assignor(self) -> Assignor:
+        return cast("Assignor", self.app.assignor)
+
+    def _check_membership(self) -> None:
+        error = self._thread.expelled()
+        if error is not None and not self.should_stop:
+            reason = error.__cause__ or error
+            if isinstance(reason, InvalidSessionTimeoutError):
+                said = "the brokers do not allow TRUEUP_SESSION_SECONDS: see their group.min.session.timeout.ms"
+                self.inputs.failed(MembershipError(said))
+                return
+            self.inputs.failed(
+                MembershipError(
+                    f"the group has no place for this worker: {reason!r}. Does another one run under the same "
+                    "TRUEUP_INSTANCE_ID?"
+                )
+            )
