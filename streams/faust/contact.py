@@ -88,15 +88,15 @@ class Contact:
         """
         loop = asyncio.get_running_loop()
 
-        async def extend() -> None:
-            while True:
-                await asyncio.sleep(seconds / 8)  # the last look is shortly before the end
-                if self.silence > min(SLOW, seconds / 4) or monotonic() - self._regained < seconds:
-                    limit.reschedule(max(limit.when() or 0.0, loop.time() + seconds))
+        def extend() -> None:
+            nonlocal look
+            if self.silence > min(SLOW, seconds / 4) or monotonic() - self._regained < seconds:
+                limit.reschedule(max(limit.when() or 0.0, loop.time() + seconds))
+            look = loop.call_later(seconds / 8, extend)
 
         async with asyncio.timeout(seconds) as limit:
-            extending = asyncio.create_task(extend())
+            look = loop.call_later(seconds / 8, extend)  # the last look is shortly before the end
             try:
                 yield limit
             finally:
-                extending.cancel()
+                look.cancel()

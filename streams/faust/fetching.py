@@ -6,7 +6,7 @@ What aiokafka has no public way for is done here, and each such place has a test
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from time import monotonic
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import aiokafka
@@ -219,25 +219,25 @@ class Rest:
     """
 
     def __init__(self, fetcher: Fetcher, seconds: float) -> None:
-        self._seconds, self._until = seconds, 0.0
-        self._ask, self._fetch = fetcher._get_actions_per_node, fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
-        fetcher._get_actions_per_node, fetcher._proc_fetch_request = self._asked, self._fetched  # noqa: SLF001 - as above
+        self._fetcher, self._seconds = fetcher, seconds
+        self._awake = asyncio.Event()
+        self._fetch = fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
+        fetcher._proc_fetch_request = self._fetched  # noqa: SLF001 - as above
 
     def end(self) -> None:
         """Let it go on at once."""
-        self._until = 0.0
-
-    def _asked(self, assignment: Any) -> tuple[Any, ...]:  # noqa: ANN401 - aiokafka's
-        """Return what the fetcher is to do now, without fetches while it rests."""
-        fetches, resets, timeout, *rest = self._ask(assignment)
-        left = self._until - monotonic()
-        return ([], resets, min(timeout, left), *rest) if left > 0 else (fetches, resets, timeout, *rest)
+        self._awake.set()
 
     async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
+        """Fetch, tell who waits for records, and rest: no request goes to this broker meanwhile."""
         brought: bool = await self._fetch(*request)
         if brought:
-            self._until = monotonic() + self._seconds
-        return brought
+            self._awake.clear()
+            unpacking.wake(self._fetcher)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds):
+                    await self._awake.wait()
+        return False  # who waits was told
 
 
 class Lineage:

@@ -37,8 +37,8 @@ from streams.records.merge import BEHIND, Batch, KafkaRecord, PartitionBuffer, R
 
 #: How long to wait for fetched records before looking at positions again, s: control records move them silently.
 FETCH_TIMEOUT = 0.2
-#: How often to look whether something falls due by the clock where nothing comes, s.
-TICK_SECONDS = 0.1
+#: How often to look whether something falls due by the clock where nothing comes, s, and whether patience ran out.
+TICK_SECONDS, WANT_SECONDS = 0.1, 0.5
 
 
 class BatchConsumer(Member):
@@ -273,12 +273,7 @@ class BatchConsumer(Member):
     async def _dispatch(self) -> None:
         """Hand out a turn: a batch of every partition that has records and whose last one is folded."""
         while not self.should_stop:
-            try:
-                # The timeout is for partitions that are held back: patience runs out without an event.
-                await asyncio.wait_for(self._wanted.wait(), timeout=0.5)
-            except TimeoutError:
-                if self._throttled and self.flow_active:
-                    await self._throttle()
+            await self._wanted.wait()
             self._wanted.clear()
             try:
                 turns = self._taken()
@@ -289,6 +284,13 @@ class BatchConsumer(Member):
                 await self._deliver(self._message(turn))
             if self._throttled and self.flow_active:
                 await self._throttle()
+
+    @Service.task
+    async def _want(self) -> None:
+        """Ask for a turn now and then: patience with partitions that are held back runs out without an event."""
+        while not self.should_stop:
+            self._wanted.set()
+            await asyncio.sleep(WANT_SECONDS)
 
     def _taken(self) -> list[Turn]:
         """Take the next batch of each partition, while the flow goes on. One that has to wait is a turn of its own."""
@@ -355,7 +357,12 @@ class BatchConsumer(Member):
         for batch in turn:
             if self.holds(batch):
                 self.partition_buffers[batch.partition].busy = False
-        self._wanted.set()
+        self._want_more()
+
+    def _want_more(self) -> None:
+        """Ask for the next turn, if it would have something."""
+        if self._throttled or not all(each.empty for each in self.partition_buffers.values()):
+            self._wanted.set()
 
     def ack(self, message: Message) -> bool:
         """Note that all effects of a turn, and of those before it, are acknowledged: its offsets may be committed."""
@@ -373,7 +380,7 @@ class BatchConsumer(Member):
                     self.inputs.failed(exc)
                     return False
                 self._committable.update(batch.ends)
-        self._wanted.set()
+        self._want_more()
         if self._waiting_for_ack is not None and not self._waiting_for_ack.done():
             self._waiting_for_ack.set_result(None)
         return True

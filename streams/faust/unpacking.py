@@ -353,7 +353,7 @@ class Aside:
 
         def done(_: Future[Opened]) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._wake)
+                loop.call_soon_threadsafe(wake, self._fetcher)
 
         unpacking = self._thread.submit(unpack)
         unpacking.add_done_callback(done)
@@ -361,9 +361,11 @@ class Aside:
         self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as aiokafka does where it takes records
         return unpacking
 
-    def _wake(self) -> None:
-        for waiter in self._fetcher._fetch_waiters:  # noqa: SLF001 - as aiokafka does where records come
-            self._fetcher._notify(waiter)  # noqa: SLF001 - as above
+
+def wake(fetcher: Fetcher) -> None:
+    """Tell who waits for records of a fetcher that there may be some."""
+    for waiter in fetcher._fetch_waiters:  # noqa: SLF001 - as aiokafka does where records come
+        fetcher._notify(waiter)  # noqa: SLF001 - as above
 
 
 class Prefetched(OrderedDict[TopicPartition, Any]):

@@ -236,9 +236,14 @@ class PartitionBuffer:
         return self._made(records, entry, tick)
 
     @property
+    def empty(self) -> bool:
+        """Whether nothing is buffered."""
+        return not (self.journal or any(self.buffers))
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is buffered and nothing is on its way."""
-        return not (self.busy or self.out or self.journal or any(self.buffers))
+        return self.empty and not (self.busy or self.out)
 
     def tick(self, now: int) -> Batch:
         """Return a batch without records that lets stream time go on to a time, ms; to be asked while `idle`."""

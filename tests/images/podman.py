@@ -6,7 +6,6 @@ listens on loopback.
 """
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,11 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-#: The stand-in for the Python image, kept between runs.
-BASE: Final = ROOT / ".images/base.tar"
-#: What the Python image has and a minimal Debian has not.
-PACKAGES: Final = ("python3", "python3-venv", "python3-dev", "python-is-python3", "ca-certificates")
+from tests.images import base
+from tests.images.base import ROOT
+
 CONFIG: Final = """\
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
@@ -33,21 +30,11 @@ CONFINED: Final = (
     "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:size=16m,mode=1777",
     "--pids-limit=200",
 )  # fmt: skip
-#: Longest time for one command of podman, s; a build takes two minutes.
-PATIENCE: Final = 1800.0
-#: This machine's authorities, for a build whose registries are reached through one that the base does not know.
-AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
-
-
-class PodmanError(RuntimeError):
-    """A command of podman failed; the message has what it printed last."""
 
 
 def missing() -> str | None:
     """Return why there can be no trial on this machine; None if there can."""
-    tools = ("podman", "buildah", "runc") + (() if BASE.exists() else ("debootstrap",))
-    absent = [tool for tool in tools if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") is None]
-    if absent:
+    if absent := base.absent("podman", "buildah", "runc"):
         return f"there is no {', '.join(absent)}; Debian: apt-get install podman buildah runc debootstrap catatonit"
     return "debootstrap and podman's storage need root" if os.geteuid() else None
 
@@ -67,32 +54,24 @@ class Podman:
 
         Raises
         ------
-        PodmanError
+        EngineError
             If it failed and that was not expected.
         """
         return self._run([*self._podman, *arguments], check=check)
 
     def stand_in(self, tag: str) -> None:
         """Make an image like Python's out of Debian's packages."""
-        if not BASE.exists():
-            BASE.parent.mkdir(exist_ok=True)
-            system = self._directory / "system"
-            self._run(["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", "bookworm", str(system)])
-            shutil.rmtree(system / "var/cache/apt/archives")
-            whole = BASE.with_suffix(".part")
-            self._run(["tar", "-C", str(system), "-cf", str(whole), "."])
-            whole.rename(BASE)
-            shutil.rmtree(system)
-        self.run("import", str(BASE), tag)
+        base.make(self._run)
+        self.run("import", str(base.FILE), tag)
 
     def build(self, target: str, tag: str, arguments: Mapping[str, str]) -> None:
         """Build a stage of the Dockerfile as it stands."""
         options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
-        if AUTHORITIES.exists():
+        if base.AUTHORITIES.exists():
             settings = self._directory / "pip.conf"
-            settings.write_text(f"[global]\ncert = {AUTHORITIES}\ndisable-pip-version-check = true\n")
+            settings.write_text(base.PIP)
             options += [
-                f"--volume={AUTHORITIES.parent}:{AUTHORITIES.parent}:ro",
+                f"--volume={base.AUTHORITIES.parent}:{base.AUTHORITIES.parent}:ro",
                 f"--volume={settings}:/etc/pip.conf:ro",
             ]
         place = ["--layers", "--isolation=chroot", "--network=host", "--format=docker", "--file=deploy/Dockerfile"]
@@ -113,18 +92,7 @@ class Podman:
         self.run("umount", "--all", "--force", check=False)
 
     def _run(self, command: list[str], *, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        environment = {
-            **os.environ,
-            "CONTAINERS_CONF": str(self._config),
-            "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
-        }
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=PATIENCE
-        )
-        if check and done.returncode:
-            tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise PodmanError(f"{' '.join(command)}: status {done.returncode}\n{tail}")
-        return done
+        return base.run(command, {"CONTAINERS_CONF": str(self._config)}, check=check)
 
 
 @contextmanager

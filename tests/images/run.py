@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -22,36 +22,16 @@ from lab.broker import Broker, BrokerError
 from lab.jvm import free_port
 from lab.scrape import ScrapedSamples, get
 from tests.images import pod, podman
-from tests.images.podman import CONFINED, ROOT, Podman, PodmanError
+from tests.images.base import EngineError
+from tests.images.podman import CONFINED, Podman
+from tests.images.trial import Trial, revision
 
 WORKER, PRODUCER, STAND_IN = "localhost/trueup:trial", "localhost/trueup-producer:trial", "localhost/stand-in:trial"
 HOST: Final = "127.0.0.1"
-#: Longest wait for anything in a container, s.
-PATIENCE: Final = 120.0
 #: Flights of the first round; in the second they come again, and as many more.
 FLIGHTS: Final = 2000
 #: Fails where there is one, or the Python package that makes C of the engine.
 NO_COMPILER: Final = "! command -v gcc cc c++ ld make && ! python -c 'import mypy' 2>/dev/null"
-
-
-class Trial:
-    """What was found out, and whether all of it is as it should be."""
-
-    def __init__(self) -> None:
-        self.failed = 0
-
-    def found(self, claim: str, holds: bool, evidence: object = "") -> None:  # noqa: FBT001 - a finding is its two values
-        """Print a finding."""
-        self.failed += not holds
-        print(f"{'ok    ' if holds else 'WRONG '} {claim}{f': {evidence}' if str(evidence) else ''}", flush=True)
-
-    def becomes(self, claim: str, condition: Callable[[], bool]) -> bool:
-        """Wait for a condition, and print whether it came."""
-        began = time.monotonic()
-        while not (holds := _holds(condition)) and time.monotonic() < began + PATIENCE:
-            time.sleep(0.1)
-        self.found(claim, holds, f"after {time.monotonic() - began:.1f} s")
-        return holds
 
 
 @dataclass(frozen=True)
@@ -118,19 +98,18 @@ def main() -> int:
             with Broker() as broker:
                 _serve(trial, engine, broker.bootstrap)
                 _pod(trial, engine, broker.bootstrap)
-    except (PodmanError, BrokerError) as exc:
+    except (EngineError, BrokerError) as exc:
         trial.found(str(exc), holds=False)
-    print(f"{trial.failed} wrong" if trial.failed else "all as it should be")
-    return 1 if trial.failed else 0
+    return trial.over()
 
 
 def _build(trial: Trial, engine: Podman, base: str | None) -> None:
     if base is None:
-        with _timed(trial, "a stand-in for the Python image"):
+        with trial.timed("a stand-in for the Python image"):
             engine.stand_in(STAND_IN)
-    arguments = {"BASE": base or STAND_IN, "VERSION": __version__, "REVISION": _revision()}
+    arguments = {"BASE": base or STAND_IN, "VERSION": __version__, "REVISION": revision()}
     for target, tag in (("worker", WORKER), ("producer", PRODUCER)):
-        with _timed(trial, f"{target} built"):
+        with trial.timed(f"{target} built"):
             engine.build(target, tag, arguments)
 
 
@@ -254,33 +233,8 @@ def _worker(engine: Podman, name: str, volume: str, brokers: str) -> Iterator[Co
         engine.run("rm", "--force", "--time=0", name, check=False)
 
 
-@contextmanager
-def _timed(trial: Trial, claim: str) -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    trial.found(claim, holds=True, evidence=f"{time.monotonic() - began:.0f} s")
-
-
 def _exists(engine: Podman, image: str) -> bool:
     return engine.run("image", "exists", image, check=False).returncode == 0
-
-
-def _holds(condition: Callable[[], bool]) -> bool:
-    try:
-        return condition()
-    except OSError:
-        return False
-
-
-def _revision() -> str:
-    git = subprocess.run(
-        ["git", "rev-parse", "HEAD"],  # noqa: S607 - whichever git there is
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    return git.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

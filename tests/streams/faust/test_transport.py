@@ -84,23 +84,18 @@ def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_
 
 
 def test_a_fetcher_rests_after_a_fetch_that_brought_records_unless_they_were_many(run: Run) -> None:
-    fetcher = SimpleNamespace(
-        _get_actions_per_node=lambda _: (["fetch"], {}, 90.0, False, []),
-        _proc_fetch_request=AsyncMock(return_value=True),
-    )
+    told = Mock()
+    fetcher = SimpleNamespace(_proc_fetch_request=AsyncMock(return_value=True), _fetch_waiters=["who"], _notify=told)
     rest = Rest(cast("Any", fetcher), 60.0)
 
-    def asked() -> tuple[list[str], float]:
-        fetches, _, timeout, *_ = fetcher._get_actions_per_node(None)
-        return fetches, timeout
-
     async def scenario() -> None:
-        assert asked() == (["fetch"], 90.0)
-        assert await fetcher._proc_fetch_request("assignment", 0, "request")
-        fetches, timeout = asked()
-        assert (fetches, timeout <= 60.0) == ([], True)
+        fetching = asyncio.create_task(fetcher._proc_fetch_request("assignment", 0, "request"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        told.assert_called_once_with("who")
+        assert not fetching.done()
         rest.end()
-        assert asked() == (["fetch"], 90.0)
+        assert not await fetching, "who waits was told"
 
     run(scenario())
 

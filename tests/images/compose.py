@@ -1,0 +1,252 @@
+"""``make compose``: run docker-compose.yml as it stands, with the demo's producer, and look whether all of it works.
+
+Images are stood in for by Debian's packages and the jars of `make jars`, so that no registry is needed; Grafana is left
+out. With ``--registry`` they are those that the file names. Ports are any that are free.
+Prints a line a finding; the status is 1 if one is not as it should be, and 0, with the reason, where Docker is missing.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import yaml
+
+from lab.broker import KAFKA
+from lab.jvm import free_port
+from lab.scrape import ScrapedSamples, get
+from tests.images import docker
+from tests.images.base import EngineError
+from tests.images.docker import Docker
+from tests.images.trial import Trial
+
+HOST: Final = "127.0.0.1"
+PROJECT: Final = "trueup-trial"
+STAND_IN: Final = "trueup-stand-in"
+#: Flights that are to be answered before anything is killed: some ten seconds of them.
+ANSWERED: Final = 1000
+#: Images of Kafka and Prometheus out of Debian's packages. Kafka's takes its settings from variables, as Apache's does.
+DOCKERFILE: Final = f"""\
+FROM {STAND_IN} AS kafka
+RUN apt-get update && apt-get install --yes --no-install-recommends openjdk-17-jre-headless
+RUN useradd --uid 1000 kafka && install --directory --owner=1000 /var/lib/kafka/data /run/kafka
+COPY lib /opt/kafka/libs
+COPY kafka-broker-api-versions.sh start.sh /opt/kafka/bin/
+USER 1000
+ENTRYPOINT ["/opt/kafka/bin/start.sh"]
+
+FROM {STAND_IN} AS prometheus
+RUN apt-get update && apt-get install --yes --no-install-recommends prometheus wget \\
+ && install --directory --owner=65534 /prometheus
+USER 65534
+ENTRYPOINT ["/usr/bin/prometheus"]
+"""
+SCRIPTS: Final = {
+    "start.sh": """\
+#!/bin/sh
+set -e
+env | grep -E '^KAFKA_' | grep -v HEAP_OPTS | while IFS='=' read -r name value; do
+    echo "$(echo "${name#KAFKA_}" | tr 'A-Z_' 'a-z.')=$value"
+done > /run/kafka/server.properties
+java -cp '/opt/kafka/libs/*' kafka.tools.StorageTool format --ignore-formatted \\
+    -t 4L6g3nShT-eMCtK--X86sw -c /run/kafka/server.properties
+exec java $KAFKA_HEAP_OPTS -cp '/opt/kafka/libs/*' kafka.Kafka /run/kafka/server.properties
+""",
+    # The jars of the tests lack the command: who listens is ready.
+    "kafka-broker-api-versions.sh": """\
+#!/usr/bin/python3
+import socket, sys
+host, port = sys.argv[2].split(":")
+socket.create_connection((host, int(port)), 5)
+""",
+}
+
+
+class Compose:
+    """The project of a trial.
+
+    Parameters
+    ----------
+    engine
+        Docker.
+    directory
+        For the file that overrides.
+    stand_ins
+        Whether images are stood in for.
+    """
+
+    def __init__(self, engine: Docker, directory: Path, *, stand_ins: bool) -> None:
+        self._engine = engine
+        self.ports = {name: free_port() for name in ("worker-1", "worker-2", "prometheus")}
+        file = directory / "override.yml"
+        file.write_text(_override(self.ports, stand_ins=stand_ins))
+        self._options = ("compose", "-p", PROJECT, "-f", "docker-compose.yml", "-f", str(file), "--profile=demo")
+
+    def run(self, *arguments: str) -> str:
+        """Run a command of compose and return what it printed; raises `EngineError` if it fails."""
+        return self._engine.run(*self._options, *arguments).stdout
+
+    def done(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of compose that may fail."""
+        return self._engine.run(*self._options, *arguments, check=False)
+
+    def container(self, service: str) -> dict[str, Any]:
+        """Return what the engine knows of a service's container; empty while there is none."""
+        ids = self._engine.run(*self._options, "ps", "--all", "--quiet", service).stdout.split()
+        return dict(json.loads(self._engine.run("inspect", ids[0]).stdout)[0]) if ids else {}
+
+    def healthy(self, service: str) -> bool:
+        """Whether a service's container says that it is healthy."""
+        return bool(self.container(service).get("State", {}).get("Health", {}).get("Status") == "healthy")
+
+    def left(self) -> list[str]:
+        """Return the containers, volumes and networks that this project has."""
+        mine = f"label=com.docker.compose.project={PROJECT}"
+        kinds = ("container", "ls", "--all"), ("volume", "ls"), ("network", "ls")
+        return [each for kind in kinds for each in self._engine.run(*kind, "--quiet", "--filter", mine).stdout.split()]
+
+    def asked(self, path: str, **query: str) -> Any:
+        """Return what Prometheus answers."""
+        url = f"http://{HOST}:{self.ports['prometheus']}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)["data"]
+
+
+def _override(ports: dict[str, int], *, stand_ins: bool) -> str:
+    """Return what is other than in docker-compose.yml: ports, and images that are stood in for."""
+    services: dict[str, Any] = {name: {"ports": [f"{HOST}:{port}:{_inner(name)}"]} for name, port in ports.items()}
+    services["kafka"] = {"ports": []}
+    if stand_ins:
+        for name in ("kafka", "prometheus"):
+            services[name] |= {"image": f"{STAND_IN}-{name}"}
+        built = {"args": {"BASE": STAND_IN}, "network": "host"}
+        for name in ("topics", "worker-1", "worker-2", "producer"):
+            services.setdefault(name, {})["build"] = built
+        services["grafana"] = {"profiles": ["grafana"]}
+    text = yaml.safe_dump({"services": services})
+    return text.replace("ports:", "ports: !override")
+
+
+def _inner(service: str) -> int:
+    return 9090 if service == "prometheus" else 9464
+
+
+def main() -> int:
+    """Run, look, tell; return the exit status."""
+    parser = argparse.ArgumentParser(description="Run docker-compose.yml and look whether all of it works.")
+    parser.add_argument("--registry", action="store_true", help="pull the images that the file names")
+    options = parser.parse_args()
+    if reason := docker.missing():
+        print(f"skipped: {reason}")
+        return 0
+    trial = Trial()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it leaves nothing behind, as on Ctrl-C
+    try:
+        with docker.opened() as engine, TemporaryDirectory(prefix="trueup-compose-") as directory:
+            if not options.registry:
+                with trial.timed("stand-ins for the images of Python, Kafka and Prometheus"):
+                    _stand_ins(engine, Path(directory))
+            compose = Compose(engine, Path(directory), stand_ins=not options.registry)
+            try:
+                _serve(trial, compose)
+            finally:
+                compose.done("down", "--volumes", "--timeout=60")
+            trial.found("down --volumes leaves nothing", not compose.left(), compose.left())
+    except EngineError as exc:
+        trial.found(str(exc), holds=False)
+    return trial.over()
+
+
+def _stand_ins(engine: Docker, directory: Path) -> None:
+    engine.stand_in(STAND_IN)
+    context = directory / "context"
+    shutil.copytree(KAFKA / "lib", context / "lib")
+    (context / "Dockerfile").write_text(DOCKERFILE)
+    for name, script in SCRIPTS.items():
+        (context / name).write_text(script)
+        (context / name).chmod(0o755)
+    for target in ("kafka", "prometheus"):
+        engine.run("build", "--network=host", f"--target={target}", f"--tag={STAND_IN}-{target}", str(context))
+
+
+def _serve(trial: Trial, compose: Compose) -> None:
+    with trial.timed("up --build"):
+        compose.run("up", "--build", "--detach")
+    for service in ("kafka", "worker-1", "worker-2", "prometheus"):
+        _healthy(trial, compose, service)
+    trial.found("the topics are made, once", compose.container("topics")["State"]["ExitCode"] == 0)
+    trial.becomes(f"{ANSWERED} flights are answered", lambda: _forecasts(compose) >= ANSWERED)
+    _monitored(trial, compose)
+    _killed(trial, compose)
+    compose.run("stop", "--timeout=10", "producer")
+    _kept(trial, compose)
+    audit = compose.done("run", "--rm", "--no-deps", "topics", "audit")
+    tail = (audit.stdout + audit.stderr).splitlines()[-3:]
+    trial.found("every answer is what the inputs give", audit.returncode == 0, tail if audit.returncode else "")
+
+
+def _healthy(trial: Trial, compose: Compose, service: str) -> None:
+    if not trial.becomes(f"{service} is healthy", lambda: compose.healthy(service)):
+        print(compose.run("logs", "--tail=30", service))
+
+
+def _forecasts(compose: Compose) -> float:
+    ports = (compose.ports["worker-1"], compose.ports["worker-2"])
+    return sum(ScrapedSamples.of(HOST, port).fates().forecasts for port in ports)
+
+
+def _monitored(trial: Trial, compose: Compose) -> None:
+    """Look at targets, rules and series of Prometheus."""
+
+    def up() -> bool:
+        found = [each["health"] for each in compose.asked("targets")["activeTargets"]]
+        return len(found) == 3 and set(found) == {"up"}
+
+    def evaluated() -> bool:
+        rules = [rule for group in compose.asked("rules")["groups"] for rule in group["rules"]]
+        never = [rule["name"] for rule in rules if rule["lastEvaluation"].startswith("0001")]
+        return bool(rules) and not never
+
+    trial.becomes("both workers and Prometheus are targets that are up", up)
+    trial.becomes("every rule is evaluated", evaluated)
+    rules = [rule for group in compose.asked("rules")["groups"] for rule in group["rules"]]
+    wrong = [f"{rule['name']}: {rule.get('lastError')}" for rule in rules if rule["health"] != "ok"]
+    trial.found("and none fails", not wrong, wrong or f"{len(rules)} rules")
+    firing = sorted(
+        {each["labels"]["alertname"] for each in compose.asked("alerts")["alerts"] if each["state"] == "firing"}
+    )
+    trial.found("no alert fires", not firing, firing or "")
+
+
+def _killed(trial: Trial, compose: Compose) -> None:
+    """Kill a worker as a fault does: what Docker kills itself, it does not start again."""
+    before = compose.container("worker-1")
+    os.kill(before["State"]["Pid"], signal.SIGKILL)
+
+    def again() -> bool:
+        return compose.container("worker-1")["RestartCount"] > before["RestartCount"] and compose.healthy("worker-1")
+
+    trial.becomes("a worker that is killed is started again by its policy", again)
+    trial.becomes("and serves", lambda: get(HOST, compose.ports["worker-1"], "/readyz")[0] == 200)
+
+
+def _kept(trial: Trial, compose: Compose) -> None:
+    """Take all containers down and start them again on the volumes."""
+    compose.run("down", "--timeout=60")
+    compose.run("up", "--detach", "worker-1", "worker-2", "prometheus")
+    for service in ("worker-1", "worker-2"):
+        _healthy(trial, compose, service)
+        restored = ScrapedSamples.of(HOST, compose.ports[service]).total("recovery_restored_rows_total")
+        trial.found("and restored next to nothing", restored < ANSWERED / 10, f"{restored:g} rows")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

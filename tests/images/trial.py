@@ -1,0 +1,63 @@
+"""A trial: findings that are printed one by one, and what it waits for."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tests.images.base import ROOT
+
+#: Longest wait for anything in a container, s.
+PATIENCE: Final = 120.0
+
+
+class Trial:
+    """What was found out, and whether all of it is as it should be."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def found(self, claim: str, holds: bool, evidence: object = "") -> None:  # noqa: FBT001 - a finding is its two values
+        """Print a finding."""
+        self.failed += not holds
+        print(f"{'ok    ' if holds else 'WRONG '} {claim}{f': {evidence}' if str(evidence) else ''}", flush=True)
+
+    def becomes(self, claim: str, condition: Callable[[], bool]) -> bool:
+        """Wait for a condition, and print whether it came."""
+        began = time.monotonic()
+        while not (holds := _holds(condition)) and time.monotonic() < began + PATIENCE:
+            time.sleep(0.1)
+        self.found(claim, holds, f"after {time.monotonic() - began:.1f} s")
+        return holds
+
+    @contextmanager
+    def timed(self, claim: str) -> Iterator[None]:
+        """Print how long something took."""
+        began = time.monotonic()
+        yield
+        self.found(claim, holds=True, evidence=f"{time.monotonic() - began:.0f} s")
+
+    def over(self) -> int:
+        """Print the sum of it, and return the exit status."""
+        print(f"{self.failed} wrong" if self.failed else "all as it should be")
+        return 1 if self.failed else 0
+
+
+def revision() -> str:
+    """Return the commit that is built."""
+    git = subprocess.run(
+        ["git", "rev-parse", "HEAD"],  # noqa: S607 - whichever git there is
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    return git.stdout.strip() or "unknown"
+
+
+def _holds(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except OSError:
+        return False
