@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test frozen simulate chaos soak fuzz images bench latency growth
+.PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test frozen simulate chaos soak fuzz images compose bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
 
 help: ## list the targets
@@ -55,6 +55,9 @@ fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 2
 
 images: setup jars ## build the images with podman and run them confined against a real Kafka; about five minutes; skips without podman
 	$(BIN)/python -m tests.images.run
+
+compose: setup jars ## run docker-compose.yml by Docker: fed, watched, killed, kept, audited; about ten minutes; skips without Docker
+	$(BIN)/python -m tests.images.compose
 
 bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors, then one whose sources have other keys; a quarter of an hour
 	$(BIN)/python -m tests.bench.throughput

@@ -207,7 +207,7 @@ def by_night() -> bool:
 
 
 #: How many examples a test of properties takes.
-EXAMPLES: Final = 100 if by_night() else 20
+EXAMPLES: Final = 100 if by_night() else 12
 
 
 def by_day(test: str) -> bool:

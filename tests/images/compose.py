@@ -179,6 +179,7 @@ def _stand_ins(engine: Docker, directory: Path) -> None:
 
 def _serve(trial: Trial, compose: Compose) -> None:
     with trial.timed("up --build"):
+        compose.run("build", "topics")  # the classic builder would build the image of each worker at the same time
         compose.run("up", "--build", "--detach")
     for service in ("kafka", "worker-1", "worker-2", "prometheus"):
         _healthy(trial, compose, service)
