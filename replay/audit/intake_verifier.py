@@ -9,22 +9,17 @@ Intake may send a record twice, byte for byte. What comes again with other bytes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from replay.audit.entries import digest
+from replay.audit.mapper import Made, Mapper
 from replay.audit.output_matcher import OutputDifference, unlike
-from streams.records.making import Making, Record
+from replay.audit.plan import ANSWERS, LETTERS, MADE, NAMED, SourceSpan
 from streams.records.merge import NEVER, KafkaRecord
-from streams.records.output_values import compared, packed
-
-#: What intake writes, by the labels of the topics.
-FORECASTS, ROUTES, LABELS, LETTERS, ANSWERS = range(5)
-MADE: Final = ("forecasts", "routes", "labels", "dead-letters", "calibrated")
-#: Differences that are named of one partition; further ones are counted.
-NAMED: Final = 20
+from streams.records.output_values import OutputValues
 
 _SOURCE: Final = Struct(">cHI")
 _KEY: Final = Struct(">cHIQBIQ")
@@ -42,30 +37,6 @@ class Found(NamedTuple):
         return f"{MADE[self.label]}/{self.partition}@{self.offset}"
 
 
-class Made(NamedTuple):
-    """A record that a source record becomes."""
-
-    label: int
-    partition: int
-    record: Record
-
-    @property
-    def digest(self) -> bytes:
-        """What `Found` has of it."""
-        key, value, stamp, headers = self.record
-        return digest(self.partition, key, value, stamp, headers)
-
-    @property
-    def packed(self) -> bytes:
-        """What `Found` has of an answer that was written in Avro."""
-        key, value, stamp, headers = self.record
-        return digest(self.partition, key, packed(orjson.loads(value)), stamp, headers)
-
-    def unstamped(self) -> "Made":
-        """Return it without its Kafka timestamp, for a topic to which the brokers give their own."""
-        return self._replace(record=self.record._replace(stamp=None))
-
-
 def prefix(topic: int, partition: int) -> bytes:
     """Return how the keys of the entries of a source partition begin; ``topic`` is its number."""
     return _SOURCE.pack(b"S", topic, partition)
@@ -80,48 +51,6 @@ def read_entry(entry: tuple[bytes, bytes]) -> tuple[int, Found]:
     """Return the offset of the source record, and what was found."""
     _, _, _, offset, label, partition, place = _KEY.unpack(entry[0])
     return offset, Found(label, partition, place, entry[1])
-
-
-def made(making: Making) -> list[Made]:
-    """Return what a batch of source records becomes, one after another."""
-    return [
-        Made(MADE.index(label), partition, record)
-        for part in (making.first, making.then)
-        for (label, partition), records in part.items()
-        for record in records
-    ]
-
-
-@dataclass(frozen=True)
-class SourceSpan:
-    """What there is of one source partition.
-
-    Attributes
-    ----------
-    topic, number, partition
-        Its topic, that topic's number among the sources, and which partition.
-    first, committed, end
-        Offset of the first record kept, the next that intake has to commit, and the end.
-    sparse
-        Whether the topic is compacted: records may then have left from between others.
-    begin
-        The first that earlier audits have not judged.
-    last
-        Whether the group was moved: what is not committed is for intake of the next one.
-    """
-
-    topic: str
-    number: int
-    partition: int
-    first: int
-    committed: int
-    end: int
-    sparse: bool = False
-    begin: int = 0
-    last: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
 
 
 @dataclass
@@ -181,57 +110,42 @@ class IntakeVerifier:
     ----------
     span
         The partition.
-    make
-        Returns what a record becomes; given the time in ms, see `Intake.make`.
+    mapper
+        Makes of its records what intake makes.
     cuts
         By label and partition, of a topic whose first records were deleted: the first offset of this source partition
         that a record there names, None if none does. What was made of earlier ones may have been deleted.
-    unknown_schema
-        Returns the dead letter of a record whose schema the registry did not have.
     served
         Reads a record by the number of its label, its partition and its offset, to show what differs.
-    compare
-        Returns the fields in which a value that was served and one that was made differ.
     earlier
-        Reads a source record that is not judged by its offset; None if it is not there any more.
-    recorded
-        Whether intake has written down by what it mapped the record at an offset.
-    before
-        Returns what a record becomes by the mapping before the one that was in force.
+        Reads a source record that is judged elsewhere by its offset; None if it is not there any more.
+    values
+        Compares values that were served with those that are made.
     """
 
     def __init__(
         self,
         span: SourceSpan,
-        make: Callable[[KafkaRecord, int], list[Made]],
+        mapper: Mapper,
         cuts: Mapping[tuple[int, int], int | None],
-        unknown_schema: Callable[[KafkaRecord], list[Made]] = lambda _: [],
-        served: Callable[[int, int, int], KafkaRecord | None] = lambda *_: None,
-        compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
-        earlier: Callable[[int], KafkaRecord | None] = lambda _: None,
-        recorded: Callable[[int], bool] = lambda _: False,
-        before: Callable[[KafkaRecord], list[Made]] = lambda _: [],
+        served: Callable[[int, int, int], KafkaRecord | None],
+        earlier: Callable[[int], KafkaRecord | None],
+        values: OutputValues,
     ) -> None:
         self.checked = Followed()
         #: Entries of source records that are not judged yet, for the next audit.
         self.left: list[tuple[bytes, bytes]] = []
         #: The first differences; `checked` counts all.
         self.differences: list[OutputDifference] = []
-        self._span = span
-        self._make = make
-        self._cuts = cuts
-        self._unknown_schema = unknown_schema
-        self._served = served
-        self._compared = compare
-        self._earlier = earlier
-        self._recorded = recorded
-        self._before = before
+        self._span, self._mapper, self._cuts = span, mapper, cuts
+        self._served, self._earlier, self._values = served, earlier, values
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
         """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
         span, checked = self._span, self.checked
         checked.gone += max(min(span.first, span.committed) - span.begin, 0)
-        groups = ((offset, [each for _, each in group]) for offset, group in groupby(map(read_entry, entries), _first))
+        read = groupby(map(read_entry, entries), itemgetter(0))
+        groups = ((offset, [each for _, each in group]) for offset, group in read)
         offset, found = next(groups, _NONE)
         while offset < span.begin:
             self._again(offset, found)
@@ -279,7 +193,7 @@ class IntakeVerifier:
         lacking = [one for key, one in wanted.items() if key not in seen]
         for each in wrong:
             self._wrong(record, each, made, lacking)
-        recorded = self._recorded(record.offset)
+        recorded = self._mapper.recorded(record.offset)
         self._count(made, gone=bool(self._missing(record, lacking)), recorded=recorded)
 
     def _wait(self, record: KafkaRecord, found: list[Found]) -> None:
@@ -322,7 +236,7 @@ class IntakeVerifier:
         if near is not None:
             lacking.remove(near)
             what = f"not what the mapping in force makes of {source}: altered"
-            if not self._recorded(record.offset):
+            if not self._mapper.recorded(record.offset):
                 what = (
                     f"not what the sources file makes of {source}: altered, or mapped under another file; intake has "
                     "not written down by which"
@@ -330,7 +244,7 @@ class IntakeVerifier:
         else:
             near = next((one for one in made if one.label == found.label), None)
             what = f"doubled with other content: {source} has become another record"
-            if any(each.digest == found.digest for each in self._before(record)):
+            if any(each.digest == found.digest for each in self._mapper.before(record)):
                 what = (
                     f"doubled with other content: {source} was mapped by the sources file before, too: intake had not "
                     "committed it when the file was changed"
@@ -345,7 +259,7 @@ class IntakeVerifier:
         fields = {}
         if served is not None and near is not None:
             key, value, stamp, headers = near.record
-            fields = unlike(served, key, value, stamp, self._compared)
+            fields = unlike(served, key, value, stamp, self._values.compared)
             if near.partition != found.partition:
                 fields["partition"] = (found.partition, near.partition)
             if list(served.headers) != headers:
@@ -388,19 +302,15 @@ class IntakeVerifier:
 
     def _becomes(self, record: KafkaRecord, found: list[Found]) -> list[Made]:
         """Return what a record becomes; of what only the moment could tell, what it is found to have become."""
-        made = self._make(record, NEVER)
+        made = self._mapper.make(record, NEVER)
         letters = {each.digest for each in found if each.label == LETTERS}
         if not letters or any(one.digest in letters for one in made):
             return made
-        for other in (self._make(record, -NEVER), self._unknown_schema(record)):
+        for other in (self._mapper.make(record, -NEVER), self._mapper.unknown_schema(record)):
             if any(one.digest in letters for one in other):
                 self.checked.of_the_moment += 1
                 return other
         return made
-
-
-def _first(read: tuple[int, Found]) -> int:
-    return read[0]
 
 
 #: Stands behind the last group.

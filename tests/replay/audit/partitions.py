@@ -4,7 +4,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from replay.audit.partition_verifier import LABELS, Derivation, Memory, Rederivation, fence_of
+from replay.audit.partition_verifier import LABELS, Derivation, Rederivation
+from replay.audit.rows import Memory, fence_of
 from replay.audit.terms import Configurations
 from state.engine import Partition
 from state.events import Event, Output

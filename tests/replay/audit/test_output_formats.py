@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterator
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import fastavro
@@ -13,11 +12,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from replay.audit import checkpoint
-from replay.audit.checkpoint import Skips
-from replay.audit.entries import digest
-from replay.audit.intake_verifier import ANSWERS, Made
+from replay.audit.mapper import Made
 from replay.audit.output_matcher import Differs, OutputDifference
-from replay.audit.partition_verifier import Memory
+from replay.audit.plan import ANSWERS
+from replay.audit.rows import Memory, digest
 from streams.config.settings import Settings
 from streams.records.making import Record
 from streams.records.output_avro import SCHEMAS
@@ -83,11 +81,10 @@ def test_a_topic_whose_format_changed_is_derived_and_an_audit_goes_on(
     for day, each in enumerate((RAW, avro, RAW)):
         sent = [one._replace(ts=one.ts + day * 60_000) for one in carrying(day + 1, 150)]
         topics = served(sent, each, day, crashes, topics=topics, rows=rows)
-        since = checkpoint.read(path, OF, topics.in_force, Memory()).derivation if day else None
+        since = checkpoint.read(path, OF, topics.in_force, Memory()) if day else None
         found = audited(topics, avro, since)
-        checked, file = found.checked, BytesIO()
-        checkpoint.write(file, OF, topics.in_force, Skips(0, {}), found.derivation)
-        path.write_bytes(file.getvalue())
+        checked = found.checked
+        checkpoint.write(path, OF, topics.in_force, found.derivation)
         whole = topics.audit(avro).checked
         assert (checked.calibrated, checked.resolved, checked.raw_answers) == (
             whole.calibrated,

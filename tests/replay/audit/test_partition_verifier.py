@@ -12,7 +12,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
-from replay.audit.partition_verifier import fence_of
+from replay.audit.rows import fence_of
 from state import kinds
 from state.fence import EXPIRED_FORECAST
 from state.journal import Entry

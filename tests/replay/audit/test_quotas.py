@@ -11,7 +11,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from replay.audit.output_matcher import Differs
-from replay.audit.partition_verifier import Memory
+from replay.audit.rows import Memory
 from state.journal import Entry
 from streams.config import stream_config
 from streams.config.in_force import described, digest, under

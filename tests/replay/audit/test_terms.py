@@ -1,7 +1,6 @@
 """An audit across configurations: every answer is derived under what was in force, and nothing altered passes."""
 
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,8 @@ import orjson
 import pytest
 
 from replay.audit import checkpoint
-from replay.audit.checkpoint import Skips
 from replay.audit.output_matcher import Differs, Unauditable
-from replay.audit.partition_verifier import Memory
+from replay.audit.rows import Memory
 from streams.config.in_force import described
 from streams.config.settings import Settings
 from tests.events import forecast, mixed, outcome
@@ -127,18 +125,13 @@ def test_who_took_a_partition_up_and_applied_nothing_changes_nothing(tmp_path: P
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def written(topics: Topics, settings: Settings) -> tuple[bytes, int]:
-    """Audit, and return the checkpoint and how many records were folded."""
-    return resumed(topics, settings, None)
-
-
-def resumed(topics: Topics, settings: Settings, given: Path | None) -> tuple[bytes, int]:
-    """Audit from a checkpoint, and return the next one and how many records were folded."""
-    since = None if given is None else checkpoint.read(given, OF, topics.in_force, Memory()).derivation
+def resumed(topics: Topics, settings: Settings, path: Path) -> int:
+    """Audit from a checkpoint if there is one, leave the next one, and return how many records were folded."""
+    since = checkpoint.read(path, OF, topics.in_force, Memory()) if path.exists() else None
     before = since.checked.forecasts + since.checked.outcomes if since else 0
-    found, file = audited(topics, settings, since), BytesIO()
-    checkpoint.write(file, OF, topics.in_force, Skips(0, {}), found.derivation)
-    return file.getvalue(), found.checked.forecasts + found.checked.outcomes - before
+    found = audited(topics, settings, since)
+    checkpoint.write(path, OF, topics.in_force, found.derivation)
+    return found.checked.forecasts + found.checked.outcomes - before
 
 
 @pytest.mark.parametrize("crashes", [0.0, 0.3])
@@ -146,7 +139,6 @@ def test_an_audit_goes_on_from_a_checkpoint_and_finds_what_one_from_the_beginnin
     tmp_path: Path, crashes: float
 ) -> None:
     rows, topics, path = Memory(), None, tmp_path / "partition-3"
-    given: Path | None = None
     for day, text in enumerate((CHAMPION, CHAMPION, PROMOTED, CLOSED)):
         settings = configured(tmp_path, text)
         start = 1_000_000 + day * 60_000
@@ -154,12 +146,9 @@ def test_an_audit_goes_on_from_a_checkpoint_and_finds_what_one_from_the_beginnin
         sent += mixed(250, seed=day + 1, start=start).sent
         sent += [forecast(f"left-{day}-{i}", i / 30, start + 50_000 + i, f"stream-{i % 2}") for i in range(30)]
         topics = served(sent, settings, day, crashes, topics=topics, rows=rows)
-        made, folded = resumed(topics, settings, given)
-        assert folded == len(sent), "a day costs a day"
-        path.write_bytes(made)
-        given = path
+        assert resumed(topics, settings, path) == len(sent), "a day costs a day"
         whole = topics.audit(settings).checked
-        file = checkpoint.read(path, OF, topics.in_force, Memory()).derivation.checked
+        file = checkpoint.read(path, OF, topics.in_force, Memory()).checked
         assert replace(file, copies=whole.copies) == whole
     assert topics is not None
 
@@ -168,13 +157,15 @@ def test_an_answer_that_was_altered_after_a_checkpoint_is_named(tmp_path: Path) 
     topics, (champion, _) = across(tmp_path, CHAMPION, PROMOTED)
     cut = {label: len(records) for label, records in topics.records.items()}
     path = tmp_path / "partition-3"
-    path.write_bytes(written(topics, champion)[0])
+    resumed(topics, champion, path)
+    before = path.read_bytes()
     rows = Memory()
     again = checkpoint.read(path, OF, topics.in_force, rows)
     more = [forecast(f"more-{i}", i / 50, 2_000_000 + i, "stream-1") for i in range(50)]
     served(more, champion, topics=topics, rows=rows)
-    assert again.derivation.begins["calibrated"] == cut["calibrated"]
-    assert resumed(topics, champion, path)[1] >= 50
+    assert again.begins["calibrated"] == cut["calibrated"]
+    assert resumed(topics, champion, path) >= 50
+    path.write_bytes(before)
     at = cut["calibrated"] + 25
     value = orjson.loads(topics.records["calibrated"][at].value or b"")
     topics.replace("calibrated", at, orjson.dumps(value | {"p": 0.123}))
@@ -186,7 +177,8 @@ def test_an_answer_that_was_altered_after_a_checkpoint_is_named(tmp_path: Path) 
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     topics, (champion, _) = across(tmp_path, CHAMPION, PROMOTED)
     path = tmp_path / "partition-3"
-    made = written(topics, champion)[0]
+    resumed(topics, champion, path)
+    made = path.read_bytes()
 
     def refuses(content: bytes, match: str, of: dict[str, Any] = OF) -> None:
         path.write_bytes(content)
