@@ -24,6 +24,8 @@ from state.rescale import RescaleError, rescaled
 from streams.config.settings import Settings
 from streams.records import skips
 
+#: Offset, key and row of each record.
+Changelog = Iterable[tuple[int, bytes, bytes | None]]
 #: Rows that are named where several are not what they must be.
 NAMED: Final = 3
 
@@ -255,7 +257,7 @@ def begin(
     partition: int,
     given: Given,
     rows: RowStore,
-    changelog: Iterable[tuple[int, bytes, bytes | None]],
+    changelog: Changelog,
 ) -> Derivation:
     """Put the rows that a partition begins with into ``rows``, and return what to go on from.
 
@@ -274,16 +276,15 @@ def begin(
         If the changelog has another row, or other rows were written down.
     """
     read_rows(given.rows, rows)
-    of = f"partition {partition} of {settings.app_id}"
-    origin = f"rows than 'trueup state rescale' must have made of {given.move.app}"
-    _require_same(f"{of} began with other {origin}, in {settings.changelog}", changelog, rows)
+    origin = f"rows than 'trueup state rescale' must have made of {given.move.app}, in {settings.changelog}"
+    begun = _begun(settings, partition, origin, given.move.since[partition], rows, changelog)
     if given.unlike:
         raise Unauditable(
-            f"{of}: 'trueup state rescale' has made other rows of {given.move.app} than this version does, of the "
-            f"kinds {', '.join(given.unlike)} (see docs/state-format.md): another version did it, or its state was "
-            "not what its topics lead to"
+            f"partition {partition} of {settings.app_id}: 'trueup state rescale' has made other rows of "
+            f"{given.move.app} than this version does, of the kinds {', '.join(given.unlike)} (see "
+            "docs/state-format.md): another version did it, or its state was not what its topics lead to"
         )
-    return _derivation(given.move.since[partition], rows)
+    return begun
 
 
 def loaded(
@@ -291,28 +292,32 @@ def loaded(
     partition: int,
     given: tuple[Loaded, Mapping[bytes, bytes]],
     rows: RowStore,
-    changelog: Iterable[tuple[int, bytes, bytes | None]],
+    changelog: Changelog,
 ) -> Derivation:
     """Put the rows that `replay.load` gave a partition into ``rows``, and return what to go on from; see `begin`."""
     said, found = given
     rows.write(found)
-    _require_same(f"partition {partition} of {settings.app_id} began with other rows than the {said}", changelog, rows)
-    return _derivation(said.since, rows)
+    return _begun(settings, partition, f"rows than the {said}", said.since, rows, changelog)
 
 
-def _derivation(since: tuple[int, int, int], rows: RowStore) -> Derivation:
-    """Return what to go on from with rows; ``since`` are the next offsets of the outputs."""
-    return Derivation(rows, tuple(Settled(each) for each in since))
-
-
-def _require_same(what: str, changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore) -> None:
+def _begun(
+    settings: Settings,
+    partition: int,
+    origin: str,
+    since: tuple[int, int, int],
+    rows: RowStore,
+    changelog: Changelog,
+) -> Derivation:
+    """Return what to go on from with rows, if the changelog has none other; ``since``: next offsets of the outputs."""
     wrong = _wrong(changelog, rows)
     if wrong:
         more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+        what = f"partition {partition} of {settings.app_id} began with other {origin}"
         raise Unauditable(f"{what}: {'; '.join(wrong[:NAMED])}{more}")
+    return Derivation(rows, tuple(Settled(each) for each in since))
 
 
-def _wrong(changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore) -> list[str]:
+def _wrong(changelog: Changelog, rows: RowStore) -> list[str]:
     """Return what of a changelog is not what was derived; what was compacted away is not known to be."""
     last = {key: (offset, row) for offset, key, row in changelog}
     wrong = []

@@ -33,9 +33,6 @@ class Found(NamedTuple):
     offset: int
     digest: bytes
 
-    def __str__(self) -> str:
-        return f"{MADE[self.label]}/{self.partition}@{self.offset}"
-
 
 def prefix(topic: int, partition: int) -> bytes:
     """Return how the keys of the entries of a source partition begin; ``topic`` is its number."""

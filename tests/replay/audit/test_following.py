@@ -562,12 +562,13 @@ def test_an_outcome_without_a_label_is_named_and_copies_are_counted(logs: Logs) 
     )
 
 
-@pytest.mark.parametrize("labels_last", [False, True])
-def test_any_order_of_an_events_own_records_is_right(tmp_path: Path, *, labels_last: bool) -> None:
-    logs = Logs(tmp_path)
+def changing(directory: Path, *, labels_last: bool) -> Logs:
+    """Return logs of events whose labels come early, change and come again."""
+    logs = Logs(directory)
     for i in range(30):
         logs.verdict(f"e{i}", i, "bad")
-        logs.verdict(f"e{i}", 5 + i, "good")
+        if i % 3:
+            logs.verdict(f"e{i}", 5 + i, "good")
         logs.score(f"e{i}", 20 + i)
         logs.verdict(f"e{i}", 60 + i, "bad")
     logs.sources["verdicts"].sort(key=lambda each: each.timestamp)
@@ -575,6 +576,12 @@ def test_any_order_of_an_events_own_records_is_right(tmp_path: Path, *, labels_l
         each.offset = offset
     logs.intake()
     logs.route(labels_last=labels_last)
+    return logs
+
+
+@pytest.mark.parametrize("labels_last", [False, True])
+def test_any_order_of_an_events_own_records_is_right(tmp_path: Path, *, labels_last: bool) -> None:
+    logs = changing(tmp_path, labels_last=labels_last)
     assert logs.followed()[1] == []
     sent, differences = logs.routed()
     assert differences == []
@@ -666,18 +673,7 @@ def test_an_outcome_that_is_lost_or_altered_behind_a_move_is_named(moved: Logs, 
 def test_an_audit_of_the_router_goes_on_where_the_last_one_stopped(
     tmp_path: Path, *, labels_last: bool, cut: int
 ) -> None:
-    logs = Logs(tmp_path)
-    for i in range(30):
-        logs.verdict(f"e{i}", i, "bad")
-        if i % 3:
-            logs.verdict(f"e{i}", 5 + i, "good")
-        logs.score(f"e{i}", 20 + i)
-        logs.verdict(f"e{i}", 60 + i, "bad")
-    logs.sources["verdicts"].sort(key=lambda each: each.timestamp)
-    for offset, each in enumerate(logs.sources["verdicts"]):
-        each.offset = offset
-    logs.intake()
-    logs.route(labels_last=labels_last)
+    logs = changing(tmp_path, labels_last=labels_last)
     whole, differences = logs.routed()
     assert differences == []
     parts = []
