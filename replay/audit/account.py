@@ -5,9 +5,83 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from replay.audit.checkpoint import Begun
-from replay.audit.intake_verifier import Followed
 from replay.audit.output_matcher import OutputDifference
-from replay.audit.router_verifier import Sent
+from replay.audit.plan import NAMED
+
+
+@dataclass
+class Followed:
+    """What was compared of sources.
+
+    Attributes
+    ----------
+    records
+        Source records that intake has committed.
+    sent, dead, passed
+        Those that became a forecast or a label, those that became a dead letter, and those that became nothing.
+    forecasts, routes, labels, dead_letters, raw_answers
+        Records that are what the mapping makes, in their place.
+    copies
+        The same records once more: they change nothing behind intake.
+    of_the_moment
+        Dead letters for a reason that only the moment could tell; the rest of the letter is as it must be.
+    waiting
+        Source records that are not committed yet.
+    gone
+        Source records that are not there any more, and those of which what was made is not: not judged.
+    unread
+        Records made of source topics that are not there any more, and dead letters of other readers: not judged.
+    unrecorded
+        Source records from before intake wrote down its mapping: they are mapped by the streams file that is given.
+    loaded
+        Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
+    """
+
+    records: int = 0
+    sent: int = 0
+    dead: int = 0
+    passed: int = 0
+    forecasts: int = 0
+    routes: int = 0
+    labels: int = 0
+    dead_letters: int = 0
+    raw_answers: int = 0
+    copies: int = 0
+    of_the_moment: int = 0
+    waiting: int = 0
+    gone: int = 0
+    unread: int = 0
+    unrecorded: int = 0
+    loaded: int = 0
+    differences: int = 0
+
+
+@dataclass
+class Sent:
+    """What was compared of a router.
+
+    Attributes
+    ----------
+    routes, labels
+        Input records folded.
+    outcomes, dead_letters
+        Records that are what the router makes of them, each once, in its place.
+    copies
+        The same records once more: the ledger drops them.
+    waiting
+        Labels that wait for a forecast, and records behind the last entry of the journal.
+    gone
+        Outcomes and dead letters that are not there any more: not judged.
+    """
+
+    routes: int = 0
+    labels: int = 0
+    outcomes: int = 0
+    dead_letters: int = 0
+    copies: int = 0
+    waiting: int = 0
+    gone: int = 0
+    differences: int = 0
 
 
 @dataclass
@@ -35,6 +109,12 @@ class Account:
     unable: list[str] = field(default_factory=list)
     by_source: dict[str, Followed] = field(default_factory=dict)
     left: Begun = field(default_factory=Begun)
+
+    def differ(self, counts: Followed | Sent, difference: OutputDifference) -> None:
+        """Count a difference; the first ones of a partition are named."""
+        counts.differences += 1
+        if counts.differences <= NAMED:
+            self.differences.append(difference)
 
     def add(self, other: "Account") -> None:
         """Add what was found elsewhere."""

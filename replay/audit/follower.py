@@ -211,8 +211,7 @@ def _gather(plan: Plan, partition: int, at: Path) -> tuple[Account, dict[tuple[i
 
         write_entries(_written(at, partition), entries())
     report(1)
-    left = Begun(skipped=gatherer.skipped)
-    return Account(sources=gatherer.checked, differences=gatherer.differences, left=left), gatherer.cuts
+    return gatherer.found, gatherer.cuts
 
 
 def _follow(
@@ -243,9 +242,7 @@ def _follow(
         for _ in verifier.run(records, entries):
             pass
     report(1)
-    left = Begun(sources={str(span): max(span.begin, span.committed)}, left=verifier.left)
-    by_source = {str(span): verifier.checked}
-    return Account(verifier.checked, differences=verifier.differences, by_source=by_source, left=left)
+    return verifier.found
 
 
 def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool) -> Account:  # noqa: FBT001 - of a job
@@ -299,18 +296,12 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
         )
         for _ in verifier.run():
             pass
-        left = Begun(left=verifier.left)
         if plan.leaves is not None:
             reached = along.reached(reached.journal)
-            left.routers[number] = checkpoints.write_rows(plan.leaves, ROUTER, number, rows, reached)
+            rows_left = checkpoints.write_rows(plan.leaves, ROUTER, number, rows, reached)
+            verifier.found.left.routers[number] = rows_left
     report(1)
-    return Account(
-        router=verifier.checked,
-        routed=verifier.fates,
-        differences=verifier.differences,
-        unable=verifier.unable,
-        left=left,
-    )
+    return verifier.found
 
 
 class _Single:

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from replay.audit import intake_verifier, router_verifier
-from replay.audit.intake_verifier import Followed
+from replay.audit.account import Account
 from replay.audit.output_matcher import OutputDifference
-from replay.audit.plan import ANSWERS, LETTERS, NAMED, OUTCOMES, ROUTES, WRITTEN, Plan
+from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, ROUTES, WRITTEN, Plan
 from replay.audit.rows import digest
 from streams.kafka import partitioner
 from streams.records import skips
@@ -28,21 +28,15 @@ class Gatherer:
 
     Attributes
     ----------
-    checked
-        Counts of what no source leads to.
-    differences
-        The first records that neither intake nor router has written.
+    found
+        What no source leads to, and what an operator left out of sources, routes and labels.
     cuts
         By label and partition, of topics whose first records were deleted: by source partition the first offset named.
-    skipped
-        What an operator left out of sources, routes and labels: topic, partition, offset and why.
     """
 
     def __init__(self, plan: Plan, partition: int) -> None:
-        self.checked = Followed()
-        self.differences: list[OutputDifference] = []
+        self.found = Account()
         self.cuts: dict[tuple[int, int], Firsts] = {}
-        self.skipped: list[tuple[str, int, int, str]] = []
         self._plan = plan
         self._partition = partition
         self._numbers = {span.topic: span.number for span in plan.sources}
@@ -82,7 +76,7 @@ class Gatherer:
             topic, number, offset = letter["topic"], letter["partition"], letter["offset"]
             left_out = skips.of_dead_letter(value) if label == LETTERS and topic not in self._own else None
             if left_out is not None:
-                self.skipped.append(left_out)
+                self.found.left.skipped.append(left_out)
             if label == LETTERS and topic in self._routed and _is_offset(offset):
                 said = digest(self._partition, record.key, value, None, record.headers)
                 name = router_verifier.letter_name(self._routed[topic], offset)
@@ -90,16 +84,16 @@ class Gatherer:
                 return router_verifier.entry(self._partition, sent)
             place = (topic, number) if topic in self._numbers else None
             if place is None:
-                self.checked.unread += topic not in self._own
+                self.found.sources.unread += topic not in self._own
             stamp = None
         else:
             name, offset = read["origin"]
             if label == ROUTES and name.startswith(f"{LOADED}@"):
-                self.checked.loaded += 1
+                self.found.sources.loaded += 1
                 return None
             place, stamp = self._source(name), self._stamp(label, record)
             if place is None:
-                self.checked.unread += 1
+                self.found.sources.unread += 1
         if place is None:
             return None
         if not _is_offset(offset) or type(place[1]) is not int:
@@ -144,11 +138,9 @@ class Gatherer:
         return router_verifier.entry(router, found)
 
     def _foreign(self, label: int, record: KafkaRecord) -> None:
-        self.checked.differences += 1
-        if len(self.differences) < NAMED:
-            who = "the router" if label == OUTCOMES else "intake"
-            what = f"a record that {who} did not write: it names no source"
-            self.differences.append(OutputDifference(self._partition, WRITTEN[label], record.offset, None, what))
+        what = f"a record that {'the router' if label == OUTCOMES else 'intake'} did not write: it names no source"
+        difference = OutputDifference(self._partition, WRITTEN[label], record.offset, None, what)
+        self.found.differ(self.found.sources, difference)
 
 
 def _is_offset(offset: object) -> bool:

@@ -7,14 +7,15 @@ Intake may send a record twice, byte for byte. What comes again with other bytes
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
+from replay.audit.account import Account
+from replay.audit.checkpoint import Begun
 from replay.audit.mapper import Made, Mapper
 from replay.audit.output_matcher import OutputDifference, unlike
 from replay.audit.plan import ANSWERS, LETTERS, MADE, NAMED, SourceSpan
@@ -50,53 +51,6 @@ def read_entry(entry: tuple[bytes, bytes]) -> tuple[int, Found]:
     return offset, Found(label, partition, place, entry[1])
 
 
-@dataclass
-class Followed:
-    """What was compared of sources.
-
-    Attributes
-    ----------
-    records
-        Source records that intake has committed.
-    sent, dead, passed
-        Those that became a forecast or a label, those that became a dead letter, and those that became nothing.
-    forecasts, routes, labels, dead_letters, raw_answers
-        Records that are what the mapping makes, in their place.
-    copies
-        The same records once more: they change nothing behind intake.
-    of_the_moment
-        Dead letters for a reason that only the moment could tell; the rest of the letter is as it must be.
-    waiting
-        Source records that are not committed yet.
-    gone
-        Source records that are not there any more, and those of which what was made is not: not judged.
-    unread
-        Records made of source topics that are not there any more, and dead letters of other readers: not judged.
-    unrecorded
-        Source records from before intake wrote down its mapping: they are mapped by the streams file that is given.
-    loaded
-        Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
-    """
-
-    records: int = 0
-    sent: int = 0
-    dead: int = 0
-    passed: int = 0
-    forecasts: int = 0
-    routes: int = 0
-    labels: int = 0
-    dead_letters: int = 0
-    raw_answers: int = 0
-    copies: int = 0
-    of_the_moment: int = 0
-    waiting: int = 0
-    gone: int = 0
-    unread: int = 0
-    unrecorded: int = 0
-    loaded: int = 0
-    differences: int = 0
-
-
 _COUNTED: Final = ("forecasts", "routes", "labels", "dead_letters", "raw_answers")
 
 
@@ -118,6 +72,11 @@ class IntakeVerifier:
         Reads a source record that is judged elsewhere by its offset; None if it is not there any more.
     values
         Compares values that were served with those that are made.
+
+    Attributes
+    ----------
+    found
+        What was found, with the entries of source records that are not judged yet.
     """
 
     def __init__(
@@ -129,17 +88,14 @@ class IntakeVerifier:
         earlier: Callable[[int], KafkaRecord | None],
         values: OutputValues,
     ) -> None:
-        self.checked = Followed()
-        #: Entries of source records that are not judged yet, for the next audit.
-        self.left: list[tuple[bytes, bytes]] = []
-        #: The first differences; `checked` counts all.
-        self.differences: list[OutputDifference] = []
+        self.found = Account(left=Begun(sources={str(span): max(span.begin, span.committed)}))
+        self._checked = self.found.sources
         self._span, self._mapper, self._cuts = span, mapper, cuts
         self._served, self._earlier, self._values = served, earlier, values
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
         """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
-        span, checked = self._span, self.checked
+        span, checked = self._span, self._checked
         checked.gone += max(min(span.first, span.committed) - span.begin, 0)
         read = groupby(map(read_entry, entries), itemgetter(0))
         groups = ((offset, [each for _, each in group]) for offset, group in read)
@@ -162,6 +118,7 @@ class IntakeVerifier:
             again = span.last and span.committed <= offset < span.end
             (self._again if again else self._nothing_there)(offset, found)
             offset, found = next(groups, _NONE)
+        self.found.by_source[str(span)] = checked
 
     def _compare(self, record: KafkaRecord, found: list[Found]) -> None:
         """Compare what was found of a source record with what it becomes."""
@@ -180,13 +137,13 @@ class IntakeVerifier:
             if said not in wanted:
                 wrong.append(each)
             elif said in seen:
-                self.checked.copies += 1
+                self._checked.copies += 1
             else:
                 seen.add(said)
         for key, one in wanted.items():
             if key in seen:
                 name = _COUNTED[one.label]
-                setattr(self.checked, name, getattr(self.checked, name) + 1)
+                setattr(self._checked, name, getattr(self._checked, name) + 1)
         lacking = [one for key, one in wanted.items() if key not in seen]
         for each in wrong:
             self._wrong(record, each, made, lacking)
@@ -195,12 +152,12 @@ class IntakeVerifier:
 
     def _wait(self, record: KafkaRecord, found: list[Found]) -> None:
         """Keep what was found of a record that intake has not committed for when it has."""
-        self.checked.waiting += 1
+        self._checked.waiting += 1
         span = self._span
-        self.left += [entry(span.number, span.partition, record.offset, each) for each in found]
+        self.found.left.left += [entry(span.number, span.partition, record.offset, each) for each in found]
 
     def _count(self, made: list[Made], *, gone: bool, recorded: bool) -> None:
-        checked = self.checked
+        checked = self._checked
         checked.records += 1
         checked.unrecorded += not recorded
         if gone:
@@ -223,7 +180,8 @@ class IntakeVerifier:
                     gone += 1
                     continue
             what = f"lost: intake has committed it, and {MADE[one.label]}/{one.partition} has no record of it"
-            self._differs(record.offset, _event(one.record.value), what, {})
+            at, event = self._span, _event(one.record.value)
+            self.found.differ(self._checked, OutputDifference(at.partition, at.topic, record.offset, event, what))
         return gone
 
     def _wrong(self, record: KafkaRecord, found: Found, made: list[Made], lacking: list[Made]) -> None:
@@ -252,7 +210,9 @@ class IntakeVerifier:
         self._show(found, near, what)
 
     def _show(self, found: Found, near: Made | None, what: str) -> None:
-        served = self._served(found.label, found.partition, found.offset) if len(self.differences) < NAMED else None
+        served = (
+            self._served(found.label, found.partition, found.offset) if len(self.found.differences) < NAMED else None
+        )
         fields = {}
         if served is not None and near is not None:
             key, value, stamp, headers = near.record
@@ -262,38 +222,32 @@ class IntakeVerifier:
             if list(served.headers) != headers:
                 fields["headers"] = (repr(list(served.headers)), repr(headers))
         event = None if served is None else _event(served.value)
-        self._add(OutputDifference(found.partition, MADE[found.label], found.offset, event, what, fields))
+        self.found.differ(
+            self._checked, OutputDifference(found.partition, MADE[found.label], found.offset, event, what, fields)
+        )
 
     def _nothing_there(self, offset: int, found: list[Found]) -> None:
         """Judge what was made of a source record that is not there."""
         span = self._span
         if offset < span.first:
-            self.checked.gone += offset >= span.committed
+            self._checked.gone += offset >= span.committed
             return
         if span.sparse:
-            self.checked.gone += 1
+            self._checked.gone += 1
             return
         for each in found:
             self._show(each, None, f"made of {span}@{offset}, which is not there: the source has no such record")
-
-    def _differs(self, offset: int, event: str | None, what: str, fields: dict[str, tuple[Any, Any]]) -> None:
-        self._add(OutputDifference(self._span.partition, self._span.topic, offset, event, what, fields))
-
-    def _add(self, difference: OutputDifference) -> None:
-        self.checked.differences += 1
-        if len(self.differences) < NAMED:
-            self.differences.append(difference)
 
     def _again(self, offset: int, found: list[Found]) -> None:
         """Compare what came of a record that is judged elsewhere, by an earlier audit or in the next group: copies."""
         record = self._earlier(offset)
         if record is None:
-            self.checked.gone += 1
+            self._checked.gone += 1
             return
         made = self._becomes(record, found)
         for each in found:
             if any(each.digest == one.digest for one in made):
-                self.checked.copies += 1
+                self._checked.copies += 1
             else:
                 self._wrong(record, each, made, [])
 
@@ -305,7 +259,7 @@ class IntakeVerifier:
             return made
         for other in (self._mapper.make(record, -NEVER), self._mapper.unknown_schema(record)):
             if any(one.digest in letters for one in other):
-                self.checked.of_the_moment += 1
+                self._checked.of_the_moment += 1
                 return other
         return made
 

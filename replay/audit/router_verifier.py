@@ -7,10 +7,10 @@ is acknowledged. What comes behind the last entry is not judged yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from replay.audit.account import Account
 from replay.audit.along import Along, Part
 from replay.audit.output_matcher import WINDOW, Differs, OutputDifference, Unauditable, unlike
 from replay.audit.plan import LETTERS, NAMED, OUTCOMES, RouterSpan
@@ -87,34 +87,6 @@ def letter_name(topic: int, offset: int) -> str:
     return f"{topic}@{offset}"
 
 
-@dataclass
-class Sent:
-    """What was compared of a router.
-
-    Attributes
-    ----------
-    routes, labels
-        Input records folded.
-    outcomes, dead_letters
-        Records that are what the router makes of them, each once, in its place.
-    copies
-        The same records once more: the ledger drops them.
-    waiting
-        Labels that wait for a forecast, and records behind the last entry of the journal.
-    gone
-        Outcomes and dead letters that are not there any more: not judged.
-    """
-
-    routes: int = 0
-    labels: int = 0
-    outcomes: int = 0
-    dead_letters: int = 0
-    copies: int = 0
-    waiting: int = 0
-    gone: int = 0
-    differences: int = 0
-
-
 class RouterVerifier:
     """Derives what a partition of the router has sent, and compares it with what was found.
 
@@ -132,7 +104,7 @@ class RouterVerifier:
         The records of routes and of labels along the journal.
     rows
         Where the derived state is kept: what ``along`` begins with.
-    found
+    records
         By label and partition what was found of this partition of the router, in order.
     served
         Reads a record by its label, partition and offset, to show what differs.
@@ -140,6 +112,11 @@ class RouterVerifier:
         Whether outcomes keep the Kafka timestamps of their labels.
     again
         Keys of the entries of what earlier audits have derived last, of which copies may have come since.
+
+    Attributes
+    ----------
+    found
+        What was found, with entries of what is behind the last entry of the journal, and of what may come again.
     """
 
     def __init__(
@@ -150,22 +127,16 @@ class RouterVerifier:
         letter: Callable[[Rejected], bytes],
         along: Along,
         rows: RowStore,
-        found: Mapping[tuple[int, int], Iterator[Found]],
+        records: Mapping[tuple[int, int], Iterator[Found]],
         served: Callable[[int, int, int], KafkaRecord | None],
         *,
         stamped: bool = True,
         again: Iterable[bytes] = (),
     ) -> None:
-        self.checked = Sent()
-        self.differences: list[OutputDifference] = []
-        #: Entries for the next audit: what is behind the last entry of the journal, and what may come again.
-        self.left: list[tuple[bytes, bytes]] = []
-        #: What became of the records, by `state.routes.FATES`.
-        self.fates = dict.fromkeys(FATES, 0)
-        #: Why it could not be followed to its end.
-        self.unable: list[str] = []
+        self.found = Account()
+        self._checked = self.found.router
         self._span, self._under, self._partitions = span, under, partitions
-        self._letter, self._along, self._rows, self._found, self._served = letter, along, rows, found, served
+        self._letter, self._along, self._rows, self._records, self._served = letter, along, rows, records, served
         self._stamped = stamped
         self._decoder = RouteDecoder()
         #: What was derived lately, and the record that led to it.
@@ -188,14 +159,14 @@ class RouterVerifier:
                 yield len(part.records)
             later = self._later()
         except Unauditable as exc:
-            self.unable.append(str(exc))
+            self.found.unable.append(str(exc))
         except Differs as exc:
-            self._add(exc.args[0])
+            self.found.differ(self._checked, exc.args[0])
         self._judge_rest(later)
-        self.fates = dict(zip(FATES, fence_of(self._rows).fates, strict=False))
-        early = self.fates["early_opened"] - self.fates["early_joined"] - self.fates["expired_labels"]
-        self.checked.waiting += max(early, 0)
-        self.left += [
+        fates = self.found.routed = dict(zip(FATES, fence_of(self._rows).fates, strict=False))
+        early = fates["early_opened"] - fates["early_joined"] - fates["expired_labels"]
+        self._checked.waiting += max(early, 0)
+        self.found.left.left += [
             (copies(self._span.partition) + _COPY.pack(topic, offset) + said, b"")
             for said, (topic, offset) in self._recent.items()
             if offset >= self._begins[topic]
@@ -213,8 +184,8 @@ class RouterVerifier:
             for output in engine.apply([event]):  # type: ignore[list-item]
                 self._meet(self._made(output, (topic, record.offset)))
         labels = sum(topic for topic, _ in part.records)
-        self.checked.labels += labels
-        self.checked.routes += len(part.records) - labels
+        self._checked.labels += labels
+        self._checked.routes += len(part.records) - labels
 
     def _made(self, output: Routed | Rejected, cause: tuple[int, int]) -> _Made:
         if isinstance(output, Rejected):
@@ -229,7 +200,7 @@ class RouterVerifier:
         """Return the events of what comes behind the last entry."""
         later: set[str] = set()
         for events in map(self._decoder.events, ([each] for each in self._along.rest())):
-            self.checked.waiting += 1
+            self._checked.waiting += 1
             later |= {each.event_id for each in events if isinstance(each, Route | Label)}
         return later
 
@@ -246,7 +217,7 @@ class RouterVerifier:
         if made.digest in self._strange:
             self._is_known(self._strange.pop(made.digest))
             return
-        for found in self._found[made.label, made.partition]:
+        for found in self._records[made.label, made.partition]:
             if not self._is_known(found):
                 self._strange[found.digest] = found
                 break
@@ -259,32 +230,32 @@ class RouterVerifier:
         """Whether a record is one that the router makes, or a copy; counts it."""
         if self._lacking.pop(found.digest, None) is None:
             known = found.digest in self._recent
-            self.checked.copies += known
+            self._checked.copies += known
             return known
         if found.label == OUTCOMES:
-            self.checked.outcomes += 1
+            self._checked.outcomes += 1
         else:
-            self.checked.dead_letters += 1
+            self._checked.dead_letters += 1
         return True
 
     def _judge_rest(self, later: set[str] | None) -> None:
         """Judge what is left; ``later`` are events that are not judged yet, None if it was not followed to its end."""
-        for records in self._found.values():
+        for records in self._records.values():
             for found in records:
                 if self._is_known(found):
                     continue
                 if later is None:
-                    self.checked.gone += 1
+                    self._checked.gone += 1
                 elif self._is_later(found, later):
-                    self.left.append(entry(self._span.partition, found))
+                    self.found.left.left.append(entry(self._span.partition, found))
                 else:
                     self._strange[found.digest] = found
         by_name = {(made.label, made.name): made for made in self._lacking.values()}
         for found in self._strange.values():
             if later is None:
-                self.checked.gone += 1
+                self._checked.gone += 1
             elif self._is_later(found, later):
-                self.left.append(entry(self._span.partition, found))
+                self.found.left.left.append(entry(self._span.partition, found))
             else:
                 near = by_name.get((found.label, found.name))
                 if near is not None:
@@ -302,22 +273,24 @@ class RouterVerifier:
     def _miss(self, made: _Made) -> None:
         """Name a record that is not there, unless it was deleted."""
         if self._span.outcomes_cut if made.label == OUTCOMES else self._span.letters_cut:
-            self.checked.gone += 1
+            self._checked.gone += 1
             return
         if made.routed is None:
             what = f"the dead letter of {self._input(made.name)} is missing"
-            self._add(OutputDifference(made.partition, "dead-letters", None, None, what))
+            self.found.differ(self._checked, OutputDifference(made.partition, "dead-letters", None, None, what))
             return
         topic, offset = made.cause
         what = f"lost: the outcome that {self._input(letter_name(topic, offset))} leads to is missing"
         event = f"{made.routed.event_id} ({made.routed.stream})"
-        self._add(OutputDifference(made.partition, "outcomes", None, event, what))
+        self.found.differ(self._checked, OutputDifference(made.partition, "outcomes", None, event, what))
 
     def _blame(self, found: Found, near: _Made | None) -> None:
         """Name a record that the router does not make; ``near`` is what it makes in its place, and lacks."""
         if found.label == LETTERS:
             what = f"not the dead letter that the router makes of {self._input(found.name)}"
-            self._add(OutputDifference(found.partition, "dead-letters", found.offset, None, what))
+            self.found.differ(
+                self._checked, OutputDifference(found.partition, "dead-letters", found.offset, None, what)
+            )
             return
         event_id, stream, number = found.name.split("\0")
         routed = near.routed if near is not None else self._known(event_id, stream, int(number))
@@ -325,7 +298,7 @@ class RouterVerifier:
         if made is None or routed is None:
             what, fields = "nothing in routes and labels leads to this outcome", {}
         elif made.digest == found.digest:
-            self.checked.copies += 1  # by a router that had stood still for long
+            self._checked.copies += 1  # by a router that had stood still for long
             return
         else:
             what, fields = "not the outcome that the router makes of the event's labels", self._unlike(found, routed)
@@ -333,10 +306,12 @@ class RouterVerifier:
                 what = "sent to another partition than that of its stream"
                 fields["partition"] = (found.partition, made.partition)
         event = f"{event_id} ({stream})"
-        self._add(OutputDifference(found.partition, "outcomes", found.offset, event, what, fields))
+        self.found.differ(
+            self._checked, OutputDifference(found.partition, "outcomes", found.offset, event, what, fields)
+        )
 
     def _unlike(self, found: Found, routed: Routed) -> dict[str, tuple[Any, Any]]:
-        if len(self.differences) >= NAMED:
+        if len(self.found.differences) >= NAMED:
             return {}
         served = self._served(OUTCOMES, found.partition, found.offset)
         if served is None:
@@ -357,8 +332,3 @@ class RouterVerifier:
     def _input(self, name: str) -> str:
         topic, _, offset = name.partition("@")
         return f"{TOPICS[int(topic)]}/{self._span.partition}@{offset}"
-
-    def _add(self, difference: OutputDifference) -> None:
-        self.checked.differences += 1
-        if len(self.differences) < NAMED:
-            self.differences.append(difference)

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,16 +13,16 @@ from aiokafka import TopicPartition
 from agents.intake import Intake
 from replay import moves
 from replay.audit import checkpoint, follower, intake_verifier, mapper, router_verifier
-from replay.audit.account import Account
+from replay.audit.account import Account, Followed, Sent
 from replay.audit.along import NOTHING, Along, Reached
 from replay.audit.checkpoint import Begun, Rows
 from replay.audit.gatherer import Firsts, Gatherer
-from replay.audit.intake_verifier import Followed, IntakeVerifier
+from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.plan import LETTERS, MADE, NAMED, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan
 from replay.audit.reader import Extent
-from replay.audit.router_verifier import RouterVerifier, Sent
+from replay.audit.router_verifier import RouterVerifier
 from replay.audit.rows import Memory, digest
 from state.events import Rejected
 from state.journal import NONE, Entry
@@ -201,7 +200,7 @@ class Logs:
                 kept = [each for each in self.written[label, n] if each.offset >= since]
                 entries |= dict(gatherer.of(label, kept))
             cuts |= gatherer.cuts
-            account.add(Account(sources=gatherer.checked, differences=gatherer.differences))
+            account.add(gatherer.found)
         return entries, account, cuts
 
     def ends(self) -> dict[str, int]:
@@ -220,8 +219,7 @@ class Logs:
             log = self.sources[span.topic][max(span.first, span.begin) :]
             found = in_memory(entries, intake_verifier.prefix(span.number, 0))
             assert sum(verifier.run(log, found)) == len(log)
-            left = Begun(sources={str(span): max(span.begin, span.committed)}, left=verifier.left)
-            account.add(Account(sources=verifier.checked, differences=verifier.differences, left=left))
+            account.add(verifier.found)
         self.left = account.left
         return account.sources, account.differences
 
@@ -262,13 +260,11 @@ class Logs:
             )
             assert sum(verifier.run()) == sum(along.next) - sum(begins)
             self.derived[n] = dict(rows.items())
-            left = Begun(left=verifier.left)
             if directory is not None:
-                left.routers[n] = checkpoint.write_rows(
-                    directory, checkpoint.ROUTER, n, rows, along.reached(reached.journal)
-                )
-            found = Account(router=verifier.checked, differences=verifier.differences, unable=verifier.unable)
-            account.add(replace(found, left=left))
+                reached = along.reached(reached.journal)
+                left = checkpoint.write_rows(directory, checkpoint.ROUTER, n, rows, reached)
+                verifier.found.left.routers[n] = left
+            account.add(verifier.found)
         self.unable = account.unable
         if directory is not None:
             self.begun = account.left
