@@ -558,6 +558,35 @@ def test_an_outcome_without_a_label_is_named_and_copies_are_counted(logs: Logs) 
     )
 
 
+def test_a_copy_that_comes_long_afterwards_is_known_by_the_row_of_its_event(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_verifier, "WINDOW", 3)
+    n, i = logs.find(OUTCOMES, '"e1"')
+    one = logs.written[OUTCOMES, n][i]
+    logs.write(OUTCOMES, n, one.key, one.value, one.timestamp)
+    sent, differences = logs.routed()
+    assert (differences, sent.copies, sent.outcomes) == ([], 1, 30)
+
+
+def test_a_dead_letter_of_the_router_that_is_altered_or_lost_is_named(logs: Logs) -> None:
+    offset = len(logs.written[2, 1])
+    logs.write(2, 1, b"card", b"junk", START + 10_000)
+    for n in range(PARTITIONS):
+        logs.written[OUTCOMES, n].clear()
+    logs.route()
+
+    def complaints() -> list[str]:
+        return [each.what for each in logs.routed()[1] if each.topic == "dead-letters"]
+
+    assert (logs.routed()[0].dead_letters, complaints()) == (1, [])
+    (letter,) = [each for each in logs.written[LETTERS, 1] if b'"topic":"trueup-labels"' in each.value]
+    letter.value = letter.value.replace(b'"reason":"', b'"reason":"other_')
+    assert complaints() == [f"not the dead letter that the router makes of labels/1@{offset}"]
+    logs.written[LETTERS, 1].remove(letter)
+    assert complaints() == [f"the dead letter of labels/1@{offset} is missing"]
+
+
 def changing(directory: Path, *, labels_last: bool) -> Logs:
     """Return logs of events whose labels come early, change and come again."""
     logs = Logs(directory)
