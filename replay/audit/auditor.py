@@ -227,7 +227,10 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
         for folded in audited.run():
             report(folded)
     finally:
-        found.in_force = [each.shown() for each in audited.terms]
+        found.in_force = [
+            {"applied": each.applied, "configuration": each.digest, "owner": each.owner or None, "at": each.at or None}
+            for each in audited.terms
+        ]
     if path:
         checkpoints.write(path, task.of, recorded, audited.derivation)
     if task.until is not None:

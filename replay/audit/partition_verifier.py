@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple
 from replay.audit.along import Along, Part, Reached
 from replay.audit.output_matcher import Derived, Matcher, Settled
 from replay.audit.rows import RowStore, fence_of
-from replay.audit.terms import Configurations, Terms
+from replay.audit.terms import Configurations
 from state.engine import Partition
 from state.events import Calibrated, Output, Resolved
 from state.fence import FORECAST_FATES, INPUT_FATES
+from streams.config.in_force import InForce
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode, key_of, raw_answer
@@ -138,7 +139,7 @@ class Rederivation:
     ) -> None:
         self.checked = replace(since.checked)
         #: What was in force, in order, as far as it was folded.
-        self.terms: list[Terms] = []
+        self.terms: list[InForce] = []
         #: What another audit can go on from, once all entries are folded.
         self.derivation = since
         self._number = partition
