@@ -215,9 +215,7 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
     require_kept(partition, span, begins)
     since = replace(since, skips=reader.note_skips(partition, span, since.skips))
     found.skipped = [
-        f"{topic}/{number}@{why.removeprefix('skipped at ')}"
-        for (topic, number), each in sorted(since.skips.found.items())
-        for _, why in sorted(each.items())
+        f"{topic}/{number}@{why.removeprefix('skipped at ')}" for topic, number, _, why in sorted(since.skips.found)
     ]
     configurations = Configurations(task.settings, partition, recorded)
     topics = reader.open(partition, span, begins, configurations)

@@ -147,7 +147,7 @@ def write(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], deriva
         "reached": [*derivation.reached],
         "outputs": [[each.next, each.matched, each.copies] for each in derivation.outputs],
         "headers": [[_texts(each.headers) for each in one.recent] for one in derivation.outputs],
-        "skips": [skips.next, [[*place, *each] for place, found in skips.found.items() for each in found.items()]],
+        "skips": [*skips],
     }
 
     def frames() -> Iterable[_Frame]:
@@ -177,10 +177,8 @@ def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: R
             for (following, matched, copies), last in zip(head["outputs"], recent, strict=True)
         )
         reached, config = Reached.of_json(*head["reached"]), bytes.fromhex(head["config"])
-        skipped: dict[tuple[str, int], dict[int, str]] = {}
-        for name, partition, offset, why in head["skips"][1]:
-            skipped.setdefault((name, partition), {})[offset] = why
-        skips = Skips(head["skips"][0], skipped)
+        following, skipped = head["skips"]
+        skips = Skips(following, tuple((name, number, offset, why) for name, number, offset, why in skipped))
         return Derivation(rows, outputs, reached, config, Checked(**head["checked"]), skips)
 
     return _read(path, of, take)

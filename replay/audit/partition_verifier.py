@@ -9,7 +9,6 @@ behind the last entry is not judged yet.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from replay.audit.along import Along, Part, Reached
@@ -64,10 +63,10 @@ class Checked:
 
 
 class Skips(NamedTuple):
-    """What dead letters said was left out, up to an offset: by topic and partition, then offset."""
+    """What dead letters said was left out, up to an offset: topic, partition, offset and why of each."""
 
     next: int = 0
-    found: Mapping[tuple[str, int], dict[int, str]] = MappingProxyType({})
+    found: tuple[tuple[str, int, int, str], ...] = ()
 
 
 @dataclass(frozen=True)

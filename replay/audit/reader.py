@@ -155,14 +155,11 @@ class PartitionReader:
     def note_skips(self, partition: int, span: Span, since: Skips) -> Skips:
         """Read from the dead letters what was left out, behind what is known: inputs are read by it."""
         first, end = span["dead-letters"]
-        self.skipped.update(since.found)
-        first = max(first, since.next)
-        (letters,) = self.stretches({self.place("dead-letters", partition): (first, end)})
-        for record in letters:
-            found = skips.of_dead_letter(record.value or b"")
-            if found is not None:
-                self.leave_out([found])
-        return Skips(end, self.skipped)
+        (letters,) = self.stretches({self.place("dead-letters", partition): (max(first, since.next), end)})
+        more = [skips.of_dead_letter(record.value or b"") for record in letters]
+        found = tuple(dict.fromkeys([*since.found, *filter(None, more)]))
+        self.leave_out(found)
+        return Skips(end, found)
 
     def open(
         self, partition: int, span: Span, since: Mapping[str, int], configurations: Configurations
