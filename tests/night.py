@@ -140,7 +140,7 @@ NIGHT: Final = {
     "lab/test_flights.py": {
         "*": "frozen/: digests of the flights and of all answers to them",
     },
-    "replay/audit/test_partition_verifier.py": {
+    "replay/audit/test_derived.py": {
         "test_rows_that_expire*[[]0.0]": "the same with kills",
     },
     "replay/test_flights.py": {

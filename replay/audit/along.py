@@ -1,15 +1,21 @@
 """The records of two inputs in the order in which they were folded: along the journal, see `state.journal`."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
+from replay.audit.rows import RowStore
+from state.fold import Fold
 from state.frames import CorruptFrame
 from state.journal import NONE, Entry, last
 from streams.records.merge import KafkaRecord, Merged
 
 #: Most records that are handed out at once.
 PART: Final = 2000
+#: Records that are folded, at least, before rows are written.
+FOLDED: Final = 20_000
+
+Engine = TypeVar("Engine", bound=Fold)
 
 
 class Reached(NamedTuple):
@@ -30,6 +36,10 @@ class Reached(NamedTuple):
     def of_json(cls, journal: int, order: Sequence[Sequence[int]]) -> "Reached":
         """Return what JSON says."""
         return cls(journal, [(topic, offset) for topic, offset in order])
+
+
+#: Nothing was followed.
+NOTHING: Final = Reached()
 
 
 class Part(NamedTuple):
@@ -97,11 +107,41 @@ class Along:
             yield from self._parts(entry, record.offset)
             self._read = record.offset + 1
 
-    def require_applied(self, entry: Entry, applied: int) -> None:
-        """See that as many records are applied after an entry as it says; raises `Differs`."""
-        if entry.applied != applied:
-            what = "an entry that counts other records than there are"
-            raise self._contradicts(None, what, {"applied": (entry.applied, applied)})
+    def folded(self, rows: RowStore, under: Callable[[bytes], Engine]) -> Iterator[tuple[Part, Engine]]:
+        """Yield each part with the engine that is to fold it; then see that it did, and write what it changed.
+
+        Parameters
+        ----------
+        rows
+            Of the engines.
+        under
+            Returns an engine of the configuration that has a hash.
+
+        Raises
+        ------
+        Differs, Unauditable
+            As `parts`; the rows of what was folded are written.
+        """
+        engine, config, unwritten = None, b"", 0
+        try:
+            for part in self.parts():
+                entry = part.entry
+                if engine is None or entry.config != config:
+                    if engine is not None:
+                        rows.write(engine.checkpoint().rows)
+                    engine, config, unwritten = under(entry.config), entry.config, 0
+                engine.begin()
+                yield part, engine
+                unwritten += len(part.records)
+                if part.ended and entry.applied != engine.fence.applied:
+                    what = "an entry that counts other records than there are"
+                    raise self._contradicts(None, what, {"applied": (entry.applied, engine.fence.applied)})
+                if part.ended and unwritten >= FOLDED:
+                    rows.write(engine.checkpoint().rows)
+                    unwritten = 0
+        finally:
+            if engine is not None:
+                rows.write(engine.checkpoint().rows)
 
     def rest(self) -> Iterator[tuple[int, KafkaRecord]]:
         """Yield topic and record of everything behind the last entry, one topic after the other."""

@@ -1,45 +1,123 @@
-"""A checkpoint: what an audit has derived of a partition, in a file from which the next audit goes on.
+"""Checkpoints: what an audit leaves, in files from which the next audit goes on.
 
-The file is a sequence of frames, and the last one is a hash of all before it. The first is a JSON object that says what
+A file is a sequence of frames, and the last one is a hash of all before it. The first is a JSON object that says what
 the file is of, so that one that does not fit is refused.
+
+A partition of a worker has one file. From the sources on there is one file of offsets and entries: intake has no state.
+It names a file of rows for each partition of the router. To replace it is the commit point, and what it does not name
+is removed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct, error
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
-from replay.audit.along import Reached
+from replay.audit.along import NOTHING, Reached
 from replay.audit.output_matcher import Derived, RecordHeaders, Settled, Unauditable
-from replay.audit.partition_verifier import IDENTIFY, Checked, Derivation, RowStore, fence_of
+from replay.audit.partition_verifier import IDENTIFY, Checked, Derivation, Skips
+from replay.audit.rows import RowStore, fence_of
+from streams import atomic_file
 from streams.config.in_force import InForce
 
-VERSION: Final = 3
-#: Kinds of frames: the head, rows, what was derived last of each output, the hash.
-_HEAD, _ROW, _RECENT, _END = range(4)
-#: Kind, output topic (its place in `IDENTIFY`), and the lengths of key and value; `_NONE` for none.
-_FRAME: Final = Struct("<BBII")
+VERSION: Final = 5
+#: Name of the file of the sources in the directory of checkpoints.
+SOURCES: Final = "sources"
+#: How the names of files of rows begin: of a router's, and of those that a group ended or begins with.
+ROUTER, ENDED, BEGAN = "router-", "ended-", "began-"
+#: Kinds of frames: the head, rows or other entries, the hash; behind it what was derived last of each of `OUTPUTS`.
+_HEAD, _ENTRY, _END, _RECENT = range(4)
+#: Kind, and the lengths of key and value; `_NONE` for none.
+_FRAME: Final = Struct("<BII")
 _NONE: Final = (1 << 32) - 1
 #: Rows that are put back at once.
 _ROWS: Final = 10_000
 
-
-class Skips(NamedTuple):
-    """What dead letters said was left out, up to an offset: by topic and partition, then offset."""
-
-    next: int
-    found: dict[tuple[str, int], dict[int, str]]
+T = TypeVar("T")
+_Frame = tuple[int, bytes | None, bytes | None]
 
 
-class Checkpoint(NamedTuple):
-    """What a file gave."""
+# -- any file --------------------------------------------------------------------------------------------------------
 
-    derivation: Derivation
-    skips: Skips
+
+def _write(path: Path, of: Mapping[str, Any], head: Mapping[str, Any], frames: Iterable[_Frame]) -> None:
+    """Write a file; ``of`` says what it is of. Read back, it must be the same."""
+    hashed = blake2b(digest_size=32)
+    with atomic_file.written(path) as file:
+        for kind, *parts in ((_HEAD, None, orjson.dumps({"version": VERSION, "of": of, **head})), *frames):
+            lengths = [_NONE if part is None else len(part) for part in parts]
+            frame = _FRAME.pack(kind, *lengths) + b"".join(part or b"" for part in parts)
+            hashed.update(frame)
+            file.write(frame)
+        file.write(_FRAME.pack(_END, _NONE, hashed.digest_size) + hashed.digest())
+
+
+def _read(
+    path: Path,
+    of: Mapping[str, Any],
+    take: Callable[[Mapping[str, Any], Iterable[_Frame]], T],
+    first: str = "from the beginning",
+) -> T:
+    """Return what ``take`` makes of the head and the frames of a file.
+
+    Raises
+    ------
+    Unauditable
+        If the file is damaged, is of something else, or is of a version this one cannot go on from; ``first`` says what
+        is audited once it was deleted.
+    """
+    try:
+        with path.open("rb") as file:
+            hashed = blake2b(digest_size=32)
+
+            def frames() -> Iterable[_Frame]:
+                """Yield the frames but for the last, which must be the hash of the others."""
+                while True:
+                    frame = file.read(_FRAME.size)
+                    kind, *lengths = _FRAME.unpack(frame)
+                    key, value = [None if length == _NONE else file.read(length) for length in lengths]
+                    if kind == _END:
+                        if value != hashed.digest() or file.read(1):
+                            raise ValueError("it is damaged")
+                        return
+                    hashed.update(frame + (key or b"") + (value or b""))
+                    yield kind, key, value
+
+            found = iter(frames())
+            head = orjson.loads(next(found)[2] or b"")
+            if head["version"] != VERSION:
+                raise ValueError(f"it is of version {head['version']}, this reads {VERSION}")
+            for name in of:
+                if head["of"].get(name) != of[name]:
+                    raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {of[name]!r}")
+            return take(head, found)
+    except OSError as exc:
+        raise Unauditable(f"cannot read the checkpoint {path}: {exc.strerror or exc}") from exc
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration, error) as exc:
+        raise Unauditable(f"the checkpoint {path} cannot be used: {exc}; delete it to audit {first}") from exc
+
+
+def _put_back(frames: Iterable[_Frame], rows: RowStore) -> Iterable[_Frame]:
+    """Write the rows among frames to a store, and yield the other frames."""
+    found: dict[bytes, bytes | None] = {}
+    for frame in frames:
+        kind, key, value = frame
+        if kind != _ENTRY:
+            yield frame
+            continue
+        found[key or b""] = value
+        if len(found) == _ROWS:
+            rows.write(found)
+            found = {}
+    rows.write(found)
+
+
+# -- a partition of a worker -----------------------------------------------------------------------------------------
 
 
 def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
@@ -48,110 +126,62 @@ def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
     return blake2b(orjson.dumps(said), digest_size=16).hexdigest()
 
 
-def write(
-    file: IO[bytes], what: Mapping[str, Any], recorded: Sequence[InForce], skips: Skips, derivation: Derivation
-) -> None:
-    """Write a checkpoint.
+def write(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], derivation: Derivation) -> None:
+    """Write a checkpoint of a partition.
 
     Parameters
     ----------
-    what
+    of
         What it is of: partition, topics and their ids. Read back, it must be the same.
     recorded
         All that workers wrote of what is in force.
-    skips, derivation
+    derivation
         What to go on from.
     """
-    applied = fence_of(derivation.rows).applied
-    hashed = blake2b(digest_size=32)
-
-    def put(kind: int, topic: int, key: bytes | None, value: bytes | None) -> None:
-        lengths = (_NONE if part is None else len(part) for part in (key, value))
-        frame = _FRAME.pack(kind, topic, *lengths) + (key or b"") + (value or b"")
-        hashed.update(frame)
-        file.write(frame)
-
-    reached = derivation.reached
+    applied, skips = fence_of(derivation.rows).applied, derivation.skips
     head = {
-        "version": VERSION,
-        "of": what,
         "applied": applied,
         "taken": _taken_before(recorded, applied),
         "checked": asdict(derivation.checked),
         "config": derivation.config.hex(),
-        "reached": [reached.journal, reached.order],
+        "reached": [*derivation.reached],
         "outputs": [[each.next, each.matched, each.copies] for each in derivation.outputs],
         "headers": [[_texts(each.headers) for each in one.recent] for one in derivation.outputs],
-        "skips": [skips.next, [[*place, *each] for place, found in skips.found.items() for each in found.items()]],
+        "skips": [*skips],
     }
-    put(_HEAD, 0, None, orjson.dumps(head))
-    for topic, one in enumerate(derivation.outputs):
-        for each in one.recent:
-            put(_RECENT, topic, each.key, each.value)
-    for key, value in derivation.rows.items():
-        put(_ROW, 0, key, value)
-    file.write(_FRAME.pack(_END, 0, _NONE, hashed.digest_size) + hashed.digest())
+
+    def frames() -> Iterable[_Frame]:
+        for topic, one in enumerate(derivation.outputs):
+            for each in one.recent:
+                yield _RECENT + topic, each.key, each.value
+        for key, value in derivation.rows.items():
+            yield _ENTRY, key, value
+
+    _write(path, of, head, frames())
 
 
-def read(path: Path, what: Mapping[str, Any], recorded: Sequence[InForce], rows: RowStore) -> Checkpoint:
-    """Read a checkpoint, and put its rows into ``rows``.
+def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: RowStore) -> Derivation:
+    """Read a checkpoint, and put its rows into ``rows``; raises `Unauditable`, see `_read`."""
 
-    Raises
-    ------
-    Unauditable
-        If the file is damaged, is of something else, or is of a version this one cannot go on from.
-    """
-    try:
-        with path.open("rb") as file:
-            return _read(file, what, recorded, rows)
-    except OSError as exc:
-        raise Unauditable(f"cannot read the checkpoint {path}: {exc.strerror or exc}") from exc
-    except (ValueError, KeyError, TypeError, IndexError, error) as exc:
-        raise Unauditable(
-            f"the checkpoint {path} cannot be used: {exc}; delete it to audit from the beginning"
-        ) from exc
-
-
-def require_same(head: Mapping[str, Any], version: int, what: Mapping[str, Any]) -> None:
-    """See that the head of a file is of this version and of the same things; raises ValueError if not."""
-    if head["version"] != version:
-        raise ValueError(f"it is of version {head['version']}, this reads {version}")
-    differing = [name for name in what if head["of"].get(name) != what[name]]
-    if differing:
-        name = differing[0]
-        raise ValueError(f"it is of another {name}: {head['of'].get(name)!r}, not {what[name]!r}")
-
-
-def _read(file: IO[bytes], what: Mapping[str, Any], recorded: Sequence[InForce], rows: RowStore) -> Checkpoint:
-    frames = _frames(file)
-    _, _, _, value = next(frames)
-    head = orjson.loads(value or b"")
-    require_same(head, VERSION, what)
-    if _taken_before(recorded, head["applied"]) != head["taken"]:
-        raise ValueError("the topic of configurations says otherwise who had taken the partition up before")
-    identify, recent = list(IDENTIFY.values()), [list[Derived]() for _ in IDENTIFY]
-    found: dict[bytes, bytes | None] = {}
-    for kind, topic, key, value in frames:
-        if kind == _ROW:
-            found[key or b""] = value
-            if len(found) == _ROWS:
-                rows.write(found)
-                found = {}
-        else:
+    def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> Derivation:
+        if _taken_before(recorded, head["applied"]) != head["taken"]:
+            raise ValueError("the topic of configurations says otherwise who had taken the partition up before")
+        identify, recent = list(IDENTIFY.values()), [list[Derived]() for _ in IDENTIFY]
+        for kind, key, value in _put_back(frames, rows):
+            topic = kind - _RECENT
             identity = identify[topic](orjson.loads(value or b""))
             headers = _headers(head["headers"][topic][len(recent[topic])])
             recent[topic].append(Derived(identity, key, value or b"", headers))
-    rows.write(found)
-    outputs = tuple(
-        Settled(following, matched, copies, tuple(last))
-        for (following, matched, copies), last in zip(head["outputs"], recent, strict=True)
-    )
-    reached = Reached.of_json(*head["reached"])
-    config, checked = bytes.fromhex(head["config"]), Checked(**head["checked"])
-    skipped: dict[tuple[str, int], dict[int, str]] = {}
-    for name, partition, offset, why in head["skips"][1]:
-        skipped.setdefault((name, partition), {})[offset] = why
-    return Checkpoint(Derivation(rows, outputs, reached, config, checked), Skips(head["skips"][0], skipped))
+        outputs = tuple(
+            Settled(following, matched, copies, tuple(last))
+            for (following, matched, copies), last in zip(head["outputs"], recent, strict=True)
+        )
+        reached, config = Reached.of_json(*head["reached"]), bytes.fromhex(head["config"])
+        following, skipped = head["skips"]
+        skips = Skips(following, tuple((name, number, offset, why) for name, number, offset, why in skipped))
+        return Derivation(rows, outputs, reached, config, Checked(**head["checked"]), skips)
+
+    return _read(path, of, take)
 
 
 def _texts(headers: RecordHeaders) -> list[tuple[str, str | None]]:
@@ -163,16 +193,102 @@ def _headers(texts: Sequence[Sequence[Any]]) -> RecordHeaders:
     return tuple((name, None if value is None else value.encode("latin-1")) for name, value in texts)
 
 
-def _frames(file: IO[bytes]) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """Yield the frames but for the last, which must be the hash of the others; raises ValueError unless it is."""
-    hashed = blake2b(digest_size=32)
-    while True:
-        head = file.read(_FRAME.size)
-        kind, topic, *lengths = _FRAME.unpack(head)
-        key, value = [None if length == _NONE else file.read(length) for length in lengths]
-        if kind == _END:
-            if value != hashed.digest() or file.read(1):
-                raise ValueError("it is damaged")
-            return
-        hashed.update(head + (key or b"") + (value or b""))
-        yield kind, topic, key, value
+# -- files of rows ---------------------------------------------------------------------------------------------------
+
+
+class Rows(NamedTuple):
+    """Rows that were derived of a partition.
+
+    Attributes
+    ----------
+    file
+        Where they are.
+    next
+        The next offset of each input.
+    reached
+        How far the journal was followed.
+    """
+
+    file: Path
+    next: tuple[int, int]
+    reached: Reached = NOTHING
+
+
+def write_rows(directory: Path, prefix: str, partition: int, rows: RowStore, reached: Reached = NOTHING) -> Rows:
+    """Write the rows of a partition to a new file; ``prefix`` is how its name begins."""
+    file = directory / f"{prefix}{partition}-{secrets.token_hex(8)}"
+    _write(file, {}, {}, ((_ENTRY, key, value) for key, value in rows.items()))
+    first, second = fence_of(rows).next
+    return Rows(file, (first, second), reached)
+
+
+def read_rows(rows: Rows, to: RowStore) -> None:
+    """Read the rows of a partition; raises `Unauditable` if they are damaged."""
+    _read(rows.file, {}, lambda _, frames: list(_put_back(frames, to)))
+
+
+# -- from the sources on ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Begun:
+    """How far audits from the sources on have come.
+
+    Attributes
+    ----------
+    ids
+        By source topic its id; a topic's place here is its number in ``left``.
+    sources
+        By source partition (``topic/partition``) the first offset that is not judged.
+    written
+        By label and partition (``forecasts/0``) of what intake writes, the first offset that was not read.
+    left
+        Entries of records whose source record, route or label is not judged.
+    routers
+        By partition of the router its derived state.
+    skipped
+        What an operator left out and is not judged: topic, partition, offset and why.
+    """
+
+    ids: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    left: list[tuple[bytes, bytes]] = field(default_factory=list)
+    routers: dict[int, Rows] = field(default_factory=dict)
+    skipped: list[tuple[str, int, int, str]] = field(default_factory=list)
+
+
+def write_begun(directory: Path, of: Mapping[str, Any], begun: Begun) -> None:
+    """Write the file of the sources."""
+    head = {
+        "ids": list(begun.ids.items()),
+        "sources": begun.sources,
+        "written": begun.written,
+        "routers": [[n, rows.file.name, rows.next, [*rows.reached]] for n, rows in begun.routers.items()],
+        "skipped": begun.skipped,
+    }
+    _write(directory / SOURCES, of, head, ((_ENTRY, key, value) for key, value in begun.left))
+
+
+def read_begun(directory: Path, of: Mapping[str, Any]) -> Begun:
+    """Read the file of the sources; where there is none, nothing was audited. Raises `Unauditable`, see `_read`."""
+
+    def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> Begun:
+        left = [(key or b"", value or b"") for _, key, value in frames]
+        routers = {
+            n: Rows(directory / name, (first, second), Reached.of_json(*reached))
+            for n, name, (first, second), reached in head["routers"]
+        }
+        skipped = [(topic, number, offset, why) for topic, number, offset, why in head["skipped"]]
+        return Begun(dict(head["ids"]), head["sources"], head["written"], left, routers, skipped)
+
+    path = directory / SOURCES
+    return _read(path, of, take, "the sources from the beginning") if path.exists() else Begun()
+
+
+def tidy(directory: Path, begun: Begun) -> None:
+    """Remove files of rows that nothing names."""
+    named = {rows.file.name for rows in begun.routers.values()}
+    for path in directory.glob(f"{ROUTER}*"):
+        if path.name not in named:
+            path.unlink(missing_ok=True)

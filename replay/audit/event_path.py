@@ -5,7 +5,6 @@ import base64
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,10 +13,10 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from rich.markup import escape
 
-from replay.audit.follower import Mapper
-from replay.audit.intake_verifier import MADE, Made
+from replay.audit.groups import Group
+from replay.audit.mapper import Made, Mapper
 from replay.audit.output_matcher import Unauditable
-from replay.audit.plan import Plan, chain, planned
+from replay.audit.plan import MADE, Plan, chain, planned
 from replay.audit.reader import PartitionReader
 from replay.console import Console
 from streams.config.settings import Settings
@@ -102,35 +101,31 @@ def path(settings: Settings, event_id: str) -> list[Step]:
     KafkaError, TopicsError, PoisonError, Unauditable
         If they cannot be read.
     """
-    with ExitStack() as stack:
-        runner = stack.enter_context(asyncio.Runner())
-        if all(mode.direct for mode in settings.modes):
-            found = runner.run(_found(settings, event_id, {}))
-            return [_step(label, record) for label in READ for record in found[label]]
-        reader = PartitionReader(settings, runner)
-        stack.callback(lambda: runner.run(reader.stop()))
-        runner.run(reader.start())
+    if all(mode.direct for mode in settings.modes):
+        found = asyncio.run(_found(settings, event_id, {}))
+        return [_step(label, record) for label in READ for record in found[label]]
+    with PartitionReader(settings) as reader:
         seen: set[tuple[str, int, int]] = set()
         steps: list[Step] = []
-        for plan in _plans(settings, runner):
-            found = runner.run(_found(plan.settings, event_id, reader.skipped))
+        for plan in _plans(settings):
+            found = asyncio.run(_found(plan.settings, event_id, reader.skipped))
             for step in (_step(label, record) for label in READ for record in found[label]):
                 if step.place in {each.place for each in steps}:
                     continue  # of a topic that stayed the same
                 origin = _origin(plan, step.said)
                 if origin is not None and origin[1:] not in seen:
                     seen.add(origin[1:])
-                    steps.append(_source(plan, reader, runner, origin, found))
+                    steps.append(_source(plan, reader, origin, found))
                 steps.append(step)
         return steps
 
 
-def _plans(settings: Settings, runner: asyncio.Runner) -> list[Plan]:
+def _plans(settings: Settings) -> list[Plan]:
     """Return the groups, the oldest first; that of the settings alone if one before is not there any more."""
     try:
-        return chain(settings, runner)
+        return chain(settings)
     except Unauditable:
-        return [runner.run(planned(settings))]
+        return [planned(Group(settings, [], None, has_begun=False))]
 
 
 def _step(label: str, record: Any) -> Step:  # noqa: ANN401 - as aiokafka reads it
@@ -205,7 +200,7 @@ def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
     return _Origin(name, topic, int(number), offset)
 
 
-def _source(plan: Plan, reader: PartitionReader, runner: asyncio.Runner, origin: _Origin, found: _Read) -> Step:
+def _source(plan: Plan, reader: PartitionReader, origin: _Origin, found: _Read) -> Step:
     """Return what a source record says, and what becomes of it."""
     if origin.name == LOADED:
         return Step("source", str(origin), None, "of a table that 'trueup load' was given")
@@ -217,7 +212,7 @@ def _source(plan: Plan, reader: PartitionReader, runner: asyncio.Runner, origin:
     record = next(records, None)
     if record is None:
         return Step("source", str(origin), None, "not there")
-    mapper = Mapper(plan, span, runner)
+    mapper = Mapper(plan, span)
     made = mapper.make(record, NEVER)
     text = (record.value or b"").decode(errors="backslashreplace")
     key = "" if record.key is None else f"key {record.key.decode(errors='backslashreplace')}; "

@@ -5,147 +5,127 @@ partitions up to the move, divides their rows by the same pure function, sees th
 then are those of its own rows, and that the new changelog has no other rows, and goes on with them.
 """
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from aiokafka.client import AIOKafkaClient
+from typing import Any, Final, NamedTuple
 
 from replay import moves
-from replay.audit import begun
-from replay.audit.begun import Rows
+from replay.audit.checkpoint import BEGAN, Rows, read_rows, write_rows
 from replay.audit.output_matcher import Settled, Unauditable
-from replay.audit.partition_verifier import INPUTS, OUTPUTS, Derivation, Memory, RowStore, fence_of
-from replay.audit.reader import PartitionReader, Span, origins, spans
+from replay.audit.partition_verifier import INPUTS, LABELS, OUTPUTS, Derivation
+from replay.audit.reader import Extent, PartitionReader, Span, origins, width
+from replay.audit.rows import Memory, RowStore, fence_of
 from replay.loaded import Loaded
 from replay.moves import Move
 from state.frames import CorruptFrame
 from state.kind import shown
 from state.rescale import RescaleError, rescaled
 from streams.config.settings import Settings
-from streams.kafka import provenance
-from streams.kafka.topics import partitions
 from streams.records import skips
 
-#: How the names of files of rows begin that a group ended or begins with.
-ENDED, BEGAN = "ended-", "began-"
+#: Offset, key and row of each record.
+Changelog = Iterable[tuple[int, bytes, bytes | None]]
 #: Rows that are named where several are not what they must be.
-NAMED = 3
+NAMED: Final = 3
 
 
-@dataclass(frozen=True)
-class Group:
-    """One group, and what there is of it.
+class Group(NamedTuple):
+    """One group that an audit goes through.
 
     Attributes
     ----------
     settings
         Of its workers.
-    spans
-        What there is of each partition.
     moves
         How its partitions began, by their number; empty if they began with nothing.
-    topics
-        Of each label what the brokers call it, for checkpoints: cluster, id and number of partitions.
-    checkpoint
-        Directory of its checkpoints; None without any.
+    until
+        How it was moved itself; None if it was not.
+    has_begun
+        Whether an audit has come far enough in it for the group before to be needed no more.
     """
 
     settings: Settings
-    spans: dict[int, Span]
     moves: list[Move]
-    topics: dict[str, list[Any]]
-    checkpoint: Path | None
-
-    def path(self, partition: int) -> Path | None:
-        """Return the file of a partition's checkpoint; None without any."""
-        return None if self.checkpoint is None else self.checkpoint / f"partition-{partition}"
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether an audit has come far enough in every partition for the group before to be needed no more."""
-        return all((path := self.path(n)) is not None and path.exists() for n in self.spans)
+    until: Move | None
+    has_begun: bool
 
 
-class Begun(NamedTuple):
+@dataclass(frozen=True)
+class Given:
     """What a partition begins with.
 
     Attributes
     ----------
     move
         How its rows came about.
-    directory, rows
+    rows
         Where the derived rows are.
     unlike
         Kinds of rows that are not what was written down.
     """
 
     move: Move
-    directory: Path
     rows: Rows
     unlike: tuple[str, ...]
 
 
-def chain(settings: Settings, runner: asyncio.Runner, checkpoint: Path | None = None) -> list[Group]:
+def chain(
+    settings: Settings,
+    has_begun: Callable[[Settings, int], bool],
+    topics: Callable[[Settings, Move], Mapping[str, tuple[str, str]]],
+    options: str = "--checkpoint",
+) -> list[Group]:
     """Return the groups to audit, the oldest first; the last one is that of the settings.
 
     Parameters
     ----------
-    checkpoint
-        Directory of checkpoints: a directory in it for each group, by its application id.
+    has_begun
+        Whether the checkpoints of a group of so many partitions make the group before it superfluous.
+    topics
+        Returns name and id of each topic that is needed of the group before, by their labels.
+    options
+        Those of the audit after which the group before may go.
 
     Raises
     ------
     Unauditable
-        If the topics of a group cannot be audited, or are not there any more.
+        If a move has not been finished, or the topics of a group before are not there any more.
     """
-    here, there = settings, runner.run(spans(settings))
     found: list[Group] = []
-    before: Move | None = None
+    here, until = settings, None
     while True:
-        directory = None if checkpoint is None else checkpoint / here.app_id
-        topics = {} if directory is None else runner.run(origins(here))
-        if before is not None:
-            for each in topics.values():
-                each[-1] = len(before.fences)  # as many as there were
-        began = moved(here, {n: span.told for n, span in there.items()}, runner)
-        found.append(Group(here, there, began, topics, directory))
-        if not found[-1].moves or found[-1].has_begun:
+        began = moved(here)
+        found.append(Group(here, began, until, has_begun(here, len(began))))
+        if not began or found[-1].has_begun:
             return found[::-1]
-        before = found[-1].moves[0]
+        before = began[0]
         if any(group.settings.app_id == before.app for group in found):
             raise Unauditable(f"{here.app_id} began with rows of {before.app}, which began with rows of it")
-        newer, here = here, older(here, before)
-        there = runner.run(_until(here, before, newer))
+        needed = topics(here, before)
+        newer, here, until = here, older(here, before), before
+        _require_there(here, needed, newer, options)
 
 
 def older(settings: Settings, move: Move) -> Settings:
     """Return the settings of the group that a group was made of."""
     names: dict[str, Any] = {label.replace("-", "_"): name for label, (name, _) in move.topics.items()}
-    return replace(settings, app_id=move.app, topic_prefix=move.prefix, sources=(), **names)
+    of_intake = {mode.source.name for mode in settings.modes if not mode.direct}
+    sources = tuple(each for each in settings.sources if each.name in of_intake)
+    return replace(settings, app_id=move.app, topic_prefix=move.prefix, sources=sources, **names)
 
 
-def moved(settings: Settings, there: Mapping[int, tuple[int, int]], runner: asyncio.Runner) -> list[Move]:
+def moved(settings: Settings) -> list[Move]:
     """Return how the partitions of a group began, by their number; empty if they began with nothing.
-
-    Parameters
-    ----------
-    there
-        By partition the first offset and the end of what is in force.
 
     Raises
     ------
     Unauditable
         If the move has not been finished, or the partitions do not say the same.
     """
-    reader = PartitionReader(settings, runner)
-    try:
-        runner.run(reader.start())
-        found = [reader.move(n, told) for n, told in sorted(there.items())]
-    finally:
-        runner.run(reader.stop())
+    count = width(settings, [settings.configurations])
+    with PartitionReader(settings) as reader:
+        found = [reader.move(n) for n in range(count)]
     known = [each for each in found if each is not None]
     if known and len(known) < len(found):
         lacking = next(n for n, each in enumerate(found) if each is None)
@@ -162,48 +142,65 @@ def moved(settings: Settings, there: Mapping[int, tuple[int, int]], runner: asyn
     return known
 
 
-async def require_there(
-    settings: Settings, named: Mapping[str, tuple[str, str]], newer: Settings, options: str = "--checkpoint"
-) -> None:
-    """See that the topics of a group before a move are still there, by their labels with name and id.
-
-    Raises
-    ------
-    Unauditable
-        If one is not, or was made anew; ``options`` are those of the audit after which it may go.
-    """
+def _require_there(settings: Settings, named: Mapping[str, tuple[str, str]], newer: Settings, options: str) -> None:
+    """See that the topics of a group before a move are still there; raises `Unauditable`, see `chain`."""
     keep = (
         f": {newer.app_id} began with rows of {settings.app_id}, which only its topics prove. Keep those until an "
         f"audit of {newer.app_id} with {options} has ended with 0"
     )
-    client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
-    try:
-        await client.bootstrap()
-        for label, (name, topic_id) in named.items():
-            if await partitions(settings, name) is None:
-                raise Unauditable(f"there is no topic {name} ({label} of {settings.app_id}) any more{keep}")
-            if (await provenance.identity(client, name)).id != topic_id:
-                raise Unauditable(f"{name} ({label} of {settings.app_id}) was deleted and made anew{keep}")
-    finally:
-        await client.close()
+    for label, (name, topic_id) in named.items():
+        try:
+            width(settings, [name])
+        except Unauditable:
+            raise Unauditable(f"there is no topic {name} ({label} of {settings.app_id}) any more{keep}") from None
+        if origins(settings, [name])[name].topic != topic_id:
+            raise Unauditable(f"{name} ({label} of {settings.app_id}) was deleted and made anew{keep}")
 
 
-async def _until(settings: Settings, move: Move, newer: Settings) -> dict[int, Span]:
-    """Return what there is of a group up to a move; raises `Unauditable` if its topics are not what they were."""
-    await require_there(settings, {label: move.topics[label] for label in moves.LABELS}, newer)
-    told = await partitions(settings, settings.configurations) is not None
-    reader = PartitionReader(settings)
-    try:
-        await reader.start()
-        now = await reader.spans(len(move.fences), told=told)
-    finally:
-        await reader.stop()
-    found = {}
-    for n, span in now.items():
-        _, *applied = move.fences[n]
-        ends = dict(zip((*INPUTS, *OUTPUTS), (*applied, *move.outputs[n]), strict=True))
-        found[n] = replace(span, end={**span.end, **ends})
-    return found
+def spans(group: Group) -> dict[int, Span]:
+    """Return what there is of each partition of a group, up to where it was moved.
+
+    The end of the journal is asked for first, and the ends of the inputs last. So the outputs of every entry are there,
+    and the inputs of every output.
+
+    Raises
+    ------
+    Unauditable
+        If topics are not there, or do not have equally many partitions.
+    """
+    settings, until = group.settings, group.until
+    if until is None:
+        count = width(settings, [_name(settings, label) for label in (*LABELS, "configurations")])
+    else:
+        count = len(until.fences)
+    with PartitionReader(settings) as reader:
+        order = ("journal", *OUTPUTS[::-1], *INPUTS[::-1])
+        extents = reader.extents([reader.place(label, n) for label in order for n in range(count)])
+        found = {n: {label: extents[reader.place(label, n)] for label in LABELS} for n in range(count)}
+    if until is not None:
+        for n, span in found.items():
+            _, *applied = until.fences[n]
+            for label, end in zip((*INPUTS, *OUTPUTS), (*applied, *until.outputs[n]), strict=True):
+                span[label] = Extent(span[label].first, end)
+    return dict(found)
+
+
+def of_checkpoint(group: Group) -> dict[str, list[Any]]:
+    """Return what a checkpoint of a group is of: of each topic what the brokers call it, and what its rows began as."""
+    found = origins(group.settings, [_name(group.settings, label) for label in LABELS])
+    topics: dict[str, list[Any]] = {}
+    for label, (name, origin) in zip(LABELS, found.items(), strict=True):
+        # As many partitions as there were: a topic that stayed the same may have grown since.
+        count = origin.partitions if group.until is None else len(group.until.fences)
+        topics[label] = [name, origin.cluster, origin.topic, count]
+    if group.moves:
+        topics["origin"] = [group.moves[0].app, group.moves[0].changelog, list(group.moves[0].ends)]
+    return topics
+
+
+def _name(settings: Settings, label: str) -> str:
+    name: str = getattr(settings, label.replace("-", "_"))
+    return name
 
 
 # -- from one group to the next --------------------------------------------------------------------------------------
@@ -221,7 +218,7 @@ def require_end(settings: Settings, partition: int, move: Move, rows: RowStore) 
         )
 
 
-def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dict[int, Begun]:
+def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dict[int, Given]:
     """Divide the rows that a group had ended with, and return with what each partition of the next one begins.
 
     Parameters
@@ -231,7 +228,7 @@ def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dic
     ended
         Files of the rows of the old partitions, in order.
     directory
-        Where files of rows are.
+        Where theirs are to be.
 
     Raises
     ------
@@ -241,7 +238,7 @@ def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dic
     parts = []
     for each in ended:
         rows = Memory()
-        begun.read_rows(directory, each, rows)
+        read_rows(each, rows)
         parts.append(dict(sorted(rows.items())))
     try:
         made = rescaled(parts, said[0].plan())
@@ -251,16 +248,16 @@ def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dic
     for n, (move, part) in enumerate(zip(said, made, strict=True)):
         own = moves.digests(part)
         unlike = [kind for kind in sorted(own.keys() | move.digests.keys()) if move.digests.get(kind) != own.get(kind)]
-        found[n] = Begun(move, directory, begun.write_rows(directory, n, Memory(part), BEGAN), tuple(unlike))
+        found[n] = Given(move, write_rows(directory, BEGAN, n, Memory(part)), tuple(unlike))
     return found
 
 
 def begin(
     settings: Settings,
     partition: int,
-    given: Begun,
+    given: Given,
     rows: RowStore,
-    changelog: Iterable[tuple[int, bytes, bytes | None]],
+    changelog: Changelog,
 ) -> Derivation:
     """Put the rows that a partition begins with into ``rows``, and return what to go on from.
 
@@ -278,17 +275,16 @@ def begin(
     Unauditable
         If the changelog has another row, or other rows were written down.
     """
-    begun.read_rows(given.directory, given.rows, rows)
-    of = f"partition {partition} of {settings.app_id}"
-    origin = f"rows than 'trueup state rescale' must have made of {given.move.app}"
-    _require_same(f"{of} began with other {origin}, in {settings.changelog}", changelog, rows)
+    read_rows(given.rows, rows)
+    origin = f"rows than 'trueup state rescale' must have made of {given.move.app}, in {settings.changelog}"
+    begun = _begun(settings, partition, origin, given.move.since[partition], rows, changelog)
     if given.unlike:
         raise Unauditable(
-            f"{of}: 'trueup state rescale' has made other rows of {given.move.app} than this version does, of the "
-            f"kinds {', '.join(given.unlike)} (see docs/state-format.md): another version did it, or its state was "
-            "not what its topics lead to"
+            f"partition {partition} of {settings.app_id}: 'trueup state rescale' has made other rows of "
+            f"{given.move.app} than this version does, of the kinds {', '.join(given.unlike)} (see "
+            "docs/state-format.md): another version did it, or its state was not what its topics lead to"
         )
-    return _derivation(given.move.since[partition], rows)
+    return begun
 
 
 def loaded(
@@ -296,28 +292,32 @@ def loaded(
     partition: int,
     given: tuple[Loaded, Mapping[bytes, bytes]],
     rows: RowStore,
-    changelog: Iterable[tuple[int, bytes, bytes | None]],
+    changelog: Changelog,
 ) -> Derivation:
     """Put the rows that `replay.load` gave a partition into ``rows``, and return what to go on from; see `begin`."""
     said, found = given
     rows.write(found)
-    _require_same(f"partition {partition} of {settings.app_id} began with other rows than the {said}", changelog, rows)
-    return _derivation(said.since, rows)
+    return _begun(settings, partition, f"rows than the {said}", said.since, rows, changelog)
 
 
-def _derivation(since: tuple[int, int, int], rows: RowStore) -> Derivation:
-    """Return what to go on from with rows; ``since`` are the next offsets of the outputs."""
-    return Derivation(rows, tuple(Settled(each) for each in since))
-
-
-def _require_same(what: str, changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore) -> None:
+def _begun(
+    settings: Settings,
+    partition: int,
+    origin: str,
+    since: tuple[int, int, int],
+    rows: RowStore,
+    changelog: Changelog,
+) -> Derivation:
+    """Return what to go on from with rows, if the changelog has none other; ``since``: next offsets of the outputs."""
     wrong = _wrong(changelog, rows)
     if wrong:
         more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+        what = f"partition {partition} of {settings.app_id} began with other {origin}"
         raise Unauditable(f"{what}: {'; '.join(wrong[:NAMED])}{more}")
+    return Derivation(rows, tuple(Settled(each) for each in since))
 
 
-def _wrong(changelog: Iterable[tuple[int, bytes, bytes | None]], rows: RowStore) -> list[str]:
+def _wrong(changelog: Changelog, rows: RowStore) -> list[str]:
     """Return what of a changelog is not what was derived; what was compacted away is not known to be."""
     last = {key: (offset, row) for offset, key, row in changelog}
     wrong = []

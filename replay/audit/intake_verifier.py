@@ -7,24 +7,20 @@ Intake may send a record twice, byte for byte. What comes again with other bytes
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
-from replay.audit.entries import digest
+from replay.audit.account import Account
+from replay.audit.checkpoint import Begun
+from replay.audit.mapper import Made, Mapper
 from replay.audit.output_matcher import OutputDifference, unlike
-from streams.records.making import Making, Record
+from replay.audit.plan import ANSWERS, LETTERS, MADE, NAMED, SourceSpan
 from streams.records.merge import NEVER, KafkaRecord
-from streams.records.output_values import compared, packed
-
-#: What intake writes, by the labels of the topics.
-FORECASTS, ROUTES, LABELS, LETTERS, ANSWERS = range(5)
-MADE: Final = ("forecasts", "routes", "labels", "dead-letters", "calibrated")
-#: Differences that are named of one partition; further ones are counted.
-NAMED: Final = 20
+from streams.records.output_values import OutputValues
 
 _SOURCE: Final = Struct(">cHI")
 _KEY: Final = Struct(">cHIQBIQ")
@@ -37,33 +33,6 @@ class Found(NamedTuple):
     partition: int
     offset: int
     digest: bytes
-
-    def __str__(self) -> str:
-        return f"{MADE[self.label]}/{self.partition}@{self.offset}"
-
-
-class Made(NamedTuple):
-    """A record that a source record becomes."""
-
-    label: int
-    partition: int
-    record: Record
-
-    @property
-    def digest(self) -> bytes:
-        """What `Found` has of it."""
-        key, value, stamp, headers = self.record
-        return digest(self.partition, key, value, stamp, headers)
-
-    @property
-    def packed(self) -> bytes:
-        """What `Found` has of an answer that was written in Avro."""
-        key, value, stamp, headers = self.record
-        return digest(self.partition, key, packed(orjson.loads(value)), stamp, headers)
-
-    def unstamped(self) -> "Made":
-        """Return it without its Kafka timestamp, for a topic to which the brokers give their own."""
-        return self._replace(record=self.record._replace(stamp=None))
 
 
 def prefix(topic: int, partition: int) -> bytes:
@@ -82,95 +51,6 @@ def read_entry(entry: tuple[bytes, bytes]) -> tuple[int, Found]:
     return offset, Found(label, partition, place, entry[1])
 
 
-def made(making: Making) -> list[Made]:
-    """Return what a batch of source records becomes, one after another."""
-    return [
-        Made(MADE.index(label), partition, record)
-        for part in (making.first, making.then)
-        for (label, partition), records in part.items()
-        for record in records
-    ]
-
-
-@dataclass(frozen=True)
-class SourceSpan:
-    """What there is of one source partition.
-
-    Attributes
-    ----------
-    topic, number, partition
-        Its topic, that topic's number among the sources, and which partition.
-    first, committed, end
-        Offset of the first record kept, the next that intake has to commit, and the end.
-    sparse
-        Whether the topic is compacted: records may then have left from between others.
-    begin
-        The first that earlier audits have not judged.
-    last
-        Whether the group was moved: what is not committed is for intake of the next one.
-    """
-
-    topic: str
-    number: int
-    partition: int
-    first: int
-    committed: int
-    end: int
-    sparse: bool = False
-    begin: int = 0
-    last: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
-
-
-@dataclass
-class Followed:
-    """What was compared of sources.
-
-    Attributes
-    ----------
-    records
-        Source records that intake has committed.
-    sent, dead, passed
-        Those that became a forecast or a label, those that became a dead letter, and those that became nothing.
-    forecasts, routes, labels, dead_letters, raw_answers
-        Records that are what the mapping makes, in their place.
-    copies
-        The same records once more: they change nothing behind intake.
-    of_the_moment
-        Dead letters for a reason that only the moment could tell; the rest of the letter is as it must be.
-    waiting
-        Source records that are not committed yet.
-    gone
-        Source records that are not there any more, and those of which what was made is not: not judged.
-    unread
-        Records made of source topics that are not there any more, and dead letters of other readers: not judged.
-    unrecorded
-        Source records from before intake wrote down its mapping: they are mapped by the streams file that is given.
-    loaded
-        Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
-    """
-
-    records: int = 0
-    sent: int = 0
-    dead: int = 0
-    passed: int = 0
-    forecasts: int = 0
-    routes: int = 0
-    labels: int = 0
-    dead_letters: int = 0
-    raw_answers: int = 0
-    copies: int = 0
-    of_the_moment: int = 0
-    waiting: int = 0
-    gone: int = 0
-    unread: int = 0
-    unrecorded: int = 0
-    loaded: int = 0
-    differences: int = 0
-
-
 _COUNTED: Final = ("forecasts", "routes", "labels", "dead_letters", "raw_answers")
 
 
@@ -181,57 +61,44 @@ class IntakeVerifier:
     ----------
     span
         The partition.
-    make
-        Returns what a record becomes; given the time in ms, see `Intake.make`.
+    mapper
+        Makes of its records what intake makes.
     cuts
         By label and partition, of a topic whose first records were deleted: the first offset of this source partition
         that a record there names, None if none does. What was made of earlier ones may have been deleted.
-    unknown_schema
-        Returns the dead letter of a record whose schema the registry did not have.
     served
         Reads a record by the number of its label, its partition and its offset, to show what differs.
-    compare
-        Returns the fields in which a value that was served and one that was made differ.
     earlier
-        Reads a source record that is not judged by its offset; None if it is not there any more.
-    recorded
-        Whether intake has written down by what it mapped the record at an offset.
-    before
-        Returns what a record becomes by the mapping before the one that was in force.
+        Reads a source record that is judged elsewhere by its offset; None if it is not there any more.
+    values
+        Compares values that were served with those that are made.
+
+    Attributes
+    ----------
+    found
+        What was found, with the entries of source records that are not judged yet.
     """
 
     def __init__(
         self,
         span: SourceSpan,
-        make: Callable[[KafkaRecord, int], list[Made]],
+        mapper: Mapper,
         cuts: Mapping[tuple[int, int], int | None],
-        unknown_schema: Callable[[KafkaRecord], list[Made]] = lambda _: [],
-        served: Callable[[int, int, int], KafkaRecord | None] = lambda *_: None,
-        compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
-        earlier: Callable[[int], KafkaRecord | None] = lambda _: None,
-        recorded: Callable[[int], bool] = lambda _: False,
-        before: Callable[[KafkaRecord], list[Made]] = lambda _: [],
+        served: Callable[[int, int, int], KafkaRecord | None],
+        earlier: Callable[[int], KafkaRecord | None],
+        values: OutputValues,
     ) -> None:
-        self.checked = Followed()
-        #: Entries of source records that are not judged yet, for the next audit.
-        self.left: list[tuple[bytes, bytes]] = []
-        #: The first differences; `checked` counts all.
-        self.differences: list[OutputDifference] = []
-        self._span = span
-        self._make = make
-        self._cuts = cuts
-        self._unknown_schema = unknown_schema
-        self._served = served
-        self._compared = compare
-        self._earlier = earlier
-        self._recorded = recorded
-        self._before = before
+        self.found = Account(left=Begun(sources={str(span): max(span.begin, span.committed)}))
+        self._checked = self.found.sources
+        self._span, self._mapper, self._cuts = span, mapper, cuts
+        self._served, self._earlier, self._values = served, earlier, values
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
         """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
-        span, checked = self._span, self.checked
+        span, checked = self._span, self._checked
         checked.gone += max(min(span.first, span.committed) - span.begin, 0)
-        groups = ((offset, [each for _, each in group]) for offset, group in groupby(map(read_entry, entries), _first))
+        read = groupby(map(read_entry, entries), itemgetter(0))
+        groups = ((offset, [each for _, each in group]) for offset, group in read)
         offset, found = next(groups, _NONE)
         while offset < span.begin:
             self._again(offset, found)
@@ -251,6 +118,7 @@ class IntakeVerifier:
             again = span.last and span.committed <= offset < span.end
             (self._again if again else self._nothing_there)(offset, found)
             offset, found = next(groups, _NONE)
+        self.found.by_source[str(span)] = checked
 
     def _compare(self, record: KafkaRecord, found: list[Found]) -> None:
         """Compare what was found of a source record with what it becomes."""
@@ -269,27 +137,27 @@ class IntakeVerifier:
             if said not in wanted:
                 wrong.append(each)
             elif said in seen:
-                self.checked.copies += 1
+                self._checked.copies += 1
             else:
                 seen.add(said)
         for key, one in wanted.items():
             if key in seen:
                 name = _COUNTED[one.label]
-                setattr(self.checked, name, getattr(self.checked, name) + 1)
+                setattr(self._checked, name, getattr(self._checked, name) + 1)
         lacking = [one for key, one in wanted.items() if key not in seen]
         for each in wrong:
             self._wrong(record, each, made, lacking)
-        recorded = self._recorded(record.offset)
+        recorded = self._mapper.recorded(record.offset)
         self._count(made, gone=bool(self._missing(record, lacking)), recorded=recorded)
 
     def _wait(self, record: KafkaRecord, found: list[Found]) -> None:
         """Keep what was found of a record that intake has not committed for when it has."""
-        self.checked.waiting += 1
+        self._checked.waiting += 1
         span = self._span
-        self.left += [entry(span.number, span.partition, record.offset, each) for each in found]
+        self.found.left.left += [entry(span.number, span.partition, record.offset, each) for each in found]
 
     def _count(self, made: list[Made], *, gone: bool, recorded: bool) -> None:
-        checked = self.checked
+        checked = self._checked
         checked.records += 1
         checked.unrecorded += not recorded
         if gone:
@@ -312,7 +180,8 @@ class IntakeVerifier:
                     gone += 1
                     continue
             what = f"lost: intake has committed it, and {MADE[one.label]}/{one.partition} has no record of it"
-            self._differs(record.offset, _event(one.record.value), what, {})
+            at, event = self._span, _event(one.record.value)
+            self.found.differ(self._checked, OutputDifference(at.partition, at.topic, record.offset, event, what))
         return gone
 
     def _wrong(self, record: KafkaRecord, found: Found, made: list[Made], lacking: list[Made]) -> None:
@@ -322,7 +191,7 @@ class IntakeVerifier:
         if near is not None:
             lacking.remove(near)
             what = f"not what the mapping in force makes of {source}: altered"
-            if not self._recorded(record.offset):
+            if not self._mapper.recorded(record.offset):
                 what = (
                     f"not what the sources file makes of {source}: altered, or mapped under another file; intake has "
                     "not written down by which"
@@ -330,7 +199,7 @@ class IntakeVerifier:
         else:
             near = next((one for one in made if one.label == found.label), None)
             what = f"doubled with other content: {source} has become another record"
-            if any(each.digest == found.digest for each in self._before(record)):
+            if any(each.digest == found.digest for each in self._mapper.before(record)):
                 what = (
                     f"doubled with other content: {source} was mapped by the sources file before, too: intake had not "
                     "committed it when the file was changed"
@@ -341,66 +210,58 @@ class IntakeVerifier:
         self._show(found, near, what)
 
     def _show(self, found: Found, near: Made | None, what: str) -> None:
-        served = self._served(found.label, found.partition, found.offset) if len(self.differences) < NAMED else None
+        served = (
+            self._served(found.label, found.partition, found.offset) if len(self.found.differences) < NAMED else None
+        )
         fields = {}
         if served is not None and near is not None:
             key, value, stamp, headers = near.record
-            fields = unlike(served, key, value, stamp, self._compared)
+            fields = unlike(served, key, value, stamp, self._values.compared)
             if near.partition != found.partition:
                 fields["partition"] = (found.partition, near.partition)
             if list(served.headers) != headers:
                 fields["headers"] = (repr(list(served.headers)), repr(headers))
         event = None if served is None else _event(served.value)
-        self._add(OutputDifference(found.partition, MADE[found.label], found.offset, event, what, fields))
+        self.found.differ(
+            self._checked, OutputDifference(found.partition, MADE[found.label], found.offset, event, what, fields)
+        )
 
     def _nothing_there(self, offset: int, found: list[Found]) -> None:
         """Judge what was made of a source record that is not there."""
         span = self._span
         if offset < span.first:
-            self.checked.gone += offset >= span.committed
+            self._checked.gone += offset >= span.committed
             return
         if span.sparse:
-            self.checked.gone += 1
+            self._checked.gone += 1
             return
         for each in found:
             self._show(each, None, f"made of {span}@{offset}, which is not there: the source has no such record")
-
-    def _differs(self, offset: int, event: str | None, what: str, fields: dict[str, tuple[Any, Any]]) -> None:
-        self._add(OutputDifference(self._span.partition, self._span.topic, offset, event, what, fields))
-
-    def _add(self, difference: OutputDifference) -> None:
-        self.checked.differences += 1
-        if len(self.differences) < NAMED:
-            self.differences.append(difference)
 
     def _again(self, offset: int, found: list[Found]) -> None:
         """Compare what came of a record that is judged elsewhere, by an earlier audit or in the next group: copies."""
         record = self._earlier(offset)
         if record is None:
-            self.checked.gone += 1
+            self._checked.gone += 1
             return
         made = self._becomes(record, found)
         for each in found:
             if any(each.digest == one.digest for one in made):
-                self.checked.copies += 1
+                self._checked.copies += 1
             else:
                 self._wrong(record, each, made, [])
 
     def _becomes(self, record: KafkaRecord, found: list[Found]) -> list[Made]:
         """Return what a record becomes; of what only the moment could tell, what it is found to have become."""
-        made = self._make(record, NEVER)
+        made = self._mapper.make(record, NEVER)
         letters = {each.digest for each in found if each.label == LETTERS}
         if not letters or any(one.digest in letters for one in made):
             return made
-        for other in (self._make(record, -NEVER), self._unknown_schema(record)):
+        for other in (self._mapper.make(record, -NEVER), self._mapper.unknown_schema(record)):
             if any(one.digest in letters for one in other):
-                self.checked.of_the_moment += 1
+                self._checked.of_the_moment += 1
                 return other
         return made
-
-
-def _first(read: tuple[int, Found]) -> int:
-    return read[0]
 
 
 #: Stands behind the last group.

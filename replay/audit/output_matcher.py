@@ -128,17 +128,15 @@ class Matcher:
         self._partition, self._label, self._records = partition, label, records
         self._identify, self._values, self._elsewhere = identify, values, elsewhere
         self.next, self.matched, self.copies, _ = since
-        #: What was derived lately: by what it speaks of, and that in order.
+        #: What was derived lately, by what it speaks of, and in order.
         self._recent: dict[Any, list[Derived]] = {}
-        self._order: deque[Any] = deque()
+        self._order: deque[Derived] = deque()
         for each in since.recent:
             self._remember(each)
 
     def settled(self) -> Settled:
         """Return what another audit needs to go on from here."""
-        taken: dict[Any, Iterator[Derived]] = {identity: iter(said) for identity, said in self._recent.items()}
-        recent = tuple([next(taken[identity]) for identity in self._order])
-        return Settled(self.next, self.matched, self.copies, recent)
+        return Settled(self.next, self.matched, self.copies, tuple(self._order))
 
     def meet(self, derived: Iterable[Derived]) -> None:
         """Find the record of each output in turn; raises `Differs` if one is missing, or something else is there."""
@@ -207,12 +205,11 @@ class Matcher:
 
     def _remember(self, derived: Derived) -> None:
         self._recent.setdefault(derived.identity, []).append(derived)
-        self._order.append(derived.identity)
+        self._order.append(derived)
         if len(self._order) > WINDOW:
-            oldest = self._order.popleft()
-            said = self._recent[oldest]
-            del said[0]
-            if not said:
+            oldest = self._order.popleft().identity
+            del self._recent[oldest][0]
+            if not self._recent[oldest]:
                 del self._recent[oldest]
 
     def _instead(self, derived: Derived, record: KafkaRecord, identity: object) -> OutputDifference:

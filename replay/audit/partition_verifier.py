@@ -7,17 +7,18 @@ behind the last entry is not judged yet.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from replay.audit.along import Along, Part, Reached
 from replay.audit.output_matcher import Derived, Matcher, Settled
-from replay.audit.terms import Configurations, Terms
-from state import kinds
+from replay.audit.rows import RowStore, fence_of
+from replay.audit.terms import Configurations
 from state.engine import Partition
 from state.events import Calibrated, Output, Resolved
-from state.fence import FORECAST_FATES, INPUT_FATES, Fence
+from state.fence import FORECAST_FATES, INPUT_FATES
+from streams.config.in_force import InForce
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder, event_name
 from streams.records.encoding import encode, key_of, raw_answer
@@ -28,39 +29,6 @@ from streams.records.refused import named
 #: The topics of an audit: the inputs, their order, and the outputs.
 LABELS: Final = ("forecasts", "outcomes", "journal", "calibrated", "resolved", "dead-letters")
 INPUTS, OUTPUTS = LABELS[:2], LABELS[3:]
-#: Records that are folded, at least, before rows are written.
-FOLDED: Final = 20_000
-
-
-class RowStore(Protocol):
-    """Where the derived state is kept."""
-
-    def get(self, key: bytes, /) -> bytes | None:
-        """Return a row."""
-
-    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write rows; None deletes."""
-
-    def items(self) -> Iterable[tuple[bytes, bytes]]:
-        """Return all rows."""
-
-
-class Memory(dict[bytes, bytes]):
-    """Rows in a dictionary."""
-
-    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write rows; None deletes."""
-        for key, value in rows.items():
-            if value is None:
-                self.pop(key, None)
-            else:
-                self[key] = value
-
-
-def fence_of(rows: RowStore) -> Fence:
-    """Return how far the inputs were applied."""
-    row = rows.get(kinds.FENCE.key())
-    return Fence() if row is None else Fence.decode(row)
 
 
 @dataclass
@@ -94,6 +62,13 @@ class Checked:
     unsettled: int = 0
 
 
+class Skips(NamedTuple):
+    """What dead letters said was left out, up to an offset: topic, partition, offset and why of each."""
+
+    next: int = 0
+    found: tuple[tuple[str, int, int, str], ...] = ()
+
+
 @dataclass(frozen=True)
 class Derivation:
     """How far an audit has come, for another to go on from.
@@ -110,6 +85,8 @@ class Derivation:
         Hash of the configuration of the last records; empty: of nothing yet.
     checked
         What was compared.
+    skips
+        What was left out.
     """
 
     rows: RowStore
@@ -117,6 +94,7 @@ class Derivation:
     reached: Reached = field(default_factory=Reached)
     config: bytes = b""
     checked: Checked = field(default_factory=Checked)
+    skips: Skips = field(default_factory=Skips)
 
     @property
     def begins(self) -> dict[str, int]:
@@ -160,20 +138,17 @@ class Rederivation:
     ) -> None:
         self.checked = replace(since.checked)
         #: What was in force, in order, as far as it was folded.
-        self.terms: list[Terms] = []
+        self.terms: list[InForce] = []
         #: What another audit can go on from, once all entries are folded.
         self.derivation = since
         self._number = partition
         self._configurations = configurations
         self._since = since
-        self._config, self._rows = since.config, since.rows
-        self._engine: Partition | None = None
-        #: Records whose rows are not written yet.
-        self._folded = 0
+        self._config = since.config
         forecasts, outcomes, journal, *outputs = topics
         place = f"{settings.journal}/{partition}"
-        begins = fence_of(self._rows).next
-        self.along = Along(place, partition, INPUTS, journal, (forecasts, outcomes), begins, since.reached.order)
+        begins = fence_of(since.rows).next
+        self._along = Along(place, partition, INPUTS, journal, (forecasts, outcomes), begins, since.reached.order)
         own, values = (settings.forecasts, settings.outcomes), OutputValues(settings.registry)
 
         def elsewhere(identity: Any) -> bool:  # noqa: ANN401 - of the topic's kind
@@ -194,25 +169,31 @@ class Rederivation:
         Unauditable
             If the topics do not hold what is needed.
         """
-        for part in self.along.parts():
-            self._fold(part)
+        since = self._since
+        for part, engine in self._along.folded(since.rows, self._under):
+            self._fold(part, engine)
             yield len(part.records)
-        self._write()
         self._settle_outputs()
         outputs = tuple(each.settled() for each in self._matchers.values())
-        reached = self.along.reached(self._since.reached.journal)
-        self.derivation = Derivation(self._rows, outputs, reached, self._config, replace(self.checked))
+        reached = self._along.reached(since.reached.journal)
+        checked = replace(self.checked)
+        self.derivation = Derivation(since.rows, outputs, reached, self._config, checked, since.skips)
         self._judge_rest()
 
-    def _fold(self, part: Part) -> None:
+    def _under(self, config: bytes) -> Partition:
+        """Return an engine that goes on under the configuration that has a hash."""
+        under = self._settings = self._configurations.under(config)
+        self._decoder = Decoder(under.policies, under.limits, under.direct, under.carry_headers)
+        if config != self._config:
+            self.terms.append(self._configurations.taken_up(config, fence_of(self._since.rows)))
+        self._config = config
+        return Partition(under.policies, self._since.rows.get)
+
+    def _fold(self, part: Part, engine: Partition) -> None:
         """Fold records as a worker does, and find what it has sent."""
-        entry, records, ended = part
-        engine = self._engine
-        if engine is None or entry.config != self._config:
-            engine = self._open(entry.config)
+        entry, records, _ = part
         if self._decoder.asks_registry:
             asyncio.run(self._decoder.load(records))
-        engine.begin()
         outputs = engine.tick(entry.tick) if entry.tick else engine.apply(named(self._decoder.events(records)))
         fates = engine.end().fates
         self.checked.forecasts += sum(fates[:FORECAST_FATES])
@@ -222,28 +203,6 @@ class Rederivation:
             self._derive(output, made)
         for label, derived in made.items():
             self._matchers[label].meet(derived)
-        self._folded += len(records)
-        if ended:
-            self.along.require_applied(entry, engine.fence.applied)
-            if self._folded >= FOLDED:
-                self._write()
-
-    def _write(self) -> None:
-        """Write the rows that changed."""
-        self._folded = 0
-        if self._engine is not None:
-            self._rows.write(self._engine.checkpoint().rows)
-
-    def _open(self, config: bytes) -> Partition:
-        """Go on under the configuration that has a hash."""
-        self._write()
-        under = self._settings = self._configurations.under(config)
-        engine = self._engine = Partition(under.policies, self._rows.get)
-        self._decoder = Decoder(under.policies, under.limits, under.direct, under.carry_headers)
-        if config != self._config:
-            self.terms.append(self._configurations.taken_up(config, engine.fence))
-        self._config = config
-        return engine
 
     def _derive(self, output: Output, made: dict[str, list[Derived]]) -> None:
         """Add the records of an output."""
@@ -273,7 +232,7 @@ class Rederivation:
 
     def _judge_rest(self) -> None:
         """Count what stands behind the last entry; where no input does, only copies may."""
-        self.checked.waiting = sum(1 for _ in self.along.rest())
+        self.checked.waiting = sum(1 for _ in self._along.rest())
         for matcher in self._matchers.values():
             self.checked.unsettled += matcher.rest(whole=not self.checked.waiting)
         self._settle_outputs()

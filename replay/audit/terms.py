@@ -1,26 +1,12 @@
 """What was in force in a partition, by the hashes that the journal names."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from state.fence import Fence
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
-
-
-class Terms(NamedTuple):
-    """What was in force from a place on: how many records had been applied, the hash, and who took it up when."""
-
-    applied: int
-    configuration: str
-    owner: str
-    at: str
-
-    def shown(self) -> dict[str, Any]:
-        """Return what people are told."""
-        return self._asdict() | {"owner": self.owner or None, "at": self.at or None}
 
 
 class Configurations:
@@ -60,12 +46,12 @@ class Configurations:
                 raise Unauditable(f"{place}: {exc}") from exc
         return self._restored[name]
 
-    def taken_up(self, config: bytes, fence: Fence) -> Terms:
+    def taken_up(self, config: bytes, fence: Fence) -> InForce:
         """Return who runs a configuration from a place on; raises `Differs` if it was taken up somewhere else."""
         named = [each for each in self.recorded if each.digest == config.hex()]
         for each in reversed(named):
             if (each.applied, list(each.next)) == (fence.applied, fence.next):
-                return Terms(each.applied, each.digest, each.owner, each.at)
+                return each
         what = f"configuration {config.hex()} was taken up after other records than the journal says"
         fields = {
             "applied": ([each.applied for each in named], fence.applied),

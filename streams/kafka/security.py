@@ -58,6 +58,10 @@ class Security:
         if (self.keyfile or self.key_password) and not self.certfile:
             raise ValueError("a key is set, but TRUEUP_SSL_CERTFILE is not")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the TLS context out: no other process can be given one, and makes its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "context"}
+
     @cached_property
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which verifies names and certificates; None without TLS.

@@ -2,21 +2,81 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from replay.audit.partition_verifier import LABELS, Derivation, Memory, Rederivation, fence_of
+import orjson
+import pytest
+
+from replay.audit import checkpoint
+from replay.audit.output_matcher import Differs, OutputDifference
+from replay.audit.partition_verifier import LABELS, Derivation, Rederivation
+from replay.audit.rows import Memory, fence_of
 from replay.audit.terms import Configurations
 from state.engine import Partition
 from state.events import Event, Output
 from state.journal import NONE, Entry, Last, last
-from streams.config.in_force import InForce, described, digest
+from streams.config import stream_config
+from streams.config.in_force import InForce, described, digest, under
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
-from tests.events import Sent
+from tests.events import Sent, mixed
 
 #: Largest batch of the made worker: small, so that there are many.
 BATCH = 40
+#: What checkpoints are of.
+OF: dict[str, Any] = {"application": "trueup", "partition": 3}
+#: Most of the streams' records come faster than this.
+TIGHT = """
+[quota]
+ids = "1/s"
+dead_letters = "2/m"
+[streams."stream-0"]
+quota = { records = "2/s", dead_letters = "1/s" }
+[streams."stream-1"]
+quota = { ids = "90/m", dead_letters = "3/h" }
+"""
+
+
+def configured(toml: str) -> Settings:
+    """Return settings with a streams file."""
+    plain = Settings.from_env({})
+    return under(plain, stream_config.parse(toml, plain.default_calibrator))
+
+
+RAW = configured('on_error = "raw"\n' + TIGHT)
+
+
+def flood(seed: int, n: int = 250) -> list[Sent]:
+    """Return everything that happens to events, in order; every other forecast is sent again a little later."""
+    rng = random.Random(seed)
+    sent = mixed(n, seed).sent
+    again = [
+        each._replace(ts=each.ts + rng.randrange(1, 2000))
+        for each in sent
+        if each.topic == "forecasts" and rng.random() < 0.5
+    ]
+    return sorted([*sent, *again], key=lambda each: each.ts)
+
+
+def carrying(seed: int, n: int = 250) -> list[Sent]:
+    """Return everything that happens to events; most forecasts carry a trace and a field, each record its own."""
+    rng = random.Random(seed)
+    made = []
+    for i, sent in enumerate(mixed(n, seed).sent):
+        each = sent
+        if each.topic == "forecasts" and rng.random() < 0.8:
+            each = each._replace(headers=(("traceparent", b"%d" % i), ("other", b"x")))
+            if each.value.endswith(b"}"):
+                each = each._replace(value=each.value[:-1] + b',"carried":{"n":%d}}' % i)
+        made.append(each)
+    return made
+
+
+def altered(value: bytes | None, **fields: object) -> bytes:
+    """Return a JSON value with other fields."""
+    return orjson.dumps(orjson.loads(value or b"") | fields)
 
 
 class Kept(NamedTuple):
@@ -141,6 +201,27 @@ def served(
                 rows.write(worker.checkpoint().rows)
                 order = []
     return topics
+
+
+def difference(topics: Topics, settings: Settings | None = None) -> OutputDifference:
+    """Return what an audit of the topics complains of."""
+    with pytest.raises(Differs) as found:
+        topics.audit(settings)
+    complaint: OutputDifference = found.value.args[0]
+    return complaint
+
+
+def resumed(topics: Topics, settings: Settings, path: Path) -> Rederivation:
+    """Audit from a checkpoint if there is one, and leave the next one."""
+    since = checkpoint.read(path, OF, topics.in_force, Memory()) if path.exists() else None
+    found = audited(topics, settings, since)
+    checkpoint.write(path, OF, topics.in_force, found.derivation)
+    return found
+
+
+def raws(topics: Topics) -> list[int]:
+    """Return where raw answers stand."""
+    return [each.offset for each in topics.records["calibrated"] if b'"calibrated":false' in (each.value or b"")]
 
 
 def _folded(worker: Partition, events: Sequence[tuple[int, Event]]) -> list[Output]:

@@ -1,6 +1,5 @@
 """Records followed from their source: what is lost, doubled or mapped otherwise is named, what is gone is no pass."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,25 +12,30 @@ from aiokafka import TopicPartition
 
 from agents.intake import Intake
 from replay import moves
-from replay.audit import begun, follower, intake_verifier, router_verifier
-from replay.audit.along import Along, Reached
-from replay.audit.begun import Begun, Rows
-from replay.audit.follower import Gathered, Gatherer, Mapper
-from replay.audit.intake_verifier import MADE, Followed, IntakeVerifier, SourceSpan
+from replay.audit import checkpoint, follower, intake_verifier, mapper, router_verifier
+from replay.audit.account import Account, Followed, Sent
+from replay.audit.along import NOTHING, Along, Reached
+from replay.audit.checkpoint import Begun, Rows
+from replay.audit.gatherer import Firsts, Gatherer
+from replay.audit.intake_verifier import IntakeVerifier
+from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import OutputDifference, Unauditable
-from replay.audit.partition_verifier import Memory
-from replay.audit.plan import OUTCOMES, WRITTEN, Plan
-from replay.audit.router_verifier import RouterSpan, RouterVerifier, Sent
+from replay.audit.plan import LETTERS, MADE, NAMED, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan
+from replay.audit.reader import Extent
+from replay.audit.router_verifier import RouterVerifier
+from replay.audit.rows import Memory, digest
 from state.events import Rejected
 from state.journal import NONE, Entry
 from state.policy import Policies
 from state.rescale import rescaled_routes
 from state.routes import Routed, Router
-from streams.config.in_force import described, digest
+from streams.config.in_force import described
+from streams.config.in_force import digest as hash_of
 from streams.config.settings import Settings
 from streams.kafka import partitioner
 from streams.metrics.routing import IntakeGauges
 from streams.records.encoding import encode
+from streams.records.output_values import OutputValues
 from streams.records.routing import RouteDecoder, encode_outcome
 
 START = 1_700_000_000_000
@@ -119,7 +123,7 @@ class Logs:
     def plan(self, settings: Settings | None = None) -> Plan:
         """Return what there is to follow."""
         written = {
-            (label, n): (self.first.get((label, n), 0), len(self.written[label, n]))
+            (label, n): Extent(self.first.get((label, n), 0), len(self.written[label, n]))
             for label in range(len(WRITTEN))
             for n in range(PARTITIONS)
         }
@@ -135,35 +139,21 @@ class Logs:
             )
             for i, (topic, log) in enumerate(self.sources.items())
         ]
-        ids = dict.fromkeys(self.sources, "")
-        ids = {topic: f"{i}f" for i, topic in enumerate(ids)}
-        widths = dict.fromkeys(MADE, PARTITIONS)
-        labels = frozenset((0, 1, 2, OUTCOMES))
+        ids = {topic: f"{i}f" for i, topic in enumerate(self.sources)}
+        strict, given = frozenset((0, 1, 2, OUTCOMES)), settings or self.settings
         return Plan(
-            settings or self.settings,
-            PARTITIONS,
-            written,
-            spans,
-            [],
-            ids,
-            widths,
-            labels,
-            self.stamped,
-            {},
-            self.mapped,
-            self.files,
-            self.begun,
+            given, PARTITIONS, written, spans, [], ids, strict, self.stamped, self.mapped, self.files, self.begun
         )
 
     def intake(self, *topics: str, since: int = 0) -> None:
         """Send on what sources hold, from an offset on."""
         plan = self.plan()
         intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
-        intake.know(plan.widths, plan.ids)
+        intake.know(dict.fromkeys(MADE, PARTITIONS), plan.ids)
         for topic in topics or self.sources:
             for each in self.sources[topic][since:]:
                 making = intake.make([(TopicPartition(topic, 0), each)], START + 10 * DAY)
-                for one in intake_verifier.made(making):
+                for one in mapper.made(making):
                     key, value, stamp, _ = one.record
                     self.write(one.label, one.partition, key, value, each.timestamp if stamp is None else stamp)
 
@@ -173,7 +163,7 @@ class Logs:
 
     def route(self, *, labels_last: bool = False) -> None:
         """Let the router send what it makes of its inputs, by record time or with all labels last."""
-        config = bytes.fromhex(digest(described(self.settings.router)))
+        config = bytes.fromhex(hash_of(described(self.settings.router)))
         self.policies[config] = self.settings.router.policies
         for n in range(PARTITIONS):
             rows = Memory(self.given.get(n, {}))
@@ -199,98 +189,86 @@ class Logs:
         else:
             self.write(3, n, output.key, encode(output, self.settings.router, n)[2], START)
 
-    def entries(self, plan: Plan) -> tuple[dict[bytes, bytes], Gathered]:
-        """Return what the first pass leaves."""
-        found: dict[bytes, bytes] = {}
-        cuts: dict[tuple[int, int], Any] = {}
-        differences: list[OutputDifference] = []
-        unread = 0
+    def gathered(self, plan: Plan) -> tuple[dict[bytes, bytes], Account, dict[tuple[int, int], Firsts]]:
+        """Return what the first pass leaves: entries, what it found, and what was cut."""
+        entries, account = dict(self.begun.left), Account(left=Begun(written=self.ends()))
+        cuts: dict[tuple[int, int], Firsts] = {}
         for n in range(PARTITIONS):
             gatherer = Gatherer(plan, n)
-            for label in (0, 1, 2, 3, OUTCOMES):
+            for label in (0, 1, 2, LETTERS, OUTCOMES):
                 since = max(self.first.get((label, n), 0), plan.since(label, n))
                 kept = [each for each in self.written[label, n] if each.offset >= since]
-                found |= dict(gatherer.of(label, kept))
-            cuts |= gatherer.found.cuts
-            differences += gatherer.found.differences
-            unread += gatherer.found.unread
-        return found, Gathered(cuts, unread, differences, 0, [])
+                entries |= dict(gatherer.of(label, kept))
+            cuts |= gatherer.cuts
+            account.add(gatherer.found)
+        return entries, account, cuts
+
+    def ends(self) -> dict[str, int]:
+        """Return where what was written ends."""
+        return {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()}
 
     def followed(self, settings: Settings | None = None) -> tuple[Followed, list[OutputDifference]]:
         """Return what following the sources finds."""
         plan = self.plan(settings)
-        found, (cuts, unread, differences, *_) = self.entries(plan)
-        found |= dict(self.begun.left)
-        self.left = Begun({}, {}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
-        total = Followed(unread=unread)
+        entries, account, cuts = self.gathered(plan)
         for span in plan.sources:
-            with asyncio.Runner() as runner:
-                mapper = Mapper(plan, span, runner)
-                cut = {place: firsts.get((span.topic, 0)) for place, firsts in cuts.items()}
-                earlier = dict(enumerate(self.sources[span.topic])).get
-                verifier = IntakeVerifier(
-                    span,
-                    mapper.make,
-                    cut,
-                    mapper.unknown_schema,
-                    self.served,
-                    earlier=earlier,
-                    recorded=mapper.recorded,
-                    before=mapper.before,
-                )
-                log = self.sources[span.topic][max(span.first, span.begin) :]
-                assert sum(verifier.run(log, in_memory(found, intake_verifier.prefix(span.number, 0)))) == len(log)
-            differences += verifier.differences
-            self.left.sources[f"{span.topic}/0"] = max(span.begin, span.committed)
-            self.left.left += verifier.left
-            total = Followed(**{name: n + getattr(verifier.checked, name) for name, n in vars(total).items()})
-        return total, differences
+            cut = {place: firsts.get((span.topic, 0)) for place, firsts in cuts.items()}
+            earlier = dict(enumerate(self.sources[span.topic])).get
+            values = OutputValues(plan.settings.registry)
+            verifier = IntakeVerifier(span, Mapper(plan, span), cut, self.served, earlier, values)
+            log = self.sources[span.topic][max(span.first, span.begin) :]
+            found = in_memory(entries, intake_verifier.prefix(span.number, 0))
+            assert sum(verifier.run(log, found)) == len(log)
+            account.add(verifier.found)
+        self.left = account.left
+        return account.sources, account.differences
 
     def routed(self, directory: Path | None = None, upto: int | None = None) -> tuple[Sent, list[OutputDifference]]:
         """Return what following the router finds; with a directory, what another audit needs is left there.
 
         ``upto`` is how many entries of each journal there are.
         """
-        found, (_, _, differences, *_) = self.entries(self.plan())
-        found |= dict(self.begun.left)
-        left = Begun({}, {}, {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()})
-        total = Sent()
-        self.unable.clear()
+        entries, account, _ = self.gathered(self.plan())
         for n in range(PARTITIONS):
-            rows, earlier = Memory(), self.begun.routers.get(str(n))
-            begins, reached = (0, 0), Reached()
+            rows, earlier = Memory(), self.begun.routers.get(n)
+            begins, reached = (0, 0), NOTHING
             if directory is not None and earlier is not None:
-                begun.read_rows(directory, earlier, rows)
-                begins, reached = (earlier.routes, earlier.labels), earlier.reached
-            ends = len(self.written[1, n]), len(self.written[2, n])
+                checkpoint.read_rows(earlier, rows)
+                begins, reached = earlier.next, earlier.reached
+            routes, labels = (Extent(0, len(self.written[label, n])) for label in (1, 2))
             inputs = [iter(self.written[label, n][at:]) for label, at in zip((1, 2), begins, strict=True)]
             journal = iter([each for each in self.journal[n][:upto] if each.offset >= reached.journal])
             along = Along(f"journal/{n}", n, ("routes", "labels"), journal, inputs, begins, reached.order)
-            copies = router_verifier.prefix(b"C", n)
+
+            def letter(rejected: Rejected, n: int = n) -> bytes:
+                return digest(n, rejected.key, encode(rejected, self.settings.router, n)[2], None, ())
+
+            places = [(LETTERS, n), *((OUTCOMES, to) for to in range(PARTITIONS))]
             verifier = RouterVerifier(
-                RouterSpan(n, (0, 0), ends, begin=begins),
+                RouterSpan(n, routes, labels, Extent(0, 0)),
                 self.policies.__getitem__,
                 PARTITIONS,
-                lambda _: b"",
+                letter,
                 along,
                 rows,
-                lambda partition, offset: self.served(OUTCOMES, partition, offset),
-                again=[router_verifier.copy_of(key) for key, _ in in_memory(found, copies)],
+                {
+                    place: map(router_verifier.read_entry, in_memory(entries, router_verifier.prefix(n, *place)))
+                    for place in places
+                },
+                self.served,
+                again=[key for key, _ in in_memory(entries, router_verifier.copies(n))],
             )
-            derived: dict[bytes, bytes] = {}
-            assert sum(verifier.derive(derived.__setitem__)) == sum(along.next) - sum(begins)
+            assert sum(verifier.run()) == sum(along.next) - sum(begins)
             self.derived[n] = dict(rows.items())
             if directory is not None:
-                left.routers[str(n)] = begun.write_rows(directory, n, rows, reached=along.reached(reached.journal))
-            prefix = router_verifier.prefix(b"O", n)
-            verifier.compare(in_memory(derived, prefix), in_memory(found, prefix))
-            differences += verifier.differences
-            self.unable += verifier.unable
-            left.left += verifier.left
-            total = Sent(**{name: count + getattr(verifier.checked, name) for name, count in vars(total).items()})
+                reached = along.reached(reached.journal)
+                left = checkpoint.write_rows(directory, checkpoint.ROUTER, n, rows, reached)
+                verifier.found.left.routers[n] = left
+            account.add(verifier.found)
+        self.unable = account.unable
         if directory is not None:
-            self.begun = left
-        return total, differences
+            self.begun = account.left
+        return account.router, account.differences
 
     def served(self, label: int, partition: int, offset: int) -> Any:
         """Return a record by its place."""
@@ -375,7 +353,7 @@ def test_what_was_mapped_under_another_file_is_named_with_what_differs(logs: Log
     )
     assert checked.unrecorded == checked.records
     assert differences[0].fields == {"p": (0.025, 0.0125)}
-    assert len(differences) == intake_verifier.NAMED
+    assert len(differences) == NAMED
     narrower = logs.under(tmp_path, FILE.replace('{ not = "test" }', '"score"'))
     _, differences = logs.followed(narrower)
     assert "makes no such record of scores/0@0, which becomes nothing" in differences[0].what
@@ -464,8 +442,8 @@ def test_an_audit_goes_on_where_the_last_one_stopped(logs: Logs, tmp_path: Path)
     checked, differences = logs.followed()
     assert (differences, checked.records, checked.waiting) == ([], 50, 23)
     what = {"application": "trueup", "partitions": PARTITIONS}
-    begun.write(tmp_path, what, logs.left)
-    logs.begun = begun.read(tmp_path, what)
+    checkpoint.write_begun(tmp_path, what, logs.left)
+    logs.begun = checkpoint.read_begun(tmp_path, what)
     assert logs.begun == logs.left
     # What was judged may be deleted now, of the sources and of what was made of them.
     logs.cut = {"scores": 25, "verdicts": 20}
@@ -485,25 +463,25 @@ def test_an_audit_goes_on_where_the_last_one_stopped(logs: Logs, tmp_path: Path)
 
 
 def test_what_was_left_out_is_kept_until_the_next_audit_begins_behind_it() -> None:
-    settings, left = Settings(), Begun(sources={"scores/0": 7}, routers={"1": Rows("", "", 5, 3)})
+    settings, left = Settings(), Begun(sources={"scores/0": 7}, routers={1: Rows(Path(), (5, 3))})
     routes, labels = settings.routes, settings.labels
     kept = [("scores", 0, 7), ("scores", 1, 0), (routes, 1, 5), (labels, 1, 3), (labels, 0, 0)]
     judged = [("scores", 0, 6), (routes, 1, 4), (labels, 1, 2)]
-    assert [place for place in kept + judged if not follower._is_judged(settings, left, *place)] == kept
+    assert [place for place in kept + judged if not follower.is_judged(settings, left, *place)] == kept
 
 
 def test_a_checkpoint_that_is_damaged_or_of_something_else_is_refused(tmp_path: Path) -> None:
-    assert begun.read(tmp_path, {}) == Begun()
-    rows = {"0": Rows("router-0", "00", 3, 2, Reached(4, [(0, 2), (1, 1)]))}
+    assert checkpoint.read_begun(tmp_path, {}) == Begun()
+    rows = {0: Rows(tmp_path / "router-0", (3, 2), Reached(4, [(0, 2), (1, 1)]))}
     left = Begun(sources={"scores/0": 7}, routers=rows, skipped=[("scores", 0, 9, "skipped at 9: why")])
-    begun.write(tmp_path, {"application": "one"}, left)
-    assert begun.read(tmp_path, {"application": "one"}) == left
+    checkpoint.write_begun(tmp_path, {"application": "one"}, left)
+    assert checkpoint.read_begun(tmp_path, {"application": "one"}) == left
     with pytest.raises(Unauditable, match="of another application: 'one', not 'two'"):
-        begun.read(tmp_path, {"application": "two"})
-    path = tmp_path / begun.NAME
+        checkpoint.read_begun(tmp_path, {"application": "two"})
+    path = tmp_path / checkpoint.SOURCES
     path.write_bytes(path.read_bytes().replace(b":7", b":9"))
-    with pytest.raises(Unauditable, match="its hash does not fit"):
-        begun.read(tmp_path, {"application": "one"})
+    with pytest.raises(Unauditable, match="it is damaged; delete it to audit the sources from the beginning"):
+        checkpoint.read_begun(tmp_path, {"application": "one"})
 
 
 def test_a_source_that_was_made_anew_is_not_judged(logs: Logs) -> None:
@@ -519,9 +497,9 @@ def test_dead_letters_of_a_clock_that_ran_behind_are_told_apart(logs: Logs) -> N
     logs.score("late", 60)
     plan = logs.plan()
     intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
-    intake.know(plan.widths, plan.ids)
+    intake.know(dict.fromkeys(MADE, PARTITIONS), plan.ids)
     making = intake.make([(TopicPartition("scores", 0), logs.sources["scores"][-1])], START - DAY)
-    for one in intake_verifier.made(making):
+    for one in mapper.made(making):
         logs.write(one.label, one.partition, one.record.key, one.record.value, START)
     checked, differences = logs.followed()
     assert (differences, checked.of_the_moment, checked.dead) == ([], 1, 2)
@@ -580,12 +558,42 @@ def test_an_outcome_without_a_label_is_named_and_copies_are_counted(logs: Logs) 
     )
 
 
-@pytest.mark.parametrize("labels_last", [False, True])
-def test_any_order_of_an_events_own_records_is_right(tmp_path: Path, *, labels_last: bool) -> None:
-    logs = Logs(tmp_path)
+def test_a_copy_that_comes_long_afterwards_is_known_by_the_row_of_its_event(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_verifier, "WINDOW", 3)
+    n, i = logs.find(OUTCOMES, '"e1"')
+    one = logs.written[OUTCOMES, n][i]
+    logs.write(OUTCOMES, n, one.key, one.value, one.timestamp)
+    sent, differences = logs.routed()
+    assert (differences, sent.copies, sent.outcomes) == ([], 1, 30)
+
+
+def test_a_dead_letter_of_the_router_that_is_altered_or_lost_is_named(logs: Logs) -> None:
+    offset = len(logs.written[2, 1])
+    logs.write(2, 1, b"card", b"junk", START + 10_000)
+    for n in range(PARTITIONS):
+        logs.written[OUTCOMES, n].clear()
+    logs.route()
+
+    def complaints() -> list[str]:
+        return [each.what for each in logs.routed()[1] if each.topic == "dead-letters"]
+
+    assert (logs.routed()[0].dead_letters, complaints()) == (1, [])
+    (letter,) = [each for each in logs.written[LETTERS, 1] if b'"topic":"trueup-labels"' in each.value]
+    letter.value = letter.value.replace(b'"reason":"', b'"reason":"other_')
+    assert complaints() == [f"not the dead letter that the router makes of labels/1@{offset}"]
+    logs.written[LETTERS, 1].remove(letter)
+    assert complaints() == [f"the dead letter of labels/1@{offset} is missing"]
+
+
+def changing(directory: Path, *, labels_last: bool) -> Logs:
+    """Return logs of events whose labels come early, change and come again."""
+    logs = Logs(directory)
     for i in range(30):
         logs.verdict(f"e{i}", i, "bad")
-        logs.verdict(f"e{i}", 5 + i, "good")
+        if i % 3:
+            logs.verdict(f"e{i}", 5 + i, "good")
         logs.score(f"e{i}", 20 + i)
         logs.verdict(f"e{i}", 60 + i, "bad")
     logs.sources["verdicts"].sort(key=lambda each: each.timestamp)
@@ -593,6 +601,12 @@ def test_any_order_of_an_events_own_records_is_right(tmp_path: Path, *, labels_l
         each.offset = offset
     logs.intake()
     logs.route(labels_last=labels_last)
+    return logs
+
+
+@pytest.mark.parametrize("labels_last", [False, True])
+def test_any_order_of_an_events_own_records_is_right(tmp_path: Path, *, labels_last: bool) -> None:
+    logs = changing(tmp_path, labels_last=labels_last)
     assert logs.followed()[1] == []
     sent, differences = logs.routed()
     assert differences == []
@@ -648,7 +662,9 @@ def moved(tmp_path: Path) -> Logs:
     given = rescaled_routes([dict(sorted(made.rows[n].items())) for n in range(PARTITIONS)], width)
     later = Logs(tmp_path)
     later.given = dict(enumerate(given))
-    later.begun = Begun(routers={str(n): begun.write_rows(tmp_path, n, Memory(part)) for n, part in enumerate(given)})
+    later.begun = Begun(
+        routers={n: checkpoint.write_rows(tmp_path, checkpoint.BEGAN, n, Memory(part)) for n, part in enumerate(given)}
+    )
     later.sources["verdicts"] += made.sources["verdicts"]
     for i in range(40):
         later.verdict(f"e{i}", 1000 + i, "bad" if i % 3 else "good")
@@ -682,18 +698,7 @@ def test_an_outcome_that_is_lost_or_altered_behind_a_move_is_named(moved: Logs, 
 def test_an_audit_of_the_router_goes_on_where_the_last_one_stopped(
     tmp_path: Path, *, labels_last: bool, cut: int
 ) -> None:
-    logs = Logs(tmp_path)
-    for i in range(30):
-        logs.verdict(f"e{i}", i, "bad")
-        if i % 3:
-            logs.verdict(f"e{i}", 5 + i, "good")
-        logs.score(f"e{i}", 20 + i)
-        logs.verdict(f"e{i}", 60 + i, "bad")
-    logs.sources["verdicts"].sort(key=lambda each: each.timestamp)
-    for offset, each in enumerate(logs.sources["verdicts"]):
-        each.offset = offset
-    logs.intake()
-    logs.route(labels_last=labels_last)
+    logs = changing(tmp_path, labels_last=labels_last)
     whole, differences = logs.routed()
     assert differences == []
     parts = []
@@ -722,7 +727,7 @@ def test_what_is_lost_after_an_audit_is_named_by_the_next(logs: Logs, tmp_path: 
     logs.routed(tmp_path, 1)
     before = logs.begun
     n, i = logs.find(OUTCOMES, '"e39"')
-    left = [each for each in before.left if b"e39" in each[0]]
+    left = [each for each in before.left if b"e39" in each[1]]
     before.left = [each for each in before.left if each not in left]
     assert left, "its label was not committed"
     _, (difference,) = logs.routed(tmp_path)
@@ -741,5 +746,5 @@ def test_rows_of_an_earlier_audit_that_are_damaged_are_refused(logs: Logs, tmp_p
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Unauditable, match="is damaged"):
         logs.routed(tmp_path)
-    begun.tidy(tmp_path, Begun())
+    checkpoint.tidy(tmp_path, Begun())
     assert list(tmp_path.glob("router-*")) == []

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from replay import moves
-from replay.audit import begun, groups
-from replay.audit.begun import Rows
-from replay.audit.groups import Begun
+from replay.audit import checkpoint, groups
+from replay.audit.checkpoint import Rows
+from replay.audit.groups import Given
 from replay.audit.output_matcher import Unauditable
-from replay.audit.partition_verifier import Memory
+from replay.audit.rows import Memory
 from replay.moves import EVENT, LABELS, Move, MoveError, Upstream
 from state import kinds, ledger
 from state.events import Forecast, Outcome
@@ -81,12 +81,12 @@ def told(parts: Sequence[dict[bytes, bytes]]) -> list[Move]:
 
 
 def left(parts: Sequence[dict[bytes, bytes]], directory: Path) -> list[Rows]:
-    return [begun.write_rows(directory, n, Memory(part), groups.ENDED) for n, part in enumerate(parts)]
+    return [checkpoint.write_rows(directory, checkpoint.ENDED, n, Memory(part)) for n, part in enumerate(parts)]
 
 
-def changelog(given: Begun) -> dict[bytes, bytes]:
+def changelog(given: Given) -> dict[bytes, bytes]:
     rows = Memory()
-    begun.read_rows(given.directory, given.rows, rows)
+    checkpoint.read_rows(given.rows, rows)
     return dict(rows.items())
 
 

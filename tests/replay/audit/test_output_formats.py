@@ -1,10 +1,6 @@
 """An audit derives outputs in Avro to the last bit, and those of a topic whose format changed."""
 
 import io
-from collections.abc import Iterator
-from dataclasses import replace
-from io import BytesIO
-from pathlib import Path
 
 import fastavro
 import pytest
@@ -12,37 +8,16 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from replay.audit import checkpoint
-from replay.audit.checkpoint import Skips
-from replay.audit.entries import digest
-from replay.audit.intake_verifier import ANSWERS, Made
-from replay.audit.output_matcher import Differs, OutputDifference
-from replay.audit.partition_verifier import Memory
+from replay.audit.mapper import Made
+from replay.audit.plan import ANSWERS
+from replay.audit.rows import digest
 from streams.config.settings import Settings
 from streams.records.making import Record
 from streams.records.output_avro import SCHEMAS
-from streams.records.output_schemas import NAMES, text
+from streams.records.output_schemas import NAMES
 from streams.records.output_values import OutputValues
-from streams.sources.registry import Registry, RegistryError
-from tests.replay.audit.partitions import Kept, Topics, audited, served
-from tests.replay.audit.test_carried import OF, RAW, carrying
-from tests.streams.sources.registries import StandIn
-
-IDS = {"calibrated": 1, "resolved": 2}
-
-
-@pytest.fixture(scope="module")
-def avro() -> Iterator[Settings]:
-    """Yield settings of outputs in Avro."""
-    held = {f"schemas/ids/{number}": {"schema": text(label)} for label, number in IDS.items()}
-    with StandIn(held).apart() as url:
-        yield replace(RAW, output_format="avro", schema_ids=IDS, registry=Registry(url))
-
-
-def difference(topics: Topics, settings: Settings) -> OutputDifference:
-    with pytest.raises(Differs) as found:
-        topics.audit(settings)
-    return found.value.args[0]  # type: ignore[no-any-return]
+from streams.sources.registry import RegistryError
+from tests.replay.audit.partitions import RAW, Kept, Topics, carrying, difference, served
 
 
 def changed(label: str, value: bytes, **fields: object) -> bytes:
@@ -73,29 +48,6 @@ def test_what_was_written_with_a_schema_is_derived_as_what_was_written_in_json(
     checked = topics.audit(avro).checked
     assert checked == plain.audit().checked
     assert checked.raw_answers > 50
-
-
-@pytest.mark.parametrize("crashes", [0.0, 0.3])
-def test_a_topic_whose_format_changed_is_derived_and_an_audit_goes_on(
-    avro: Settings, tmp_path: Path, crashes: float
-) -> None:
-    rows, topics, path = Memory(), None, tmp_path / "partition-3"
-    for day, each in enumerate((RAW, avro, RAW)):
-        sent = [one._replace(ts=one.ts + day * 60_000) for one in carrying(day + 1, 150)]
-        topics = served(sent, each, day, crashes, topics=topics, rows=rows)
-        since = checkpoint.read(path, OF, topics.in_force, Memory()).derivation if day else None
-        found = audited(topics, avro, since)
-        checked, file = found.checked, BytesIO()
-        checkpoint.write(file, OF, topics.in_force, Skips(0, {}), found.derivation)
-        path.write_bytes(file.getvalue())
-        whole = topics.audit(avro).checked
-        assert (checked.calibrated, checked.resolved, checked.raw_answers) == (
-            whole.calibrated,
-            whole.resolved,
-            whole.raw_answers,
-        )
-    assert topics is not None
-    assert 100 < len(with_schema(topics, "calibrated")) < len(topics.records["calibrated"]) - 100
 
 
 @pytest.mark.parametrize(("label", "name"), [("calibrated", "p"), ("calibrated", "version"), ("resolved", "y")])

@@ -1,21 +1,18 @@
 """An audit across configurations: every answer is derived under what was in force, and nothing altered passes."""
 
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
-from replay.audit import checkpoint
-from replay.audit.checkpoint import Skips
 from replay.audit.output_matcher import Differs, Unauditable
-from replay.audit.partition_verifier import Memory
+from replay.audit.rows import Memory
+from streams.config import in_force
 from streams.config.in_force import described
 from streams.config.settings import Settings
 from tests.events import forecast, mixed, outcome
-from tests.replay.audit.partitions import Topics, audited, served
+from tests.replay.audit.partitions import Topics, configured, served
 
 CHAMPION = '[streams."stream-*"]\ncalibrator = "minimax"\noptions = { grid = 20 }\nttl = "9s"\nshadow = ["histogram"]\n'
 PROMOTED = (
@@ -24,21 +21,13 @@ PROMOTED = (
 )
 #: One stream is gone, and the limits are others.
 CLOSED = 'closed = true\n[streams."stream-[01]"]\ncalibrator = "platt"\n'
-OF: dict[str, Any] = {"application": "trueup", "partition": 3}
 
 
-def configured(directory: Path, text: str, **settings: str) -> Settings:
-    """Return settings with a streams file."""
-    path = directory / "streams.toml"
-    path.write_text(text)
-    return Settings.from_env({"TRUEUP_STREAMS": str(path), **settings})
-
-
-def across(directory: Path, *texts: str, crashes: float = 0.0) -> tuple[Topics, list[Settings]]:
+def across(*texts: str, crashes: float = 0.0) -> tuple[Topics, list[Settings]]:
     """Serve a history under one file after another, forecasts of each resolved under the next."""
     topics, rows, every = None, Memory(), []
     for n, text in enumerate(texts):
-        settings = configured(directory, text, TRUEUP_LETTER_BYTES=str(10_000 - n))
+        settings = replace(configured(text), letter_bytes=10_000 - n)
         every.append(settings)
         start = 1_000_000 + n * 60_000
         sent = [outcome(f"left-{n - 1}-{i}", i % 2, start + i) for i in range(30 if n else 0)]
@@ -51,10 +40,8 @@ def across(directory: Path, *texts: str, crashes: float = 0.0) -> tuple[Topics, 
 
 @pytest.mark.parametrize("crashes", [0.0, 0.3])
 @pytest.mark.parametrize("texts", [(CHAMPION, PROMOTED, CHAMPION), (CHAMPION, CLOSED, PROMOTED)])
-def test_answers_of_every_configuration_agree_whatever_file_is_given(
-    tmp_path: Path, texts: tuple[str, ...], crashes: float
-) -> None:
-    topics, every = across(tmp_path, *texts, crashes=crashes)
+def test_answers_of_every_configuration_agree_whatever_file_is_given(texts: tuple[str, ...], crashes: float) -> None:
+    topics, every = across(*texts, crashes=crashes)
     answers = {orjson.loads(each.value or b"")["config"] for each in topics.records["calibrated"]}
     assert len(answers) >= 2
     found = [topics.audit(settings).checked for settings in every]
@@ -66,8 +53,8 @@ def test_answers_of_every_configuration_agree_whatever_file_is_given(
 
 @pytest.mark.parametrize("offset", [20, 120, 400, 540])
 @pytest.mark.parametrize("field", ["p", "draw", "config"])
-def test_an_altered_answer_under_either_configuration_is_named(tmp_path: Path, offset: int, field: str) -> None:
-    topics, every = across(tmp_path, CHAMPION, PROMOTED)
+def test_an_altered_answer_under_either_configuration_is_named(offset: int, field: str) -> None:
+    topics, every = across(CHAMPION, PROMOTED)
     value = orjson.loads(topics.records["calibrated"][offset].value or b"")
     other = "01234567" if field == "config" else value[field] + 2**-30
     topics.replace("calibrated", offset, orjson.dumps(value | {field: other}))
@@ -78,10 +65,8 @@ def test_an_altered_answer_under_either_configuration_is_named(tmp_path: Path, o
         assert list(found.value.args[0].fields) == [field]
 
 
-def test_an_answer_of_the_other_configuration_is_named_although_that_was_in_force_at_another_time(
-    tmp_path: Path,
-) -> None:
-    topics, (champion, promoted) = across(tmp_path, CHAMPION, PROMOTED)
+def test_an_answer_of_the_other_configuration_is_named_although_that_was_in_force_at_another_time() -> None:
+    topics, (champion, promoted) = across(CHAMPION, PROMOTED)
     configs = [each.policies.of("stream-0") for each in (champion, promoted)]
     assert configs[0] is not None
     assert configs[1] is not None
@@ -95,8 +80,8 @@ def test_an_answer_of_the_other_configuration_is_named_although_that_was_in_forc
     assert found.value.args[0].fields == {"config": (configs[1].config, configs[0].config)}
 
 
-def test_a_configuration_that_nobody_wrote_down_is_no_agreement(tmp_path: Path) -> None:
-    topics, (champion, _) = across(tmp_path, CHAMPION, PROMOTED)
+def test_a_configuration_that_nobody_wrote_down_is_no_agreement() -> None:
+    topics, (champion, _) = across(CHAMPION, PROMOTED)
     checked = topics.audit(champion).checked
     del topics.in_force[1:]
     with pytest.raises(Unauditable, match=r"folded under .*, which trueup-configurations/3 does not have"):
@@ -104,8 +89,8 @@ def test_a_configuration_that_nobody_wrote_down_is_no_agreement(tmp_path: Path) 
     assert checked.calibrated > 500
 
 
-def test_a_taking_up_at_another_place_than_the_answers_say_is_named(tmp_path: Path) -> None:
-    topics, (champion, _) = across(tmp_path, CHAMPION, PROMOTED)
+def test_a_taking_up_at_another_place_than_the_answers_say_is_named() -> None:
+    topics, (champion, _) = across(CHAMPION, PROMOTED)
     first, second = topics.in_force[1].next
     topics.in_force[1] = replace(topics.in_force[1], next=(first - 1, second + 1))
     with pytest.raises(Differs) as found:
@@ -113,91 +98,33 @@ def test_a_taking_up_at_another_place_than_the_answers_say_is_named(tmp_path: Pa
     assert (found.value.args[0].topic, list(found.value.args[0].fields)) == ("configurations", ["applied", "next"])
 
 
-def test_who_took_a_partition_up_and_applied_nothing_changes_nothing(tmp_path: Path) -> None:
-    topics, (champion, promoted) = across(tmp_path, CHAMPION, PROMOTED)
+def test_who_took_a_partition_up_and_applied_nothing_changes_nothing() -> None:
+    topics, (champion, promoted) = across(CHAMPION, PROMOTED)
     whole = topics.audit(champion)
     first, second = topics.in_force
-    idle = replace(second, claim=1, configuration=described(configured(tmp_path, CLOSED)))
+    idle = replace(second, claim=1, configuration=described(configured(CLOSED)))
     topics.in_force = [first, idle, replace(second, claim=2)]
     assert topics.audit(promoted).checked == whole.checked
     assert [each.owner for each in whole.terms] == ["worker-0", "worker-1"]
     assert [each.applied for each in whole.terms] == [0, second.applied]
 
 
-# -- checkpoints -----------------------------------------------------------------------------------------------------
-
-
-def written(topics: Topics, settings: Settings) -> tuple[bytes, int]:
-    """Audit, and return the checkpoint and how many records were folded."""
-    return resumed(topics, settings, None)
-
-
-def resumed(topics: Topics, settings: Settings, given: Path | None) -> tuple[bytes, int]:
-    """Audit from a checkpoint, and return the next one and how many records were folded."""
-    since = None if given is None else checkpoint.read(given, OF, topics.in_force, Memory()).derivation
-    before = since.checked.forecasts + since.checked.outcomes if since else 0
-    found, file = audited(topics, settings, since), BytesIO()
-    checkpoint.write(file, OF, topics.in_force, Skips(0, {}), found.derivation)
-    return file.getvalue(), found.checked.forecasts + found.checked.outcomes - before
-
-
-@pytest.mark.parametrize("crashes", [0.0, 0.3])
-def test_an_audit_goes_on_from_a_checkpoint_and_finds_what_one_from_the_beginning_finds(
-    tmp_path: Path, crashes: float
-) -> None:
-    rows, topics, path = Memory(), None, tmp_path / "partition-3"
-    given: Path | None = None
-    for day, text in enumerate((CHAMPION, CHAMPION, PROMOTED, CLOSED)):
-        settings = configured(tmp_path, text)
-        start = 1_000_000 + day * 60_000
-        sent = [outcome(f"left-{day - 1}-{i}", i % 2, start + i) for i in range(30 if day else 0)]
-        sent += mixed(250, seed=day + 1, start=start).sent
-        sent += [forecast(f"left-{day}-{i}", i / 30, start + 50_000 + i, f"stream-{i % 2}") for i in range(30)]
-        topics = served(sent, settings, day, crashes, topics=topics, rows=rows)
-        made, folded = resumed(topics, settings, given)
-        assert folded == len(sent), "a day costs a day"
-        path.write_bytes(made)
-        given = path
-        whole = topics.audit(settings).checked
-        file = checkpoint.read(path, OF, topics.in_force, Memory()).derivation.checked
-        assert replace(file, copies=whole.copies) == whole
-    assert topics is not None
-
-
-def test_an_answer_that_was_altered_after_a_checkpoint_is_named(tmp_path: Path) -> None:
-    topics, (champion, _) = across(tmp_path, CHAMPION, PROMOTED)
-    cut = {label: len(records) for label, records in topics.records.items()}
-    path = tmp_path / "partition-3"
-    path.write_bytes(written(topics, champion)[0])
-    rows = Memory()
-    again = checkpoint.read(path, OF, topics.in_force, rows)
-    more = [forecast(f"more-{i}", i / 50, 2_000_000 + i, "stream-1") for i in range(50)]
-    served(more, champion, topics=topics, rows=rows)
-    assert again.derivation.begins["calibrated"] == cut["calibrated"]
-    assert resumed(topics, champion, path)[1] >= 50
-    at = cut["calibrated"] + 25
-    value = orjson.loads(topics.records["calibrated"][at].value or b"")
-    topics.replace("calibrated", at, orjson.dumps(value | {"p": 0.123}))
-    with pytest.raises(Differs) as found:
-        resumed(topics, champion, path)
-    assert found.value.args[0].offset == at
-
-
-def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    topics, (champion, _) = across(tmp_path, CHAMPION, PROMOTED)
-    path = tmp_path / "partition-3"
-    made = written(topics, champion)[0]
-
-    def refuses(content: bytes, match: str, of: dict[str, Any] = OF) -> None:
-        path.write_bytes(content)
-        with pytest.raises(Unauditable, match=match):
-            checkpoint.read(path, of, topics.in_force, Memory())
-
-    for at in range(0, len(made), len(made) // 40):
-        refuses(made[:at] + bytes([made[at] ^ 1]) + made[at + 1 :], "cannot be used")
-        refuses(made[:at], "cannot be used")
-    refuses(made + b"x", "it is damaged")
-    refuses(made, "it is of another partition: 3, not 4", OF | {"partition": 4})
-    refuses(made, "it is of another forecasts", OF | {"forecasts": ["forecasts", "cluster", "topic", 1]})
-    topics.in_force[0] = replace(topics.in_force[0], owner="else", configuration=topics.in_force[1].configuration)
-    refuses(made, "says otherwise who had taken the partition up before")
+def test_a_configuration_says_what_is_carried_and_answered_raw(tmp_path: Path) -> None:
+    path = tmp_path / "streams.toml"
+    path.write_text(
+        'on_error = "raw"\ncarry_headers = ["x-*"]\n[streams.quiet]\non_error = "none"\n'
+        '[sources.a]\ntopic = "forecasts"\nrole = "forecast"\nevent_id = "i"\nstream = "s"\np = "p"\n'
+        'carry = { who = "w" }\n'
+    )
+    made = Settings.from_env({"TRUEUP_STREAMS": str(path)})
+    back = in_force.restored(in_force.described(made), Settings.from_env({}))
+    assert back.carry_headers == ("x-*",)
+    assert [back.policies.answers_raw(stream) for stream in ("quiet", "other", "")] == [False, True, True]
+    assert [dict(each.table) for each in back.sources] == [dict(each.table) for each in made.sources]
+    assert in_force.described(back) == in_force.described(made)
+    old = orjson.loads(in_force.described(Settings.from_env({})))
+    for policy in [old["default"], *(policy for _, policy in old["streams"])]:
+        del policy["on_error"]
+    del old["on_error"], old["carry_headers"]
+    before = in_force.restored(orjson.dumps(old), made)
+    assert (before.carry_headers, before.policies.answering) == ((), False), "as it was before anything was carried"

@@ -1,5 +1,6 @@
 """Settings from the environment: each is read, and what is wrong is said with its name and what is allowed."""
 
+import pickle
 import ssl
 from dataclasses import fields
 from pathlib import Path
@@ -428,6 +429,14 @@ def test_tls_verifies_certificates_and_names() -> None:
     credentials = security.credentials()
     assert isinstance(credentials, faust.SSLCredentials)
     assert credentials.context is context
+
+
+def test_another_process_makes_a_tls_context_of_its_own() -> None:
+    security = Security(protocol="SSL")
+    assert security.context is not None
+    sent = pickle.loads(pickle.dumps(security))  # noqa: S301 - its own
+    assert sent == security
+    assert sent.context is not security.context
 
 
 def test_sasl_goes_over_tls_for_both_kinds_of_client() -> None:

@@ -1,0 +1,170 @@
+"""What an audit has found from the sources on: sums over partitions, and over the groups before a move."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from replay.audit.checkpoint import Begun
+from replay.audit.output_matcher import OutputDifference
+from replay.audit.plan import NAMED
+
+
+@dataclass
+class Followed:
+    """What was compared of sources.
+
+    Attributes
+    ----------
+    records
+        Source records that intake has committed.
+    sent, dead, passed
+        Those that became a forecast or a label, those that became a dead letter, and those that became nothing.
+    forecasts, routes, labels, dead_letters, raw_answers
+        Records that are what the mapping makes, in their place.
+    copies
+        The same records once more: they change nothing behind intake.
+    of_the_moment
+        Dead letters for a reason that only the moment could tell; the rest of the letter is as it must be.
+    waiting
+        Source records that are not committed yet.
+    gone
+        Source records that are not there any more, and those of which what was made is not: not judged.
+    unread
+        Records made of source topics that are not there any more, and dead letters of other readers: not judged.
+    unrecorded
+        Source records from before intake wrote down its mapping: they are mapped by the streams file that is given.
+    loaded
+        Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
+    """
+
+    records: int = 0
+    sent: int = 0
+    dead: int = 0
+    passed: int = 0
+    forecasts: int = 0
+    routes: int = 0
+    labels: int = 0
+    dead_letters: int = 0
+    raw_answers: int = 0
+    copies: int = 0
+    of_the_moment: int = 0
+    waiting: int = 0
+    gone: int = 0
+    unread: int = 0
+    unrecorded: int = 0
+    loaded: int = 0
+    differences: int = 0
+
+
+@dataclass
+class Sent:
+    """What was compared of a router.
+
+    Attributes
+    ----------
+    routes, labels
+        Input records folded.
+    outcomes, dead_letters
+        Records that are what the router makes of them, each once, in its place.
+    copies
+        The same records once more: the ledger drops them.
+    waiting
+        Labels that wait for a forecast, and records behind the last entry of the journal.
+    gone
+        Outcomes and dead letters that are not there any more: not judged.
+    """
+
+    routes: int = 0
+    labels: int = 0
+    outcomes: int = 0
+    dead_letters: int = 0
+    copies: int = 0
+    waiting: int = 0
+    gone: int = 0
+    differences: int = 0
+
+
+@dataclass
+class Account:
+    """What was found of one group, or of one partition of it.
+
+    Attributes
+    ----------
+    sources, router
+        What was compared.
+    routed
+        What became of routes and labels, by `state.routes.FATES`.
+    differences, unable
+        What differs, and what could not be judged, one sentence each.
+    by_source
+        As ``sources``, of each source partition.
+    left
+        What another audit goes on from.
+    """
+
+    sources: Followed = field(default_factory=Followed)
+    router: Sent = field(default_factory=Sent)
+    routed: dict[str, int] = field(default_factory=dict)
+    differences: list[OutputDifference] = field(default_factory=list)
+    unable: list[str] = field(default_factory=list)
+    by_source: dict[str, Followed] = field(default_factory=dict)
+    left: Begun = field(default_factory=Begun)
+
+    def differ(self, counts: Followed | Sent, difference: OutputDifference) -> None:
+        """Count a difference; the first ones of a partition are named."""
+        counts.differences += 1
+        if counts.differences <= NAMED:
+            self.differences.append(difference)
+
+    def add(self, other: "Account") -> None:
+        """Add what was found elsewhere."""
+        _add(self.sources, other.sources)
+        _add(self.router, other.router)
+        self.routed |= {name: self.routed.get(name, 0) + n for name, n in other.routed.items()}
+        self.differences += other.differences
+        self.unable += other.unable
+        for name, each in other.by_source.items():
+            _add(self.by_source.setdefault(name, Followed()), each)
+        self.left.sources |= other.left.sources
+        self.left.routers |= other.left.routers
+        self.left.left += other.left.left
+        self.left.skipped += other.left.skipped
+
+
+def total(accounts: Iterable[Account]) -> Account:
+    """Return what was found of several groups."""
+    whole = Account()
+    for each in accounts:
+        whole.add(each)
+    return whole
+
+
+def shown(accounts: dict[str, Account], seconds: float) -> dict[str, Any]:
+    """Return what was found of groups, by their applications, as JSON has it; the last is the one that is audited."""
+    whole = total(accounts.values())
+    *earlier, own = accounts
+    return {
+        "sources": asdict(whole.sources),
+        "router": asdict(whole.router),
+        "routed": accounts[own].routed,
+        "source_partitions": {name: asdict(each) for name, each in whole.by_source.items()},
+        "earlier_groups": {
+            name: {"sources": asdict(accounts[name].sources), "router": asdict(accounts[name].router)}
+            for name in earlier
+        },
+        "seconds": round(seconds, 3),
+        "records_per_second": round(whole.sources.records / seconds) if seconds else 0,
+    }
+
+
+def differences(accounts: dict[str, Account]) -> list[dict[str, Any]]:
+    """Return what differs as JSON has it, that of groups before with their application."""
+    *earlier, own = accounts
+    found = [each._asdict() | {"application": name} for name in earlier for each in accounts[name].differences]
+    return found + [each._asdict() for each in accounts[own].differences]
+
+
+def _add(whole: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
+    """Add counts to counts."""
+    for each in fields(one):
+        setattr(whole, each.name, getattr(whole, each.name) + getattr(one, each.name))

@@ -1,0 +1,147 @@
+"""The first pass from the sources on: what intake and router have written, as entries that are met in order.
+
+Of each record an entry keeps where it stands, what it was made of, and a hash.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from replay.audit import intake_verifier, router_verifier
+from replay.audit.account import Account
+from replay.audit.output_matcher import OutputDifference
+from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, ROUTES, WRITTEN, Plan
+from replay.audit.rows import digest
+from streams.kafka import partitioner
+from streams.records import skips
+from streams.records.merge import KafkaRecord
+from streams.records.output_values import OutputValues
+from streams.records.routing import LOADED
+
+#: By source partition the first offset that a topic names.
+Firsts = dict[tuple[str, int], int]
+
+
+class Gatherer:
+    """Turns what intake and router have written to one partition of each topic into entries.
+
+    Attributes
+    ----------
+    found
+        What no source leads to, and what an operator left out of sources, routes and labels.
+    cuts
+        By label and partition, of topics whose first records were deleted: by source partition the first offset named.
+    """
+
+    def __init__(self, plan: Plan, partition: int) -> None:
+        self.found = Account()
+        self.cuts: dict[tuple[int, int], Firsts] = {}
+        self._plan = plan
+        self._partition = partition
+        self._numbers = {span.topic: span.number for span in plan.sources}
+        #: Of each id the topic.
+        self._named = {topic_id: topic for topic, topic_id in plan.ids.items()}
+        self._places: dict[str, tuple[str, int] | None] = {}
+        self._routed = {plan.settings.routes: 0, plan.settings.labels: 1}
+        self._own = {plan.settings.forecasts, plan.settings.outcomes}
+        self._values = OutputValues(plan.settings.registry)
+
+    def of(self, label: int, records: Iterable[KafkaRecord]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries of one topic."""
+        firsts: Firsts = {}
+        for record in records:
+            try:
+                made = self._outcome(record) if label == OUTCOMES else self._made(label, record, firsts)
+            except (ValueError, KeyError, TypeError):
+                made = None
+                if label in self._plan.strict:
+                    self._foreign(label, record)
+            if made is not None:
+                yield made
+        if self._plan.is_cut(label, self._partition):
+            self.cuts[label, self._partition] = firsts
+
+    def _made(self, label: int, record: KafkaRecord, firsts: Firsts) -> tuple[bytes, bytes] | None:
+        value = record.value or b""
+        if label == ANSWERS:
+            found = self._raw_answer(value)
+            if found is None:
+                return None
+            read, value = found
+        else:
+            read = orjson.loads(value)
+        if label in (LETTERS, ANSWERS):
+            letter = read if label == LETTERS else read["dead_letter"]
+            topic, number, offset = letter["topic"], letter["partition"], letter["offset"]
+            left_out = skips.of_dead_letter(value) if label == LETTERS and topic not in self._own else None
+            if left_out is not None:
+                self.found.left.skipped.append(left_out)
+            if label == LETTERS and topic in self._routed and _is_offset(offset):
+                said = digest(self._partition, record.key, value, None, record.headers)
+                name = router_verifier.letter_name(self._routed[topic], offset)
+                sent = router_verifier.Found(LETTERS, self._partition, record.offset, said, name)
+                return router_verifier.entry(self._partition, sent)
+            place = (topic, number) if topic in self._numbers else None
+            if place is None:
+                self.found.sources.unread += topic not in self._own
+            stamp = None
+        else:
+            name, offset = read["origin"]
+            if label == ROUTES and name.startswith(f"{LOADED}@"):
+                self.found.sources.loaded += 1
+                return None
+            place, stamp = self._source(name), self._stamp(label, record)
+            if place is None:
+                self.found.sources.unread += 1
+        if place is None:
+            return None
+        if not _is_offset(offset) or type(place[1]) is not int:
+            raise ValueError(offset)
+        firsts[place] = min(offset, firsts.get(place, offset))
+        said = digest(self._partition, record.key, value, stamp, record.headers)
+        entry = intake_verifier.Found(label, self._partition, record.offset, said)
+        return intake_verifier.entry(self._numbers[place[0]], place[1], offset, entry)
+
+    def _raw_answer(self, value: bytes) -> tuple[dict[str, Any], bytes] | None:
+        """Return a raw answer, and its value without the id of a schema; None of all other answers."""
+        if value[:1] != b"\0":
+            return (orjson.loads(value), value) if b'"calibrated":false' in value else None
+        read = self._values.fields(value)
+        return (read, self._values.bare(value)) if read.get("calibrated") is False else None
+
+    def _stamp(self, label: int, record: KafkaRecord) -> int | None:
+        """Return the Kafka timestamp of a record where it is that of what it was made of."""
+        return max(0, record.timestamp) if label in self._plan.stamped else None
+
+    def _source(self, name: str) -> tuple[str, int] | None:
+        """Return topic and partition that an origin names; None if that topic is not there any more."""
+        if name not in self._places:
+            _, _, rest = name.rpartition("@")
+            topic_id, _, partition = rest.partition("/")
+            topic = self._named.get(topic_id)
+            self._places[name] = None if topic is None else (topic, int(partition))
+        return self._places[name]
+
+    def _outcome(self, record: KafkaRecord) -> tuple[bytes, bytes] | None:
+        if OUTCOMES not in self._plan.strict:
+            return None
+        value = record.value or b""
+        read = orjson.loads(value)
+        event_id, stream, number = read["event_id"], read["scope"], read["revision"]
+        if "\0" in event_id or "\0" in stream or not 0 < number < 1 << 32:
+            raise ValueError(event_id)
+        said = digest(self._partition, record.key, value, self._stamp(OUTCOMES, record), record.headers)
+        router = partitioner.partition(event_id.encode(), self._plan.partitions)
+        name = router_verifier.outcome_name(event_id, stream, number)
+        found = router_verifier.Found(OUTCOMES, self._partition, record.offset, said, name)
+        return router_verifier.entry(router, found)
+
+    def _foreign(self, label: int, record: KafkaRecord) -> None:
+        what = f"a record that {'the router' if label == OUTCOMES else 'intake'} did not write: it names no source"
+        difference = OutputDifference(self._partition, WRITTEN[label], record.offset, None, what)
+        self.found.differ(self.found.sources, difference)
+
+
+def _is_offset(offset: object) -> bool:
+    return type(offset) is int and 0 <= offset < 1 << 63

@@ -1,0 +1,113 @@
+"""What intake makes of the records of a source partition, made again by intake's own code."""
+
+import asyncio
+from bisect import bisect_right
+from typing import NamedTuple
+
+import orjson
+from aiokafka import TopicPartition
+
+from agents.intake import Intake
+from replay.audit.plan import FORECASTS, LETTERS, MADE, Plan, SourceSpan
+from replay.audit.rows import digest
+from state.events import Rejected
+from streams.config.settings import Settings
+from streams.metrics.routing import IntakeGauges
+from streams.records.making import Making, Record
+from streams.records.merge import NEVER, KafkaRecord
+from streams.records.output_values import packed
+
+
+class Made(NamedTuple):
+    """A record that a source record becomes."""
+
+    label: int
+    partition: int
+    record: Record
+
+    @property
+    def digest(self) -> bytes:
+        """What an entry has of it."""
+        key, value, stamp, headers = self.record
+        return digest(self.partition, key, value, stamp, headers)
+
+    @property
+    def packed(self) -> bytes:
+        """What an entry has of an answer that was written in Avro."""
+        key, value, stamp, headers = self.record
+        return digest(self.partition, key, packed(orjson.loads(value)), stamp, headers)
+
+
+def made(making: Making) -> list[Made]:
+    """Return what a batch of source records becomes, one after another."""
+    return [
+        Made(MADE.index(label), partition, record)
+        for part in (making.first, making.then)
+        for (label, partition), records in part.items()
+        for record in records
+    ]
+
+
+class Mapper:
+    """Makes what intake made of the records of one source partition, by what it ran when it did.
+
+    What intake has not written down is mapped by the streams file that is given.
+    """
+
+    def __init__(self, plan: Plan, span: SourceSpan) -> None:
+        known = plan.mapped.get((span.topic, span.partition), [])
+        self._since = [since for since, _ in known]
+        self._names = [name for _, name in known]
+        self._intakes = [_intake(plan, plan.settings), *(_intake(plan, plan.files[name]) for name in self._names)]
+        self._place = TopicPartition(span.topic, span.partition)
+        #: Labels of the topics to which the brokers give Kafka timestamps of their own.
+        self._unstamped = set(range(LETTERS)) - plan.stamped
+
+    def recorded(self, offset: int) -> bool:
+        """Whether intake has written down what it ran when it mapped the record at an offset."""
+        return self._at(offset) > 0
+
+    def shown(self, offset: int) -> str:
+        """Return what people are told of the mapping of the record at an offset."""
+        at = self._at(offset)
+        if at:
+            return f"mapping {self._names[at - 1][:8]}, in force from offset {self._since[at - 1]} on"
+        return "the streams file given: intake has not written down what was in force"
+
+    def make(self, record: KafkaRecord, now: int) -> list[Made]:
+        """Return what a record becomes at a time, ms."""
+        return self._make(self._at(record.offset), record, now)
+
+    def before(self, record: KafkaRecord) -> list[Made]:
+        """Return what a record becomes by the mapping before; nothing where there is none."""
+        at = self._at(record.offset)
+        return self._make(at - 1, record, NEVER) if at > 1 else []
+
+    def unknown_schema(self, record: KafkaRecord) -> list[Made]:
+        """Return the dead letter of a record whose schema the registry does not have."""
+        making = Making()
+        rejected = Rejected(record.offset, record.key, record.value, FORECASTS, "schema")
+        self._intakes[self._at(record.offset)].maker.reject(making, self._place, rejected)
+        return made(making)
+
+    def _at(self, offset: int) -> int:
+        return bisect_right(self._since, offset)
+
+    def _make(self, at: int, record: KafkaRecord, now: int) -> list[Made]:
+        intake = self._intakes[at]
+        lacking = {schema for reader in intake.readers[self._place.topic] for schema in reader.lacking(record)}
+        if lacking:
+            asyncio.run(intake.schemas.load(lacking))
+        found = made(intake.make([(self._place, record)], now))
+        if not self._unstamped:
+            return found
+        return [
+            one._replace(record=one.record._replace(stamp=None)) if one.label in self._unstamped else one
+            for one in found
+        ]
+
+
+def _intake(plan: Plan, settings: Settings) -> Intake:
+    intake = Intake(settings, IntakeGauges("", dict.fromkeys(mode.source.name for mode in settings.modes), list))
+    intake.know(dict.fromkeys(MADE, plan.partitions), plan.ids)
+    return intake

@@ -1,0 +1,140 @@
+"""What an audit keeps: the rows that it derives, in memory or on disk, and entries that are to be met in order.
+
+Records of a source partition are spread over every partition of what is made of them. To meet them again takes a sort,
+and a sort of millions of records takes a disk. So what was read becomes short entries, in the order of their keys.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from hashlib import blake2b
+from heapq import merge
+from pathlib import Path
+from struct import Struct
+from tempfile import TemporaryDirectory
+from typing import Final, Protocol
+
+import rocksdict
+
+from state import kinds
+from state.fence import Fence
+
+#: Entries that are written at once.
+_AT_ONCE: Final = 5000
+_WRITE_BUFFER: Final = 32 << 20
+_LENGTHS: Final = Struct("<Iqii")
+
+
+def digest(
+    partition: int, key: bytes | None, value: bytes, stamp: int | None, headers: Iterable[tuple[str, bytes | None]]
+) -> bytes:
+    """Return a hash of where a record stands and what it says, 16 bytes; ``stamp`` is None where it is not compared."""
+    hashed = blake2b(
+        _LENGTHS.pack(partition, -1 if stamp is None else stamp, -1 if key is None else len(key), len(value)),
+        digest_size=16,
+    )
+    hashed.update(key or b"")
+    hashed.update(value)
+    for name, said in headers:
+        hashed.update(repr((name, said)).encode())
+    return hashed.digest()
+
+
+class RowStore(Protocol):
+    """Where the derived state is kept."""
+
+    def get(self, key: bytes, /) -> bytes | None:
+        """Return a row."""
+
+    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows; None deletes."""
+
+    def items(self) -> Iterable[tuple[bytes, bytes]]:
+        """Return all rows."""
+
+
+class Memory(dict[bytes, bytes]):
+    """Rows in a dictionary."""
+
+    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows; None deletes."""
+        for key, value in rows.items():
+            if value is None:
+                self.pop(key, None)
+            else:
+                self[key] = value
+
+
+def fence_of(rows: RowStore) -> Fence:
+    """Return how far the inputs were applied."""
+    row = rows.get(kinds.FENCE.key())
+    return Fence() if row is None else Fence.decode(row)
+
+
+class Disk:
+    """Rows in a RocksDB database that lives as long as the audit."""
+
+    def __init__(self, directory: Path) -> None:
+        options = rocksdict.Options(raw_mode=True)
+        options.set_write_buffer_size(_WRITE_BUFFER)
+        self._how = rocksdict.WriteOptions()
+        self._how.disable_wal = True  # type: ignore[method-assign,assignment]  # a property that its stubs call a method
+        self._db = rocksdict.Rdict(str(directory), options)
+
+    def get(self, key: bytes, /) -> bytes | None:
+        """Return a row."""
+        row: bytes | None = self._db.get(key)
+        return row
+
+    def write(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write rows; None deletes."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key, value in rows.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        self._db.write(batch, self._how)
+
+    def items(self) -> Iterable[tuple[bytes, bytes]]:
+        """Return all rows."""
+        return self._db.items()  # type: ignore[return-value]  # its iterator says it is none
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._db.close()
+
+
+def row_store(stack: ExitStack, *, disk: bool) -> RowStore:
+    """Return where derived rows are kept: in memory, or on disk as long as the stack lasts."""
+    return Disk(Path(stack.enter_context(TemporaryDirectory(prefix="trueup-audit-")))) if disk else Memory()
+
+
+def write_entries(directory: Path, entries: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write entries to a directory that must not exist; any process may read them afterwards."""
+    disk, waiting = Disk(directory), dict[bytes, bytes]()
+    for key, value in entries:
+        waiting[key] = value
+        if len(waiting) == _AT_ONCE:
+            disk.write(waiting)
+            waiting.clear()
+    disk.write(waiting)
+    disk.close()
+
+
+def read_entries(
+    directories: Iterable[Path], prefix: bytes, more: Iterable[tuple[bytes, bytes]] = ()
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield entries of directories, and of ``more``, whose keys begin so, in the order of the keys."""
+    kept = sorted(each for each in more if each[0].startswith(prefix))
+    return merge(kept, *(_of(directory, prefix) for directory in directories))
+
+
+def _of(directory: Path, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    db = rocksdict.Rdict(str(directory), rocksdict.Options(raw_mode=True), access_type=rocksdict.AccessType.read_only())
+    try:
+        for key, value in db.items(from_key=prefix):
+            if not key.startswith(prefix):  # type: ignore[union-attr,arg-type]  # its stubs do not know raw mode
+                return
+            yield key, value  # type: ignore[misc]
+    finally:
+        db.close()

@@ -1,0 +1,192 @@
+"""What an audit has found, as JSON and in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from rich.markup import escape
+
+from replay.audit import account as accounts
+from replay.audit.account import Account
+from replay.audit.checkpoint import Rows
+from replay.audit.output_matcher import OutputDifference
+from replay.audit.partition_verifier import Checked
+from replay.console import Console
+
+
+@dataclass
+class Verdict:
+    """What an audit found of one partition.
+
+    Attributes
+    ----------
+    partition, checked
+        Which, and what was compared.
+    application
+        Of which group.
+    difference, unable
+        The first difference, or why it could not be checked on; None where it was checked to the end.
+    skipped
+        What operators had left out.
+    resumed
+        Input records that an earlier audit had checked.
+    in_force
+        What was in force, in order.
+    rows
+        The rows that it ended with, where another group began with them.
+    loaded
+        What was loaded, with which it began; empty where nothing was.
+    """
+
+    partition: int
+    checked: Checked
+    application: str
+    difference: OutputDifference | None = None
+    unable: str | None = None
+    skipped: list[str] = field(default_factory=list)
+    resumed: int = 0
+    in_force: list[dict[str, Any]] = field(default_factory=list)
+    rows: Rows | None = None
+    loaded: str = ""
+
+
+def account(
+    application: str,
+    verdicts: Sequence[Verdict],
+    unable: str | None,
+    seconds: float,
+    followed: tuple[dict[str, Account], float] | None,
+) -> dict[str, Any]:
+    """Return what was found, as JSON has it.
+
+    Parameters
+    ----------
+    application
+        The group that was asked for.
+    verdicts
+        Of its partitions, and of those of groups before it.
+    unable
+        Why more could not be checked; None where all was.
+    seconds
+        How long it took.
+    followed
+        What following the records from their sources has found, and how long that took; None where they were not.
+    """
+    own = [verdict for verdict in verdicts if verdict.application == application]
+    earlier: dict[str, dict[str, Any]] = {}
+    for verdict in verdicts:
+        if verdict.application != application:
+            of = earlier.setdefault(verdict.application, {"partitions": {}, "in_force": {}})
+            of["partitions"][str(verdict.partition)] = asdict(verdict.checked)
+            of["in_force"][str(verdict.partition)] = verdict.in_force
+    totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
+    differences = [
+        verdict.difference._asdict() | ({"application": verdict.application} if verdict not in own else {})
+        for verdict in verdicts
+        if verdict.difference
+    ]
+    reasons = ([unable] if unable else []) + [verdict.unable for verdict in verdicts if verdict.unable]
+    if followed is not None:
+        differences = accounts.differences(followed[0]) + differences
+        reasons = [each for found in followed[0].values() for each in found.unable] + reasons
+    events = totals["forecasts"] + totals["outcomes"] - sum(verdict.resumed for verdict in verdicts)
+    return {
+        "checked": totals,
+        "partitions": {str(verdict.partition): asdict(verdict.checked) for verdict in own},
+        "differences": differences,
+        "unable": reasons,
+        "skipped": [place for verdict in verdicts for place in verdict.skipped],
+        "loaded": {str(verdict.partition): verdict.loaded for verdict in own if verdict.loaded},
+        "resumed": sum(verdict.resumed for verdict in verdicts),
+        "in_force": {str(verdict.partition): verdict.in_force for verdict in own},
+        "earlier_groups": earlier,
+        "seconds": round(seconds, 3),
+        "events_per_second": round(events / seconds) if seconds else 0,
+    } | ({} if followed is None else {"followed": accounts.shown(*followed)})
+
+
+def tell(console: Console, account: Mapping[str, Any]) -> None:
+    """Print what `account` gave."""
+
+    def line(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    checked = account["checked"]
+    for found in account["differences"]:
+        at = "" if found["offset"] is None else f" offset {found['offset']}"
+        event = "" if found["event_id"] is None else f" event {found['event_id']}"
+        of = f" of {found['application']}" if "application" in found else ""
+        line(f"[red]differs[/]  {found['topic']}/{found['partition']}{of}{at}{escape(event)}: {escape(found['what'])}")
+        for name, (served, derived) in found["fields"].items():
+            line(f"  {escape(name)}: served {escape(str(served))}, derived {escape(str(derived))}")
+    for place in account["skipped"]:
+        line(f"[yellow]left out[/]  {escape(place)}")
+    for reason in account["unable"]:
+        line(f"[yellow]not checked[/]  {escape(reason)}")
+    _print_groups(line, account)
+    earlier = f", {account['resumed']:,} of them by earlier audits" if account["resumed"] else ""
+    line(
+        f"{checked['forecasts']:,} forecasts and {checked['outcomes']:,} outcomes folded in "
+        f"{account['seconds']:.1f} s{earlier}"
+    )
+    line(
+        f"bit for bit as derived: {checked['calibrated']:,} calibrated, {checked['resolved']:,} resolved, "
+        f"{checked['dead_letters']:,} dead letters, {checked['copies']:,} copies"
+        + (f", {checked['raw_answers']:,} raw answers" if checked["raw_answers"] else "")
+    )
+    if "followed" in account:
+        _print_followed(line, account["followed"])
+    if checked["waiting"] or checked["unsettled"]:
+        line(
+            f"behind the last entries of the journal, and not judged yet: {checked['waiting']:,} inputs, "
+            f"{checked['unsettled']:,} outputs"
+        )
+
+
+def _print_groups(line: Callable[[str], None], account: Mapping[str, Any]) -> None:
+    for partition, what in account["loaded"].items():
+        line(f"partition {partition} began with {escape(what)}: all that came behind is judged, these rows are not")
+    for group, found in account["earlier_groups"].items():
+        line(f"its rows began with those of {escape(group)}, derived in {len(found['partitions'])} partitions")
+    for partition, found in account["in_force"].items():
+        for each in found[1:]:
+            since = f"from record {each['applied']:,} on, by {escape(str(each['owner']))}"
+            line(f"partition {partition}: configuration {each['configuration'][:8]} {since}")
+
+
+def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) -> None:
+    source, router = followed["sources"], followed["router"]
+    line(
+        f"followed in {followed['seconds']:.1f} s from the sources: {source['records']:,} records, "
+        f"{source['sent']:,} sent on, {source['dead']:,} dead, {source['passed']:,} passed over; "
+        f"{source['waiting']:,} not committed yet, {source['gone']:,} not there any more; "
+        f"{source['copies']:,} sent again"
+    )
+    line(
+        f"through the router: {router['routes']:,} routes and {router['labels']:,} labels became "
+        f"{router['outcomes']:,} outcomes and {router['dead_letters']:,} dead letters; {router['waiting']:,} wait, "
+        f"{router['copies']:,} sent again"
+    )
+    for group, each in followed["earlier_groups"].items():
+        line(
+            f"of these, {each['sources']['records']:,} records and {each['router']['outcomes']:,} outcomes before "
+            f"{escape(group)} was moved"
+        )
+    if source["unrecorded"]:
+        line(
+            f"{source['unrecorded']:,} source records came before intake wrote down its mapping: they are mapped by "
+            "the streams file that is given, as nothing says by which they were"
+        )
+    if source["loaded"]:
+        line(
+            f"{source['loaded']:,} events were loaded from a table, and are not judged from the sources: what became "
+            "of their later labels is"
+        )
+    if source["of_the_moment"]:
+        line(
+            f"{source['of_the_moment']:,} dead letters are for what intake's clock or the registry said then, which "
+            "nobody can ask any more"
+        )
+    more = source["differences"] + router["differences"]
+    if more:
+        line(f"[red]{more:,} differences between the sources and the inputs of the workers[/]")
