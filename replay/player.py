@@ -269,7 +269,7 @@ class _Taping:
                 history.warm_up.observe(row.raw, was, -1)
                 history.warm_up.observe(row.raw, y)
                 continue
-            history.revise(row.raw, p, was, y, event_id.encode(), row.seen.windows[n])
+            history.revise(row.raw, p, event_id.encode(), was, y, row.seen.windows[n])
             found = [each for each in self._segments(of, n, row) if each.warm_up.admitted(row.born)]
             revise_segments(found, row.raw, p, was, y, row.seen.windows[n])
         self._count_losses(of, row)

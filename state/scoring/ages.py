@@ -371,8 +371,8 @@ def words(ms: float) -> str:
 
     Examples
     --------
-    >>> words(45 * DAY_MS), words(1.6 * DAY_MS), words(90_000), words(0)
-    ('45d', '39h', '2m', '1m')
+    >>> words(45 * DAY_MS), words(2 * DAY_MS), words(2 * DAY_MS + 1), words(1.6 * DAY_MS), words(90_000), words(0)
+    ('45d', '48h', '3d', '39h', '2m', '1m')
     """
     for unit, size in _UNITS:
         if ms > 2 * size:
@@ -385,8 +385,8 @@ def mean(ms: float) -> str:
 
     Examples
     --------
-    >>> mean(4.18 * DAY_MS), mean(1.5 * DAY_MS), mean(90_000), mean(0)
-    ('4.2d', '36.0h', '1.5m', '0.0m')
+    >>> mean(4.18 * DAY_MS), mean(2 * DAY_MS), mean(90_000), mean(0)
+    ('4.2d', '48.0h', '1.5m', '0.0m')
     """
     unit, size = next((each for each in _UNITS if ms > 2 * each[1]), _UNITS[-1])
     return f"{ms / size:.1f}{unit}"
@@ -397,7 +397,7 @@ def exact(ms: int) -> str:
 
     Examples
     --------
-    >>> exact(20 * DAY_MS), exact(36 * HOUR_MS), exact(90_000), exact(1)
-    ('20d', '36h', '90s', '1ms')
+    >>> exact(20 * DAY_MS), exact(36 * HOUR_MS), exact(90_000), exact(1500), exact(0)
+    ('20d', '36h', '90s', '1500ms', '0d')
     """
     return next(f"{ms // size}{unit}" for unit, size in _EXACT if ms % size == 0)

@@ -5,18 +5,21 @@ from collections.abc import Sequence
 from functools import cache
 from operator import add, sub
 from struct import Struct
-from typing import Final, NamedTuple, Self, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 from state.forecasts import MAX_LEVELS, PROBABILITY, PROBS, QUANTILES, Classwise, Law, Probs, Quantiles
+from state.scoring import segment_scores
 from state.scoring.comparison import Comparison, Difference, paired
-from state.scoring.history import KINDS, WINDOW, Alarmed
+from state.scoring.history import WINDOW
 from state.scoring.losses import LOG_CLIP
 from state.scoring.recent import Recent, RecentLevels
 from state.scoring.scores import grain
-from state.scoring.segment_scores import Interval, SegmentScores
+from state.scoring.segment_scores import SegmentScores
 from state.scoring.tallies import LevelTally, Tally, TopTally
 from state.scoring.vector_history import WINDOW as VECTOR_WINDOW
 from state.scoring.warm_up import SegmentWarmUp
+from state.scoring.wilson import Interval
+from state.scoring.windows import KINDS, Alarmed
 
 #: Names of the losses, by the kind of the forecasts.
 LOSSES: Final = {PROBABILITY: (), PROBS: ("brier", "log"), QUANTILES: ("pinball",)}
@@ -112,12 +115,12 @@ class PairScores:
             if not isinstance(second, Classwise):
                 raise ValueError("scores of classes cannot take a forecast of a number")  # noqa: TRY004 - as other shapes
             tally.observe(cast("Classwise", first), second, int(y), sign)
-        elif isinstance(second, Quantiles) and second.levels == tally.levels:
+        elif isinstance(second, Quantiles) and second.levels == tally.shape:
             tally.observe(first, second.values, y, sign)
         else:
             raise ValueError(f"scores of levels {tally.levels} cannot take another forecast")
         self.sums = list(map(add, self.sums, sums))
-        if not tally.n:
+        if sign < 0 and not tally.n:
             self.tally, self.sums = None, []
 
     def __add__(self, other: Self) -> Self:
@@ -136,14 +139,7 @@ class PairScores:
             total.tally, total.sums = there.tally, there.sums[:]
             return total
         numbers = add if sign > 0 else sub
-        joined = one.zero()
-        if isinstance(one, TopTally) and isinstance(two, TopTally) and isinstance(joined, TopTally):
-            joined.sums = list(map(numbers, one.sums, two.sums))
-        elif isinstance(one, LevelTally) and isinstance(two, LevelTally) and one.levels == two.levels:
-            joined = cast("LevelTally", joined)
-            joined.n, joined.counts = numbers(one.n, two.n), list(map(numbers, one.counts, two.counts))
-        else:
-            raise ValueError("scores of classes and of numbers, or of different levels, have no sum")
+        joined: Tally = numbers(one, two)
         if joined.n:
             total.tally, total.sums = joined, list(map(numbers, self.sums, other.sums))
         return total
@@ -427,48 +423,61 @@ def at_levels(law: Law, served: Quantiles) -> Sequence[float]:
 
 
 def observe_segments(
-    found: Sequence[SegmentPairScores],
-    first: Classwise | Law,
-    second: Classwise | Quantiles,
+    found: Sequence[AnySegmentScores],
+    raw: Any,  # noqa: ANN401 - of the segments' kind
+    served: Any,  # noqa: ANN401 - as above
     y: float,
-    window: int,
+    window: int = 0,
+    sign: int = 1,
 ) -> None:
-    """Add an event to each of its segments, and to their recent windows.
+    """Add an event to each of its segments, at least one, and to their recent windows.
 
     Parameters
     ----------
-    first, second, y
-        What `observe` takes: raw, served and the outcome.
+    raw, served, y
+        What was forecast and served, and the outcome.
     window
-        The window of the stream, see `state.scoring.vector_history.VectorHistory.windows`. It never falls.
+        The window of the stream, see `state.scoring.windows.Windows.windows`. It never falls.
+    sign
+        1, or -1 to take an event out of the sums of all events; recent windows keep it.
 
     Raises
     ------
     ValueError
         As `observe` does.
     """
-    observe(found, first, second, y)
-    sums = _marks(second, y)
-    for each in found:
+    if isinstance(found[0], SegmentScores):
+        segment_scores.observe(cast("Sequence[SegmentScores]", found), raw, served, y, window, sign)
+        return
+    segments = cast("Sequence[SegmentPairScores]", found)
+    observe(segments, raw, served, y, sign)
+    if sign < 0:
+        return
+    sums = _marks(served, y)
+    for each in segments:
         recent = each.recent
         if recent is None:
-            recent = each.recent = _of_marks(second)
+            recent = each.recent = _of_marks(served)
         recent.add(sums, window // TOGETHER)
 
 
 def revise_segments(
-    found: Sequence[SegmentPairScores],
-    first: Classwise | Law,
-    second: Classwise | Quantiles,
+    found: Sequence[AnySegmentScores],
+    raw: Any,  # noqa: ANN401 - of the segments' kind
+    served: Any,  # noqa: ANN401 - as above
     was: float,
     y: float,
     window: int,
 ) -> None:
     """Give an event that was observed in a window of the stream another label."""
-    observe(found, first, second, was, -1)
-    observe(found, first, second, y)
-    before, after = _marks(second, was), _marks(second, y)
-    for each in found:
+    if isinstance(found[0], SegmentScores):
+        segment_scores.revise(cast("Sequence[SegmentScores]", found), raw, served, was, y, window)
+        return
+    segments = cast("Sequence[SegmentPairScores]", found)
+    observe(segments, raw, served, was, -1)
+    observe(segments, raw, served, y)
+    before, after = _marks(served, was), _marks(served, y)
+    for each in segments:
         if each.recent is not None:
             each.recent.replace(before, after, window // TOGETHER)
 

@@ -18,9 +18,9 @@ from state.events import Event, Forecast, Outcome
 from state.fence import FATES, Fence
 from state.frames import seal, unseal
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
-from state.scoring.history import KINDS
 from state.scoring.losses import NAMES
 from state.scoring.scores import Scores
+from state.scoring.windows import KINDS
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
 from streams.metrics.description import StateRows, describe
@@ -211,7 +211,7 @@ def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
     assert described["resolved"] == 50
     for kind in KINDS:
         assert described[kind]["brier"] == total.brier(kind)
-        assert described[kind]["ece"] == total.ece(kind)
+        assert described[kind]["ece"] == total.error(kind)
         assert described[kind]["log_loss"] == total.log_loss(kind)
         assert sum(each["n"] for each in described[kind]["reliability"]) == 50
         assert all(each["n"] for each in described[kind]["reliability"])

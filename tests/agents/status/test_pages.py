@@ -105,7 +105,7 @@ def test_the_list_of_streams_adds_partitions_up() -> None:
     listed = {each["stream"]: each for each in answer.json["streams"]}
     assert {name: each["resolved"] for name, each in listed.items()} == {"churn": 500, "fraud": 400}
     held = [kinds.history(each.row(kinds.SCORES, "churn") or b"", None).total for each in (ONE, TWO)]
-    assert listed["churn"]["calibrated"]["ece"] == (held[0] + held[1]).ece("calibrated")
+    assert listed["churn"]["calibrated"]["ece"] == (held[0] + held[1]).error("calibrated")
     assert listed["churn"]["regret"]["brier"] == (held[0] + held[1]).regret("brier")
     assert 0 < listed["churn"]["error"] < listed["churn"]["bound"]
     worker = answer.json["worker"]

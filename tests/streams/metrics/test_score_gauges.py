@@ -17,11 +17,12 @@ from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policy import Policies, Policy
 from state.quotas import Quota, Rate
-from state.scoring import history
+from state.scoring import history, windows
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
-from state.scoring.history import KINDS, History
+from state.scoring.history import History
 from state.scoring.two_bin import gain, two_bin
+from state.scoring.windows import KINDS
 from state.served import Served
 from streams.metrics.catalogue import CATALOGUE, STREAM_SERIES
 from streams.metrics.gauges import Gauges
@@ -83,7 +84,7 @@ def test_gauges_are_the_views_of_the_rows() -> None:
     worst = each.worst("calibrated")
     assert worst is not None
     served = {"stream": "s0", "kind": "calibrated"}
-    assert read.value("worst_window_ece", served) == pytest.approx(worst.scores.ece("calibrated"))
+    assert read.value("worst_window_ece", served) == pytest.approx(worst.scores.error("calibrated"))
     assert read.value("alarm_recent_log10", served) == pytest.approx(each.log_recent("calibrated") / math.log(10))
     gained = gain(two_bin(scores, "raw"), two_bin(scores, "calibrated"))
     assert read.value("two_bin_error", served) == pytest.approx(two_bin(scores, "calibrated").value)
@@ -226,10 +227,10 @@ def test_partitions_share_the_worst_window_and_the_level_of_the_alarm() -> None:
     told.assigned(0, held(calm))
     told.assigned(1, held(broken))
     read = reading(told)
-    worst = history.worst([calm, broken], "calibrated")
+    worst = windows.worst([calm, broken], "calibrated")
     assert worst is not None
     labels = {"stream": "s0", "kind": "calibrated"}
-    assert read.value("worst_window_ece", labels) == pytest.approx(worst.scores.ece("calibrated"))
+    assert read.value("worst_window_ece", labels) == pytest.approx(worst.scores.error("calibrated"))
     labels = {"stream": "s0", "kind": "raw"}
     alarm = (broken.log_alarm("raw") - math.log(2)) / math.log(10)
     assert read.value("alarm_log10", labels) == pytest.approx(alarm)
