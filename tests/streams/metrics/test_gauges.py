@@ -20,15 +20,16 @@ from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
-from state.scoring.history import KINDS
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from state.served import Served
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
-from streams.metrics.gauges import HIDDEN, Gauges, Sampler
+from streams.metrics.gauges import HIDDEN, Gauges
 from streams.metrics.slots import REVIEW_SECONDS
 from streams.metrics.snapshot import PartitionSnapshot, read
+from streams.metrics.stage import Sampler
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
 from tests.holding import holding
@@ -522,7 +523,7 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
             live.fold(partition, pairs(20 + 90 * partition, start=7 * partition))
         if gauges is both:
             whole = live.scores(0, "s") + live.scores(1, "s")
-            ece = {kind: whole.ece(kind) for kind in KINDS}
+            ece = {kind: whole.error(kind) for kind in KINDS}
     # A worker that takes over shows the same sums, counters aside: they are views of rows.
     for kind in ("raw", "calibrated"):
         sums = dict.fromkeys(("events", "forecasts", "outcomes"), 0.0)
