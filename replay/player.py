@@ -21,7 +21,8 @@ from state.events import Event, Rejected
 from state.forecasts import PROBABILITY, Quantiles
 from state.ledger import IMMATURE, NAN, NO_WINDOW, UNSAID, UNTAUGHT, WAITING, Row
 from state.scoring.bias import Bias
-from state.scoring.pair_scores import SegmentPairScores, at_levels, losses, observe_segments, revise_segments
+from state.scoring.pair_scores import at_levels, losses
+from state.scoring.segment_pairs import SegmentPairScores, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.served import Served
 from state.services import Service

@@ -17,7 +17,8 @@ from state.scoring.ages import Ages
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
-from state.scoring.pair_scores import compare, observe_segments, of_segment, revise_segments
+from state.scoring.pair_scores import compare
+from state.scoring.segment_pairs import observe_segments, of_segment, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.services import Service, Services
 

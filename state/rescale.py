@@ -36,16 +36,10 @@ from state.ledger import Row
 from state.policy import layout_of, scored_of
 from state.scoring.bias import Bias
 from state.scoring.history import History
-from state.scoring.pair_scores import (
-    AnyComparison,
-    AnySegmentScores,
-    compare,
-    observe_segments,
-    of_challenger,
-    of_segment,
-)
+from state.scoring.pair_scores import AnyComparison, compare, of_challenger
 from state.scoring.recent import Recent
 from state.scoring.scores import Scores, total
+from state.scoring.segment_pairs import AnySegmentScores, observe_segments, of_segment
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import WarmUp

@@ -80,7 +80,27 @@ class History(Windows[Scores]):
         return True
 
     def revise(self, raw: float, p: float, draw: float | None, was: float, y: float, window: int) -> bool:
-        """Give an event another label, as `Windows.revise`; return whether a closed window changed."""
+        """Give an event another label.
+
+        Parameters
+        ----------
+        raw, p, draw
+            As they were observed.
+        was, y
+            The old label, and the new one.
+        window
+            `windows` when it was observed.
+
+        Returns
+        -------
+        bool
+            Whether a closed window changed, so that its row must be written.
+
+        Raises
+        ------
+        ValueError
+            If the window does not exist yet.
+        """
         for scores in self._of(window):
             scores.observe(raw, p, was, draw, -1)
             scores.observe(raw, p, y, draw)

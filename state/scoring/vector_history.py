@@ -156,7 +156,7 @@ class VectorHistory(Windows[Any]):
     def revise(
         self, raw: Classwise | Law, served: Classwise | Quantiles, key: bytes, was: float, y: float, window: int
     ) -> bool:
-        """Give an event another label, as `Windows.revise`."""
+        """Give an event another label, as `state.scoring.history.History.revise`."""
         found = self._of(window)
         for label, sign in ((was, -1), (y, 1)):
             self._add(raw, served, label, key, sign, found, window)

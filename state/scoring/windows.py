@@ -112,34 +112,6 @@ class Windows(Generic[T]):
         self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
         self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
 
-    def observe(self, raw: Any, p: Any, y: float, aside: Any) -> bool:  # noqa: ANN401 - of the stream's kind
-        """Add an event; return whether the row of closed windows changed, where there is one."""
-        raise NotImplementedError
-
-    def revise(self, raw: Any, p: Any, aside: Any, was: float, y: float, window: int) -> bool:  # noqa: ANN401 - as above
-        """Give an event another label.
-
-        Parameters
-        ----------
-        raw, p, aside
-            As they were observed.
-        was, y
-            The old label, and the new one.
-        window
-            `windows` when it was observed.
-
-        Returns
-        -------
-        bool
-            As of `observe`.
-
-        Raises
-        ------
-        ValueError
-            If the window does not exist yet.
-        """
-        raise NotImplementedError
-
     @property
     def n(self) -> int:
         """Events observed, but for those of a warm-up."""

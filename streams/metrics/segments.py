@@ -12,8 +12,8 @@ from state.forecasts import PROBABILITY
 from state.scoring.ages import mean
 from state.scoring.alarm import ALPHA
 from state.scoring.cells import Bin
-from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
 from state.scoring.recent import RECENT, Recent, RecentLevels, Stretch
+from state.scoring.segment_pairs import AnySegmentScores, SegmentPairScores
 from state.scoring.segment_scores import EDGES, SegmentScores
 from state.scoring.warm_up import OF_SEGMENT
 from state.scoring.wilson import Interval, wilson

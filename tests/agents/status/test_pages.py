@@ -27,7 +27,7 @@ from state.scoring.band_counts import BandCounts
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
-from state.scoring.pair_scores import SegmentPairScores, observe_segments
+from state.scoring.segment_pairs import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary

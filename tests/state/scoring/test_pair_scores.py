@@ -12,20 +12,18 @@ from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.frames import CorruptFrame, seal
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
-from state.scoring.pair_scores import (
+from state.scoring.pair_scores import PairScores, compare, of_challenger
+from state.scoring.quantile_scores import QuantileScores
+from state.scoring.recent import LEAST, RECENT, RecentLevels
+from state.scoring.segment_pairs import (
     MOST,
     TOGETHER,
-    PairScores,
     SegmentPairScores,
-    compare,
     kept,
     observe_segments,
-    of_challenger,
     of_segment,
     revise_segments,
 )
-from state.scoring.quantile_scores import QuantileScores
-from state.scoring.recent import LEAST, RECENT, RecentLevels
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.windows import KINDS
 

@@ -13,8 +13,8 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Probs, Quantiles
 from state.policy import Policies, Policy
-from state.scoring.pair_scores import TOGETHER, SegmentPairScores, observe_segments
 from state.scoring.recent import RECENT
+from state.scoring.segment_pairs import TOGETHER, SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary, Segment
 from streams.metrics import segments
