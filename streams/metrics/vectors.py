@@ -22,6 +22,8 @@ _MEANS: Final = {
     "accuracy": "accuracy",
     "coverage_error": "coverage_error",
     "crps": "crps",
+    "brier": "brier",
+    "log_loss": "log_loss",
 }
 
 #: Which probabilities the scores of classes are of, in words.
@@ -89,9 +91,6 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         for gauge, figure in _MEANS.items():
             if figure in scores:
                 yield gauge, (stream, kind), scores[figure]
-        if "log_loss" in scores:
-            yield "brier", (stream, kind), scores["brier"]
-            yield "log_loss", (stream, kind), scores["log_loss"]
         if "pinball_loss" in scores:
             yield "pinball_loss", (stream, kind), fmean(scores["pinball_loss"])
             yield "interval_width", (stream, kind), scores["interval_widths"][0]

@@ -382,14 +382,6 @@ def test_the_scores_of_two_partitions_add_up() -> None:
     assert value(gauges, "scored_events_total", stream="s") == 65
 
 
-def test_streams_have_series_of_their_own() -> None:
-    gauges = made()
-    live = Live(gauges)
-    live.fold(0, pairs(10, "a"))
-    live.fold(1, pairs(20, "b"))
-    assert (value(gauges, "resolved", stream="a"), value(gauges, "resolved", stream="b")) == (10, 20)
-
-
 def test_streams_without_a_slot_are_counted_together_under_no_name() -> None:
     gauges = made(most_streams=3)
     live = Live(gauges)

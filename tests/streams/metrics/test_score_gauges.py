@@ -38,8 +38,8 @@ def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "WINDOW", 100)
 
 
-def gauges(most_streams: int = 10) -> Gauges:
-    return Gauges(most_streams, "0", lambda: ())
+def gauges() -> Gauges:
+    return Gauges(10, "0", lambda: ())
 
 
 def reading(told: Gauges) -> ScrapedSamples:
@@ -91,12 +91,6 @@ def test_gauges_are_the_views_of_the_rows() -> None:
     assert [read.value("two_bin_gain", {"stream": "s0", "end": end}) for end in gained._fields] == pytest.approx(gained)
     error = each.lately.ranking("raw").auc().error
     assert read.value("auc_error", {"stream": "s0", "kind": "raw"}) == pytest.approx(error)
-
-
-def test_only_streams_with_a_slot_have_series() -> None:
-    told = gauges(most_streams=2)
-    told.assigned(0, held(*(known(150, seed) for seed in range(5))))
-    assert set(re.findall('stream="(.*?)"', exposed(told))) == {"s0", "s1", ""}
 
 
 def test_what_is_drawn_has_no_series() -> None:

@@ -205,12 +205,6 @@ def test_what_effects_left_is_what_the_store_holds() -> None:
         assert describe(StateRows({0: stored.rows}), "s", POLICY)["segments"]["scored"] > 1
 
 
-def test_a_stream_that_loses_its_slot_takes_its_segments_along() -> None:
-    held = read(STORES[0].get, POLICIES, ["s"], STORES[0].fence)
-    held.drop("s")
-    assert held.rows == {}
-
-
 def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:
     later = Policies([("s", Policy("identity", segments=("shop",)))])
     held = read(STORES[0].get, later, ["s"], STORES[0].fence)
