@@ -19,12 +19,12 @@ from state.kind import Kind
 from state.policy import Policy
 from state.scoring import vector_history
 from state.scoring import windows as windows_of
-from state.scoring.ages import findings, late
 from state.scoring.band_counts import BandCounts
 from state.scoring.cells import Bin
 from state.scoring.certificate import certificate
 from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import SHIFTED, Distribution
+from state.scoring.findings import findings, late
 from state.scoring.history import History
 from state.scoring.losses import NAMES
 from state.scoring.order import Order, Within

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.frames import CorruptFrame
-from state.scoring import ages
-from state.scoring.ages import DAY_MS, EDGES, LABELS, MINUTE_MS, Ages, findings
+from state.scoring.ages import DAY_MS, EDGES, LABELS, MINUTE_MS, Ages
+from state.scoring.findings import expired, findings, late, suggested
 
 EVENTS = st.lists(st.tuples(st.integers(0, 2**45), st.integers(0, 40)) | st.none(), max_size=60)
 Event = tuple[int, int] | None
@@ -110,8 +110,8 @@ def test_quantiles_are_within_a_fifth_of_the_ages(level: float) -> None:
 def test_nothing_is_known_of_no_outcomes() -> None:
     empty = Ages()
     assert [empty.n(1), empty.total, empty.labels] == [0, 0, []]
-    views = [empty.quantile(1, 0.5), empty.after(1), empty.apart(), ages.late(empty, DAY_MS), ages.expired(empty)]
-    assert all(map(math.isnan, [*views, ages.suggested(empty)]))
+    views = [empty.quantile(1, 0.5), empty.after(1), empty.apart(), late(empty, DAY_MS), expired(empty)]
+    assert all(map(math.isnan, [*views, suggested(empty)]))
     assert findings(empty, DAY_MS) == []
 
 
@@ -128,7 +128,7 @@ def names(known: Ages, *configured: int, silence: bool = False) -> list[str]:
 @pytest.mark.parametrize(("days", "share"), [(45.0, 0.0), (60.0, 0.0), (90.0, 0.1)])
 def test_outcomes_that_run_into_ttl_are_noticed(days: float, share: float) -> None:
     known = told(uniform(days, 2000, 1) + uniform(days, 2000, 0))
-    assert ages.late(known, 90 * DAY_MS) == pytest.approx(share, abs=0.02)
+    assert late(known, 90 * DAY_MS) == pytest.approx(share, abs=0.02)
     assert ("ttl" in names(known, 90 * DAY_MS)) == (share > 0)
 
 
