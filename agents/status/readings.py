@@ -23,8 +23,9 @@ from state.served import Served
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.metrics import standing
-from streams.metrics.description import KNOWN, StateRows, covered, describe, guarantee
+from streams.metrics.description import describe, guarantee
 from streams.metrics.mirror import Mirror
+from streams.metrics.rows import KNOWN, StateRows, covered
 
 #: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, which are as dense
 #: among rare events as among others.

@@ -19,20 +19,18 @@ from state.scoring.two_bin import gain, two_bin
 from state.scoring.windows import KINDS, worst
 from streams.metrics import bands, challengers, functions, segments, vectors, windows
 from streams.metrics.description import (
-    StateRows,
     aged,
     banded,
     biased,
     compared,
-    covered,
     guarantee,
     lately,
     learnt,
     saturated,
-    segmented,
     warmed,
     withheld,
 )
+from streams.metrics.rows import StateRows, covered, segmented
 from streams.metrics.sample import Sample
 
 #: Labels whose ages are exported; share of the highest forecasts whose recall is.

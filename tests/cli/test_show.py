@@ -23,7 +23,8 @@ from state.scoring.scores import Scores
 from state.scoring.windows import KINDS
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import describe
+from streams.metrics.rows import StateRows
 from tests.streams.fakes import record
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")

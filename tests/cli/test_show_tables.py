@@ -22,7 +22,8 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from state.served import Served
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import describe
+from streams.metrics.rows import StateRows
 
 
 def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:

@@ -19,8 +19,9 @@ from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary, Segment
 from streams.metrics import segments
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.description import StateRows, describe, segmented
+from streams.metrics.description import describe
 from streams.metrics.gauges import Gauges
+from streams.metrics.rows import StateRows, segmented
 from streams.metrics.segments import DESCRIBED, SERIES, SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot, read
 from tests.exposed import exposed
