@@ -132,7 +132,7 @@ def observe_segments(
     window: int = 0,
     sign: int = 1,
 ) -> None:
-    """Add an event to each of its segments, at least one, and to their recent windows.
+    """Add an event to each of its segments, and to their recent windows.
 
     Parameters
     ----------
@@ -148,6 +148,8 @@ def observe_segments(
     ValueError
         As `observe` does.
     """
+    if not found:
+        return
     if isinstance(found[0], SegmentScores):
         segment_scores.observe(cast("Sequence[SegmentScores]", found), raw, served, y, window, sign)
         return
@@ -172,6 +174,8 @@ def revise_segments(
     window: int,
 ) -> None:
     """Give an event that was observed in a window of the stream another label."""
+    if not found:
+        return
     if isinstance(found[0], SegmentScores):
         segment_scores.revise(cast("Sequence[SegmentScores]", found), raw, served, was, y, window)
         return

@@ -159,6 +159,7 @@ def test_several_segments_take_an_event_at_once() -> None:
     raw, served, y = classes(1, 14)[0]
     observe_segments(together, raw, served, y, 3)
     observe_segments([alone], raw, served, y, 3)
+    observe_segments([], raw, served, y, 3)
     assert together == [alone, alone]
     assert alone.encode()[32:].startswith(of([(raw, served, y)]).encode())
 
