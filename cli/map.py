@@ -34,7 +34,7 @@ from state.segments import Dictionary
 from state.served import Served
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
-from streams.metrics.description import StateRows, covered
+from streams.metrics.rows import StateRows, covered
 from streams.metrics.snapshot import by_stream
 
 #: Raw scores of the table.

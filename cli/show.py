@@ -21,7 +21,8 @@ from state.kind import KINDS
 from streams.config.settings import Settings
 from streams.faust.client import stop
 from streams.kafka.topics import TopicsError, partitions
-from streams.metrics.description import StateRows, brief, describe
+from streams.metrics.description import brief, describe
+from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import by_stream
 
 log = logging.getLogger("trueup")

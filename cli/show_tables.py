@@ -8,9 +8,9 @@ from rich.table import Column, Table
 
 from replay.console import Console
 from state.scoring.ages import words
-from state.scoring.history import KINDS
 from state.scoring.ranking import VOLUMES
 from state.scoring.scores import SCORED, Murphy
+from state.scoring.windows import KINDS
 from streams.metrics import bands, challengers, functions, segments
 from streams.metrics.vectors import NORMALISED
 

@@ -61,7 +61,9 @@ HOT = (
     "state/segments.py",
     "state/services.py",
     "state/scoring/scores.py",
+    "state/scoring/vector_history.py",
     "state/scoring/warm_up.py",
+    "state/scoring/windows.py",
     *(
         f"state/calibrators/{each.name}"
         for each in sorted((ROOT / "state/calibrators").glob("[a-z]*.py"))

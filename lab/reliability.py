@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from state.arrays import Floats
-from state.scoring.scores import BINS, LOG_CLIP
+from state.scoring.cells import BINS
+from state.scoring.losses import LOG_CLIP
 from state.scoring.wilson import wilson
 from streams.atomic_file import written
 

@@ -10,7 +10,7 @@ from state.arrays import Floats
 from state.bands import Bands
 from state.scoring.ages import DAY_MS
 from state.scoring.band_counts import BandCounts
-from state.scoring.history import KINDS
+from state.scoring.windows import KINDS
 from streams.metrics.bands import describe
 
 #: Days at the end of the history whose volume is kept.

@@ -13,7 +13,7 @@ from replay.measure import VOLUME, bins_of, knots, log_losses
 from replay.ranking import Moments, ranked_by
 from replay.result import COMPARED, Bootstrap, Difference
 from state.arrays import Floats, Integers
-from state.scoring.scores import BINS
+from state.scoring.cells import BINS
 
 #: Cells a block is made of. Blocks begin at cells' edges, so only cells' sums are kept, however long the history.
 CELLS = 8

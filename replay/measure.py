@@ -8,11 +8,10 @@ import numpy as np
 from replay.ranking import Moments, ranked_by
 from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Late, Scorecard
 from state.arrays import Floats, Integers
-from state.scoring.cells import COARSE, EDGES, FINE, WITHIN
+from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
 from state.scoring.certificate import certificate
 from state.scoring.losses import LOG_CLIP
 from state.scoring.ranking import VOLUMES, Ranking
-from state.scoring.scores import BINS
 from state.scoring.two_bin import two_bin_of
 from state.scoring.wilson import wilson
 

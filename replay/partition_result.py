@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from state.fence import FATES
 from state.scoring.bias import Bias
-from state.scoring.pair_scores import SegmentPairScores
+from state.scoring.segment_pairs import SegmentPairScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from streams.metrics.functions import Part

@@ -21,7 +21,8 @@ from state.events import Event, Rejected
 from state.forecasts import PROBABILITY, Quantiles
 from state.ledger import IMMATURE, NAN, NO_WINDOW, UNSAID, UNTAUGHT, WAITING, Row
 from state.scoring.bias import Bias
-from state.scoring.pair_scores import SegmentPairScores, at_levels, losses, observe_segments, revise_segments
+from state.scoring.pair_scores import at_levels, losses
+from state.scoring.segment_pairs import SegmentPairScores, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.served import Served
 from state.services import Service
@@ -269,7 +270,7 @@ class _Taping:
                 history.warm_up.observe(row.raw, was, -1)
                 history.warm_up.observe(row.raw, y)
                 continue
-            history.revise(row.raw, p, was, y, event_id.encode(), row.seen.windows[n])
+            history.revise(row.raw, p, event_id.encode(), was, y, row.seen.windows[n])
             found = [each for each in self._segments(of, n, row) if each.warm_up.admitted(row.born)]
             revise_segments(found, row.raw, p, was, y, row.seen.windows[n])
         self._count_losses(of, row)

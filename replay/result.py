@@ -35,7 +35,7 @@ class Scorecard:
     n
         Resolved forecasts.
     ece
-        Expected calibration error in ten bins of width .1, in [0, 1] (`state.scoring.scores.Scores.ece`).
+        Expected calibration error in ten bins of width .1, in [0, 1] (`state.scoring.scores.Scores.error`).
     ece_noise
         The ``ece`` to expect by chance if every forecast were the chance of its outcome. An ``ece`` near it is as good
         as can be measured with ``n``.

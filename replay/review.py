@@ -11,8 +11,8 @@ from replay.measure import ranked
 from replay.result import Cut, Fit, Month, Review
 from state.arrays import Floats, Integers
 from state.scoring.distribution import CELLS, EDGES, psi
-from state.scoring.history import KINDS
 from state.scoring.losses import LOG_CLIP
+from state.scoring.windows import KINDS
 
 #: Bins of a reliability curve; shares of the highest scores that have a cut-off; forecasts of a point of the map.
 BINS: Final = 12

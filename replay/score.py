@@ -36,9 +36,10 @@ from state.arrays import Floats, Integers
 from state.fence import FATES, Fence
 from state.policy import Policy
 from state.scoring.bias import Bias
-from state.scoring.history import KINDS, WINDOW
+from state.scoring.history import WINDOW
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import SAME
+from state.scoring.windows import KINDS
 from streams.metrics import functions, vectors
 
 Flags = NDArray[np.bool_]

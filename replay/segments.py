@@ -11,9 +11,10 @@ from replay.column_file import played
 from replay.partition_result import PartitionResult
 from state.arrays import Floats
 from state.scoring import warm_up
-from state.scoring.history import KINDS, WINDOW
-from state.scoring.scores import Bin
+from state.scoring.cells import Bin
+from state.scoring.history import WINDOW
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
+from state.scoring.windows import KINDS
 from state.segments import LIMIT
 from streams.metrics.segments import SegmentRows, describe
 

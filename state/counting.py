@@ -4,7 +4,7 @@ Nothing that is counted here is served: it is an observer, see `state.observer`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,9 @@ from state.scoring.ages import Ages
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
-from state.scoring.pair_scores import compare, observe_segments, of_segment, revise_segments
-from state.scoring.segment_scores import observe, revise
+from state.scoring.pair_scores import compare
+from state.scoring.segment_pairs import observe_segments, of_segment, revise_segments
 from state.scoring.vector_history import VectorHistory
-from state.scoring.warm_up import WarmUp
 from state.services import Service, Services
 
 #: Reads an event's features from its ticket.
@@ -43,24 +42,23 @@ class _Counted:
 
     Attributes
     ----------
-    history
-        Scores of a stream of probabilities; None of others.
     features
         Reads the features of its tickets; None where they hold none, or those of an earlier configuration.
-    segments
-        By layout and slot: key and scores.
     ages, distribution, course
         How old outcomes are, how raw forecasts are distributed, what was served and came true by hour and day.
+    scores
+        Scores of the stream; None before its first event, which says how many classes or levels there are.
+    segments
+        By layout and slot: key and scores.
     """
 
-    history: History | None
-    features: Features | None
-    scores_key: bytes
     windows_key: bytes
+    features: Features | None
     ages: _Row
     distribution: _Row
     course: _Row
-    segments: dict[bytes, dict[int, tuple[bytes, Any]]]
+    scores: _Row | None = None
+    segments: dict[bytes, dict[int, tuple[bytes, Any]]] = field(default_factory=dict)
 
 
 class Counting:
@@ -81,21 +79,14 @@ class Counting:
     def opened(self, service: Service) -> None:
         """Open the scores of a stream."""
         stream, config = service.stream, service.config
-        history, scores_key = None, kinds.VECTORS.key(stream, config)
-        if service.kind == PROBABILITY:
-            scores_key = kinds.SCORES.key(stream)
-            history = self.services.value(stream, kinds.SCORES, scores_key, History)
         calibrator, policy = service.learner.served.calibrator, self._policies.of(stream)
         keeps = calibrator.keeps_features and policy is not None and policy.config == config
         service.seen = _Counted(
-            history,
-            calibrator.features_in if keeps else None,
-            scores_key,
             kinds.WINDOWS.key(stream),
+            calibrator.features_in if keeps else None,
             _Row(kinds.AGES, kinds.AGES.key(stream), Ages),
             _Row(kinds.DISTRIBUTION, kinds.DISTRIBUTION.key(stream), Distribution),
             _Row(kinds.COURSE, kinds.COURSE.key(stream), Course),
-            {},
         )
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
@@ -139,30 +130,22 @@ class Counting:
             course.resolve(0.0, 0.0, 0.0, now_ms)
         if row.shadows:
             self._compare(service, row, row.y)
-        if window == ledger.NO_WINDOW:
-            self._warm_up(service, row).observe(row.raw, row.y)
-            return window
-        segments: list[Any] = []
-        if row.groups:
-            segments = [each for each in self._segments(service, row) if each.warm_up.admits(row.born, applied)]
         seen = service.seen
-        history = seen.history
-        if history is None:
-            vectors = self._vectors(service, row)
-            window = vectors.windows
-            vectors.observe(row.raw, row.p, row.y, event_id.encode())
-            if segments:
-                observe_segments(segments, row.raw, row.p, row.y, window)
+        kept: _Row = seen.scores or self._scores(service, row)
+        history = self.services.touched[kept.key] = kept.value
+        if window == ledger.NO_WINDOW:
+            history.warm_up.observe(row.raw, row.y)
             return window
         window = int(history.windows)
         if seen.features:
             history.bias.observe(seen.features(row.ticket), row.raw, row.p, row.y)
-        touched = self.services.touched
-        if history.observe(row.raw, row.p, row.y, row.draw):
-            touched[seen.windows_key] = history
-        touched[seen.scores_key] = history
-        if segments:
-            observe(segments, row.raw, row.p, row.y, window)
+        aside = row.draw if service.kind == PROBABILITY else event_id.encode()
+        if history.observe(row.raw, row.p, row.y, aside):
+            self.services.touched[seen.windows_key] = history
+        if row.groups:
+            segments = [each for each in self._segments(service, row) if each.warm_up.admits(row.born, applied)]
+            if segments:
+                observe_segments(segments, row.raw, row.p, row.y, window)
         return window
 
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
@@ -176,29 +159,23 @@ class Counting:
         if row.shadows:
             self._compare(service, row, was, -1)
             self._compare(service, row, y)
-        if window == ledger.NO_WINDOW:
-            warm_up = self._warm_up(service, row)
-            warm_up.observe(row.raw, was, -1)
-            warm_up.observe(row.raw, y)
-            return
-        segments = [each for each in self._segments(service, row) if each.warm_up.admitted(row.born)]
         seen = service.seen
-        history = seen.history
-        if history is None:
-            self._vectors(service, row).revise(row.raw, row.p, was, y, event_id.encode(), window)
-            if segments:
-                revise_segments(segments, row.raw, row.p, was, y, window)
+        kept: _Row = seen.scores or self._scores(service, row)
+        history = self.services.touched[kept.key] = kept.value
+        if window == ledger.NO_WINDOW:
+            history.warm_up.observe(row.raw, was, -1)
+            history.warm_up.observe(row.raw, y)
             return
         if seen.features:
             x = seen.features(row.ticket)
             history.bias.observe(x, row.raw, row.p, was, -1)
             history.bias.observe(x, row.raw, row.p, y)
-        touched = self.services.touched
-        if history.revise(row.raw, row.p, row.draw, was, y, window):
-            touched[seen.windows_key] = history
-        touched[seen.scores_key] = history
+        aside = row.draw if service.kind == PROBABILITY else event_id.encode()
+        if history.revise(row.raw, row.p, aside, was, y, window):
+            self.services.touched[seen.windows_key] = history
+        segments = [each for each in self._segments(service, row) if each.warm_up.admitted(row.born)]
         if segments:
-            revise(segments, row.raw, row.p, was, y, window)
+            revise_segments(segments, row.raw, row.p, was, y, window)
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:  # noqa: ARG002 - for others
         """Count a forecast without a label."""
@@ -233,21 +210,16 @@ class Counting:
             found.append(kept[1])
         return found
 
-    def _warm_up(self, service: Service, row: Row) -> WarmUp:
-        """Return what became of the warm-up of a service, which is about to change."""
-        history = service.seen.history
-        if history is None:
-            return self._vectors(service, row).warm_up
-        self.services.touched[service.seen.scores_key] = history
-        warm_up: WarmUp = history.warm_up
-        return warm_up
-
-    def _vectors(self, service: Service, row: Row) -> VectorHistory:
-        """Return the scores of a stream of classes or numbers, which are about to change."""
-        key = service.seen.scores_key
-        history = self.services.value(service.stream, kinds.VECTORS, key, partial(VectorHistory.of, row.p))
-        self.services.touched[key] = history
-        return history
+    def _scores(self, service: Service, row: Row) -> _Row:
+        """Return the row of a stream's scores; the first event says how many classes or levels there are."""
+        stream = service.stream
+        kept = _Row(kinds.SCORES, kinds.SCORES.key(stream), History)
+        if service.kind != PROBABILITY:
+            new = partial(VectorHistory.of, row.p)
+            kept = _Row(kinds.VECTORS, kinds.VECTORS.key(stream, service.config), new)
+        self._changing(service, kept)
+        service.seen.scores = kept
+        return kept
 
     def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
         """Compare what challenges with what was served, but for warm-ups."""

@@ -42,7 +42,8 @@ from state.scoring.comparison import Comparison
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
-from state.scoring.pair_scores import AnyComparison, AnySegmentScores, PairScores, SegmentPairScores
+from state.scoring.pair_scores import AnyComparison, PairScores
+from state.scoring.segment_pairs import AnySegmentScores, SegmentPairScores
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary

@@ -36,21 +36,14 @@ from state.ledger import Row
 from state.policy import layout_of, scored_of
 from state.scoring.bias import Bias
 from state.scoring.history import History
-from state.scoring.pair_scores import (
-    AnyComparison,
-    AnySegmentScores,
-    compare,
-    observe_segments,
-    of_challenger,
-    of_segment,
-)
-from state.scoring.pair_scores import observe as observe_vectors
+from state.scoring.pair_scores import AnyComparison, compare, of_challenger
 from state.scoring.recent import Recent
 from state.scoring.scores import Scores, total
+from state.scoring.segment_pairs import AnySegmentScores, observe_segments, of_segment
 from state.scoring.segment_scores import SegmentScores
-from state.scoring.segment_scores import observe as observe_probabilities
-from state.scoring.vector_history import VectorHistory, overall
+from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import WarmUp
+from state.scoring.windows import overall
 from state.segments import Dictionary
 from state.served import Served
 from state.witnesses import Witnesses
@@ -493,7 +486,7 @@ class _Divided:
         window = here.history.windows
         here.history.observe(raw, p, row.y, draw)
         if counting:
-            observe_probabilities(here.scores_of(row, counting), raw, p, row.y, window)
+            observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
         row.window = window
         return row
 
@@ -661,8 +654,8 @@ class _Divided:
             if counting:
                 slots = home.slots[row.layout, event.old]
                 scored = scored_of(row.layout, row.kind, row.config)
-                take: Any = observe_probabilities if row.kind == PROBABILITY else observe_vectors
-                take([rest[scored, slots[slot]] for slot in counting], row.raw, row.p, row.y, sign=-1)
+                found = [rest[scored, slots[slot]] for slot in counting]
+                observe_segments(found, row.raw, row.p, row.y, sign=-1)
         for place, scores in rest.items():
             scores.warm_up.since = min(scores.warm_up.since, 1)  # counts of records are those of another partition
             scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # of windows there are no more

@@ -15,18 +15,17 @@ from agents import notices
 from agents.status.beside import Beside
 from state import kinds
 from state.forecasts import PROBABILITY
-from state.scoring import history, vector_history
-from state.scoring.class_scores import ClassScores
-from state.scoring.history import KINDS, History
+from state.scoring import vector_history
 from state.scoring.losses import NAMES
-from state.scoring.scores import SCORED, total
-from state.scoring.vector_history import VectorHistory
+from state.scoring.scores import SCORED
+from state.scoring.windows import KINDS, Windows, log_alarm, overall
 from state.served import Served
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.metrics import standing
-from streams.metrics.description import KNOWN, StateRows, covered, describe, guarantee
+from streams.metrics.description import describe, guarantee
 from streams.metrics.mirror import Mirror
+from streams.metrics.rows import KNOWN, StateRows, covered
 
 #: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, which are as dense
 #: among rare events as among others.
@@ -122,30 +121,18 @@ class Readings:
     def _rank(self, name: str, order: str) -> float:
         """Return the one figure, without all else that there is to say: a thousand streams take a fifth of a second."""
         found = self._found(name)
-        histories = list(found.of(kinds.SCORES, name).values())
-        scores = total(each.total for each in histories)
         vectors = list(found.of(kinds.VECTORS, name).values())
-        alike = vector_history.alike(vectors) if vectors else []
+        histories: list[Windows[Any]] = list(found.of(kinds.SCORES, name).values())
         if order == "events":
-            everything: list[History | VectorHistory] = [*histories, *vectors]
-            return sum(each.n + each.warm_up.n for each in everything)
-        if alike and sum(each.n for each in alike):
-            return self._rank_vectors(alike, order)
-        if not scores.n:
+            return sum(each.n + each.warm_up.n for each in (*histories, *vectors))
+        if any(each.n for each in vectors):
+            histories = list(vector_history.alike(vectors))
+        if not any(each.n for each in histories):
             return -math.inf
         if order == "alarm":
-            return history.log_alarm(histories, "calibrated")
-        return scores.ece("calibrated") if order == "error" else scores.regret("brier")
-
-    @staticmethod
-    def _rank_vectors(found: list[VectorHistory], order: str) -> float:
-        """Return the figure of a stream of classes or numbers: its error, its alarm, or what was lost beside raw."""
-        if order == "alarm":
-            return vector_history.log_alarm(found, "calibrated")
-        scores = vector_history.overall(found)
-        if isinstance(scores, ClassScores):
-            return scores.top_label_ece("calibrated") if order == "error" else scores.regret_brier()
-        return scores.error("calibrated") if order == "error" else scores.regret_pinball()
+            return log_alarm(histories, "calibrated")
+        scores = overall(histories)
+        return float(scores.error("calibrated") if order == "error" else scores.regret())
 
     def stream(self, name: str) -> dict[str, Any] | None:
         """Return what the state says of a stream on these partitions, as ``trueup streams show`` does; or None."""

@@ -13,8 +13,8 @@ from agents.status.markup import Markup, tag
 from agents.status.number_format import NONE, count, date, percent, signed
 from state.scoring.ages import DAY_MS
 from state.scoring.ages import words as age
-from state.scoring.history import KINDS
 from state.scoring.scores import SCORED
+from state.scoring.windows import KINDS
 from streams.metrics import bands
 from streams.metrics.description import guarantee, promises_p, saturated
 from streams.metrics.segments import ERRORS, LATELY, level, mark, warming

@@ -7,7 +7,7 @@ from agents.status.number_format import score
 from replay.report.figure import BEFORE, Series
 from replay.report.recommendation import learning
 from replay.result import RAW, Contender, Result, drawn
-from state.scoring.history import KINDS
+from state.scoring.windows import KINDS
 from streams.metrics.segments import LARGE, LATELY, mark
 
 #: Streams that are listed, those with most forecasts, and features; the JSON has more.

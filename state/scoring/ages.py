@@ -1,11 +1,11 @@
-"""Count how old forecasts are when their outcomes come, by label, and check a stream's configuration by these ages."""
+"""Count how old forecasts are when their outcomes come, by label."""
 
 import math
 from bisect import bisect_right
 from itertools import accumulate
 from operator import add
 from struct import Struct
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Self
 
 from state.counts import decode_cells, encode_cells
 
@@ -23,26 +23,11 @@ LABELS: Final = 16
 BATCH: Final = 20
 #: Labels after which what was counted of batches counts half: who has said what shares outcomes is not told for ever.
 FADE: Final = 10_000
-#: Share of the runs of equal labels to expect in batches below which they are too few.
-RUNS: Final = 0.5
-
-#: Fewest outcomes for `findings`, in all and of each label that is compared.
-FEWEST: Final = 100
+#: Fewest outcomes of each label that is compared.
 FEWEST_EACH: Final = 20
-#: The shares from which on a finding is made: of outcomes in the last tenth of the time they have; of outcomes that
-#: come after a forecast matured; the difference of the distributions of two labels' ages; of forecasts that expire.
-LATE: Final = 0.01
-AFTER: Final = 0.05
-APART: Final = 0.25
-EXPIRED: Final = 0.1
-#: Share of forecasts that expire from which on those with an outcome, of either label, are not like the others.
-MOST: Final = 0.5
-
 _HEAD: Final = Struct("<Qq8I")
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 _EXACT: Final = (*_UNITS, ("s", 1000), ("ms", 1))
-
-Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]
 
 
 class Ages:
@@ -249,130 +234,13 @@ def _bounds(cell: int) -> tuple[float, float]:
     return low, EDGES[cell] if cell < len(EDGES) else low * math.sqrt(2.0)
 
 
-class Finding(NamedTuple):
-    """An error in a stream's configuration that the ages of its outcomes show.
-
-    Attributes
-    ----------
-    name
-        ``ttl``: outcomes come after the row is deleted. ``silence``: only outcomes 1 are reported. ``unlabelled``: most
-        forecasts get no label, so raw forecasts are served.
-        ``classes``: labels come at different ages, and the calibrator learns them as they come. ``matures``: too many
-        outcomes come after their forecast matured. ``entity``: labels of one record time come in runs.
-    words
-        What was seen and what to set, for people.
-    """
-
-    name: Name
-    words: str
-
-
-def late(ages: Ages, ttl_ms: int) -> float:
-    """Return the share of the outcomes that came in the last tenth of the time to live; NaN without outcomes.
-
-    A time to live that is long enough has none there. If there are many, others came later and were lost.
-    """
-    return ages.after(0.9 * ttl_ms, ttl_ms)
-
-
-def expired(ages: Ages) -> float:
-    """Return the share of forecasts without an outcome, among those that have expired or have an outcome."""
-    known = ages.total + ages.expired
-    return ages.expired / known if known else math.nan
-
-
-def findings(
-    ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = False, labelled: float | None = None
-) -> list[Finding]:
-    """Return the errors in a stream's configuration that the ages show, in words that say what to set.
-
-    Parameters
-    ----------
-    ages
-        Ages of all partitions.
-    ttl_ms, matures_ms
-        As configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
-    silence
-        Whether a forecast without an outcome gets a label when it matures.
-    labelled
-        Share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
-    """
-    n = ages.total
-    found: list[Finding] = []
-    together, runs, expected = ages.runs()
-    if expected >= FEWEST_EACH and runs < RUNS * expected:
-        text = (
-            f"{together} labels came in batches of one record time, in {runs} runs of equal labels where "
-            f"{expected:.0f} are to be expected: many forecasts share one outcome, or a file is sorted by label. So a "
-            'batch counts as one fact. Set entity = "account", the path of what shares an outcome; in a sorted file '
-            "give each label its own time"
-        )
-        found.append(Finding("entity", text))
-    if labelled is not None and n:
-        text = (
-            f"of the forecasts before those that were labelled lately only {labelled:.0%} have a label, and the others "
-            "may be unlike them, so nothing that was learnt is served. If no report means 0, set matures = "
-            f'"{words(suggested(ages))}" and silence = 0. If those with a label are like the others, as in a random '
-            'sample, set unlabelled = "alike". If labels are only late, wait'
-        )
-        found.append(Finding("unlabelled", text))
-    if n < FEWEST:
-        return found
-    last = late(ages, ttl_ms)
-    cut = last >= LATE
-    if cut:
-        text = (
-            f"{last:.0%} of the outcomes came in the last tenth of ttl = {words(ttl_ms)!r}, so others came too late "
-            f'and were lost. Set ttl = "{words(2 * ttl_ms)}"'
-        )
-        found.append(Finding("ttl", text))
-    lost = expired(ages)
-    # All numbers count as label 0, so a single label says nothing about silence.
-    if lost >= EXPIRED and not silence and ages.labels == [1] and not cut:
-        text = (
-            f"only outcomes 1 are reported, and {lost:.0%} of the forecasts expire without one: what is served rises "
-            f'to 1. If no report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
-        )
-        found.append(Finding("silence", text))
-    if lost >= MOST and not silence and ages.labels == [0, 1] and not cut:
-        text = (
-            f"{lost:.0%} of the forecasts expire without an outcome: what is served is right for those that have one, "
-            "and others may differ, as where analysts report zeros of what they look at and customers every 1. If no "
-            f'report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
-        )
-        found.append(Finding("silence", text))
-    apart = ages.apart()
-    if not matures_ms and apart >= APART:
-        medians = ", ".join(f"{label} after {words(ages.quantile(label, 0.5))}" for label in ages.labels)
-        text = (
-            f"outcomes come at different ages (medians: {medians}), so what is learnt first is not what happens. Set "
-            f'matures = "{words(suggested(ages))}"'
-        )
-        found.append(Finding("classes", text))
-    after = ages.after(matures_ms) if matures_ms else 0.0
-    if after >= AFTER and matures_ms:
-        then = "are learnt as revisions" if silence else "are learnt late"
-        text = (
-            f"{after:.0%} of the outcomes come after matures = {words(matures_ms)!r} and {then}. Set matures = "
-            f'"{words(suggested(ages))}"'
-        )
-        found.append(Finding("matures", text))
-    return found
-
-
-def suggested(ages: Ages) -> float:
-    """Return the age by which 99 % of the outcomes of every label have come, ms; NaN if no label has enough."""
-    enough = [label for label in ages.labels if ages.n(label) >= FEWEST_EACH] or ages.labels
-    return max((ages.quantile(label, 0.99) for label in enough), default=math.nan)
-
-
 def words(ms: float) -> str:
     """Return a duration as in a configuration file, rounded up to whole days, or to hours or minutes if it is short.
 
     Examples
     --------
-    >>> words(45 * DAY_MS), words(1.6 * DAY_MS), words(90_000), words(0)
-    ('45d', '39h', '2m', '1m')
+    >>> words(45 * DAY_MS), words(2 * DAY_MS), words(2 * DAY_MS + 1), words(1.6 * DAY_MS), words(90_000), words(0)
+    ('45d', '48h', '3d', '39h', '2m', '1m')
     """
     for unit, size in _UNITS:
         if ms > 2 * size:
@@ -385,8 +253,8 @@ def mean(ms: float) -> str:
 
     Examples
     --------
-    >>> mean(4.18 * DAY_MS), mean(1.5 * DAY_MS), mean(90_000), mean(0)
-    ('4.2d', '36.0h', '1.5m', '0.0m')
+    >>> mean(4.18 * DAY_MS), mean(2 * DAY_MS), mean(90_000), mean(0)
+    ('4.2d', '48.0h', '1.5m', '0.0m')
     """
     unit, size = next((each for each in _UNITS if ms > 2 * each[1]), _UNITS[-1])
     return f"{ms / size:.1f}{unit}"
@@ -397,7 +265,7 @@ def exact(ms: int) -> str:
 
     Examples
     --------
-    >>> exact(20 * DAY_MS), exact(36 * HOUR_MS), exact(90_000), exact(1)
-    ('20d', '36h', '90s', '1ms')
+    >>> exact(20 * DAY_MS), exact(36 * HOUR_MS), exact(90_000), exact(1500), exact(0)
+    ('20d', '36h', '90s', '1500ms', '0d')
     """
     return next(f"{ms // size}{unit}" for unit, size in _EXACT if ms % size == 0)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from state.scoring.scores import Bin
+from state.scoring.cells import Bin
 
 #: The alarm fires when the wealth reaches 1/ALPHA. At most one calibrated stream in a thousand ever fires by chance.
 ALPHA: Final = 1e-3

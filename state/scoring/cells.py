@@ -1,7 +1,7 @@
 """Cells of forecasts: coarse ones, whose sums give calibration errors, and fine ones, whose counts give rankings."""
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 #: Equal-width bins of the forecast.
 BINS: Final = 10
@@ -32,3 +32,21 @@ EDGES: Final = _edges()
 FINE: Final = len(EDGES) + 1
 #: The coarse cell that each fine one is in.
 WITHIN: Final[tuple[int, ...]] = (0, *(sum(edge <= each for edge in COARSE) for each in EDGES))
+
+
+class Bin(NamedTuple):
+    """Sums over the events whose forecast fell into one bin.
+
+    Attributes
+    ----------
+    n
+        Events.
+    p, y, pp, py
+        Σp, Σy, Σp², Σpy of the forecast p and the outcome y.
+    """
+
+    n: float
+    p: float
+    y: float
+    pp: float
+    py: float

@@ -5,8 +5,11 @@ from struct import Struct
 from typing import NamedTuple, Self
 
 from state.forecasts import MAX_CLASSES, Classwise, Probs
+from state.scoring.cells import BINS
 from state.scoring.comparison import ComparedLoss, Difference, paired
-from state.scoring.scores import BINS, LOG_CLIP, Kind, grain
+from state.scoring.losses import LOG_CLIP
+from state.scoring.scores import Kind, grain
+from state.scoring.sums import Paired
 
 _FIELDS = 3
 _BLOCK = BINS * _FIELDS
@@ -21,7 +24,7 @@ class Hits(NamedTuple):
     hits: float
 
 
-class ClassScores:
+class ClassScores(Paired):
     """Additive scores over resolved events of K classes.
 
     Parameters
@@ -36,7 +39,7 @@ class ClassScores:
     `Classwise.normalised`. Everything else uses the probabilities as served.
 
     Numbers are rounded to multiples of 2**-30 before they are summed (`scores.grain`), so sums below 2**23 are exact,
-    in any order and also after events are taken out again. A window is a difference, ``later - earlier``.
+    in any order and also after events are taken out again.
 
     Bytes, little-endian: K (u32), n, then for raw and for calibrated: for each class and last for the top label ten
     bins of (n, Σp, hits), then the sums of the Brier score and of the log loss; then Σd² of these two losses,
@@ -48,18 +51,16 @@ class ClassScores:
     >>> raw, served = Classwise((0.9, 0.05, 0.05)), Classwise((0.5, 0.25, 0.25))
     >>> for y in (0, 0, 1, 2):
     ...     scores.observe(raw, served, y)
-    >>> round(scores.top_label_ece("raw"), 3), scores.top_label_ece("calibrated"), scores.accuracy("calibrated")
+    >>> round(scores.error("raw"), 3), scores.error("calibrated"), scores.accuracy("calibrated")
     (0.4, 0.0, 0.5)
     """
 
-    __slots__ = ("_sums", "_width", "classes")
+    __slots__ = ()
 
     def __init__(self, classes: int) -> None:
         if not 2 <= classes <= MAX_CLASSES:
             raise ValueError(f"there must be 2 to {MAX_CLASSES} classes, got {classes}")
-        self.classes = classes
-        self._width = (classes + 1) * _BLOCK + 2
-        self._sums = [0.0] * (3 + 2 * self._width)
+        super().__init__(classes, 3 + 2 * ((classes + 1) * _BLOCK + 2))
 
     def observe(self, raw: Classwise, served: Classwise, y: int, sign: int = 1) -> None:
         """Add one event, or take it out again.
@@ -78,14 +79,14 @@ class ClassScores:
         ValueError
             If there are not K probabilities, or ``y`` is not a class.
         """
-        classes = self.classes
+        classes = self.shape
         if not (len(raw) == len(served) == classes and 0 <= y < classes):
             raise ValueError(f"scores of {classes} classes cannot take {len(raw)}, {len(served)} and class {y!r}")
-        self._sums[0] += sign
+        self.sums[0] += sign
         brier, log = self._observe(1, raw, y, sign)
-        served_brier, served_log = self._observe(1 + self._width, served, y, sign)
-        self._sums[-2] += sign * grain((served_brier - brier) ** 2)
-        self._sums[-1] += sign * grain((served_log - log) ** 2)
+        served_brier, served_log = self._observe(len(self.sums) // 2, served, y, sign)
+        self.sums[-2] += sign * grain((served_brier - brier) ** 2)
+        self.sums[-1] += sign * grain((served_log - log) ** 2)
 
     def _observe(self, start: int, p: Classwise, y: int, sign: int) -> tuple[float, float]:
         """Add an event to the sums of a kind; return its Brier score and its log loss."""
@@ -95,46 +96,23 @@ class ClassScores:
             self._count(start + k * _BLOCK, one, hit, sign)
             squared += (one - hit) ** 2
         top = max(p)
-        self._count(start + self.classes * _BLOCK, top, p.index(top) == y, sign)
+        self._count(start + self.shape * _BLOCK, top, p.index(top) == y, sign)
         of_y = p[y] if isinstance(p, Probs) else p.normalised()[y]
-        i = start + self._width - 2
+        i = start + (self.shape + 1) * _BLOCK
         log = -math.log(max(of_y, LOG_CLIP))
-        self._sums[i] += sign * grain(squared)
-        self._sums[i + 1] += sign * grain(log)
+        self.sums[i] += sign * grain(squared)
+        self.sums[i + 1] += sign * grain(log)
         return squared, log
 
     def _count(self, start: int, p: float, hit: bool, sign: int) -> None:  # noqa: FBT001 - a sum, not a switch
         i = start + (int(p * BINS) if p < 1.0 else BINS - 1) * _FIELDS
-        self._sums[i] += sign
-        self._sums[i + 1] += sign * grain(p)
-        self._sums[i + 2] += sign * hit
-
-    def __add__(self, other: Self) -> Self:
-        """Return the scores of both sets of events; ValueError if their numbers of classes differ."""
-        total = self._beside(other)
-        total._sums = [a + b for a, b in zip(self._sums, other._sums, strict=True)]
-        return total
-
-    def __sub__(self, other: Self) -> Self:
-        """Return the scores of the events of ``self`` without those of ``other``, which must be a subset."""
-        window = self._beside(other)
-        window._sums = [a - b for a, b in zip(self._sums, other._sums, strict=True)]
-        return window
-
-    def _beside(self, other: Self) -> Self:
-        if other.classes != self.classes:
-            raise ValueError(f"scores of {self.classes} and of {other.classes} classes have no sum")
-        return type(self)(self.classes)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
-        return isinstance(other, ClassScores) and self._sums == other._sums
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
+        self.sums[i] += sign
+        self.sums[i + 1] += sign * grain(p)
+        self.sums[i + 2] += sign * hit
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        return _HEAD.pack(self.classes) + Struct(f"<{len(self._sums)}d").pack(*self._sums)
+        return _HEAD.pack(self.shape) + Struct(f"<{len(self.sums)}d").pack(*self.sums)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -146,21 +124,16 @@ class ClassScores:
             If the payload's length does not fit its number of classes.
         """
         scores = cls(_HEAD.unpack_from(payload)[0] if len(payload) >= _HEAD.size else 0)
-        length = len(scores._sums)
+        length = len(scores.sums)
         if len(payload) != _HEAD.size + 8 * length:
-            raise ValueError(f"no scores of {scores.classes} classes have {len(payload)} bytes")
-        scores._sums = list(Struct(f"<{length}d").unpack_from(payload, _HEAD.size))
+            raise ValueError(f"no scores of {scores.shape} classes have {len(payload)} bytes")
+        scores.sums = list(Struct(f"<{length}d").unpack_from(payload, _HEAD.size))
         return scores
-
-    @property
-    def n(self) -> int:
-        """Events observed."""
-        return int(self._sums[0])
 
     def bins(self, kind: Kind, k: int | None = None) -> list[Hits]:
         """Return the ten bins of class k's probability, or of the top label's, from [0, .1) to [.9, 1]."""
-        start = self._start(kind) + (self.classes if k is None else k) * _BLOCK
-        return [Hits(*self._sums[i : i + _FIELDS]) for i in range(start, start + _BLOCK, _FIELDS)]
+        start = self._start(kind) + (self.shape if k is None else k) * _BLOCK
+        return [Hits(*self.sums[i : i + _FIELDS]) for i in range(start, start + _BLOCK, _FIELDS)]
 
     def ece(self, kind: Kind, k: int) -> float:
         """Return the expected calibration error of class k against the rest, in [0, 1]."""
@@ -168,9 +141,10 @@ class ClassScores:
 
     def classwise_ece(self, kind: Kind) -> float:
         """Return the mean over the classes of their expected calibration errors, in [0, 1]."""
-        return sum(self.ece(kind, k) for k in range(self.classes)) / self.classes
+        classes: int = self.shape
+        return sum(self.ece(kind, k) for k in range(classes)) / classes
 
-    def top_label_ece(self, kind: Kind) -> float:
+    def error(self, kind: Kind) -> float:
         """Return the expected calibration error of the highest probability, in [0, 1]."""
         return self._mean(_off(self.bins(kind)))
 
@@ -180,32 +154,30 @@ class ClassScores:
 
     def brier(self, kind: Kind) -> float:
         """Return the mean of Σ_k (p_k - [y = k])², in [0, K]."""
-        return self._mean(self._sums[self._start(kind) + self._width - 2])
+        return self._mean(self.sums[self._losses(kind)])
 
     def log_loss(self, kind: Kind) -> float:
         """Return the mean of -log p_y in nats, p normalised and at least `LOG_CLIP`."""
-        return self._mean(self._sums[self._start(kind) + self._width - 1])
+        return self._mean(self.sums[self._losses(kind) + 1])
 
-    def regret_brier(self) -> float:
+    def regret(self) -> float:
         """Return the cumulative Brier score, calibrated minus raw; negative is better than raw."""
-        return self._regret(2)
+        return self._regret(0)
 
     def difference(self, loss: ComparedLoss) -> Difference:
         """Return the mean of a loss, calibrated minus raw, with its standard error; below 0 what was served was better.
 
         The error is as if events were independent.
         """
-        last = 2 if loss == "brier" else 1
-        return paired(self._sums[0], self._regret(last), self._sums[-last])
+        place = int(loss == "log")
+        return paired(self.sums[0], self._regret(place), self.sums[place - 2])
 
-    def _regret(self, last: int) -> float:
-        return self._sums[1 + 2 * self._width - last] - self._sums[1 + self._width - last]
+    def _regret(self, place: int) -> float:
+        return self.sums[self._losses("calibrated") + place] - self.sums[self._losses("raw") + place]
 
-    def _start(self, kind: Kind) -> int:
-        return 1 if kind == "raw" else 1 + self._width
-
-    def _mean(self, total: float) -> float:
-        return total / self._sums[0] if self._sums[0] else math.nan
+    def _losses(self, kind: Kind) -> int:
+        """Return where the sums of the Brier score and of the log loss are."""
+        return self._start(kind) + int(self.shape + 1) * _BLOCK
 
 
 def _off(bins: list[Hits]) -> float:

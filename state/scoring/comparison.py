@@ -127,10 +127,7 @@ class Comparison:
 
     def difference(self, loss: ComparedLoss) -> Difference:
         """Return the mean difference of a loss, challenger minus champion, and its standard error."""
-        n = self.n
-        if not n:
-            return Difference(math.nan, math.nan)
-        return paired(n, self.scores.regret(loss), self._brier if loss == "brier" else self._log)
+        return paired(self.n, self.scores.regret(loss), self._brier if loss == "brier" else self._log)
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

@@ -1,4 +1,7 @@
-"""The losses for comparing forecasts. All are proper: calibration may raise a loss that is not proper."""
+"""The losses for comparing forecasts. All are proper: no calibrator can keep a loss that is not.
+
+Kuleshov & Ermon 2017, *Estimating Uncertainty Online Against an Adversary*, Theorem 2, with Definition 2.
+"""
 
 import math
 from collections.abc import Callable
@@ -44,50 +47,3 @@ def misclassification(p: float, y: float) -> float:
 
 
 PROPER: Final[dict[Name, Loss]] = {"brier": brier, "log": log, "misclassification": misclassification}
-
-#: Losses that people ask for and that are not proper: the loss, and a probability of 1 at which lying costs less.
-NOT_PROPER: Final[dict[str, tuple[Loss, float, float]]] = {
-    "absolute": (lambda p, y: abs(p - y), 1 / 3, 0.0),
-    "hinge": (lambda p, y: max(0.0, 1.0 - (2.0 * p - 1.0) * (2.0 * y - 1.0)), 1 / 3, 0.0),
-}
-
-
-def named(name: str) -> Loss:
-    """Return a proper loss by name.
-
-    Raises
-    ------
-    ValueError
-        If the loss is not proper, or unknown.
-
-    References
-    ----------
-    Kuleshov & Ermon 2017, *Estimating Uncertainty Online Against an Adversary*, Theorem 2: for a loss that is not
-    proper, no algorithm recalibrates without losing accuracy. Definition 2 defines proper losses.
-
-    Examples
-    --------
-    >>> named("brier")(0.25, 1)
-    0.5625
-    >>> named("absolute")
-    Traceback (most recent call last):
-    ValueError: loss 'absolute' is not proper: at a chance of 0.333, forecasting 0 costs 0.333 and the truth 0.444. No \
-calibrator can keep such a loss (Kuleshov & Ermon 2017, Theorem 2); proper ones are brier, log, misclassification
-    """
-    for proper, loss in PROPER.items():
-        if proper == name:
-            return loss
-    allowed = ", ".join(NAMES)
-    if name in NOT_PROPER:
-        loss, chance, lie = NOT_PROPER[name]
-        raise ValueError(
-            f"loss {name!r} is not proper: at a chance of {chance:.3g}, forecasting {lie:.3g} costs "
-            f"{expected(loss, lie, chance):.3f} and the truth {expected(loss, chance, chance):.3f}. No calibrator can "
-            f"keep such a loss (Kuleshov & Ermon 2017, Theorem 2); proper ones are {allowed}"
-        )
-    raise ValueError(f"no loss is called {name!r}; there are {allowed}")
-
-
-def expected(loss: Loss, p: float, chance: float) -> float:
-    """Return the expected loss of forecast ``p`` when the outcome is 1 with probability ``chance``, and 0 otherwise."""
-    return (1.0 - chance) * loss(p, 0.0) + chance * loss(p, 1.0)

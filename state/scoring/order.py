@@ -4,7 +4,7 @@ import math
 from operator import add
 from typing import Final, Self
 
-from state.scoring.ranking import NONE, VOLUMES, Estimate
+from state.scoring.ranking import NONE, VOLUMES, Estimate, Ranking, binomial
 from state.scoring.scores import SCORED, Kind, Scores
 
 #: Shared sums: pairs of unlike outcomes, outcomes that are 1, events. Then for each kind: pairs ranked correctly, Σ
@@ -49,18 +49,15 @@ class Order:
         order = cls()
         sums = order._sums
         first = window.ranking("raw")
-        zeros, ones = sum(first.zeros), sum(first.ones)
-        pairs = float(zeros * ones)
-        sums[:_SHARED] = [pairs, float(ones), float(zeros + ones)]
+        sums[:_SHARED] = [float(first.n * first.m), float(first.m), float(first.n + first.m)]
         for i, kind in enumerate(SCORED):
             ranking = window.ranking(kind)
             at = _SHARED + i * _EACH
+            pairs, *sums[at : at + 2] = within(ranking)
             if pairs:
-                area = ranking.auc()
-                spread = 0.0 if math.isnan(area.error) else area.error * area.error
-                sums[at : at + 3] = [pairs * area.value, pairs * pairs * spread, pairs * ranking.ks()]
-            if ones:
-                sums[at + 3 : at + _EACH] = [ranking.at(volume)[0].value * ones for volume in VOLUMES]
+                sums[at + 2] = pairs * ranking.ks()
+            if first.m:
+                sums[at + 3 : at + _EACH] = [ranking.at(volume)[0].value * first.m for volume in VOLUMES]
         return order
 
     def __add__(self, other: Self) -> Self:
@@ -90,11 +87,6 @@ class Within:
             return NONE
         return Estimate(self._right / self._pairs, math.sqrt(self._spread) / self._pairs)
 
-    def gini(self) -> Estimate:
-        """Return 2 AUC - 1."""
-        area, error = self.auc()
-        return Estimate(2.0 * area - 1.0, 2.0 * error)
-
     def ks(self) -> float:
         """Return the mean over windows of the largest difference between the distributions of the two outcomes."""
         return self._ks / self._pairs if self._pairs else math.nan
@@ -102,11 +94,16 @@ class Within:
     def at(self, volume: float) -> tuple[Estimate, Estimate]:
         """Return recall and precision of the highest forecasts of each window, their share one of `VOLUMES`."""
         hits = self._hits[VOLUMES.index(volume)]
-        return _share(hits, self._ones), _share(hits, volume * self._events)
+        return binomial(hits, self._ones), binomial(hits, volume * self._events)
 
 
-def _share(hits: float, n: float) -> Estimate:
-    if not n:
-        return NONE
-    share = min(hits / n, 1.0)
-    return Estimate(share, math.sqrt(share * (1.0 - share) / n))
+def within(ranking: Ranking) -> list[float]:
+    """Return the sums of a window from which AUC follows: pairs of unlike outcomes, those ranked correctly, spread.
+
+    The spread is pairs² times the variance of the window's AUC, 0 where that is not known.
+    """
+    pairs, area = float(ranking.n * ranking.m), ranking.auc()
+    if not pairs:
+        return [0.0, 0.0, 0.0]
+    spread = 0.0 if math.isnan(area.error) else area.error * area.error
+    return [pairs, pairs * area.value, pairs * pairs * spread]

@@ -1,36 +1,25 @@
-"""Scores of two forecasts of classes, or of a number, on the same events: few sums, for segments and challengers."""
+"""Scores of two forecasts of classes, or of a number, on the same events: few sums."""
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from operator import add, sub
 from struct import Struct
 from typing import Final, NamedTuple, Self, cast
 
 from state.forecasts import MAX_LEVELS, PROBABILITY, PROBS, QUANTILES, Classwise, Law, Probs, Quantiles
 from state.scoring.comparison import Comparison, Difference, paired
-from state.scoring.history import KINDS, WINDOW, Alarmed
 from state.scoring.losses import LOG_CLIP
-from state.scoring.recent import Recent, RecentLevels
 from state.scoring.scores import grain
-from state.scoring.segment_scores import Interval, SegmentScores
 from state.scoring.tallies import LevelTally, Tally, TopTally
-from state.scoring.vector_history import WINDOW as VECTOR_WINDOW
-from state.scoring.warm_up import SegmentWarmUp
+from state.scoring.wilson import Interval
+from state.scoring.windows import KINDS, Alarmed
 
 #: Names of the losses, by the kind of the forecasts.
 LOSSES: Final = {PROBABILITY: (), PROBS: ("brier", "log"), QUANTILES: ("pinball",)}
 
-#: Levels of a number that recent windows keep, and the most classes of which they keep each.
-MOST: Final = 8
-#: Windows of a stream of classes or numbers that make one of `state.scoring.recent`, 5,000 events.
-TOGETHER: Final = WINDOW // VECTOR_WINDOW
-
-_KIND: Final = Struct("<B")
+#: The kind of forecasts, in the bytes.
+KIND_OF: Final = Struct("<B")
 _LEVELS: Final = Struct("<H")
-_ISSUED: Final = Struct("<IIIQ")
-#: See `state.scoring.scores.grain`.
-_GRAIN: Final = 1.5 * 2.0**22
 _SUMS: Final = 3  # sums of a loss: of the first forecast, of the second, the squared differences
 
 
@@ -112,12 +101,12 @@ class PairScores:
             if not isinstance(second, Classwise):
                 raise ValueError("scores of classes cannot take a forecast of a number")  # noqa: TRY004 - as other shapes
             tally.observe(cast("Classwise", first), second, int(y), sign)
-        elif isinstance(second, Quantiles) and second.levels == tally.levels:
+        elif isinstance(second, Quantiles) and second.levels == tally.shape:
             tally.observe(first, second.values, y, sign)
         else:
             raise ValueError(f"scores of levels {tally.levels} cannot take another forecast")
         self.sums = list(map(add, self.sums, sums))
-        if not tally.n:
+        if sign < 0 and not tally.n:
             self.tally, self.sums = None, []
 
     def __add__(self, other: Self) -> Self:
@@ -136,14 +125,7 @@ class PairScores:
             total.tally, total.sums = there.tally, there.sums[:]
             return total
         numbers = add if sign > 0 else sub
-        joined = one.zero()
-        if isinstance(one, TopTally) and isinstance(two, TopTally) and isinstance(joined, TopTally):
-            joined.sums = list(map(numbers, one.sums, two.sums))
-        elif isinstance(one, LevelTally) and isinstance(two, LevelTally) and one.levels == two.levels:
-            joined = cast("LevelTally", joined)
-            joined.n, joined.counts = numbers(one.n, two.n), list(map(numbers, one.counts, two.counts))
-        else:
-            raise ValueError("scores of classes and of numbers, or of different levels, have no sum")
+        joined: Tally = numbers(one, two)
         if joined.n:
             total.tally, total.sums = joined, list(map(numbers, self.sums, other.sums))
         return total
@@ -237,11 +219,11 @@ class PairScores:
         """Return the sums; layout in the class's notes."""
         tally = self.tally
         if tally is None:
-            return _KIND.pack(PROBABILITY)
+            return KIND_OF.pack(PROBABILITY)
         levels = b""
         if isinstance(tally, LevelTally):
             levels = _LEVELS.pack(len(tally.levels)) + _floats(len(tally.levels)).pack(*tally.levels)
-        return _KIND.pack(self.kind) + levels + _floats(len(self.sums)).pack(*self.sums) + tally.encode()
+        return KIND_OF.pack(self.kind) + levels + _floats(len(self.sums)).pack(*self.sums) + tally.encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -252,16 +234,16 @@ class PairScores:
         ValueError, struct.error
             If it is not that.
         """
-        scores, at = cls._read(payload)
+        scores, at = cls.read(payload)
         if at != len(payload):
             raise ValueError(f"scores of {len(payload)} bytes end after {at}")
         return scores
 
     @classmethod
-    def _read(cls, payload: bytes) -> tuple[Self, int]:
+    def read(cls, payload: bytes) -> tuple[Self, int]:
         """Read what `encode` wrote; return it and the offset after it."""
-        scores, at = cls(), _KIND.size
-        (kind,) = _KIND.unpack_from(payload)
+        scores, at = cls(), KIND_OF.size
+        (kind,) = KIND_OF.unpack_from(payload)
         if kind not in LOSSES:
             raise ValueError(f"no scores are of kind {kind}")
         if kind != PROBABILITY:
@@ -281,103 +263,8 @@ class PairScores:
         return scores, at
 
 
-class SegmentPairScores(PairScores):
-    """Scores of one segment of a stream of classes or numbers, raw and served.
-
-    Attributes
-    ----------
-    issued, known, age_ms, expired, warm_up
-        As `state.scoring.segment_scores.SegmentScores` has them.
-    recent
-        The last events by themselves, of what was served; None before the first.
-
-    Notes
-    -----
-    **Recent windows** are those of `state.scoring.recent`. Of numbers they have the levels, of more than `MOST` so many
-    of them, evenly spread with the first and the last. Of classes they have binary events: that the likeliest class
-    occurs, and of at most `MOST` classes that each occurs. They depend on one another; the alarm allows for it.
-
-    Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), the warm-up, then those of
-    `PairScores`. If there are recent windows, then how many binary events or levels these have (u8), and the windows.
-    At most 2,263 bytes for classes, 1,363 for three of them; 829 for numbers with seven levels, and 6,877 with 256.
-    """
-
-    __slots__ = ("age_ms", "expired", "issued", "known", "recent", "warm_up")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.issued = 0
-        self.known = 0
-        self.age_ms = 0
-        self.expired = 0
-        self.recent: Recent | None = None
-        self.warm_up = SegmentWarmUp()
-
-    def _joined(self, other: Self, sign: int) -> Self:
-        total = super()._joined(other, sign)
-        total.issued = self.issued + sign * other.issued
-        total.known = self.known + sign * other.known
-        total.age_ms = self.age_ms + sign * other.age_ms
-        total.expired = self.expired + sign * other.expired
-        total.warm_up = self.warm_up.joined(other.warm_up) if sign > 0 else self.warm_up
-        one, two = self.recent, other.recent if sign > 0 else None
-        total.recent = one + two if one is not None and two is not None else two if one is None else one
-        return total
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
-        return isinstance(other, SegmentPairScores) and self.encode() == other.encode()
-
-    __hash__ = None
-
-    @property
-    def coverage(self) -> float:
-        """The share with an outcome, of the forecasts that have one or have expired; NaN before the first."""
-        due = self.known + self.expired
-        return self.known / due if due else math.nan
-
-    @property
-    def mean_age_ms(self) -> float:
-        """The mean age of a forecast when its outcome came, ms; NaN before the first."""
-        return self.age_ms / self.known if self.known else math.nan
-
-    def encode(self) -> bytes:
-        """Return the sums; layout in the class's notes."""
-        head = _ISSUED.pack(self.issued, self.known, self.expired, self.age_ms) + self.warm_up.encode()
-        sums = head + super().encode()
-        recent = self.recent
-        return sums if recent is None or self.tally is None else sums + _KIND.pack(recent.marks) + recent.encode()
-
-    @classmethod
-    def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote; raises as `PairScores.decode` does."""
-        head = _ISSUED.unpack_from(payload)
-        warm_up = SegmentWarmUp.decode(payload, _ISSUED.size)
-        payload = payload[_ISSUED.size + SegmentWarmUp.SIZE :]
-        scores, at = cls._read(payload)
-        scores.warm_up = warm_up
-        scores.issued, scores.known, scores.expired, scores.age_ms = head
-        tally = scores.tally
-        if tally is not None and at < len(payload):
-            (marks,) = _KIND.unpack_from(payload, at)
-            recent = RecentLevels(kept(tally.levels)) if isinstance(tally, LevelTally) else Recent(marks)
-            if recent.marks != marks or not marks:
-                raise ValueError(f"recent windows have {marks} binary events or levels")
-            at = recent.decode(payload, at + _KIND.size)
-            scores.recent = recent
-        if at != len(payload):
-            raise ValueError(f"scores of a segment of {len(payload)} bytes end after {at}")
-        return scores
-
-
-#: Scores of a segment, and what a challenger is compared by, of every kind of forecast.
-AnySegmentScores = SegmentScores | SegmentPairScores
+#: What a challenger is compared by, of every kind of forecast.
 AnyComparison = Comparison | PairScores
-
-
-def of_segment(kind: int) -> AnySegmentScores:
-    """Return the scores of no events of a segment, for a kind of forecast."""
-    return SegmentScores() if kind == PROBABILITY else SegmentPairScores()
 
 
 def of_challenger(kind: int) -> AnyComparison:
@@ -424,84 +311,6 @@ def at_levels(law: Law, served: Quantiles) -> Sequence[float]:
     if isinstance(law, Quantiles) and law.levels == served.levels:
         return law.values
     return tuple(map(law.ppf, served.levels))
-
-
-def observe_segments(
-    found: Sequence[SegmentPairScores],
-    first: Classwise | Law,
-    second: Classwise | Quantiles,
-    y: float,
-    window: int,
-) -> None:
-    """Add an event to each of its segments, and to their recent windows.
-
-    Parameters
-    ----------
-    first, second, y
-        What `observe` takes: raw, served and the outcome.
-    window
-        The window of the stream, see `state.scoring.vector_history.VectorHistory.windows`. It never falls.
-
-    Raises
-    ------
-    ValueError
-        As `observe` does.
-    """
-    observe(found, first, second, y)
-    sums = _marks(second, y)
-    for each in found:
-        recent = each.recent
-        if recent is None:
-            recent = each.recent = _of_marks(second)
-        recent.add(sums, window // TOGETHER)
-
-
-def revise_segments(
-    found: Sequence[SegmentPairScores],
-    first: Classwise | Law,
-    second: Classwise | Quantiles,
-    was: float,
-    y: float,
-    window: int,
-) -> None:
-    """Give an event that was observed in a window of the stream another label."""
-    observe(found, first, second, was, -1)
-    observe(found, first, second, y)
-    before, after = _marks(second, was), _marks(second, y)
-    for each in found:
-        if each.recent is not None:
-            each.recent.replace(before, after, window // TOGETHER)
-
-
-def kept(levels: Sequence[float]) -> tuple[float, ...]:
-    """Return the levels that recent windows have: all, or of many so many as `MOST`, with the first and the last."""
-    return tuple([levels[i] for i in _places(len(levels))])
-
-
-@cache
-def _places(m: int) -> tuple[int, ...]:
-    return tuple(range(m)) if m <= MOST else tuple([round(i * (m - 1) / (MOST - 1)) for i in range(MOST)])
-
-
-def _of_marks(served: Classwise | Quantiles) -> Recent:
-    """Return the recent windows of no events, for forecasts that are answered like this one."""
-    if isinstance(served, Classwise):
-        return Recent(1 + len(served) if len(served) <= MOST else 1)
-    return RecentLevels(kept(served.levels))
-
-
-def _marks(served: Classwise | Quantiles, y: float) -> list[float]:
-    """Return the sums of an event, as recent windows have them: see `SegmentPairScores`."""
-    if isinstance(served, Classwise):
-        top, k = max(served), int(y)
-        happened = [float(served.index(top) == k)]
-        near = [top + _GRAIN - _GRAIN]  # `grain` is written out: calls would double the time
-        if len(served) <= MOST:
-            happened += [float(i == k) for i in range(len(served))]
-            near += [p + _GRAIN - _GRAIN for p in served]
-        return [1.0, *happened, *near, *[p * p + _GRAIN - _GRAIN for p in near]]
-    values = [served.values[i] for i in _places(len(served.values))]
-    return [1.0, *[float(y < q) for q in values], *[float(y <= q) for q in values]]
 
 
 def compare(

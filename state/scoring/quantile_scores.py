@@ -5,12 +5,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from struct import Struct
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 from state.draw import BITS, Draw
 from state.forecasts import MAX_LEVELS, Law, Quantiles
 from state.scoring.comparison import Difference, paired
 from state.scoring.scores import Kind
+from state.scoring.sums import Paired
 
 #: Equal-width bins of the probability integral transform.
 PIT_BINS = 20
@@ -26,7 +27,7 @@ class Coverage(NamedTuple):
     upto: float
 
 
-class QuantileScores:
+class QuantileScores(Paired):
     """Additive scores at fixed levels.
 
     Parameters
@@ -37,7 +38,7 @@ class QuantileScores:
     Notes
     -----
     Counts are whole numbers in floats. They are exact up to 2**53, in any order and after events are taken out again.
-    Pinball losses and widths are float sums with rounding errors. A window is a difference, ``later - earlier``.
+    Pinball losses and widths are float sums with rounding errors.
 
     Bytes, little-endian: m (u32), the levels, n, then for raw and for calibrated: for each level the outcomes below its
     quantile, those at or below, and the pinball loss; 20 bins of the transform; for each central interval, outermost
@@ -55,13 +56,16 @@ class QuantileScores:
     (Coverage(below=0.25, upto=0.25), 0.25, 0.0)
     """
 
-    __slots__ = ("_sums", "_width", "levels")
+    __slots__ = ()
 
     def __init__(self, levels: Sequence[float]) -> None:
-        self.levels = tuple(levels)
-        m = len(self.levels)
-        self._width = 3 * m + PIT_BINS + m // 2
-        self._sums = [0.0] * (2 + 2 * self._width)
+        m = len(levels)
+        super().__init__(tuple(levels), 2 + 2 * (3 * m + PIT_BINS + m // 2))
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels."""
+        return cast("tuple[float, ...]", self.shape)
 
     def observe(
         self,
@@ -92,20 +96,21 @@ class QuantileScores:
         ValueError
             If ``served`` has other levels.
         """
-        if served.levels != self.levels:
-            raise ValueError(f"scores of levels {self.levels} cannot take quantiles of {served.levels}")
+        levels = self.shape
+        if served.levels != levels:
+            raise ValueError(f"scores of levels {levels} cannot take quantiles of {served.levels}")
         w = (_DRAW(key) + 0.5) / (1 << BITS)
-        self._sums[0] += sign
+        self.sums[0] += sign
         if values is None:
-            values = tuple(map(raw.ppf, self.levels))
+            values = tuple(map(raw.ppf, levels))
         before = self._observe(1, raw, values, y, w, sign)
-        after = self._observe(1 + self._width, served, served.values, y, w, sign)
-        self._sums[-1] += sign * ((after - before) / len(values)) ** 2
+        after = self._observe(len(self.sums) // 2, served, served.values, y, w, sign)
+        self.sums[-1] += sign * ((after - before) / len(values)) ** 2
 
     def _observe(self, i: int, law: Law, values: Sequence[float], y: float, w: float, sign: int) -> float:
         """Add an event to the sums of a kind; return its pinball loss over all levels."""
-        sums, total = self._sums, 0.0
-        for p, q in zip(self.levels, values, strict=True):
+        sums, total = self.sums, 0.0
+        for p, q in zip(self.shape, values, strict=True):
             if y < q:
                 sums[i] += sign
                 sums[i + 1] += sign
@@ -125,32 +130,9 @@ class QuantileScores:
             sums[i + k] += sign * (values[-1 - k] - values[k])
         return total
 
-    def __add__(self, other: Self) -> Self:
-        """Return the scores of both sets of events; ValueError if their levels differ."""
-        total = self._beside(other)
-        total._sums = [a + b for a, b in zip(self._sums, other._sums, strict=True)]
-        return total
-
-    def __sub__(self, other: Self) -> Self:
-        """Return the scores of the events of ``self`` without those of ``other``, which must be a subset."""
-        window = self._beside(other)
-        window._sums = [a - b for a, b in zip(self._sums, other._sums, strict=True)]
-        return window
-
-    def _beside(self, other: Self) -> Self:
-        if other.levels != self.levels:
-            raise ValueError(f"scores of levels {self.levels} and {other.levels} have no sum")
-        return type(self)(self.levels)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether levels and all sums are equal."""
-        return isinstance(other, QuantileScores) and (self.levels, self._sums) == (other.levels, other._sums)
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
-
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""
-        numbers = (*self.levels, *self._sums)
+        numbers = (*self.levels, *self.sums)
         return _HEAD.pack(len(self.levels)) + Struct(f"<{len(numbers)}d").pack(*numbers)
 
     @classmethod
@@ -168,34 +150,29 @@ class QuantileScores:
             raise ValueError(f"no quantile scores have {m} levels and {len(payload)} bytes")
         numbers = Struct(f"<{length}d").unpack_from(payload, _HEAD.size)
         scores = cls(numbers[:m])
-        scores._sums = list(numbers[m:])
+        scores.sums = list(numbers[m:])
         return scores
-
-    @property
-    def n(self) -> int:
-        """Events observed."""
-        return int(self._sums[0])
 
     def coverage(self, kind: Kind) -> list[Coverage]:
         """Return the coverage of each level."""
         i, m = self._start(kind), len(self.levels)
-        return [Coverage(self._mean(self._sums[j]), self._mean(self._sums[j + 1])) for j in range(i, i + 3 * m, 3)]
+        return [Coverage(self._mean(self.sums[j]), self._mean(self.sums[j + 1])) for j in range(i, i + 3 * m, 3)]
 
     def error(self, kind: Kind) -> float:
         """Return the greatest distance of a level from its coverage, or from the range of it at an atom, in [0, 1]."""
         off = [max(c.below - p, p - c.upto, 0.0) for p, c in zip(self.levels, self.coverage(kind), strict=True)]
-        return max(off) if self._sums[0] else math.nan
+        return max(off) if self.sums[0] else math.nan
 
     def pinball(self, kind: Kind) -> list[float]:
         """Return the mean pinball loss of each level, in units of the outcome; lower is better."""
         i, m = self._start(kind), len(self.levels)
-        return [self._mean(loss) for loss in self._sums[i + 2 : i + 3 * m : 3]]
+        return [self._mean(loss) for loss in self.sums[i + 2 : i + 3 * m : 3]]
 
-    def regret_pinball(self) -> float:
+    def regret(self) -> float:
         """Return the cumulative pinball loss over all levels, calibrated minus raw; negative is better than raw."""
         m = len(self.levels)
         raw, calibrated = self._start("raw"), self._start("calibrated")
-        return sum(self._sums[calibrated + 2 : calibrated + 3 * m : 3]) - sum(self._sums[raw + 2 : raw + 3 * m : 3])
+        return sum(self.sums[calibrated + 2 : calibrated + 3 * m : 3]) - sum(self.sums[raw + 2 : raw + 3 * m : 3])
 
     def crps(self, kind: Kind) -> float:
         """Return the continuous ranked probability score by the levels served, in units of the outcome.
@@ -213,17 +190,17 @@ class QuantileScores:
 
         Below 0 what was served was better. The error is as if events were independent.
         """
-        return paired(self._sums[0], self.regret_pinball() / len(self.levels), self._sums[-1])
+        return paired(self.sums[0], self.regret() / len(self.levels), self.sums[-1])
 
     def pit(self, kind: Kind) -> list[int]:
         """Return how many outcomes fell into each bin of the probability integral transform; uniform if calibrated."""
         i = self._start(kind) + 3 * len(self.levels)
-        return list(map(int, self._sums[i : i + PIT_BINS]))
+        return list(map(int, self.sums[i : i + PIT_BINS]))
 
     def widths(self, kind: Kind) -> list[float]:
         """Return the mean width of each central interval, outermost first, in units of the outcome."""
         i, m = self._start(kind) + 3 * len(self.levels) + PIT_BINS, len(self.levels)
-        return [self._mean(width) for width in self._sums[i : i + m // 2]]
+        return [self._mean(width) for width in self.sums[i : i + m // 2]]
 
     def width(self, kind: Kind, coverage: float) -> float:
         """Return the mean width of the narrowest central interval that promises at least this coverage."""
@@ -233,9 +210,3 @@ class QuantileScores:
         if j > k:
             raise ValueError(f"levels {self.levels} have no central interval of {coverage!r}")
         return self.widths(kind)[k - j]
-
-    def _start(self, kind: Kind) -> int:
-        return 1 if kind == "raw" else 1 + self._width
-
-    def _mean(self, total: float) -> float:
-        return total / self._sums[0] if self._sums[0] else math.nan

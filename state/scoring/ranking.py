@@ -108,11 +108,6 @@ class Ranking:
         spread = float(ones @ (below - area) ** 2) / ((m - 1) * m) + float(zeros @ (above - area) ** 2) / ((n - 1) * n)
         return Estimate(area, math.sqrt(spread))
 
-    def gini(self) -> Estimate:
-        """Return 2 AUC - 1: 0 ranks by chance, 1 ranks every event of outcome 1 first."""
-        area, error = self.auc()
-        return Estimate(2.0 * area - 1.0, 2.0 * error)
-
     def ks(self) -> float:
         """Return the largest difference between the two outcomes' distributions, in [0, 1], taken between cells."""
         n, m = self.n, self.m
@@ -143,7 +138,7 @@ class Ranking:
                 break
             hits += ones
             left -= here
-        return _binomial(hits, m), _binomial(hits, wanted)
+        return binomial(hits, m), binomial(hits, wanted)
 
     def bins(self, most: int) -> list[dict[str, float]]:
         """Return a reliability curve: events ``n``, mean ``forecast`` and share ``outcome`` of ones of each bin.
@@ -165,7 +160,8 @@ class Ranking:
         return found
 
 
-def _binomial(hits: float, n: float) -> Estimate:
+def binomial(hits: float, n: float) -> Estimate:
+    """Return a share of n events, at most 1, with its binomial standard error; NaN of none."""
     if not n:
         return NONE
     share = min(hits / n, 1.0)

@@ -64,7 +64,7 @@ class Recent:
     ----------
     marks
         Binary events that each event of the segment has, with a served probability each: one where a probability was
-        served, some of classes (`state.scoring.pair_scores`).
+        served, some of classes (`state.scoring.segment_pairs`).
 
     Attributes
     ----------

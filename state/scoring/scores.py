@@ -8,12 +8,11 @@ from operator import add, sub
 from struct import Struct
 from typing import Final, Literal, NamedTuple, Self
 
-from state.scoring import losses, ranking
-from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN
-from state.scoring.losses import LOG_CLIP, log
+from state.scoring import ranking
+from state.scoring.alarm import log_wealth
+from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
+from state.scoring.losses import Name, log
 from state.scoring.ranking import Maybe, Ranking
-
-__all__ = ["BANDS", "BINS", "LOG_CLIP", "SCORED", "Bin", "Kind", "Murphy", "Scores", "grain"]
 
 #: The kinds of forecast that are scored: the model's; those served as ``p``; those served as ``draw``.
 Kind = Literal["raw", "calibrated", "draw"]
@@ -45,24 +44,6 @@ def grain(value: float) -> float:
     Sums of such numbers are exact up to 2**23, in any order, and also after some of them are taken out again.
     """
     return value + _GRAIN - _GRAIN
-
-
-class Bin(NamedTuple):
-    """Sums over the events whose forecast fell into one bin.
-
-    Attributes
-    ----------
-    n
-        Events.
-    p, y, pp, py
-        Σp, Σy, Σp², Σpy of the forecast p and the outcome y.
-    """
-
-    n: float
-    p: float
-    y: float
-    pp: float
-    py: float
 
 
 class Murphy(NamedTuple):
@@ -118,7 +99,7 @@ class Scores:
     >>> scores = Scores()
     >>> scores.observe(raw=0.9, p=0.5, y=1)
     >>> scores.observe(raw=0.9, p=0.5, y=0, draw=0.45)
-    >>> round(scores.ece("raw"), 3), scores.ece("calibrated"), round(scores.ece("draw"), 3)
+    >>> round(scores.error("raw"), 3), scores.error("calibrated"), round(scores.error("draw"), 3)
     (0.4, 0.0, 0.475)
     """
 
@@ -319,12 +300,12 @@ class Scores:
         """Return the ten low bands of [0, .1), from [0, 1e-4) upwards, with the edges `BANDS`."""
         return self.cells(kind)[: _LOW + 1]
 
-    def ece(self, kind: Kind) -> float:
+    def error(self, kind: Kind) -> float:
         """Return the expected calibration error, Σ |Σp - Σy| / n over the bins, in [0, 1]."""
         return self._mean(sum(abs(each.p - each.y) for each in self.bins(kind)))
 
     def noise(self, kind: Kind) -> float:
-        """Return the `ece` to expect by chance if every forecast were the probability of its outcome.
+        """Return the `error` to expect by chance if every forecast were the probability of its outcome.
 
         Σ sqrt(2 Σp(1 - p) / π) / n over the bins: the mean absolute value of a normal error of that variance.
         """
@@ -334,8 +315,8 @@ class Scores:
         """Return the calibration error under hat weights, Σ_k |Σ w_k(p)(p - y)| / n, in [0, 1].
 
         The hat w_k is 1 at k/10 and falls to 0 at the neighbours. If one forecast moves by 1, this error changes by at
-        most 21/n, where `ece` can jump. So there are guarantees of this error for deterministic calibrators. On a bin a
-        hat is a line, so Σ w_k(p)(p - y) follows from the bin's Σp, Σy, Σp² and Σpy.
+        most 21/n, where `error` can jump. So there are guarantees of this error for deterministic calibrators. On a
+        bin a hat is a line, so Σ w_k(p)(p - y) follows from the bin's Σp, Σy, Σp² and Σpy.
 
         References
         ----------
@@ -349,10 +330,14 @@ class Scores:
             knots[k + 1] += right
         return self._mean(sum(map(abs, knots)))
 
+    def log_wealth(self, kind: Kind) -> float:
+        """Return the log of the wealth of bets against calibration, see `state.scoring.alarm`."""
+        return log_wealth(self.cells(kind))
+
     def relative_error(self, kind: Kind) -> float:
         """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events predicted too many or missed, for each that happened.
 
-        Use it for rare events, where even an `ece` of .002 may be large. NaN before the first outcome above 0.
+        Use it for rare events, where even an `error` of .002 may be large. NaN before the first outcome above 0.
         """
         return self._share(sum(abs(each.p - each.y) for each in self.cells(kind)))
 
@@ -399,17 +384,16 @@ class Scores:
         """Return the mean log loss in nats, forecasts clipped by `LOG_CLIP`."""
         return self.loss("log", kind)
 
-    def loss(self, name: str, kind: Kind) -> float:
-        """Return the mean of a loss; ValueError if it is not in `losses.NAMES`, see `losses.named`."""
+    def loss(self, name: Name, kind: Kind) -> float:
+        """Return the mean of a loss."""
         return self._mean(self._total(name, kind))
 
-    def regret(self, name: str, kind: Kind = "calibrated") -> float:
-        """Return a cumulative loss, served minus raw; negative is better than raw. Raises as `loss` does."""
+    def regret(self, name: Name = "brier", kind: Kind = "calibrated") -> float:
+        """Return a cumulative loss, served minus raw; negative is better than raw."""
         return self._total(name, kind) - self._total(name, "raw")
 
-    def _total(self, name: str, kind: Kind) -> float:
+    def _total(self, name: Name, kind: Kind) -> float:
         """Return the sum of a loss over the events."""
-        losses.named(name)
         if name == "log":
             return sum(self._logs[book] for book in _OF[kind])
         bins = self.bins(kind)

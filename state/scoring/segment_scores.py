@@ -4,15 +4,15 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from state.scoring.alarm import log_wealth
-from state.scoring.history import Alarmed
+from state.scoring.cells import Bin
 from state.scoring.ranking import Estimate, Ranking
 from state.scoring.recent import Recent
-from state.scoring.scores import Bin
 from state.scoring.warm_up import SegmentWarmUp
-from state.scoring.wilson import wilson
+from state.scoring.wilson import Interval, wilson
+from state.scoring.windows import Alarmed
 
 #: Inner edges of the bands of a forecast: from rare events to even odds, then tenths.
 EDGES: Final[tuple[float, ...]] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -26,14 +26,6 @@ _ROOT: Final = math.sqrt(2.0 / math.pi)
 _HEAD: Final = Struct("<IIIQI")
 _BAND: Final = Struct("<IIdd")
 _LAST: Final = Struct("<2d")
-
-
-class Interval(NamedTuple):
-    """A mean and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class SegmentScores:
@@ -68,7 +60,7 @@ class SegmentScores:
     >>> scores = SegmentScores()
     >>> for y in (1.0, 0.0):
     ...     scores.observe(raw=0.9, p=0.5, y=y)
-    >>> scores.n, round(scores.ece("raw"), 3), scores.ece("calibrated"), scores.brier("calibrated")
+    >>> scores.n, round(scores.error("raw"), 3), scores.error("calibrated"), scores.brier("calibrated")
     (2, 0.4, 0.0, 0.25)
     """
 
@@ -214,20 +206,20 @@ class SegmentScores:
         """The share of events that happened; NaN without events."""
         return self._mean(sum(self._sums[1:_BOOK:_SUMS]))
 
-    def ece(self, kind: Alarmed) -> float:
+    def error(self, kind: Alarmed) -> float:
         """Return the expected calibration error over the bands, Σ |Σp - Σy| / n, in [0, 1]; NaN without events."""
         return self._mean(sum([abs(each.p - each.y) for each in self.bands(kind)]))
 
     def noise(self, kind: Alarmed) -> float:
-        """Return the `ece` to expect by chance if every forecast were the probability of its outcome."""
+        """Return the `error` to expect by chance if every forecast were the probability of its outcome."""
         return self._mean(sum([_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bands(kind)]))
 
     def excess(self, kind: Alarmed) -> float:
-        """Return by how much `ece` is above twice its `noise`, at least 0: an error that chance does not explain.
+        """Return by how much `error` is above twice its `noise`, at least 0: an error that chance does not explain.
 
         Segments are ranked by it. A few events may have any error, and their noise is as large.
         """
-        return max(self.ece(kind) - 2.0 * self.noise(kind), 0.0) if self.n else 0.0
+        return max(self.error(kind) - 2.0 * self.noise(kind), 0.0) if self.n else 0.0
 
     def brier(self, kind: Alarmed) -> float:
         """Return the mean Brier score; NaN without events."""

@@ -4,14 +4,15 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from operator import add
 from struct import Struct
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from state.forecasts import Classwise
 from state.scoring.alarm import log_level_bet, log_sum, log_wealth
-from state.scoring.history import KINDS, Alarmed
-from state.scoring.scores import BINS, Bin, grain
+from state.scoring.cells import BINS, Bin
+from state.scoring.scores import grain
+from state.scoring.sums import Sums
+from state.scoring.windows import KINDS, Alarmed
 
 _ROOT: Final = math.sqrt(2.0 / math.pi)
 _COUNT: Final = Struct("<I")
@@ -21,7 +22,7 @@ _SUMS: Final = 4  # sums of a bin: n, hits, Σp, Σp²
 _SMALL: Final = 0xFFFF
 
 
-class LevelTally:
+class LevelTally(Sums):
     """Where outcomes lie among the quantiles of their forecasts, over one stretch of events.
 
     Parameters
@@ -50,16 +51,20 @@ class LevelTally:
     0.15
     """
 
-    __slots__ = ("counts", "levels", "n")
+    __slots__ = ()
 
     def __init__(self, levels: Sequence[float]) -> None:
-        self.levels = tuple(levels)
-        self.n = 0
-        self.counts = [0] * (4 * (len(self.levels) + 1))
+        super().__init__(tuple(levels), 1 + 4 * (len(levels) + 1), 0)
 
-    def zero(self) -> Self:
-        """Return the tally of no events at the same levels."""
-        return type(self)(self.levels)
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels."""
+        return cast("tuple[float, ...]", self.shape)
+
+    @property
+    def n(self) -> int:
+        """Events."""
+        return int(self.sums[0])
 
     def observe(self, raw: Sequence[float], served: Sequence[float], y: float, sign: int = 1) -> None:
         """Add one event, or take it out again.
@@ -73,47 +78,33 @@ class LevelTally:
         sign
             1 adds the event, -1 takes out one that was added.
         """
-        counts, width = self.counts, len(self.levels) + 1
-        self.n += sign
-        counts[bisect_right(raw, y)] += sign
-        counts[width + bisect_left(raw, y)] += sign
-        counts[2 * width + bisect_right(served, y)] += sign
-        counts[3 * width + bisect_left(served, y)] += sign
-
-    def __add__(self, other: Self) -> Self:
-        """Return the tally of both stretches."""
-        total = self.zero()
-        total.n = self.n + other.n
-        total.counts = list(map(add, self.counts, other.counts))
-        return total
-
-    def __eq__(self, other: object) -> bool:
-        """Whether levels and all counts are equal."""
-        return isinstance(other, LevelTally) and (self.levels, self.counts) == (other.levels, other.counts)
-
-    __hash__ = None  # type: ignore[assignment]  # counts change
+        counts, width = self.sums, len(self.shape) + 1
+        counts[0] += sign
+        counts[1 + bisect_right(raw, y)] += sign
+        counts[1 + width + bisect_left(raw, y)] += sign
+        counts[1 + 2 * width + bisect_right(served, y)] += sign
+        counts[1 + 3 * width + bisect_left(served, y)] += sign
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        return _COUNT.pack(self.n) + self._layout(self.n).pack(*self.counts)
+        return _COUNT.pack(self.n) + self._layout(self.n).pack(*self.sums[1:])
 
     def decode(self, payload: bytes, at: int) -> tuple[Self, int]:
         """Read what a tally of these levels encoded; return it and the offset after it."""
-        read = type(self)(self.levels)
-        (read.n,) = _COUNT.unpack_from(payload, at)
-        layout = self._layout(read.n)
-        read.counts = list(layout.unpack_from(payload, at + _COUNT.size))
+        (n,) = _COUNT.unpack_from(payload, at)
+        layout = self._layout(n)
+        read = self._with([n, *layout.unpack_from(payload, at + _COUNT.size)])
         return read, at + _COUNT.size + layout.size
 
     def _layout(self, n: int) -> Struct:
-        return Struct(f"<{len(self.counts)}{'H' if n <= _SMALL else 'I'}")
+        return Struct(f"<{len(self.sums) - 1}{'H' if n <= _SMALL else 'I'}")
 
-    def coverage(self, kind: Alarmed) -> list[tuple[int, int]]:
+    def coverage(self, kind: Alarmed) -> list[tuple[float, float]]:
         """Return for each level how many outcomes lay below its quantile, and how many at or below."""
         width = len(self.levels) + 1
-        start = 2 * width * KINDS.index(kind)
-        below = list(accumulate(self.counts[start : start + width]))
-        upto = list(accumulate(self.counts[start + width : start + 2 * width]))
+        start = 1 + 2 * width * KINDS.index(kind)
+        below = list(accumulate(self.sums[start : start + width]))
+        upto = list(accumulate(self.sums[start + width : start + 2 * width]))
         return list(zip(below[:-1], upto[:-1], strict=True))
 
     def error(self, kind: Alarmed) -> float:
@@ -141,7 +132,7 @@ class LevelTally:
         return log_sum(bets) - math.log(len(bets))
 
 
-class TopTally:
+class TopTally(Sums):
     """How often the likeliest class occurred, by its probability, over one stretch of events.
 
     Notes
@@ -161,14 +152,10 @@ class TopTally:
     (0.375, 0.0)
     """
 
-    __slots__ = ("sums",)
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self.sums = [0.0] * (len(KINDS) * BINS * _SUMS)
-
-    def zero(self) -> Self:
-        """Return the tally of no events."""
-        return type(self)()
+        super().__init__(None, len(KINDS) * BINS * _SUMS)
 
     def observe(self, raw: Classwise, served: Classwise, y: int, sign: int = 1) -> None:
         """Add one event of class ``y``, or with ``sign = -1`` take out one that was added."""
@@ -182,18 +169,6 @@ class TopTally:
             sums[i + 2] += sign * p
             sums[i + 3] += sign * grain(p * p)
             start += BINS * _SUMS
-
-    def __add__(self, other: Self) -> Self:
-        """Return the tally of both stretches."""
-        total = self.zero()
-        total.sums = list(map(add, self.sums, other.sums))
-        return total
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
-        return isinstance(other, TopTally) and self.sums == other.sums
-
-    __hash__ = None  # type: ignore[assignment]  # sums change
 
     def encode(self) -> bytes:
         """Return the sums; layout in the class's notes."""

@@ -8,6 +8,7 @@ import numpy as np
 from state.arrays import Floats
 from state.scoring.cells import COARSE, EDGES, WITHIN
 from state.scoring.scores import Kind, Scores
+from state.scoring.wilson import Interval
 
 _ENDS: Final = np.array((0.0, *EDGES, 1.0))
 _MIDDLES: Final = (_ENDS[1:] + _ENDS[:-1]) / 2.0
@@ -35,14 +36,6 @@ class TwoBin(NamedTuple):
     value: float
     noise: float
     error: float
-
-
-class Gain(NamedTuple):
-    """By how much the error of raw forecasts is larger than that of others, with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def two_bin(scores: Scores, kind: Kind) -> TwoBin:
@@ -116,7 +109,7 @@ def two_bin_of(zeros: Floats, ones: Floats, exact: Floats, implied: float) -> Tw
     return TwoBin(value, implied / n**2, error)
 
 
-def gain(raw: TwoBin, other: TwoBin) -> Gain:
+def gain(raw: TwoBin, other: TwoBin) -> Interval:
     """Return the error of raw forecasts less that of others of the same events, with an interval.
 
     Both depend on the same outcomes. How strongly is not stored, so the standard errors are added up, which no
@@ -124,4 +117,4 @@ def gain(raw: TwoBin, other: TwoBin) -> Gain:
     """
     value = raw.value - other.value
     wide = _WIDE * (raw.error + other.error)
-    return Gain(value, value - wide, value + wide)
+    return Interval(value, value - wide, value + wide)

@@ -3,26 +3,27 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import add
 from struct import Struct
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, Self, cast
 
 from state.forecasts import PROBS, QUANTILES, Classwise, Law, Quantiles
 from state.scoring import ranking
-from state.scoring.alarm import log_mean_bet, log_share, log_sum
+from state.scoring.alarm import log_mean_bet, log_sum
 from state.scoring.cells import EDGES, FINE
 from state.scoring.class_scores import ClassScores
-from state.scoring.history import KINDS, Alarmed
+from state.scoring.order import within
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.ranking import NONE, Counts, Estimate
 from state.scoring.tallies import LevelTally, Tally, TopTally
 from state.scoring.warm_up import WarmUp
+from state.scoring.windows import KINDS, RECENT, WEALTH, Alarmed, Window, Windows, last
 
 #: Resolved events of a window. Late outcomes make levels swing within hundreds of events: a longer window hides it.
 WINDOW = 500
 #: Events of a window between looks at the alarm: what is over by the end of the window is found, too.
 LOOK: Final = 100
-#: Closed windows that the recent alarm covers: 4,000 events.
-RECENT: Final = 8
 #: Windows of probabilities are ten times as long. The recent alarm needs ten times the evidence, so that of as many
 #: events as few raise it by chance.
 _OFTEN: Final = math.log(10.0)
@@ -32,19 +33,13 @@ VectorScores = ClassScores | QuantileScores
 
 #: See `state.scoring.scores.grain`.
 _GRAIN: Final = 1.5 * 2.0**22
-_HEAD: Final = Struct("<BII4dI")
+_HEAD: Final = Struct("<BII")
+_LENGTH: Final = Struct("<I")
 _WORST: Final = Struct("<I")
 _ORDER: Final = Struct("<3d")
 
 
-class Window(NamedTuple):
-    """A complete window: its number on its partition, from 0, and its tally."""
-
-    number: int
-    tally: Tally
-
-
-class VectorHistory:
+class VectorHistory(Windows[Any]):
     """Scores of a stream of classes or numbers under one configuration, with windows and alarms.
 
     Parameters
@@ -54,29 +49,22 @@ class VectorHistory:
 
     Notes
     -----
-    Events are added to the scores of all events and to the tally of the present window. After `WINDOW` events the
-    window is closed: its tally is kept as one of the last `RECENT`, and as the worst of a kind if its error is the
-    largest so far. The error is that of coverage, or the calibration error of the likeliest class (`tallies`).
+    Events are added to the scores of all events and to the tally of the present window. A window has `WINDOW` events.
+    Its tally is kept as one of the last `RECENT`. Its error is that of coverage, or the calibration error of the
+    likeliest class (`tallies`).
 
     **Alarm.** Of numbers the hypothesis is that an outcome lies below the quantile of level τ with chance τ, of classes
-    that class k has the chance p_k. The gambler divides the wealth as in `state.scoring.history`: one half bets on all
-    events together, and of the other half the share 1/((w + 1)(w + 2)) bets on window w alone. On numbers bets are on
-    each level, on classes on the likeliest class by bins; on all events together half of it bets on single classes,
-    each as one cell. It starts at 1, and P(it ever reaches 1/α) <= α, whatever the delays are: the hypothesis is about
-    the order of resolution, see `state.scoring.history`. Every `LOOK` events the largest wealth so far is kept, so an
-    alarm stays.
+    that class k has the chance p_k. On numbers bets are on each level, on classes on the likeliest class by bins; on
+    all events together half of it bets on single classes, each as one cell. There is a look every `LOOK` events.
 
-    **Recent alarm.** A gambler begins with every window and stops after `RECENT` more. The alarm is half the mean of
-    the wealths of those that still play, divided by ten. It reaches 1/α only if one of them reaches 20/α, which each
-    does by chance with probability at most α/20. So a calibrated stream has at most one false alarm in 10/α windows.
-
-    **Warm-up.** What was answered in a warm-up counts in none of this, see `state.scoring.warm_up`.
+    **Recent alarm.** A gambler stops after `RECENT` more windows, 4,000 events. The alarm is half the mean of the
+    wealths, divided by ten. It reaches 1/α only if one of them reaches 20/α, which each does by chance with probability
+    at most α/20. So a calibrated stream has at most one false alarm in 10/α windows.
 
     **Order.** Of classes, how the highest probability tells right answers from wrong ones is measured within windows.
 
     **Revisions.** `revise` corrects the scores of all events, and the tally of the event's window where it is kept. The
-    wealth from bets on earlier windows, the choice of the worst window, and the order of closed windows are not
-    corrected.
+    order of closed windows is not corrected.
 
     Bytes, little-endian: the kind (u8), windows closed, the window that the alarms count from (u32 each; not 0 only
     after `resumed`), the log of the summed wealth of closed windows and of the largest wealth at a look (f64, raw and
@@ -96,42 +84,23 @@ class VectorHistory:
     >>> history, law = VectorHistory(QuantileScores((0.25, 0.75))), Quantiles((0.25, 0.75), (-1.0, 1.0))
     >>> for t in range(2000):
     ...     y = (-2.0, 0.0, 0.0, 2.0)[t % 4] + (-4.0 if t // 500 % 2 else 4.0)
-    ...     history.observe(Normal(0.0, 1.0), law, y, b"")
-    >>> history.total.error("calibrated"), history.worst("calibrated").tally.error("calibrated")
+    ...     _ = history.observe(Normal(0.0, 1.0), law, y, b"")
+    >>> history.total.error("calibrated"), history.worst("calibrated").scores.error("calibrated")
     (0.25, 0.75)
     >>> history.log_alarm("calibrated") > 100
     True
     """
 
-    __slots__ = (
-        "_closed",
-        "_counts",
-        "_most",
-        "_order",
-        "_past",
-        "_single",
-        "_start",
-        "_windows",
-        "_won",
-        "_worst",
-        "present",
-        "total",
-        "warm_up",
-    )
+    __slots__ = ("_closed", "_counts", "_order", "_past", "_single", "total")
 
     def __init__(self, total: VectorScores) -> None:
+        empty: Tally = LevelTally(total.levels) if isinstance(total, QuantileScores) else TopTally()
+        super().__init__(empty, KINDS, _OFTEN)
         self.total = total
-        self.warm_up = WarmUp()
-        self.present: Tally = LevelTally(total.levels) if isinstance(total, QuantileScores) else TopTally()
-        self._windows = 0
-        self._closed = self.present.zero()
-        self._past: list[Tally] = []
-        self._worst = dict.fromkeys(KINDS, Window(0, self._closed))
-        self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
-        self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
-        self._start = 0
+        self._closed: Any = empty.zero()
+        self._past: list[Any] = []
         #: Of each kind and class Σ([y = k] - p) and Σp(1 - p), since the alarms count.
-        self._single = [0.0] * (0 if isinstance(total, QuantileScores) else 4 * total.classes)
+        self._single = [0.0] * (0 if isinstance(total, QuantileScores) else 4 * total.shape)
         self._order = [0.0] * (_ORDER.size // 8 * len(KINDS))
         self._counts: list[Counts] = [ranking.nothing() for _ in KINDS] if self._single else []
 
@@ -145,52 +114,21 @@ class VectorHistory:
         """Events observed, but for those of a warm-up."""
         return self.total.n
 
-    @property
-    def windows(self) -> int:
-        """The number of closed windows, which is also the number of the present one."""
-        return self._windows
-
-    @property
-    def last(self) -> Window | None:
-        """The last complete window; None before the first."""
-        return Window(self._windows - 1, self._past[-1]) if self._past and self._past[-1].n else None
-
-    def worst(self, kind: Alarmed) -> Window | None:
-        """Return the complete window with the largest error, of equal ones the earliest; None before the first."""
-        return self._worst[kind] if self._worst[kind].tally.n else None
-
     @classmethod
     def resumed(cls, before: Sequence[Self], rest: VectorScores, partitions: int) -> Self:
-        """Return the history that goes on for several others, as `state.scoring.history.History.resumed` does.
-
-        Parameters
-        ----------
-        before
-            The others, at least one.
-        rest
-            Scores of the events of theirs that it is not to observe itself.
-        partitions
-            How many histories the stream has from now on.
-        """
+        """Return the history that goes on for several others, as `state.scoring.history.History.resumed` does."""
         made = cls(rest)
-        made._windows = made._start = len(KINDS)
         none = made.present.zero()
         made._past = [none, last(before) or none]
-        found = [worst(before, kind) for kind in KINDS]
-        made._worst = {
-            kind: Window(n, none if each is None else each.tally)
-            for n, (kind, each) in enumerate(zip(KINDS, found, strict=True))
-        }
-        level = math.log(partitions)
-        made._most = {kind: max(0.0, log_alarm(before, kind) + level) for kind in KINDS}
+        made._go_on(before, none, partitions)
         return made
 
     def rank(self, order: Sequence[float]) -> None:
         """Add to how answers are ordered within windows: sums as `ordered` has them."""
         self._order = [one + other for one, other in zip(self._order, order, strict=True)]
 
-    def observe(self, raw: Classwise | Law, served: Classwise | Quantiles, y: float, key: bytes) -> None:
-        """Add one event.
+    def observe(self, raw: Classwise | Law, served: Classwise | Quantiles, y: float, key: bytes) -> bool:
+        """Add one event; there is no row of closed windows, so return False.
 
         Parameters
         ----------
@@ -206,39 +144,23 @@ class VectorHistory:
         ValueError
             If it has other classes or levels.
         """
-        self._add(raw, served, y, key, 1, [self.present], present=True, counted=self._windows >= self._start)
-        events = self.present.n
-        if events == WINDOW:
+        self._add(raw, served, y, key, 1, [self.present], self.windows)
+        self._events += 1
+        looks = self._events % LOOK == 0
+        if self._events == WINDOW:
             self._close()
-        if events % LOOK == 0:
-            for kind in KINDS:
-                self._most[kind] = max(self._most[kind], self.log_wealth(kind))
+        if looks:
+            self._look()
+        return False
 
     def revise(
-        self, raw: Classwise | Law, served: Classwise | Quantiles, was: float, y: float, key: bytes, window: int
-    ) -> None:
-        """Give an event another label; ``window`` is `windows` when it was observed.
-
-        Raises
-        ------
-        ValueError
-            If the window does not exist yet.
-        """
-        windows = self._windows
-        if not 0 <= window <= windows:
-            raise ValueError(f"an event of window {window} in a history of {windows} windows")
-        found: list[Tally]
-        if window == windows:
-            found = [self.present]
-        else:
-            found = [each.tally for each in self._worst.values() if each.number == window]
-            if window >= windows - len(self._past):
-                found.append(self._past[window - windows])
-            if window >= self._start:
-                found.append(self._closed)
-            found = list({id(each): each for each in found}.values())  # the worst window may be among the last
+        self, raw: Classwise | Law, served: Classwise | Quantiles, key: bytes, was: float, y: float, window: int
+    ) -> bool:
+        """Give an event another label, as `state.scoring.history.History.revise`."""
+        found = self._of(window)
         for label, sign in ((was, -1), (y, 1)):
-            self._add(raw, served, label, key, sign, found, present=window == windows, counted=window >= self._start)
+            self._add(raw, served, label, key, sign, found, window)
+        return False
 
     def _add(
         self,
@@ -248,14 +170,12 @@ class VectorHistory:
         key: bytes,
         sign: int,
         tallies: Sequence[Tally],
-        *,
-        present: bool,
-        counted: bool,
+        window: int,
     ) -> None:
-        """Add an event to all scores and to some tallies, or take it out."""
+        """Add an event of a window to all scores and to some tallies, or take it out."""
         if isinstance(self.total, QuantileScores):
             law = cast("Quantiles", served)
-            values = tuple(map(cast("Law", raw).ppf, self.total.levels))
+            values = tuple(map(cast("Law", raw).ppf, self.total.shape))
             self.total.observe(cast("Law", raw), law, y, key, sign, values)
             for tally in tallies:
                 cast("LevelTally", tally).observe(values, law.values, y, sign)
@@ -264,10 +184,10 @@ class VectorHistory:
         self.total.observe(*forecasts, k, sign)
         for tally in tallies:
             cast("TopTally", tally).observe(*forecasts, k, sign)
-        if present:
+        if window == self.windows:
             for counts, forecast in zip(self._counts, forecasts, strict=True):
                 counts[bisect_right(EDGES, max(forecast)) + FINE * (forecast.argmax() == k)] += sign
-        if counted:
+        if window >= self._start:
             self._apart(forecasts, k, sign)
 
     def _apart(self, forecasts: Sequence[Classwise], y: int, sign: int) -> None:
@@ -279,47 +199,30 @@ class VectorHistory:
                 single[i + 1] += sign * (p - (p * p + _GRAIN - _GRAIN))
                 i += 2
 
-    def _close(self) -> None:
-        window = Window(self._windows, self.present)
-        for kind in KINDS:
-            worst = self._worst[kind].tally
-            if not worst.n or window.tally.error(kind) > worst.error(kind):
-                self._worst[kind] = window
-        if window.number >= self._start:
-            for kind in KINDS:
-                here = log_share(window.number - self._start) + window.tally.log_wealth(kind)
-                self._won[kind] = log_sum((self._won[kind], here))
-            self._closed = _added(self._closed, window.tally)
-        self._past = [*self._past, window.tally][-RECENT:]
+    def _last(self) -> Tally | None:
+        return self._past[-1] if self._past and self._past[-1].n else None
+
+    def _keep(self, window: Any) -> None:  # noqa: ANN401 - a tally of this stream
+        if self.windows >= self._start:
+            self._closed += window
+        self._past = [*self._past, window][-RECENT:]
         self._order = self.ordered()
         self._counts = [ranking.nothing() for _ in self._counts]
-        self._windows += 1
-        self.present = window.tally.zero()
+
+    def _kept(self, window: int) -> list[Any]:
+        found = [self._past[window - self.windows]] if window >= self.windows - len(self._past) else []
+        if window >= self._start:
+            found.append(self._closed)
+        return found
 
     def ordered(self) -> list[float]:
-        """Return of each kind the sums of `auc`, with the present window: pairs, ordered ones, spread."""
-        order = self._order[:]
-        for i, counts in enumerate(self._counts):
-            found = ranking.ranking([counts])
-            pairs, area = float(found.n * found.m), found.auc()
-            if pairs:
-                spread = 0.0 if math.isnan(area.error) else area.error * area.error
-                order[3 * i] += pairs
-                order[3 * i + 1] += pairs * area.value
-                order[3 * i + 2] += pairs * pairs * spread
-        return order
+        """Return of each kind the sums of `auc`, with the present window: see `state.scoring.order.within`."""
+        now = [each for counts in self._counts for each in within(ranking.ranking([counts]))]
+        return list(map(add, self._order, now)) if now else self._order[:]
 
-    def log_wealth(self, kind: Alarmed) -> float:
-        """Return the log of the present wealth of the bets against calibration, in nats; it may fall."""
-        windows = self._windows - self._start
-        if windows < 0:
-            return 0.0
-        whole = _added(self._closed, self.present).log_wealth(kind)
-        if self._single:
-            whole = log_sum((whole, self._log_apart(kind))) - math.log(2.0)
-        now = log_share(windows) + self.present.log_wealth(kind)
-        waiting = -math.log(windows + 2)
-        return log_sum((whole, self._won[kind], now, waiting)) - math.log(2.0)
+    def _log_whole(self, kind: Alarmed) -> float:
+        whole: float = (self._closed + self.present).log_wealth(kind)
+        return log_sum((whole, self._log_apart(kind))) - math.log(2.0) if self._single else whole
 
     def _log_apart(self, kind: Alarmed) -> float:
         """Return the log of the mean wealth of the bets on single classes."""
@@ -328,35 +231,24 @@ class VectorHistory:
         bets = [log_mean_bet(sums[i], max(sums[i + 1], 0.0)) for i in range(0, half, 2)]
         return log_sum(bets) - math.log(len(bets))
 
-    def log_alarm(self, kind: Alarmed) -> float:
-        """Return the log of the largest wealth, now or at a look; from log(1/α) on it is an alarm."""
-        return max(self._most[kind], self.log_wealth(kind))
-
-    def log_recent(self, kind: Alarmed) -> float:
-        """Return the log of the recent alarm, in nats; from log(1/α) on it fires. It falls after the error ends."""
-        windows = min(self._windows - self._start, RECENT)
-        if windows < 0:
-            return 0.0
-        stretch = self.present
-        wealths = [stretch.log_wealth(kind)]
-        for past in reversed(self._past[len(self._past) - windows :]):
-            stretch = _added(stretch, past)
-            wealths.append(stretch.log_wealth(kind))
-        return log_sum(wealths) - math.log(2 * len(wealths)) - _OFTEN
+    def _log_recent(self, kind: Alarmed, windows: int) -> list[float]:
+        kept = reversed(self._past[len(self._past) - windows :])
+        return [stretch.log_wealth(kind) for stretch in accumulate(kept, add, initial=self.present)]
 
     def encode(self) -> bytes:
         """Return the row; layout in the class's notes."""
         total = self.total.encode()
-        wealth = (book[kind] for kind in KINDS for book in (self._won, self._most))
         kind_of = QUANTILES if isinstance(self.total, QuantileScores) else PROBS
         parts = [
-            _HEAD.pack(kind_of, self._windows, self._start, *wealth, len(total)),
+            _HEAD.pack(kind_of, self.windows, self._start),
+            WEALTH.pack(*self._wealth()),
+            _LENGTH.pack(len(total)),
             total,
             self.warm_up.encode(),
             *(each.encode() for each in (self.present, self._closed, *self._past)),
         ]
-        if self._windows:
-            parts += [_WORST.pack(each.number) + each.tally.encode() for each in self._worst.values()]
+        if self.windows:
+            parts += [_WORST.pack(each.number) + each.scores.encode() for each in self._worst.values()]
         if self._single:
             numbers = (*self._single, *self._order)
             parts.append(Struct(f"<{len(numbers)}d").pack(*numbers))
@@ -372,18 +264,20 @@ class VectorHistory:
         ValueError
             If the payload is cut or too long, or its parts do not belong together.
         """
-        kind, windows, start, *wealth, length = _HEAD.unpack_from(payload)
-        at = _HEAD.size + length
+        kind, windows, start = _HEAD.unpack_from(payload)
         scores: Any = {QUANTILES: QuantileScores, PROBS: ClassScores}.get(kind)
         if scores is None:
             raise ValueError(f"no scores are of kind {kind}")
-        history = cls(scores.decode(payload[_HEAD.size : at]))
-        history._windows, history._start = windows, start
-        history.warm_up, at = WarmUp.decode(payload, at)
-        history._won = dict(zip(KINDS, wealth[::2], strict=True))
-        history._most = dict(zip(KINDS, wealth[1::2], strict=True))
+        wealth = WEALTH.unpack_from(payload, _HEAD.size)
+        (length,) = _LENGTH.unpack_from(payload, _HEAD.size + WEALTH.size)
+        at = _HEAD.size + WEALTH.size + _LENGTH.size
+        history = cls(scores.decode(payload[at : at + length]))
+        history.windows, history._start = windows, start
+        history._take_wealth(wealth)
+        history.warm_up, at = WarmUp.decode(payload, at + length)
         empty = history.present
         history.present, at = empty.decode(payload, at)
+        history._events = history.present.n
         history._closed, at = empty.decode(payload, at)
         for _ in range(min(windows, RECENT)):
             tally, at = empty.decode(payload, at)
@@ -400,8 +294,8 @@ class VectorHistory:
             at += layout.size
             for i in range(len(KINDS)):
                 history._counts[i], at = ranking.decode(payload, at)
-        if at != len(payload) or not 0 <= history.present.n < WINDOW:
-            raise ValueError(f"scores of {len(payload)} bytes end after {at}, with a window of {history.present.n}")
+        if at != len(payload) or not 0 <= history._events < WINDOW:
+            raise ValueError(f"scores of {len(payload)} bytes end after {at}, with a window of {history._events}")
         return history
 
 
@@ -412,37 +306,8 @@ def alike(found: Iterable[VectorHistory]) -> list[VectorHistory]:
     """
     shapes: dict[object, list[VectorHistory]] = {}
     for each in found:
-        scores = each.total
-        shape = scores.levels if isinstance(scores, QuantileScores) else scores.classes
-        shapes.setdefault(shape, []).append(each)
+        shapes.setdefault(each.total.shape, []).append(each)
     return max(shapes.values(), key=lambda several: sum(each.n for each in several))
-
-
-def overall(histories: Sequence[VectorHistory]) -> VectorScores:
-    """Return the scores of all events of alike histories, at least one."""
-    first, *others = (each.total for each in histories)
-    scores: Any = first
-    for each in others:
-        scores += each
-    total: VectorScores = scores
-    return total
-
-
-def worst(histories: Iterable[VectorHistory], kind: Alarmed) -> Window | None:
-    """Return the worst window of any partition; None if none has a complete one."""
-    found = [window for each in histories if (window := each.worst(kind))]
-    return max(found, key=lambda window: window.tally.error(kind), default=None)
-
-
-def last(histories: Iterable[VectorHistory]) -> Tally | None:
-    """Return the tally of the last windows of all partitions; None if none has a complete one."""
-    found = [window.tally for each in histories if (window := each.last)]
-    if not found:
-        return None
-    tally = found[0].zero()
-    for each in found:
-        tally = _added(tally, each)
-    return tally
 
 
 def auc(histories: Iterable[VectorHistory], kind: Alarmed) -> Estimate:
@@ -454,20 +319,3 @@ def auc(histories: Iterable[VectorHistory], kind: Alarmed) -> Estimate:
     start = 3 * KINDS.index(kind)
     pairs, right, spread = map(sum, zip(*(each.ordered()[start : start + 3] for each in histories), strict=True))
     return Estimate(right / pairs, math.sqrt(spread) / pairs) if pairs else NONE
-
-
-def log_alarm(histories: Sequence[VectorHistory], kind: Alarmed) -> float:
-    """Return the log of the alarm over several partitions, at least one; see `state.scoring.history.log_alarm`."""
-    return max(each.log_alarm(kind) for each in histories) - math.log(len(histories))
-
-
-def log_recent(histories: Sequence[VectorHistory], kind: Alarmed) -> float:
-    """Return the log of the recent alarm over several partitions, at least one; as `log_alarm` does."""
-    return max(each.log_recent(kind) for each in histories) - math.log(len(histories))
-
-
-def _added(one: Tally, other: Tally) -> Tally:
-    """Return the sum of two tallies of one kind."""
-    both: Any = one
-    total: Tally = both + other
-    return total

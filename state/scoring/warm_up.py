@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from state.forecasts import Classwise, Law, Quantiles
 from state.scoring.alarm import log_wealth
-from state.scoring.scores import Bin, grain
+from state.scoring.cells import Bin
+from state.scoring.scores import grain
 
 #: A served score this near the raw one is the raw one: maps that have learnt nothing round differently.
 SAME: Final = 1e-9

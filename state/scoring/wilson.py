@@ -1,10 +1,18 @@
-"""Wilson's confidence interval of a share."""
+"""Intervals of 95 %; of a share that of Wilson."""
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 #: The .975 quantile of the normal distribution, for intervals of 95 %.
 _Z: Final = 1.959963984540054
+
+
+class Interval(NamedTuple):
+    """A mean and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 def wilson(share: float, n: float) -> tuple[float, float]:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Column, Table
+from rich.table import Table
 
 from state.banding import Thresholds
 from state.bands import Bands, probability
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
-from state.scoring.history import KINDS
+from state.scoring.windows import KINDS
+from streams.metrics import figures
 from streams.metrics.sample import Sample
 
 #: Segments that are described, those with most forecasts above the lowest band.
@@ -93,15 +93,10 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
 def table(described: Mapping[str, Any], title: str) -> Table:
     """Return a row for each band and kind, as a table that fits 80 columns; a replay has some more figures."""
     replayed = "day" in described["bands"][0]["raw"]
-    made = Table(
-        Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True, title=title
-    )
-    for name in ("from", "share", *(("a day", "most") if replayed else ("forecasts",)), "precision", "recall"):
-        made.add_column(name, justify="right", no_wrap=True)
-    made.add_column("false/hit", justify="right", no_wrap=True)
     costs = any(each["raw"]["cost"] is not None for each in described["bands"])
-    if costs:
-        made.add_column("cost", justify="right", no_wrap=True)
+    queues = ("a day", "most") if replayed else ("forecasts",)
+    names = ("from", "share", *queues, "precision", "recall", "false/hit", *(("cost",) if costs else ()))
+    made = figures.table(names, title)
     for each in described["bands"]:
         for kind in KINDS:
             one = each[kind]

@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 from rich.table import Column, Table
 
-from state.scoring.comparison import LOSSES, SIDES
-from state.scoring.history import KINDS
+from state.scoring.comparison import LOSSES, SIDES, Comparison
 from state.scoring.pair_scores import AnyComparison, PairScores
+from state.scoring.scores import Scores
+from state.scoring.windows import KINDS, Alarmed
 from state.served import Served
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
@@ -35,37 +36,32 @@ def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) ->
 
     Of classes ``ece`` is that of the likeliest one, of numbers the error of coverage; then there is no ``auc``.
     """
-    if isinstance(comparison, PairScores):
-        return _paired(pair, comparison, named)
-    scores = comparison.scores
+    scores = comparison.scores if isinstance(comparison, Comparison) else comparison
     described: dict[str, Any] = {"events": comparison.n}
-    for config, (side, kind) in zip(pair, SIDES, strict=True):
-        described[side] = {
-            "calibrator": named.get(config),
-            "config": config,
-            "ece": or_none(scores.ece(kind)),
-            "ece_noise": or_none(scores.noise(kind)),
-            "brier": or_none(scores.brier(kind)),
-            "log_loss": or_none(scores.log_loss(kind)),
-            "auc": or_none(scores.ranking(kind).auc().value),
-        }
-    described["difference"] = {loss: by_name(comparison.difference(loss)) for loss in LOSSES}
-    return described
-
-
-def _paired(pair: Pair, scores: PairScores, named: Mapping[str, str]) -> dict[str, Any]:
-    described: dict[str, Any] = {"events": scores.n}
     for config, (side, _), kind in zip(pair, SIDES, KINDS, strict=True):
         described[side] = {
             "calibrator": named.get(config),
             "config": config,
             "ece": or_none(scores.error(kind)),
             "ece_noise": or_none(scores.noise(kind)),
-            "accuracy": or_none(scores.accuracy(kind)),
-            "loss": {name: or_none(scores.loss(name, kind)) for name in scores.losses},
+            **_figures(scores, kind),
         }
-    described["difference"] = {loss: by_name(scores.difference(loss)) for loss in scores.losses}
+    compared: Any = comparison
+    losses = LOSSES if isinstance(comparison, Comparison) else comparison.losses
+    described["difference"] = {loss: by_name(compared.difference(loss)) for loss in losses}
     return described
+
+
+def _figures(scores: Scores | PairScores, kind: Alarmed) -> dict[str, Any]:
+    """Return what only probabilities have, or only classes and numbers."""
+    if isinstance(scores, Scores):
+        auc = scores.ranking(kind).auc().value
+        found = {"brier": scores.brier(kind), "log_loss": scores.log_loss(kind), "auc": auc}
+        return {name: or_none(value) for name, value in found.items()}
+    return {
+        "accuracy": or_none(scores.accuracy(kind)),
+        "loss": {name: or_none(scores.loss(name, kind)) for name in scores.losses},
+    }
 
 
 def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:

@@ -1,13 +1,11 @@
 """What the state says of a stream, as JSON: for ``trueup streams show``, the status page and the gauges."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import add
 from statistics import fmean
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 
@@ -15,102 +13,31 @@ from state import kinds
 from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
-from state.fence import Fence
-from state.kind import Kind
 from state.policy import Policy
-from state.scoring import history, vector_history
-from state.scoring.ages import findings, late
-from state.scoring.alarm import ALPHA
+from state.scoring import vector_history
+from state.scoring import windows as windows_of
 from state.scoring.band_counts import BandCounts
+from state.scoring.cells import Bin
 from state.scoring.certificate import certificate
 from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import SHIFTED, Distribution
-from state.scoring.history import KINDS, Alarmed, History
+from state.scoring.findings import findings, late
+from state.scoring.history import History
 from state.scoring.losses import NAMES
 from state.scoring.order import Order, Within
 from state.scoring.ranking import VOLUMES
-from state.scoring.scores import Bin, Scores, total
 from state.scoring.scores import Kind as Scored
+from state.scoring.scores import Scores, total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
+from state.scoring.windows import KINDS, Alarmed
 from state.served import Served
-from streams.metrics import bands, challengers, functions, segments, standing, vectors, warm_up
+from streams.metrics import bands, challengers, functions, segments, standing, vectors, warm_up, windows
 from streams.metrics.figures import or_none
-from streams.metrics.segments import SegmentRows
-from streams.metrics.snapshot import StreamRows
+from streams.metrics.rows import StateRows, covered, segmented
 
-Value = TypeVar("Value")
-EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
-#: A stream is known that has one of these.
-KNOWN: Final[tuple[Kind[Any], ...]] = kinds.SCORES, kinds.VECTORS, kinds.CALIBRATOR, kinds.DISTRIBUTION
-_KNOWN: Final = frozenset(kind.letter for kind in KNOWN)
-
-
-class StateRows:
-    """The newest rows of every partition that say something of streams.
-
-    Parameters
-    ----------
-    held
-        The rows of each partition, by stream; rows of calibrators and challengers may be of several configurations.
-    fences
-        By partition.
-    """
-
-    def __init__(
-        self, held: Mapping[int, Mapping[str, StreamRows]] = EMPTY, fences: Mapping[int, Fence] = EMPTY
-    ) -> None:
-        self.fences = dict(fences)
-        self._held = held
-        self._read: dict[tuple[bytes, str], dict[Any, Any]] = {}
-
-    @property
-    def streams(self) -> set[str]:
-        """The streams that have any rows."""
-        return {stream for rows in self._held.values() for stream in rows} | {stream for _, stream in self._read}
-
-    def of(self, kind: Kind[Value], stream: str) -> dict[Any, Value]:
-        """Return what the rows of a kind hold of a stream, by partition; also by all else that their keys say."""
-        found = self._read.get((kind.letter, stream))
-        if found is None:
-            found = self._read[kind.letter, stream] = {}
-            for partition, held in self._held.items():
-                rows = held.get(stream, {})
-                for key in [key for key in rows if key[:1] == kind.letter]:
-                    more = kind.of(key)[1:]
-                    found[(partition, *more) if more else partition] = kind.read(key, rows[key], rows.get)
-        return found
-
-    def knows(self, stream: str) -> bool:
-        """Whether there is state of a stream; nothing is read for it."""
-        return any(key[:1] in _KNOWN for rows in self._held.values() for key in rows.get(stream, ()))
-
-    def alone(self, stream: str) -> "StateRows":
-        """Return the rows of a stream; what is read of them is kept no longer than that."""
-        return StateRows({n: {stream: rows[stream]} for n, rows in self._held.items() if stream in rows})
-
-
-def covered(found: StateRows, stream: str, policy: Policy | None) -> dict[int, Coverage]:
-    """Return which forecasts of a stream have a label, by partition; nothing where that does not matter."""
-    return found.of(kinds.COVERAGE, stream) if policy is not None and policy.guarded else {}
-
-
-def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:
-    """Return the segments that a stream has now, by partition, without those that have no name yet.
-
-    Rows that are read while a worker writes may be of different batches.
-    """
-    if policy is None or not policy.segments:
-        return {}
-    made: dict[int, SegmentRows] = {}
-    scores = found.of(kinds.SEGMENT, stream)
-    for (partition, layout), names in found.of(kinds.NAMES, stream).items():
-        if layout == policy.layout:
-            places = {slot: (partition, policy.scored, slot) for slot in names.slots}
-            made[partition] = names, {slot: scores[place] for slot, place in places.items() if place in scores}
-    return made
 
 
 def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
@@ -151,14 +78,11 @@ def brief(found: StateRows, stream: str) -> dict[str, Any]:
     if scores.n:
         for kind in KINDS:
             bias = or_none(scores.relative_bias(kind))
-            said[kind] = {"ece": scores.ece(kind), "relative_bias": bias, "brier": scores.brier(kind)}
+            said[kind] = {"ece": scores.error(kind), "relative_bias": bias, "brier": scores.brier(kind)}
     elif any(each.n for each in vectors):
-        overall = vector_history.overall(vector_history.alike(vectors))
-        for kind in KINDS:
-            if isinstance(overall, ClassScores):
-                said[kind] = {"top_label_ece": overall.top_label_ece(kind)}
-            else:
-                said[kind] = {"coverage_error": overall.error(kind)}
+        overall = windows_of.overall(vector_history.alike(vectors))
+        error = "top_label_ece" if isinstance(overall, ClassScores) else "coverage_error"
+        said |= {kind: {error: overall.error(kind)} for kind in KINDS}
     return said
 
 
@@ -228,14 +152,12 @@ def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
 
     Ranks are those within the last windows. Over a life they would mix the answers of many maps.
     """
-    last = total(window.scores for each in histories.values() if (window := each.last))
     order = lately(histories.values())
     described: dict[str, Any] = {
-        kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _window(histories, last, kind)
-        for kind in scores.kinds
+        kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _windows(histories, kind) for kind in scores.kinds
     }
     for alarmed in KINDS:
-        described[alarmed] |= {"alarm": alarms(histories, alarmed), **_biased(histories, alarmed)}
+        described[alarmed] |= {"alarm": windows.alarm(histories, alarmed), **_biased(histories, alarmed)}
     return described | {"regret": {loss: scores.regret(loss) for loss in NAMES}}
 
 
@@ -312,7 +234,7 @@ def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
     """Return the scores of all events."""
     found, ranking, bins = two_bin(scores, kind), scores.ranking(kind), scores.bins(kind)
     return {
-        "ece": scores.ece(kind),
+        "ece": scores.error(kind),
         "ece_noise": scores.noise(kind),
         "smooth_ece": scores.smooth_ece(kind),
         "certificate": or_none(certificate(ranking)),
@@ -356,7 +278,7 @@ def _ranked(ranking: Within) -> dict[str, Any]:
     return {
         "auc": or_none(area.value),
         "auc_error": or_none(area.error),
-        "gini": or_none(ranking.gini().value),
+        "gini": or_none(2.0 * area.value - 1.0),
         "ks": or_none(ranking.ks()),
         "top": top,
     }
@@ -409,40 +331,17 @@ def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
     }
 
 
-def _window(histories: dict[int, History], last: Scores, kind: Scored) -> dict[str, Any]:
-    """Return the last window of all partitions and the worst of any; ``partition`` and ``window`` find it again."""
-    described: dict[str, Any] = {}
-    if last.n:
-        described["last_window"] = {
-            "n": last.n,
-            "ece": last.ece(kind),
-            "ece_noise": last.noise(kind),
-            "relative_bias": or_none(last.relative_bias(kind)),
-            "relative_bias_noise": or_none(last.relative_bias_noise(kind)),
+def _windows(histories: Mapping[int, History], kind: Scored) -> dict[str, Any]:
+    """Return the last window of all partitions and the worst of any, with what only probabilities have."""
+    described = windows.describe(histories, kind, "ece", "ece_noise")
+    newest, off = windows_of.last(histories.values()), windows_of.worst(histories.values(), kind)
+    if newest is not None and off is not None:
+        described["last_window"] |= {
+            "relative_bias": or_none(newest.relative_bias(kind)),
+            "relative_bias_noise": or_none(newest.relative_bias_noise(kind)),
         }
-    worst = history.worst(histories.values(), kind)
-    if worst is not None:
-        described["worst_window"] = {
-            "partition": next(n for n, each in histories.items() if each.worst(kind) is worst),
-            "window": worst.number,
-            "ece": worst.scores.ece(kind),
-            "ece_noise": worst.scores.noise(kind),
-            "reliability": _curve(worst.scores.bins(kind)),
-        }
+        described["worst_window"]["reliability"] = _curve(off.scores.bins(kind))
     return described
-
-
-def alarms(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
-    """Return the evidence against calibration, of the whole life and of the last windows, and whether it is enough."""
-    found, level = list(histories.values()), -math.log10(ALPHA)
-    log10 = history.log_alarm(found, kind) / math.log(10.0)
-    recent = history.log_recent(found, kind) / math.log(10.0)
-    return {
-        "log10": log10,
-        "sounds": log10 >= level,
-        "recent_log10": recent,
-        "recent_sounds": recent >= level,
-    }
 
 
 def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Final
 from state.policy import Policies
 from streams.metrics import views
 from streams.metrics.catalogue import CATALOGUE, PREFIX
-from streams.metrics.description import StateRows
+from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import PartitionSnapshot
 
 #: The metrics that are exported by stream.

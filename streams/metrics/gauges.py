@@ -4,37 +4,50 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic, time
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from state.effects import Changes, Effects
 from state.fence import FATES, Fence
 from state.policy import Policies
-from streams.metrics.catalogue import CATALOGUE, DELAYS, LATENCIES, PREFIX, RECORD_FATES, SIZES, STAGES, WAITS
-from streams.metrics.exposition import OF_STREAMS, labelled
+from streams.metrics.catalogue import CATALOGUE, DELAYS, PREFIX, RECORD_FATES, WAITS
+from streams.metrics.exposition import OF_STREAMS
 from streams.metrics.latency import Latencies
 from streams.metrics.sample import Sample
 from streams.metrics.slots import Slots, named
 from streams.metrics.snapshot import PartitionSnapshot
+from streams.metrics.stage import Folding, Sampler
 from streams.records.decoding import REASONS
 
 #: Counts all streams that have no series of their own. No stream has this name, and Prometheus drops an empty label.
 HIDDEN: Final = ""
 #: The input topics as labels name them, whatever they are called in Kafka.
-INPUTS = ("forecasts", "outcomes")
+INPUTS: Final = ("forecasts", "outcomes")
 #: By how much a row must be due in the future, by this clock, for its expiry to count as early, s: clocks may differ.
 EARLY: Final = 600
 #: Where the label of an event that was learnt at maturity came from, with the fates that count it.
-MATURED = {"reported": "matured", "implied": "implied"}
+MATURED: Final = {"reported": "matured", "implied": "implied"}
 NO_POLICIES: Final = Policies()
 
 
-#: Reads now and here.
-Sampler = Callable[[], Iterable[Sample]]
+#: What counts by itself, with the series that start at zero.
+_COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
+    "records": [(topic, fate) for topic, fates in RECORD_FATES.items() for fate in fates],
+    "passed_records": [(topic,) for topic in INPUTS],
+    "dead_letters": [(topic, reason) for topic in INPUTS for reason in REASONS],
+    "expired": [("forecast",), ("outcome",)],
+    "matured_events": [(label,) for label in MATURED],
+    "outputs": [("calibrated",), ("resolved",), ("dead-letters",)],
+    "opened_partitions": [],
+    "expired_early": [],
+    "withheld_letters": [],
+    "overdue_labels": [],
+    "belated_forecasts": [],
+    "untaught_events": [],
+    "far_off_times": [(topic,) for topic in INPUTS],
+}
 
 
-class Gauges(Collector):
+class Gauges(Folding):
     """The metrics of one worker.
 
     Parameters
@@ -62,67 +75,15 @@ class Gauges(Collector):
         clock: Callable[[], float] = monotonic,
         app: str = "",
     ) -> None:
-        self._app = app
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside every counter that says only when
-        self.registry = CollectorRegistry()
         self._slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
-        self._version = version
-        self._sampler = sampler
         self._policies = policies
-        self._held: dict[int, PartitionSnapshot] = {}
         #: Forecasts answered and events resolved here, by label of their stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
         self._refused: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
-        self._updated = 0.0
-        self._counters: dict[str, Counter] = {}
-        self._histograms: dict[str, Histogram] = {}
-        buckets = {
-            "batch_seconds": LATENCIES,
-            "batch_records": SIZES,
-            "stage_seconds": LATENCIES,
-        }
-        counters = ("records", "redelivered_records", "passed_records", "dead_letters", "expired", "matured_events")
-        others = (
-            "outputs",
-            "opened_partitions",
-            "expired_early",
-            "withheld_letters",
-            "overdue_labels",
-            "belated_forecasts",
-            "untaught_events",
-            "far_off_times",
-        )
-        for name in (*counters, *others):
-            self._counters[name] = Counter(
-                PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, registry=self.registry
-            )
-        for name, edges in buckets.items():
-            self._histograms[name] = Histogram(
-                PREFIX + name, CATALOGUE[name].help, CATALOGUE[name].labels, buckets=edges, registry=self.registry
-            )
-        self._stages = {step: self._histograms["stage_seconds"].labels(name) for step, name in STAGES.items()}
-        self._initialise()
-        self.registry.register(self)
-
-    def _initialise(self) -> None:
-        """Start every series at zero, so that rate() sees the first increase."""
-        for topic, fates in RECORD_FATES.items():
-            for fate in fates:
-                self._counters["records"].labels(topic, fate)
-            for reason in REASONS:
-                self._counters["dead_letters"].labels(topic, reason)
-            self._counters["redelivered_records"].labels(topic)
-            self._counters["passed_records"].labels(topic)
-            self._counters["far_off_times"].labels(topic)
-        for kind in ("forecast", "outcome"):
-            self._counters["expired"].labels(kind)
-        for label in MATURED:
-            self._counters["matured_events"].labels(label)
-        for topic in ("calibrated", "resolved", "dead-letters"):
-            self._counters["outputs"].labels(topic)
+        super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
 
     # -- what the worker reports -----------------------------------------------------------------------------------
 
@@ -149,14 +110,6 @@ class Gauges(Collector):
         """Return the streams that gained a slot from another since this was asked; their rows are yet to be read."""
         gained, self._gained = self._gained, []
         return gained
-
-    def revoked(self, partition: int) -> None:
-        """Let go of a partition, so that its new owner's series are the only ones."""
-        self._held.pop(partition, None)
-
-    def partitions(self) -> list[int]:
-        """Return the partitions held."""
-        return list(self._held)
 
     def shows(self, stream: str) -> bool:
         """Return whether a stream has series of its own, and give it a slot if one is free; see `Slots.take`."""
@@ -189,8 +142,7 @@ class Gauges(Collector):
         """Count a batch that is in the journal."""
         self._updated = time()
         self._fared(dict(zip(FATES, effects.fates, strict=True)))
-        for source, reason in effects.rejected:
-            self._counters["dead_letters"].labels(INPUTS[source], reason).inc()
+        self._rejected(effects.rejected)
         for topic, n in zip(INPUTS, effects.passed, strict=True):
             if n:
                 self._counters["passed_records"].labels(topic).inc(n)
@@ -221,8 +173,7 @@ class Gauges(Collector):
         """Count records that were folded again after a crash, by their topics; they count only as such."""
         if (held := self._held.get(partition)) is not None:
             held.fence = fence
-        for number, name in enumerate(INPUTS):
-            self._counters["redelivered_records"].labels(name).inc(topics.count(number))
+        self._redelivered(topics)
 
     def written(self, partition: int, changes: Changes) -> None:
         """Take the rows of a checkpoint."""
@@ -253,29 +204,12 @@ class Gauges(Collector):
         """Count records of an input whose time lies far off."""
         self._counters["far_off_times"].labels(INPUTS[topic]).inc(n)
 
-    def produced(self, topic: str, n: int) -> None:
-        """Count acknowledged outputs."""
-        self._counters["outputs"].labels(topic).inc(n)
-
-    def batch(self, records: int, seconds: float) -> None:
-        """Note the size of a batch and how long it took."""
-        self._histograms["batch_records"].observe(records)
-        self._histograms["batch_seconds"].observe(seconds)
-
-    def stage(self, step: int, seconds: float) -> None:
-        """Note how long a numbered step of a batch took."""
-        self._stages[step].observe(seconds)
-
     def waited(self, since: Iterable[int]) -> None:
         """Note that forecasts of these Kafka timestamps, ms, have been answered; one ahead of this clock waited 0 s."""
         now = int(time() * 1000)
         self._waited.observe(now - stamp for stamp in since)
 
     # -- what Prometheus reads -------------------------------------------------------------------------------------
-
-    def exposition(self) -> bytes:
-        """Return what is of the worker and not of one stream, in Prometheus's text format."""
-        return labelled(generate_latest(self.registry), self._app)
 
     def counted(self) -> dict[str, dict[str, int]]:
         """Return what each counter by stream counted."""
@@ -291,32 +225,23 @@ class Gauges(Collector):
         for name, latencies in batches.items():
             yield latencies.family(PREFIX + name, CATALOGUE[name].help)
         families = {
-            name: (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
-                PREFIX + name, metric.help, labels=metric.labels
-            )
-            for name, metric in CATALOGUE.items()
+            name: self._family(name)
+            for name in CATALOGUE
             if not {name} & {*self._counters, *self._histograms, *batches, *OF_STREAMS}
         }
         for name, labels, value in self._samples():
             families[name].add_metric(labels, value)
         yield from families.values()
 
-    def describe(self) -> Iterable[Metric]:
-        """Tell the registry nothing, so that registering does not collect."""
-        return ()
-
     def _samples(self) -> Iterator[Sample]:
-        held = list(self._held.values())
-        yield "build_info", (self._version,), 1.0
+        held: list[PartitionSnapshot] = list(self._held.values())
         yield "pending_events", (), sum(partition.fence.pending for partition in held)
         yield "waiting_outcomes", (), sum(partition.fence.waiting for partition in held)
         yield "early_outcomes", (), sum(partition.fence.early for partition in held)
         yield "held_partitions", (), len(held)
         yield "hidden_streams", (), self.hidden
         yield "oldest_row_seconds", (), max((_oldest(partition.fence) for partition in held), default=0.0)
-        if self._updated:
-            yield "last_update_timestamp_seconds", (), self._updated
-        yield from self._sampler()
+        yield from super()._samples()
 
 
 def _events(effects: Effects) -> dict[str, int]:

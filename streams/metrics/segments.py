@@ -5,21 +5,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Column, Table
+from rich.table import Table
 
 from state.forecasts import KINDS as FIELDS
 from state.forecasts import PROBABILITY
 from state.scoring.ages import mean
 from state.scoring.alarm import ALPHA
-from state.scoring.history import KINDS, Alarmed
-from state.scoring.pair_scores import AnySegmentScores, SegmentPairScores
+from state.scoring.cells import Bin
 from state.scoring.recent import RECENT, Recent, RecentLevels, Stretch
-from state.scoring.scores import Bin
-from state.scoring.segment_scores import EDGES, Interval, SegmentScores
+from state.scoring.segment_pairs import AnySegmentScores, SegmentPairScores
+from state.scoring.segment_scores import EDGES, SegmentScores
 from state.scoring.warm_up import OF_SEGMENT
-from state.scoring.wilson import wilson
+from state.scoring.wilson import Interval, wilson
+from state.scoring.windows import KINDS, Alarmed
 from state.segments import Dictionary, Segment
+from streams.metrics import figures
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 
@@ -184,18 +184,12 @@ def recent_table(described: Mapping[str, Any]) -> Table | None:
     """Return the segments that are off lately as a table that fits 80 columns; None where none is."""
     if not described["recent"]:
         return None
-    made = Table(
-        Column("", overflow="fold"),
-        box=SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-        collapse_padding=True,
-        title=f"segments lately: {described['recently_off']} of {described['scored']} off",
-        caption="Of the last windows of a segment those with the most evidence; 3 or more is an alarm."
+    made = figures.table(
+        ("events", "observed", "served", "off by, 95 %", "alarm, log10"),
+        f"segments lately: {described['recently_off']} of {described['scored']} off",
+        "Of the last windows of a segment those with the most evidence; 3 or more is an alarm."
         f"{LATELY.get(described['of'], '')}",
     )
-    for name in ("events", "observed", "served", "off by, 95 %", "alarm, log10"):
-        made.add_column(name, justify="right", no_wrap=True)
     for each in described["recent"]:
         off = each["off"]
         made.add_row(
@@ -235,19 +229,12 @@ ERRORS: Final = {
 def _headed(described: Mapping[str, Any], caption: str, names: Sequence[str]) -> Table:
     """Return a table of the worst segments without rows: a column for the segment, and one for each name."""
     worst = len(described["worst"])
-    made = Table(
-        Column("", overflow="fold"),
-        box=SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-        collapse_padding=True,
-        title=f"segments, the worst {worst} of {described['scored']}; off: {described['off']}{_large(described)}"
+    return figures.table(
+        names,
+        f"segments, the worst {worst} of {described['scored']}; off: {described['off']}{_large(described)}"
         f"{warming(described)}",
-        caption=caption,
+        caption,
     )
-    for name in names:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
 
 
 def _pair_table(described: Mapping[str, Any]) -> Table:
@@ -294,11 +281,7 @@ def _large(described: Mapping[str, Any]) -> str:
 
 
 def _eces(scores: Iterable[AnySegmentScores], kind: Alarmed) -> list[float]:
-    return [_error(each, kind) for each in scores]
-
-
-def _error(scores: AnySegmentScores, kind: Alarmed) -> float:
-    return scores.ece(kind) if isinstance(scores, SegmentScores) else scores.error(kind)
+    return [each.error(kind) for each in scores]
 
 
 def _evidence(scores: AnySegmentScores, segments: int) -> float:
@@ -308,7 +291,7 @@ def _evidence(scores: AnySegmentScores, segments: int) -> float:
 
 def _off(scores: AnySegmentScores, evidence: float) -> bool:
     least = min(OFF, OFF_SHARE * scores.observed) if isinstance(scores, SegmentScores) else OFF
-    return evidence >= -math.log10(ALPHA) and _error(scores, "calibrated") >= least
+    return evidence >= -math.log10(ALPHA) and scores.error("calibrated") >= least
 
 
 def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict[str, Any]:
@@ -319,7 +302,7 @@ def _described(segment: Segment, scores: SegmentScores, evidence: float) -> dict
     for kind in KINDS:
         described[kind] = {
             "mean": scores.mean(kind),
-            "ece": scores.ece(kind),
+            "ece": scores.error(kind),
             "ece_noise": scores.noise(kind),
             "excess": scores.excess(kind),
             "brier": scores.brier(kind),

@@ -6,11 +6,11 @@ from statistics import fmean
 from typing import Any, Final
 
 from state.scoring import vector_history
-from state.scoring.alarm import ALPHA
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import LOSSES, Difference
-from state.scoring.history import KINDS, Alarmed
 from state.scoring.vector_history import VectorHistory, VectorScores
+from state.scoring.windows import KINDS, Alarmed, overall
+from streams.metrics import windows
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 
@@ -22,6 +22,8 @@ _MEANS: Final = {
     "accuracy": "accuracy",
     "coverage_error": "coverage_error",
     "crps": "crps",
+    "brier": "brier",
+    "log_loss": "log_loss",
 }
 
 #: Which probabilities the scores of classes are of, in words.
@@ -38,14 +40,14 @@ def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
     """
     alike = vector_history.alike(found.values())
     held = {partition: each for partition, each in found.items() if each in alike}
-    scores = vector_history.overall(alike)
+    scores: VectorScores = overall(alike)
     described: dict[str, Any] = {"resolved": scores.n, "partitions": len(alike)}
     for kind in KINDS:
         described[kind] = _figures(scores, kind)
         area = vector_history.auc(alike, kind)
         if not math.isnan(area.value):
             described[kind] |= {"auc": area.value, "auc_error": or_none(area.error)}
-        described[kind] |= {"alarm": _alarm(alike, kind)} | _windows(held, kind)
+        described[kind] |= {"alarm": windows.alarm(held, kind)} | windows.describe(held, kind, "error", "noise")
     described["difference"] = {loss: by_name(each) for loss, each in differences(scores).items()}
     return described
 
@@ -62,7 +64,7 @@ def _figures(scores: VectorScores, kind: Alarmed) -> dict[str, Any]:
     if isinstance(scores, ClassScores):
         return {
             "classwise_ece": scores.classwise_ece(kind),
-            "top_label_ece": scores.top_label_ece(kind),
+            "top_label_ece": scores.error(kind),
             "accuracy": scores.accuracy(kind),
             "brier": scores.brier(kind),
             "log_loss": scores.log_loss(kind),
@@ -80,30 +82,6 @@ def _figures(scores: VectorScores, kind: Alarmed) -> dict[str, Any]:
     }
 
 
-def _alarm(found: list[VectorHistory], kind: Alarmed) -> dict[str, Any]:
-    """Return the evidence against calibration, of the whole life and of the last windows, and whether it is enough."""
-    log10 = vector_history.log_alarm(found, kind) / math.log(10.0)
-    recent = vector_history.log_recent(found, kind) / math.log(10.0)
-    level = -math.log10(ALPHA)
-    return {"log10": log10, "sounds": log10 >= level, "recent_log10": recent, "recent_sounds": recent >= level}
-
-
-def _windows(found: Mapping[int, VectorHistory], kind: Alarmed) -> dict[str, Any]:
-    """Return the last window of all partitions and the worst of any, by error of coverage or of the likeliest class."""
-    last, worst = vector_history.last(found.values()), vector_history.worst(found.values(), kind)
-    if last is None or worst is None:
-        return {}
-    return {
-        "last_window": {"n": last.n, "error": last.error(kind), "noise": last.noise(kind)},
-        "worst_window": {
-            "partition": next(n for n, each in found.items() if each.worst(kind) is worst),
-            "window": worst.number,
-            "error": worst.tally.error(kind),
-            "noise": worst.tally.noise(kind),
-        },
-    }
-
-
 def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
     """Yield the samples of what `describe` described."""
     yield "resolved_vectors", (stream,), described["resolved"]
@@ -113,9 +91,6 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         for gauge, figure in _MEANS.items():
             if figure in scores:
                 yield gauge, (stream, kind), scores[figure]
-        if "log_loss" in scores:
-            yield "brier", (stream, kind), scores["brier"]
-            yield "log_loss", (stream, kind), scores["log_loss"]
         if "pinball_loss" in scores:
             yield "pinball_loss", (stream, kind), fmean(scores["pinball_loss"])
             yield "interval_width", (stream, kind), scores["interval_widths"][0]

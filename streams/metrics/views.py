@@ -13,28 +13,24 @@ from typing import Any, Final
 from state import kinds
 from state.kind import KINDS as ROWS
 from state.policy import Policy
-from state.scoring import history
 from state.scoring.certificate import certificate
-from state.scoring.history import KINDS
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
-from streams.metrics import bands, challengers, functions, segments, vectors
+from state.scoring.windows import KINDS, worst
+from streams.metrics import bands, challengers, functions, segments, vectors, windows
 from streams.metrics.description import (
-    StateRows,
     aged,
-    alarms,
     banded,
     biased,
     compared,
-    covered,
     guarantee,
     lately,
     learnt,
     saturated,
-    segmented,
     warmed,
     withheld,
 )
+from streams.metrics.rows import StateRows, covered, segmented
 from streams.metrics.sample import Sample
 
 #: Labels whose ages are exported; share of the highest forecasts whose recall is.
@@ -111,7 +107,7 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
             yield "recall", (stream, kind, f"{VOLUME:g}"), ranking.at(VOLUME)[0].value
             if kind == "raw" and not math.isnan(area.error):
                 yield "auc_error", (stream, kind), area.error
-        alarm = alarms(histories, kind)
+        alarm = windows.alarm(histories, kind)
         yield "alarm_log10", (stream, kind), alarm["log10"]
         if kind == "calibrated":
             yield "alarm_recent_log10", (stream, kind), alarm["recent_log10"]
@@ -120,9 +116,9 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
     yield "two_bin_error", (stream, "calibrated"), served.value
     for end, figure in gain(raw, served)._asdict().items():
         yield "two_bin_gain", (stream, end), figure
-    worst = history.worst(histories.values(), "calibrated")
-    if worst is not None:
-        yield "worst_window_ece", (stream, "calibrated"), worst.scores.ece("calibrated")
+    off = worst(histories.values(), "calibrated")
+    if off is not None:
+        yield "worst_window_ece", (stream, "calibrated"), off.scores.error("calibrated")
 
 
 def _aged(stream: str, described: dict[str, Any]) -> Iterator[Sample]:

@@ -18,7 +18,8 @@ from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.faust.outputs import Outputs
 from streams.metrics import challengers
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import describe
+from streams.metrics.rows import StateRows
 from streams.records.merge import Batch
 from tests.agents.test_processor import Told, batch
 from tests.events import Sent, forecast, outcome

@@ -20,7 +20,7 @@ from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
-from streams.metrics.description import StateRows
+from streams.metrics.rows import StateRows
 
 DEFAULT = "platt+minimax"
 COMMENTED = """\

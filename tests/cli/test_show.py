@@ -18,12 +18,13 @@ from state.events import Event, Forecast, Outcome
 from state.fence import FATES, Fence
 from state.frames import seal, unseal
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
-from state.scoring.history import KINDS
 from state.scoring.losses import NAMES
 from state.scoring.scores import Scores
+from state.scoring.windows import KINDS
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import describe
+from streams.metrics.rows import StateRows
 from tests.streams.fakes import record
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -211,7 +212,7 @@ def test_the_scores_of_a_stream_are_those_of_all_its_partitions() -> None:
     assert described["resolved"] == 50
     for kind in KINDS:
         assert described[kind]["brier"] == total.brier(kind)
-        assert described[kind]["ece"] == total.ece(kind)
+        assert described[kind]["ece"] == total.error(kind)
         assert described[kind]["log_loss"] == total.log_loss(kind)
         assert sum(each["n"] for each in described[kind]["reliability"]) == 50
         assert all(each["n"] for each in described[kind]["reliability"])

@@ -15,13 +15,15 @@ from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.distribution import Distribution
-from state.scoring.history import KINDS, History
+from state.scoring.history import History
 from state.scoring.scores import SCORED
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
+from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from state.served import Served
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import describe
+from streams.metrics.rows import StateRows
 
 
 def learnt(n: int, policy: Policy, seed: int = 1) -> tuple[History, Served]:
@@ -62,7 +64,7 @@ def test_the_worst_window_and_the_alarm_are_described() -> None:
         worst = described[kind]["worst_window"]
         of_partition = rows.of(kinds.SCORES, "s")[worst["partition"]].worst(kind)
         assert of_partition is not None
-        assert (worst["window"], worst["ece"]) == (of_partition.number, of_partition.scores.ece(kind))
+        assert (worst["window"], worst["ece"]) == (of_partition.number, of_partition.scores.error(kind))
         assert sum(each["n"] for each in worst["reliability"]) == 200
     assert described["regret"].keys() == {"brier", "log", "misclassification"}
     assert all(one["noise"] > 0 and one["internal_regret"] >= 0 for one in described["calibrators"])
@@ -82,7 +84,7 @@ def test_numbers_are_shown_as_probabilities_are(capsys: pytest.CaptureFixture[st
     assert scored["raw"]["alarm"]["sounds"]
     assert not scored["calibrated"]["alarm"]["sounds"]
     worst = scored["raw"]["worst_window"]
-    assert worst["error"] == rows.of(kinds.VECTORS, "s")[worst["partition"], policy.config].worst("raw").tally.error(  # type: ignore[union-attr]
+    assert worst["error"] == rows.of(kinds.VECTORS, "s")[worst["partition"], policy.config].worst("raw").scores.error(  # type: ignore[union-attr]
         "raw"
     )
     assert scored["difference"]["pinball"]["mean"] < -2 * scored["difference"]["pinball"]["error"]

@@ -19,7 +19,7 @@ from replay.audit import auditor
 from state import kinds
 from state.events import Output, Resolved
 from state.fence import FATES
-from state.scoring import history
+from state.scoring import windows
 from streams.config.settings import Settings
 from streams.kafka import topics
 from streams.records.decoding import Decoder
@@ -73,7 +73,7 @@ def sums(w: World) -> dict[str, Any]:
     fates = [sum(fence.fates[i] for fence in found.fences.values()) for i in range(len(FATES))]
     waits = [sum(getattr(fence, name) for fence in found.fences.values()) for name in ("pending", "waiting", "early")]
     by_stream = {stream: found.of(kinds.SCORES, stream) for stream in found.streams}
-    scores = {stream: history.overall(each.values()).encode() for stream, each in by_stream.items() if each}
+    scores = {stream: windows.overall(list(each.values())).encode() for stream, each in by_stream.items() if each}
     by_age = {stream: found.of(kinds.AGES, stream).values() for stream in found.streams}
     ages = {stream: [sum(each.n(y) for each in found) for y in (0, 1)] for stream, found in by_age.items() if found}
     return {"fates": fates, "waits": waits, "scores": scores, "ages": ages}

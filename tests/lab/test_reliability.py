@@ -22,9 +22,9 @@ def test_loss_agrees_with_the_sums_of_the_state() -> None:
     scores = Scores()
     for each in zip(raw.tolist(), p.tolist(), y.tolist(), strict=True):
         scores.observe(*each)
-    expected = (scores.ece("raw"), scores.brier("raw"), scores.log_loss("raw"))
+    expected = (scores.error("raw"), scores.brier("raw"), scores.log_loss("raw"))
     assert reliability.loss(raw, y) == pytest.approx(expected, abs=4e-9)
-    expected = (scores.ece("calibrated"), scores.brier("calibrated"), scores.log_loss("calibrated"))
+    expected = (scores.error("calibrated"), scores.brier("calibrated"), scores.log_loss("calibrated"))
     assert reliability.loss(p, y) == pytest.approx(expected, abs=4e-9)
 
 

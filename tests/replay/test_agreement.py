@@ -35,10 +35,10 @@ from state.quotas import Quota, Rate
 from state.scoring import vector_history, warm_up
 from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
-from state.scoring.history import KINDS
 from state.scoring.pair_scores import PairScores
 from state.scoring.scores import Scores
 from state.scoring.warm_up import WarmUp
+from state.scoring.windows import KINDS
 from state.witnesses import SLACK
 from tests.state.histories import PLANS, Plan, Table, folded_again
 

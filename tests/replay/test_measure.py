@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from replay import bootstrap
 from replay.measure import alerts, coverage, delays, reliability, scorecard
+from state.scoring.cells import BINS
 from state.scoring.certificate import certificate
-from state.scoring.scores import BINS, Kind, Scores
+from state.scoring.scores import Kind, Scores
 from state.scoring.two_bin import two_bin
 
 P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0, 0.09999999999999999, 1e-9]))
@@ -26,7 +27,7 @@ def test_scorecard_is_that_of_the_live_scores(events: list[tuple[float, float, f
         found = (card.n, card.ece, card.ece_smooth, card.certificate, card.brier, card.log_loss, card.misclassification)
         live = (
             scores.n,
-            scores.ece(kind),
+            scores.error(kind),
             scores.smooth_ece(kind),
             certificate(scores.ranking(kind)),
             scores.brier(kind),

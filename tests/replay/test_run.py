@@ -23,7 +23,7 @@ from state import kinds
 from state.calibrators import make
 from state.events import Forecast, Outcome
 from state.fence import FATES, INPUT_FATES
-from state.scoring.history import overall as overall_scores
+from state.scoring.windows import overall as overall_scores
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.partitioner import partition
 from streams.records.decoding import Decoder
@@ -66,11 +66,13 @@ def test_scores_are_those_a_worker_keeps_of_the_same_records(tmp_path: Path) -> 
     for at in range(0, len(events), 1000):
         worker.fold(*events[at : at + 1000])
     total = overall_scores(
-        kinds.history(row, worker.table.get(kinds.WINDOWS.key(key[1:].decode())))
-        for key, row in worker.table.of(kinds.SCORES.letter).items()
+        [
+            kinds.history(row, worker.table.get(kinds.WINDOWS.key(key[1:].decode())))
+            for key, row in worker.table.of(kinds.SCORES.letter).items()
+        ]
     )
     assert overall.raw.n == total.n > 1000
-    assert overall.calibrated.ece == pytest.approx(total.ece("calibrated"), abs=1e-9)
+    assert overall.calibrated.ece == pytest.approx(total.error("calibrated"), abs=1e-9)
     assert overall.raw.ece_smooth == pytest.approx(total.smooth_ece("raw"), abs=1e-5)
     assert overall.regret_brier == pytest.approx(total.regret("brier"), abs=1e-5)
     assert overall.regret_log == pytest.approx(total.regret("log"), abs=1e-5)

@@ -30,7 +30,8 @@ from state.scoring.comparison import Comparison
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import WINDOW, History
-from state.scoring.pair_scores import PairScores, SegmentPairScores, observe_segments
+from state.scoring.pair_scores import PairScores
+from state.scoring.segment_pairs import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import SegmentWarmUp

@@ -20,15 +20,16 @@ from state.kind import kind_of
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from state.rescale import Moved, Plan, RescaleError
 from state.routes import Label, Route, Routed, Router
-from state.scoring import history, vector_history
+from state.scoring import history, vector_history, windows
 from state.scoring.ages import Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.distribution import Distribution
-from state.scoring.history import KINDS, WINDOW
+from state.scoring.history import WINDOW
 from state.scoring.recent import Recent
 from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from tests.state.histories import BANDED, POLICIES, SHADOWED, Step, Table, Worker, altered, seeded
 
@@ -193,7 +194,7 @@ def sums(group: Group) -> dict[str, Any]:
             for n, count in enumerate(counts.sums):
                 segments[stream, *segment, f"band {n}"] += count
     found["bands"] = {stream: each.encode() for stream, each in banded.items()}
-    found["scores"] = {stream: history.overall(each).encode() for stream, each in histories.items()}
+    found["scores"] = {stream: windows.overall(each).encode() for stream, each in histories.items()}
     found["bias"] = {stream: sum_of_bias(each) for stream, each in histories.items()}
     found["distributions"] = {stream: each.encode() for stream, each in distributions.items()}
     found["ages"] = {stream: each.encode() for stream, each in ages.items()}
@@ -202,9 +203,7 @@ def sums(group: Group) -> dict[str, Any]:
         pair: each.encode() if isinstance(each, Comparison) else (each.tally, [round(n, 9) for n in each.sums])
         for pair, each in comparisons.items()
     }
-    found["vectors"] = {
-        place: [round(n, 9) for n in vector_history.overall(each)._sums] for place, each in vectors.items()
-    }
+    found["vectors"] = {place: [round(n, 9) for n in windows.overall(each).sums] for place, each in vectors.items()}
     found["orders"] = {
         place: [round(sum(sums), 9) for sums in zip(*(one.ordered() for one in each), strict=True)]
         for place, each in vectors.items()
@@ -337,7 +336,7 @@ def vector_alarms(group: Group) -> list[float]:
     for table in group.tables:
         for key, row in table.of(kinds.VECTORS.letter).items():
             found[key].append(kinds.VECTORS.decode(row))
-    return [vector_history.log_alarm(found[key], kind) for key in sorted(found) for kind in KINDS]
+    return [windows.log_alarm(found[key], kind) for key in sorted(found) for kind in KINDS]
 
 
 def pairs(group: Group) -> dict[Any, Any]:
@@ -506,19 +505,19 @@ def test_windows_alarms_and_ranking_go_on() -> None:
     assert expired > 0
     group = group.rescaled(3)
     after = histories_of(group, "s")
-    assert history.overall(after).encode() == history.overall(before).encode()
+    assert windows.overall(after).encode() == windows.overall(before).encode()
     for kind in KINDS:
-        assert history.log_alarm(after, kind) == pytest.approx(history.log_alarm(before, kind))
-        assert history.log_alarm(after, kind) > math.log(1000)
-        worst = history.worst(after, kind)
+        assert windows.log_alarm(after, kind) == pytest.approx(windows.log_alarm(before, kind))
+        assert windows.log_alarm(after, kind) > math.log(1000)
+        worst = windows.worst(after, kind)
         assert worst is not None
-        assert worst.scores == history.worst(before, kind).scores  # type: ignore[union-attr]
+        assert worst.scores == windows.worst(before, kind).scores  # type: ignore[union-attr]
     # Every label that is still there can be revised, and leaves no trace of the one before.
-    n = history.overall(after).n
+    n = windows.overall(after).n
     for table in group.tables:
         for key in list(table.of(kinds.LEDGER.letter)):
             group.outcome(key[1:].decode(), "s", 1.0, 10**6)
-    assert history.overall(histories_of(group, "s")).n == n
+    assert windows.overall(histories_of(group, "s")).n == n
 
 
 def test_values_without_a_free_slot_share_one() -> None:

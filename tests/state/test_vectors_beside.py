@@ -11,9 +11,10 @@ from state.calibrators.multiclass import Multiclass
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
-from state.scoring import pair_scores
-from state.scoring.pair_scores import PairScores, SegmentPairScores
+from state.scoring import segment_pairs
+from state.scoring.pair_scores import PairScores
 from state.scoring.recent import Recent
+from state.scoring.segment_pairs import SegmentPairScores
 from tests.holding import shown
 from tests.state.histories import Table, Worker
 
@@ -152,7 +153,7 @@ def recent_of(table: Table, policy: Policy) -> dict[int, Recent]:
 
 @pytest.mark.parametrize("stream", BOTH)
 def test_recent_windows_are_of_the_labels_in_force(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_scores, "TOGETHER", 1)  # windows of 500 events of the stream, to have some
+    monkeypatch.setattr(segment_pairs, "TOGETHER", 1)  # windows of 500 events of the stream, to have some
     policy = replace(PLAIN[stream], segments=("country",))
     worker = played(history(stream, 1800, 5), policies(**{stream: policy}))
     entries = [each for each in worker.table.entries() if each.groups and each.resolved_ts]
@@ -160,7 +161,7 @@ def test_recent_windows_are_of_the_labels_in_force(stream: str, monkeypatch: pyt
     expected: dict[int, SegmentPairScores] = {}
     for entry in sorted(entries, key=lambda each: each.window):
         found = [expected.setdefault(slot, SegmentPairScores()) for slot in entry.groups]
-        pair_scores.observe_segments(found, cast("Any", entry.raw), cast("Any", entry.p), entry.y, entry.window)
+        segment_pairs.observe_segments(found, cast("Any", entry.raw), cast("Any", entry.p), entry.y, entry.window)
     recent = recent_of(worker.table, policy)
     assert {len(each.stretches()) for each in recent.values()} >= {3}
     assert {slot: each.encode() for slot, each in recent.items()} == {

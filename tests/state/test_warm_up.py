@@ -11,7 +11,8 @@ from state.policy import Policies, Policy
 from state.scoring.history import History
 from state.scoring.warm_up import LONGEST, OF_SEGMENT, SegmentWarmUp
 from state.served import Served
-from streams.metrics.description import StateRows, describe
+from streams.metrics.description import describe
+from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import read
 from tests.state.histories import Table, Worker
 

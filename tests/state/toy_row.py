@@ -54,8 +54,8 @@ def main() -> None:
     from state.kind import shown
     from state.policy import Policies, Policy
     from state.rescale import Plan, rescaled
-    from streams.metrics.description import StateRows
     from streams.metrics.gauges import Gauges
+    from streams.metrics.rows import StateRows
     from streams.metrics.snapshot import read
     from tests.exposed import exposed
     from tests.state.histories import ROOT

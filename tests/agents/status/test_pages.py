@@ -27,7 +27,7 @@ from state.scoring.band_counts import BandCounts
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
-from state.scoring.pair_scores import SegmentPairScores, observe_segments
+from state.scoring.segment_pairs import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
@@ -105,7 +105,7 @@ def test_the_list_of_streams_adds_partitions_up() -> None:
     listed = {each["stream"]: each for each in answer.json["streams"]}
     assert {name: each["resolved"] for name, each in listed.items()} == {"churn": 500, "fraud": 400}
     held = [kinds.history(each.row(kinds.SCORES, "churn") or b"", None).total for each in (ONE, TWO)]
-    assert listed["churn"]["calibrated"]["ece"] == (held[0] + held[1]).ece("calibrated")
+    assert listed["churn"]["calibrated"]["ece"] == (held[0] + held[1]).error("calibrated")
     assert listed["churn"]["regret"]["brier"] == (held[0] + held[1]).regret("brier")
     assert 0 < listed["churn"]["error"] < listed["churn"]["bound"]
     worker = answer.json["worker"]

@@ -44,7 +44,7 @@ def test_classwise_error_is_lower_unnormalised(opponent: Callable[[Classwise], i
         normalised.observe(raw, answer.draw.normalised(), y)
     assert served.classwise_ece("calibrated") < normalised.classwise_ece("calibrated")
     assert served.classwise_ece("calibrated") < most * served.classwise_ece("raw")
-    assert served.regret_brier() < 0
+    assert served.regret() < 0
 
 
 def test_error_stays_under_the_bound_against_an_opponent() -> None:

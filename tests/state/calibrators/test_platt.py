@@ -44,20 +44,20 @@ def test_learns_the_map() -> None:
     scores = scored(calibrator, 40_000, 0)
     assert calibrator._a == pytest.approx(0.5, abs=0.05)
     assert calibrator._b == pytest.approx(-0.35, abs=0.1)
-    assert scores.ece("calibrated") < 0.006
+    assert scores.error("calibrated") < 0.006
     assert scores.brier("calibrated") < 0.178
     assert scores.brier("raw") > 0.19
 
 
 def test_delay_of_2000_does_not_overshoot() -> None:
     scores = scored(Platt(), 40_000, 2000)
-    assert scores.ece("calibrated") < 0.012
+    assert scores.error("calibrated") < 0.012
     assert scores.brier("calibrated") < 0.179
 
 
 def test_guard_behind_platt_costs_little() -> None:
     alone, guarded = scored(Platt(), 40_000, 0), scored(make("platt+minimax"), 40_000, 0)
-    assert guarded.ece("calibrated") < 0.015
+    assert guarded.error("calibrated") < 0.015
     assert guarded.brier("calibrated") < alone.brier("calibrated") + 0.002
 
 

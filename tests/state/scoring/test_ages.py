@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from state import kinds
 from state.frames import CorruptFrame
-from state.scoring import ages
-from state.scoring.ages import DAY_MS, EDGES, HOUR_MS, LABELS, MINUTE_MS, Ages, findings
+from state.scoring.ages import DAY_MS, EDGES, LABELS, MINUTE_MS, Ages
+from state.scoring.findings import expired, findings, late, suggested
 
 EVENTS = st.lists(st.tuples(st.integers(0, 2**45), st.integers(0, 40)) | st.none(), max_size=60)
 Event = tuple[int, int] | None
@@ -110,8 +110,8 @@ def test_quantiles_are_within_a_fifth_of_the_ages(level: float) -> None:
 def test_nothing_is_known_of_no_outcomes() -> None:
     empty = Ages()
     assert [empty.n(1), empty.total, empty.labels] == [0, 0, []]
-    views = [empty.quantile(1, 0.5), empty.after(1), empty.apart(), ages.late(empty, DAY_MS), ages.expired(empty)]
-    assert all(map(math.isnan, [*views, ages.suggested(empty)]))
+    views = [empty.quantile(1, 0.5), empty.after(1), empty.apart(), late(empty, DAY_MS), expired(empty)]
+    assert all(map(math.isnan, [*views, suggested(empty)]))
     assert findings(empty, DAY_MS) == []
 
 
@@ -128,7 +128,7 @@ def names(known: Ages, *configured: int, silence: bool = False) -> list[str]:
 @pytest.mark.parametrize(("days", "share"), [(45.0, 0.0), (60.0, 0.0), (90.0, 0.1)])
 def test_outcomes_that_run_into_ttl_are_noticed(days: float, share: float) -> None:
     known = told(uniform(days, 2000, 1) + uniform(days, 2000, 0))
-    assert ages.late(known, 90 * DAY_MS) == pytest.approx(share, abs=0.02)
+    assert late(known, 90 * DAY_MS) == pytest.approx(share, abs=0.02)
     assert ("ttl" in names(known, 90 * DAY_MS)) == (share > 0)
 
 
@@ -189,25 +189,6 @@ def test_labels_of_the_same_ages_are_left_alone(seed: int) -> None:
 def test_few_outcomes_are_no_evidence() -> None:
     assert names(told(uniform(90, 99, 1)), 90 * DAY_MS) == []
     assert math.isnan(told(uniform(1, 19, 1) + uniform(90, 5000, 0)).apart())
-
-
-@pytest.mark.parametrize(
-    ("ms", "said"), [(2 * DAY_MS, "48h"), (2 * DAY_MS + 1, "3d"), (3 * HOUR_MS, "3h"), (1.0, "1m")]
-)
-def test_durations_are_said_as_a_configuration_has_them(ms: float, said: str) -> None:
-    assert ages.words(ms) == said
-
-
-@pytest.mark.parametrize(("ms", "said"), [(361_110_000.0, "4.2d"), (2 * DAY_MS, "48.0h"), (90_000.0, "1.5m")])
-def test_means_are_not_rounded_up(ms: float, said: str) -> None:
-    assert ages.mean(ms) == said
-
-
-@pytest.mark.parametrize(
-    ("ms", "said"), [(0, "0d"), (20 * DAY_MS, "20d"), (36 * HOUR_MS, "36h"), (61_000, "61s"), (1500, "1500ms")]
-)
-def test_exact_durations_are_those_that_were_written(ms: int, said: str) -> None:
-    assert ages.exact(ms) == said
 
 
 def batches(labels: list[list[int]]) -> Ages:

@@ -9,10 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from state.calibrators import make
-from state.scoring import history
+from state.scoring import history, windows
 from state.scoring.alarm import ALPHA, log_sum, log_wealth
-from state.scoring.history import KINDS, Alarmed, History
-from state.scoring.scores import Bin, grain
+from state.scoring.cells import Bin
+from state.scoring.history import History
+from state.scoring.scores import grain
+from state.scoring.windows import KINDS, RECENT, Alarmed
 
 UNIT = st.floats(0, 1)
 Event = tuple[float, float, float, float]  # raw, p, y, draw
@@ -181,14 +183,14 @@ def test_the_recent_alarm_falls_when_the_trouble_ends_and_the_other_stays(monkey
     monkeypatch.setattr(history, "WINDOW", 500)
     told = at(0.5, 0.3, 2000, History())
     assert told.log_recent("raw") >= -math.log(ALPHA)
-    at(0.3, 0.3, 500 * (history.RECENT + 1), told)
+    at(0.3, 0.3, 500 * (RECENT + 1), told)
     assert told.log_recent("raw") < -math.log(ALPHA) <= told.log_alarm("raw")
 
 
 def test_the_recent_alarm_remembers_slow_evidence_over_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     # No window alone gives the alarm; eight of them do.
     monkeypatch.setattr(history, "WINDOW", 500)
-    told = at(0.37, 0.3, 500 * history.RECENT, History())
+    told = at(0.37, 0.3, 500 * RECENT, History())
     assert told.last is not None
     assert log_wealth(told.last.scores.cells("raw")) < -math.log(ALPHA)
     assert told.log_recent("raw") >= -math.log(ALPHA)
@@ -232,7 +234,7 @@ def recent_after(events: list[Event]) -> float:
 
 def test_several_partitions_keep_the_level() -> None:
     calm, broken = History(), told([(0.2, 0.2, 1.0, 0.2)] * 50)
-    one = history.log_alarm([broken], "raw")
+    one = windows.log_alarm([broken], "raw")
     assert one == broken.log_alarm("raw")
-    assert history.log_alarm([calm, broken, calm], "raw") == pytest.approx(one - math.log(3))
-    assert history.log_recent([calm, broken, calm], "raw") == pytest.approx(broken.log_recent("raw") - math.log(3))
+    assert windows.log_alarm([calm, broken, calm], "raw") == pytest.approx(one - math.log(3))
+    assert windows.log_recent([calm, broken, calm], "raw") == pytest.approx(broken.log_recent("raw") - math.log(3))

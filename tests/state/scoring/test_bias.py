@@ -7,7 +7,7 @@ import pytest
 
 from state.calibrators import make
 from state.scoring.bias import Bias
-from state.scoring.history import KINDS
+from state.scoring.windows import KINDS
 
 
 def observed(n: int, d: int = 3, seed: int = 1) -> Bias:

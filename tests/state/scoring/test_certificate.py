@@ -90,7 +90,7 @@ def test_errors_that_alternate_are_moved_and_not_paid() -> None:
 def test_an_opponent_who_makes_ten_bins_wrong_by_half_cannot_make_the_distance_large() -> None:
     """Served just below one half before a one and just above before a zero: ECE .5, and calibrated at one half."""
     events = [(0.499, 1) if i % 2 else (0.501, 0) for i in range(2000)]
-    assert scored(events).ece("raw") == pytest.approx(0.5, abs=0.002)
+    assert scored(events).error("raw") == pytest.approx(0.5, abs=0.002)
     assert certified(scored(events)) < 0.03
 
 

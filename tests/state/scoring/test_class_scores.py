@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from state.forecasts import MAX_CLASSES, Classwise
 from state.scoring.class_scores import ClassScores
-from state.scoring.scores import LOG_CLIP, Kind, Scores
+from state.scoring.losses import LOG_CLIP
+from state.scoring.scores import Kind, Scores
 
 KINDS: tuple[Kind, ...] = ("raw", "calibrated")
 Event = tuple[Classwise, Classwise, int]
@@ -26,33 +27,8 @@ def scored(events: list[Event]) -> ClassScores:
 
 
 def views(scores: ClassScores) -> list[float]:
-    each = [scores.classwise_ece, scores.top_label_ece, scores.accuracy, scores.brier, scores.log_loss]
-    return [*(view(kind) for view in each for kind in KINDS), scores.regret_brier()]
-
-
-@given(EVENTS, EVENTS)
-def test_parts_add_up_to_the_whole(first: list[Event], rest: list[Event]) -> None:
-    whole, parts = scored(first + rest), scored(first) + scored(rest)
-    assert parts == whole
-    assert whole - scored(first) == scored(rest)
-
-
-@given(EVENTS, EVENTS)
-def test_events_taken_out_leave_nothing(kept: list[Event], out: list[Event]) -> None:
-    scores = scored([*out, *kept])
-    for event in out:
-        scores.observe(*event, sign=-1)
-    assert scores == scored(kept)
-
-
-@given(EVENTS)
-def test_zero_changes_nothing_and_bytes_go_on(events: list[Event]) -> None:
-    scores = scored(events)
-    assert scores + ClassScores(3) == scores
-    assert scores - scores == ClassScores(3)
-    again = ClassScores.decode(scores.encode())
-    assert again == scores
-    assert again.encode() == scores.encode()
+    each = [scores.classwise_ece, scores.error, scores.accuracy, scores.brier, scores.log_loss]
+    return [*(view(kind) for view in each for kind in KINDS), scores.regret()]
 
 
 def test_views_match_their_definitions() -> None:
@@ -70,7 +46,7 @@ def test_views_match_their_definitions() -> None:
         assert scores.brier(kind) == pytest.approx(brier)  # type: ignore[arg-type]  # a literal in a tuple of str
         assert scores.log_loss(kind) == pytest.approx(log)  # type: ignore[arg-type]  # the same
         assert scores.accuracy(kind) == pytest.approx(hits)  # type: ignore[arg-type]  # the same
-    assert scores.regret_brier() == pytest.approx(n * (scores.brier("calibrated") - scores.brier("raw")))
+    assert scores.regret() == pytest.approx(n * (scores.brier("calibrated") - scores.brier("raw")))
 
 
 @given(EVENTS)
@@ -81,7 +57,7 @@ def test_class_is_scored_as_a_probability_of_its_own(events: list[Event]) -> Non
         for raw, served, y in events:
             alone.observe(raw[k], served[k], float(y == k))
         for kind in KINDS:
-            assert scores.ece(kind, k) == pytest.approx(alone.ece(kind), abs=1e-12, nan_ok=True)
+            assert scores.ece(kind, k) == pytest.approx(alone.error(kind), abs=1e-12, nan_ok=True)
             assert [each.n for each in scores.bins(kind, k)] == [each.n for each in alone.bins(kind)]
 
 

@@ -37,22 +37,6 @@ def test_sides_are_scored_as_any_forecast_is() -> None:
     assert scores.brier("calibrated") == pytest.approx(fmean((challenger - y) ** 2 for _, challenger, y in EVENTS))
 
 
-def test_sum_compares_over_both_sets_of_events() -> None:
-    both, whole = compared(EVENTS[:200]) + compared(EVENTS[200:]), compared(EVENTS)
-    assert both.n == whole.n == 500
-    for loss in LOSSES:
-        assert both.difference(loss) == pytest.approx(whole.difference(loss))
-    assert Comparison() + whole == whole == whole + Comparison()
-
-
-def test_events_taken_out_leave_nothing() -> None:
-    comparison = compared(EVENTS)
-    for champion, challenger, y in EVENTS[100:]:
-        comparison.observe(champion, challenger, y, challenger, sign=-1)
-    assert comparison == compared(EVENTS[:100])
-    assert comparison.encode() == compared(EVENTS[:100]).encode()
-
-
 def test_what_a_challenger_draws_is_scored_beside_what_it_serves() -> None:
     comparison = Comparison()
     for champion, challenger, y in EVENTS:

@@ -8,9 +8,10 @@ from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.policy import Policies, Policy
-from state.scoring import history
-from state.scoring.history import KINDS, History, overall
+from state.scoring import history, windows
+from state.scoring.history import History
 from state.scoring.scores import SCORED, Scores
+from state.scoring.windows import KINDS
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -69,7 +70,7 @@ def test_the_worst_window_is_that_of_the_largest_ece_of_each_kind() -> None:
     for kind in SCORED:
         worst = known.worst(kind)
         assert worst is not None
-        assert worst.number == max(range(8), key=lambda w: windows[w].ece(kind))
+        assert worst.number == max(range(8), key=lambda w: windows[w].error(kind))
         assert worst.scores == windows[worst.number]
 
 
@@ -86,12 +87,12 @@ def test_there_is_no_worst_window_before_one_is_complete() -> None:
 
 def test_partitions_add_their_totals_and_share_the_worst() -> None:
     parts = [told(made(n, seed)) for n, seed in ((120, 1), (60, 2), (10, 3))]
-    assert overall(parts).n == 190
-    windows = [part.worst("raw") for part in parts]
-    assert windows[2] is None
-    found = history.worst(parts, "raw")
+    assert windows.overall(parts).n == 190
+    alone = [part.worst("raw") for part in parts]
+    assert alone[2] is None
+    found = windows.worst(parts, "raw")
     assert found is not None
-    assert found.scores.ece("raw") == max(window.scores.ece("raw") for window in windows if window)
+    assert found.scores.error("raw") == max(window.scores.error("raw") for window in alone if window)
 
 
 @pytest.mark.parametrize("n", [0, 7, 50, 120, 700])

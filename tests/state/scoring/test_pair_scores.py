@@ -12,22 +12,20 @@ from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.frames import CorruptFrame, seal
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
-from state.scoring.history import KINDS
-from state.scoring.pair_scores import (
+from state.scoring.pair_scores import PairScores, compare, of_challenger
+from state.scoring.quantile_scores import QuantileScores
+from state.scoring.recent import LEAST, RECENT, RecentLevels
+from state.scoring.segment_pairs import (
     MOST,
     TOGETHER,
-    PairScores,
     SegmentPairScores,
-    compare,
     kept,
     observe_segments,
-    of_challenger,
     of_segment,
     revise_segments,
 )
-from state.scoring.quantile_scores import QuantileScores
-from state.scoring.recent import LEAST, RECENT, RecentLevels
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.windows import KINDS
 
 LEVELS = (0.1, 0.5, 0.9)
 Event = tuple[Probs | Normal, Classwise | Quantiles, float]
@@ -61,44 +59,13 @@ def of(events: list[Event]) -> PairScores:
     return scores
 
 
-@pytest.mark.parametrize("make", [classes, numbers])
-def test_scores_of_parts_add_up_to_those_of_the_whole(make: type) -> None:
-    events: list[Event] = make(300, 1)
-    whole, one, other = of(events), of(events[:100]), of(events[100:])
-    assert (one + other).tally == whole.tally
-    assert (one + other).sums == pytest.approx(whole.sums)
-    assert (whole - other).tally == one.tally
-    assert (whole - other).sums == pytest.approx(one.sums)
-    assert PairScores() + whole == whole == whole + PairScores() == whole - PairScores()
-    assert whole - whole == PairScores()
-
-
-def test_a_revised_class_leaves_no_trace() -> None:
-    events = classes(50, 2)
-    scores = of(events)
-    raw, served, y = events[7]
-    scores.observe(raw, served, y, -1)
-    scores.observe(raw, served, 2.0)
-    assert scores.encode() == of([*events[:7], (raw, served, 2.0), *events[8:]]).encode()
-
-
-@pytest.mark.parametrize("make", [classes, numbers])
-def test_taking_out_every_event_leaves_nothing(make: type) -> None:
-    events: list[Event] = make(40, 3)
-    scores = of(events)
-    for raw, served, y in events:
-        scores.observe(raw, served, y, -1)
-    assert scores == PairScores()
-    assert scores.encode() == b"\0"
-
-
 def test_figures_of_classes_are_those_of_the_streams_scores() -> None:
     events, whole = classes(400, 4), ClassScores(3)
     scores = of(events)
     for raw, served, y in events:
         whole.observe(raw, served, int(y))  # type: ignore[arg-type]  # classes
     for kind in KINDS:
-        assert scores.error(kind) == pytest.approx(whole.top_label_ece(kind))
+        assert scores.error(kind) == pytest.approx(whole.error(kind))
         assert scores.accuracy(kind) == pytest.approx(whole.accuracy(kind))
         assert scores.loss("brier", kind) == pytest.approx(whole.brier(kind))
         assert scores.loss("log", kind) == pytest.approx(whole.log_loss(kind))
@@ -192,6 +159,7 @@ def test_several_segments_take_an_event_at_once() -> None:
     raw, served, y = classes(1, 14)[0]
     observe_segments(together, raw, served, y, 3)
     observe_segments([alone], raw, served, y, 3)
+    observe_segments([], raw, served, y, 3)
     assert together == [alone, alone]
     assert alone.encode()[32:].startswith(of([(raw, served, y)]).encode())
 

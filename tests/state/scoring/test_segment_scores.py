@@ -70,7 +70,7 @@ def test_means_and_brier_are_those_of_the_stream_scores(events: list[Event]) -> 
     assert scores.observed == pytest.approx(happened.mean())
     band = np.searchsorted(EDGES, served, side="right")
     expected = sum(abs((served - happened)[band == b].sum()) for b in range(BANDS)) / len(table)
-    assert scores.ece("calibrated") == pytest.approx(expected, abs=1e-8)
+    assert scores.error("calibrated") == pytest.approx(expected, abs=1e-8)
 
 
 def test_largest_row_is_the_documented_one() -> None:

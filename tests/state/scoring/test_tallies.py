@@ -9,9 +9,9 @@ import pytest
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.scoring.alarm import log_level_bet, log_mean_bet
 from state.scoring.class_scores import ClassScores
-from state.scoring.history import KINDS
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.tallies import LevelTally, Tally, TopTally
+from state.scoring.windows import KINDS
 
 LEVELS = (0.1, 0.5, 0.9)
 NORMAL = Normal(0.0, 1.0)
@@ -61,7 +61,7 @@ def test_the_error_of_the_likeliest_class_is_that_of_the_scores() -> None:
         scores.observe(raw, served, y)
         tally.observe(raw, served, y)
     for kind in KINDS:
-        assert tally.error(kind) == scores.top_label_ece(kind)
+        assert tally.error(kind) == scores.error(kind)
 
 
 @pytest.mark.parametrize("tally", [levels(0), levels(), levels(70_000), tops(0), tops()])
@@ -83,26 +83,6 @@ def test_layouts_are_the_documented_ones() -> None:
 def test_bins_that_there_are_not_are_refused() -> None:
     with pytest.raises(ValueError, match="has bins that there are not"):
         TopTally().decode(struct.pack("<I", 1 << 20), 0)
-
-
-def test_what_is_taken_out_leaves_no_trace() -> None:
-    tally, law = levels(), (1.0, 1.0, 1.0)
-    for sign in (1, -1):
-        tally.observe(law, RAW, 1.0, sign)
-    assert tally == levels()
-    other, odd = tops(), Classwise((0.1, 0.7, 0.7))
-    for sign in (1, -1):
-        other.observe(odd, Probs((1.0, 0.0, 0.0)), 1, sign)
-    assert other == tops()
-    assert other.encode() == tops().encode()
-
-
-def test_sums_of_two_stretches_are_those_of_both() -> None:
-    whole = LevelTally(LEVELS)
-    for y in (*outcomes(300, 1), *outcomes(200, 2)):
-        whole.observe(RAW, RAIN, y)
-    assert levels() + levels(200, 2) == whole
-    assert (tops() + tops(200, 2)).n == 500
 
 
 def test_where_no_outcome_equals_a_quantile_the_bet_on_a_level_is_that_on_a_cell() -> None:

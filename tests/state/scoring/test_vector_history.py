@@ -10,11 +10,11 @@ import pytest
 from state import kinds
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.frames import CorruptFrame, seal
-from state.scoring import vector_history
+from state.scoring import vector_history, windows
 from state.scoring.alarm import ALPHA
 from state.scoring.class_scores import ClassScores
-from state.scoring.history import KINDS
-from state.scoring.vector_history import LOOK, RECENT, WINDOW, VectorHistory
+from state.scoring.vector_history import LOOK, WINDOW, VectorHistory
+from state.scoring.windows import KINDS, RECENT
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 NORMAL = Normal(0.0, 1.0)
@@ -98,7 +98,7 @@ def test_levels_that_swing_under_delay_raise_the_alarm_within_5000_outcomes() ->
                 found = history.n
     worst = history.worst("calibrated")
     assert worst is not None
-    assert worst.tally.error("calibrated") > 0.4
+    assert worst.scores.error("calibrated") > 0.4
     assert abs(history.total.coverage("calibrated")[3].upto - 0.5) < 0.05  # type: ignore[union-attr]  # of numbers
     assert found is not None
     assert found <= 5000
@@ -116,7 +116,7 @@ def test_two_rare_classes_that_are_exchanged_raise_the_alarm() -> None:
     raw, served = Probs((0.6, 0.3, 0.08, 0.02)), Probs((0.6, 0.3, 0.02, 0.08))
     for t in range(3000):
         history.observe(raw, served, float(rng.choices(range(4), raw)[0]), b"%d" % t)
-    last = vector_history.last([history])
+    last = windows.last([history])
     assert last is not None
     assert last.error("calibrated") == last.error("raw")
     assert history.log_alarm("raw") < FIRES < history.log_alarm("calibrated")
@@ -140,7 +140,7 @@ def revised(history: VectorHistory, n: int, labels: Callable[[int], float], *, w
         if wrong_first and t % 7 == 0:
             was = (y + 1.0) % 4
             history.observe(raw, served, was, b"%d" % t)
-            later.append((raw, served, was, y, b"%d" % t, window))
+            later.append((raw, served, b"%d" % t, was, y, window))
         else:
             history.observe(raw, served, y, b"%d" % t)
     for each in later:
@@ -164,7 +164,7 @@ def test_a_revised_label_leaves_sums_and_windows_as_the_right_one_would_have(mak
 
 def test_a_window_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="of window 1 in a history of 0"):
-        numbers().revise(NORMAL, moved(0.0), 0.0, 1.0, b"e", 1)
+        numbers().revise(NORMAL, moved(0.0), b"e", 0.0, 1.0, 1)
 
 
 @pytest.mark.parametrize("n", [0, 1, WINDOW - 1, WINDOW, 3 * WINDOW + 7, (RECENT + 2) * WINDOW])
@@ -191,12 +191,13 @@ def test_damaged_histories_are_refused() -> None:
 def test_partitions_share_the_evidence_that_each_needs() -> None:
     found = [played(numbers(), 600, lambda _: 1.0, seed) for seed in (1, 2)]
     alone = max(each.log_alarm("calibrated") for each in found)
-    assert vector_history.log_alarm(found, "calibrated") == pytest.approx(alone - math.log(2))
-    worst = vector_history.worst(found, "calibrated")
+    assert windows.log_alarm(found, "calibrated") == pytest.approx(alone - math.log(2))
+    worst = windows.worst(found, "calibrated")
     assert worst is not None
-    assert worst.tally.error("calibrated") == max(each.worst("calibrated").tally.error("calibrated") for each in found)  # type: ignore[union-attr]  # both have one
-    assert vector_history.overall(found).n == 1200
-    last = vector_history.last(found)
+    alone_worst = [window.scores.error("calibrated") for each in found if (window := each.worst("calibrated"))]
+    assert worst.scores.error("calibrated") == max(alone_worst)
+    assert windows.overall(found).n == 1200
+    last = windows.last(found)
     assert last is not None
     assert last.n == 2 * WINDOW
 

@@ -15,7 +15,8 @@ from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
 from streams.metrics import segments, views
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.description import StateRows, describe, segmented
+from streams.metrics.description import describe
+from streams.metrics.rows import StateRows, segmented
 from streams.metrics.sample import Sample
 from streams.metrics.snapshot import read
 from tests.agents.status.rows import readings

@@ -6,11 +6,8 @@ import pytest
 
 from lab.scrape import ScrapedSamples
 from state import kinds
-from state.effects import Changes
-from state.fence import Fence
 from state.policy import Challenger, Policies, Policy
 from state.scoring.comparison import LOSSES, Comparison
-from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
 from tests.exposed import exposed
@@ -30,8 +27,8 @@ def compared(n: int, seed: int = 1) -> Comparison:
     return comparison
 
 
-def gauges(most_streams: int = 10) -> Gauges:
-    return Gauges(most_streams, "0", lambda: (), Policies(default=POLICY))
+def gauges() -> Gauges:
+    return Gauges(10, "0", lambda: (), Policies(default=POLICY))
 
 
 def reading(told: Gauges) -> ScrapedSamples:
@@ -60,44 +57,9 @@ def test_both_sides_are_shown_over_all_partitions() -> None:
     shows(reading(told), other, LABELS)
 
 
-def test_batch_brings_the_newest_comparison() -> None:
-    told = gauges()
-    told.assigned(0, held(s=compared(10)))
-    told.written(
-        0,
-        Changes(
-            {kinds.FENCE.key(): Fence().encode()}, {kinds.COMPARISON.key(*PLACE): kinds.COMPARISON.encode(compared(30))}
-        ),
-    )
-    shows(reading(told), compared(30), LABELS)
-
-
-def test_streams_beyond_the_bound_have_no_series_of_challengers() -> None:
-    told = gauges(most_streams=1)
-    told.assigned(0, held(s=compared(300), t=compared(100, seed=2)))
-    told.written(
-        0,
-        Changes(
-            {kinds.FENCE.key(): Fence().encode()},
-            {kinds.COMPARISON.key("u", *PLACE[1:]): kinds.COMPARISON.encode(compared(30))},
-        ),
-    )
-    shows(reading(told), compared(300), LABELS)
-    assert exposed(told).count("trueup_shadow_events{") == 1
-    assert told.held()[0].rows.keys() == {"s"}
-
-
 def test_comparison_of_no_events_has_a_count_and_no_figures() -> None:
     told = gauges()
     told.assigned(0, held(s=Comparison()))
     text = exposed(told)
     assert f'trueup_shadow_events{{stream="s",calibrator="platt",config="{CONFIG}"}} 0.0' in text
     assert "trueup_shadow_difference{" not in text
-
-
-def test_catalogue_has_every_gauge_of_challengers() -> None:
-    assert {name for name in CATALOGUE if name.startswith("shadow")} == {
-        "shadow_events",
-        "shadow_difference",
-        "shadow_difference_error",
-    }

@@ -20,15 +20,16 @@ from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
-from state.scoring.history import KINDS
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from state.served import Served
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
-from streams.metrics.gauges import HIDDEN, Gauges, Sampler
+from streams.metrics.gauges import HIDDEN, Gauges
 from streams.metrics.slots import REVIEW_SECONDS
 from streams.metrics.snapshot import PartitionSnapshot, read
+from streams.metrics.stage import Sampler
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
 from tests.holding import holding
@@ -381,14 +382,6 @@ def test_the_scores_of_two_partitions_add_up() -> None:
     assert value(gauges, "scored_events_total", stream="s") == 65
 
 
-def test_streams_have_series_of_their_own() -> None:
-    gauges = made()
-    live = Live(gauges)
-    live.fold(0, pairs(10, "a"))
-    live.fold(1, pairs(20, "b"))
-    assert (value(gauges, "resolved", stream="a"), value(gauges, "resolved", stream="b")) == (10, 20)
-
-
 def test_streams_without_a_slot_are_counted_together_under_no_name() -> None:
     gauges = made(most_streams=3)
     live = Live(gauges)
@@ -522,7 +515,7 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
             live.fold(partition, pairs(20 + 90 * partition, start=7 * partition))
         if gauges is both:
             whole = live.scores(0, "s") + live.scores(1, "s")
-            ece = {kind: whole.ece(kind) for kind in KINDS}
+            ece = {kind: whole.error(kind) for kind in KINDS}
     # A worker that takes over shows the same sums, counters aside: they are views of rows.
     for kind in ("raw", "calibrated"):
         sums = dict.fromkeys(("events", "forecasts", "outcomes"), 0.0)

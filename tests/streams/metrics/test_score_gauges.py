@@ -17,11 +17,12 @@ from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policy import Policies, Policy
 from state.quotas import Quota, Rate
-from state.scoring import history
+from state.scoring import history, windows
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
-from state.scoring.history import KINDS, History
+from state.scoring.history import History
 from state.scoring.two_bin import gain, two_bin
+from state.scoring.windows import KINDS
 from state.served import Served
 from streams.metrics.catalogue import CATALOGUE, STREAM_SERIES
 from streams.metrics.gauges import Gauges
@@ -37,8 +38,8 @@ def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "WINDOW", 100)
 
 
-def gauges(most_streams: int = 10) -> Gauges:
-    return Gauges(most_streams, "0", lambda: ())
+def gauges() -> Gauges:
+    return Gauges(10, "0", lambda: ())
 
 
 def reading(told: Gauges) -> ScrapedSamples:
@@ -83,19 +84,13 @@ def test_gauges_are_the_views_of_the_rows() -> None:
     worst = each.worst("calibrated")
     assert worst is not None
     served = {"stream": "s0", "kind": "calibrated"}
-    assert read.value("worst_window_ece", served) == pytest.approx(worst.scores.ece("calibrated"))
+    assert read.value("worst_window_ece", served) == pytest.approx(worst.scores.error("calibrated"))
     assert read.value("alarm_recent_log10", served) == pytest.approx(each.log_recent("calibrated") / math.log(10))
     gained = gain(two_bin(scores, "raw"), two_bin(scores, "calibrated"))
     assert read.value("two_bin_error", served) == pytest.approx(two_bin(scores, "calibrated").value)
     assert [read.value("two_bin_gain", {"stream": "s0", "end": end}) for end in gained._fields] == pytest.approx(gained)
     error = each.lately.ranking("raw").auc().error
     assert read.value("auc_error", {"stream": "s0", "kind": "raw"}) == pytest.approx(error)
-
-
-def test_only_streams_with_a_slot_have_series() -> None:
-    told = gauges(most_streams=2)
-    told.assigned(0, held(*(known(150, seed) for seed in range(5))))
-    assert set(re.findall('stream="(.*?)"', exposed(told))) == {"s0", "s1", ""}
 
 
 def test_what_is_drawn_has_no_series() -> None:
@@ -226,10 +221,10 @@ def test_partitions_share_the_worst_window_and_the_level_of_the_alarm() -> None:
     told.assigned(0, held(calm))
     told.assigned(1, held(broken))
     read = reading(told)
-    worst = history.worst([calm, broken], "calibrated")
+    worst = windows.worst([calm, broken], "calibrated")
     assert worst is not None
     labels = {"stream": "s0", "kind": "calibrated"}
-    assert read.value("worst_window_ece", labels) == pytest.approx(worst.scores.ece("calibrated"))
+    assert read.value("worst_window_ece", labels) == pytest.approx(worst.scores.error("calibrated"))
     labels = {"stream": "s0", "kind": "raw"}
     alarm = (broken.log_alarm("raw") - math.log(2)) / math.log(10)
     assert read.value("alarm_log10", labels) == pytest.approx(alarm)

@@ -13,14 +13,15 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Probs, Quantiles
 from state.policy import Policies, Policy
-from state.scoring.pair_scores import TOGETHER, SegmentPairScores, observe_segments
 from state.scoring.recent import RECENT
+from state.scoring.segment_pairs import TOGETHER, SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.segments import Dictionary, Segment
 from streams.metrics import segments
 from streams.metrics.catalogue import CATALOGUE
-from streams.metrics.description import StateRows, describe, segmented
+from streams.metrics.description import describe
 from streams.metrics.gauges import Gauges
+from streams.metrics.rows import StateRows, segmented
 from streams.metrics.segments import DESCRIBED, SERIES, SegmentRows
 from streams.metrics.snapshot import PartitionSnapshot, read
 from tests.exposed import exposed
@@ -203,12 +204,6 @@ def test_what_effects_left_is_what_the_store_holds() -> None:
         left = store.gauges.held()[0]
         assert stored.rows == left.rows
         assert describe(StateRows({0: stored.rows}), "s", POLICY)["segments"]["scored"] > 1
-
-
-def test_a_stream_that_loses_its_slot_takes_its_segments_along() -> None:
-    held = read(STORES[0].get, POLICIES, ["s"], STORES[0].fence)
-    held.drop("s")
-    assert held.rows == {}
 
 
 def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:

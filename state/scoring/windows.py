@@ -1,0 +1,251 @@
+"""Windows of a stream's resolved events, with the alarms: what is alike for forecasts of every kind."""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import add
+from struct import Struct
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+
+from state.scoring.alarm import log_share, log_sum
+from state.scoring.warm_up import WarmUp
+
+#: The kinds that are probabilities, so that an alarm is possible: see `state.scoring.alarm`.
+Alarmed = Literal["raw", "calibrated"]
+KINDS: Final[tuple[Alarmed, ...]] = ("raw", "calibrated")
+#: Closed windows that the recent alarm covers.
+RECENT: Final = 8
+
+#: The log of the summed wealth of closed windows and of the largest wealth at a look, raw and calibrated each.
+WEALTH: Final = Struct("<4d")
+
+
+class Tally(Protocol):
+    """Sums over a stretch of events, from which its error and its evidence follow."""
+
+    @property
+    def n(self) -> int:
+        """Events."""
+
+    def zero(self) -> Self:
+        """Return the sums of no events."""
+
+    def error(self, kind: Alarmed) -> float:
+        """Return the calibration error, or that of coverage, in [0, 1]."""
+
+    def noise(self, kind: Alarmed) -> float:
+        """Return the `error` to expect by chance."""
+
+    def log_wealth(self, kind: Alarmed) -> float:
+        """Return the log of the wealth of bets against calibration, see `state.scoring.alarm`."""
+
+
+T = TypeVar("T", bound=Tally)
+
+
+class Window(NamedTuple):
+    """A complete window: its number on its partition, from 0, and its scores."""
+
+    number: int
+    scores: Any
+
+
+class Windows(Generic[T]):
+    """Windows of the resolved events of a stream on one partition, with an alarm for each kind of forecast.
+
+    Parameters
+    ----------
+    empty
+        The sums of no events.
+    ranked
+        The kinds whose worst window is kept.
+    doubt
+        What is taken off the recent alarm, in nats.
+
+    Attributes
+    ----------
+    present
+        Sums of the present window.
+    warm_up
+        What was answered in a warm-up, see `state.scoring.warm_up`; it counts in none of the rest.
+    windows
+        The number of closed windows, which is also the number of the present one.
+
+    Notes
+    -----
+    Events are added to the present window. A window that has all its events is closed: it is the last one, and the
+    worst window of a kind if its error is the largest so far. Windows are counted in events, so they do not depend on
+    batches.
+
+    **Alarm.** The gambler of `alarm` divides the wealth. One half bets on all events together and finds a small lasting
+    bias. Of the other half, the share 1/((w + 1)(w + 2)) bets on window w alone and finds later errors. Shares of later
+    windows wait. With E the wealth on a stretch of events and w the present window, the wealth is
+
+        (E(all) + Σ_{v <= w} E(window v) / ((v + 1)(v + 2)) + 1/(w + 2)) / 2.
+
+    It starts at 1, and P(it ever reaches 1/α) <= α. The largest wealth at a look is kept, so an alarm stays.
+
+    **Recent alarm.** This alarm ends some time after an error has ended. Gamblers begin with every window and stop some
+    windows later. The alarm is half the mean of the wealths of those that still play, less the doubt.
+
+    **Order.** The hypothesis is about the order of *resolution*: given all outcomes that were known before, the
+    probability of this one was the forecast. For late outcomes this needs more than calibration when the forecast was
+    issued. Outcomes that resolved in between must not tell anything about this one, and the time of an outcome must not
+    depend on its value. If ones come first (a chargeback comes, its absence expires), the alarm fires on calibrated
+    forecasts.
+
+    **Revisions.** Sums are corrected where the event's window is in them. The wealth from bets on earlier windows and
+    the choice of the worst window are not.
+    """
+
+    __slots__ = ("_doubt", "_events", "_most", "_start", "_won", "_worst", "present", "warm_up", "windows")
+
+    def __init__(self, empty: T, ranked: Sequence[Any], doubt: float = 0.0) -> None:
+        self.present = empty
+        self.warm_up = WarmUp()
+        self.windows = 0
+        self._doubt = doubt
+        #: Events of the present window, and the window from which the alarms count.
+        self._events = 0
+        self._start = 0
+        self._worst: dict[Any, Window] = dict.fromkeys(ranked, Window(0, empty.zero()))
+        self._won: dict[Alarmed, float] = dict.fromkeys(KINDS, -math.inf)
+        self._most: dict[Alarmed, float] = dict.fromkeys(KINDS, 0.0)
+
+    @property
+    def n(self) -> int:
+        """Events observed, but for those of a warm-up."""
+        raise NotImplementedError
+
+    def _last(self) -> T | None:
+        """Return the sums of the last closed window; None before the first."""
+        raise NotImplementedError
+
+    def _keep(self, window: T) -> None:
+        """Keep what is needed of a window that is closed."""
+        raise NotImplementedError
+
+    def _kept(self, window: int) -> list[T]:
+        """Return the sums of closed windows that an event of a window is in."""
+        raise NotImplementedError
+
+    def _log_whole(self, kind: Alarmed) -> float:
+        """Return the log of the wealth of bets on all events together, since the alarms count."""
+        raise NotImplementedError
+
+    def _log_recent(self, kind: Alarmed, windows: int) -> list[float]:
+        """Return the logs of the wealths of who began with the present window, and with so many before it."""
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        window = Window(self.windows, self.present)
+        for kind, worst in self._worst.items():
+            if not worst.scores.n or window.scores.error(kind) > worst.scores.error(kind):
+                self._worst[kind] = window
+        if window.number >= self._start:
+            for alarmed in KINDS:
+                here = log_share(window.number - self._start) + window.scores.log_wealth(alarmed)
+                self._won[alarmed] = log_sum((self._won[alarmed], here))
+        self._keep(window.scores)
+        self.windows += 1
+        self._events = 0
+        self.present = window.scores.zero()
+
+    def _look(self) -> None:
+        """Keep the wealth if it is the largest so far."""
+        for kind in KINDS:
+            self._most[kind] = max(self._most[kind], self.log_wealth(kind))
+
+    def _of(self, window: int) -> list[T]:
+        """Return the sums that an event of a window is in; ValueError if the window does not exist yet."""
+        if not 0 <= window <= self.windows:
+            raise ValueError(f"an event of window {window} in a history of {self.windows} windows")
+        if window == self.windows:
+            return [self.present]
+        found = [*self._kept(window), *(each.scores for each in self._worst.values() if each.number == window)]
+        return list({id(each): each for each in found}.values())  # the worst window may be among the last
+
+    @property
+    def last(self) -> Window | None:
+        """The last complete window; None before the first."""
+        scores = self._last()
+        return None if scores is None else Window(self.windows - 1, scores)
+
+    def worst(self, kind: Any) -> Window | None:  # noqa: ANN401 - one of ``ranked``
+        """Return the complete window with the largest error, of equal ones the earliest; None before the first."""
+        return self._worst[kind] if self._worst[kind].scores.n else None
+
+    def _go_on(self, before: Sequence[Self], none: T, partitions: int) -> None:
+        """Go on for several others, of partitions that are no more.
+
+        The first windows hold all their events that are not observed here, one for each kind's worst window, ``none``
+        where there is none. The alarms have reached what all others together had reached, and count from the next
+        window on. ``partitions`` is how many histories the stream has from now on.
+        """
+        self.windows = self._start = len(self._worst)
+        for n, kind in enumerate(self._worst):
+            found = worst(before, kind)
+            self._worst[kind] = Window(n, none if found is None else found.scores)
+        level = math.log(partitions)
+        self._most = {kind: max(0.0, log_alarm(before, kind) + level) for kind in KINDS}
+
+    def log_wealth(self, kind: Alarmed) -> float:
+        """Return the log of the present wealth of the bets against calibration, in nats; it may fall."""
+        windows = self.windows - self._start
+        if windows < 0:
+            return 0.0
+        now = log_share(windows) + self.present.log_wealth(kind)
+        waiting = -math.log(windows + 2)
+        return log_sum((self._log_whole(kind), self._won[kind], now, waiting)) - math.log(2.0)
+
+    def log_alarm(self, kind: Alarmed) -> float:
+        """Return the log of the largest wealth, now or at a look; from log(1/α) on it is an alarm."""
+        return max(self._most[kind], self.log_wealth(kind))
+
+    def log_recent(self, kind: Alarmed) -> float:
+        """Return the log of the recent alarm, in nats; from log(1/α) on it fires. It falls after the error ends."""
+        windows = min(self.windows - self._start, RECENT)
+        if windows < 0:
+            return 0.0
+        wealths = self._log_recent(kind, windows)
+        return log_sum(wealths) - math.log(2 * len(wealths)) - self._doubt
+
+    def _wealth(self) -> list[float]:
+        """Return the numbers of `WEALTH`."""
+        return [book[kind] for kind in KINDS for book in (self._won, self._most)]
+
+    def _take_wealth(self, books: Sequence[float]) -> None:
+        self._won = dict(zip(KINDS, books[::2], strict=True))
+        self._most = dict(zip(KINDS, books[1::2], strict=True))
+
+
+def overall(found: Sequence[Any]) -> Any:  # noqa: ANN401 - as the histories have them
+    """Return the scores of all events of histories that can be added, at least one."""
+    return reduce(add, [each.total for each in found])
+
+
+def worst(found: Iterable[Windows[Any]], kind: Any) -> Window | None:  # noqa: ANN401 - a kind whose worst is kept
+    """Return the worst window of any partition; None if none has a complete one."""
+    windows = [window for each in found if (window := each.worst(kind)) is not None]
+    return max(windows, key=lambda window: window.scores.error(kind), default=None)
+
+
+def last(found: Iterable[Windows[T]]) -> T | None:
+    """Return the sums of the last windows of all partitions; None if none has a complete one."""
+    windows: list[Any] = [window.scores for each in found if (window := each.last) is not None]
+    return reduce(add, windows, windows[0].zero()) if windows else None
+
+
+def log_alarm(found: Sequence[Windows[Any]], kind: Alarmed) -> float:
+    """Return the log of the alarm over several partitions, at least one.
+
+    Each alarm ever reaches K/α with probability at most α/K, also if the partitions are dependent. So by the union
+    bound, the largest of K alarms, divided by K, has the threshold 1/α, and an alarm stays. (The mean of the wealths is
+    valid, too, but may fall. Their product needs independent partitions.)
+    """
+    return max([each.log_alarm(kind) for each in found]) - math.log(len(found))
+
+
+def log_recent(found: Sequence[Windows[Any]], kind: Alarmed) -> float:
+    """Return the log of the recent alarm over several partitions, at least one; as `log_alarm` does."""
+    return max([each.log_recent(kind) for each in found]) - math.log(len(found))

@@ -1,0 +1,84 @@
+"""What rows of all partitions hold of a stream: read when somebody asks, and as its configuration has it now."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from state import kinds
+from state.coverage import Coverage
+from state.fence import Fence
+from state.kind import Kind
+from state.policy import Policy
+from streams.metrics.segments import SegmentRows
+from streams.metrics.snapshot import StreamRows
+
+Value = TypeVar("Value")
+EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+#: A stream is known that has one of these.
+KNOWN: Final[tuple[Kind[Any], ...]] = kinds.SCORES, kinds.VECTORS, kinds.CALIBRATOR, kinds.DISTRIBUTION
+_KNOWN: Final = frozenset(kind.letter for kind in KNOWN)
+
+
+class StateRows:
+    """The newest rows of every partition that say something of streams.
+
+    Parameters
+    ----------
+    held
+        The rows of each partition, by stream; rows of calibrators and challengers may be of several configurations.
+    fences
+        By partition.
+    """
+
+    def __init__(
+        self, held: Mapping[int, Mapping[str, StreamRows]] = EMPTY, fences: Mapping[int, Fence] = EMPTY
+    ) -> None:
+        self.fences = dict(fences)
+        self._held = held
+        self._read: dict[tuple[bytes, str], dict[Any, Any]] = {}
+
+    @property
+    def streams(self) -> set[str]:
+        """The streams that have any rows."""
+        return {stream for rows in self._held.values() for stream in rows} | {stream for _, stream in self._read}
+
+    def of(self, kind: Kind[Value], stream: str) -> dict[Any, Value]:
+        """Return what the rows of a kind hold of a stream, by partition; also by all else that their keys say."""
+        found = self._read.get((kind.letter, stream))
+        if found is None:
+            found = self._read[kind.letter, stream] = {}
+            for partition, held in self._held.items():
+                rows = held.get(stream, {})
+                for key in [key for key in rows if key[:1] == kind.letter]:
+                    more = kind.of(key)[1:]
+                    found[(partition, *more) if more else partition] = kind.read(key, rows[key], rows.get)
+        return found
+
+    def knows(self, stream: str) -> bool:
+        """Whether there is state of a stream; nothing is read for it."""
+        return any(key[:1] in _KNOWN for rows in self._held.values() for key in rows.get(stream, ()))
+
+    def alone(self, stream: str) -> "StateRows":
+        """Return the rows of a stream; what is read of them is kept no longer than that."""
+        return StateRows({n: {stream: rows[stream]} for n, rows in self._held.items() if stream in rows})
+
+
+def covered(found: StateRows, stream: str, policy: Policy | None) -> dict[int, Coverage]:
+    """Return which forecasts of a stream have a label, by partition; nothing where that does not matter."""
+    return found.of(kinds.COVERAGE, stream) if policy is not None and policy.guarded else {}
+
+
+def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:
+    """Return the segments that a stream has now, by partition, without those that have no name yet.
+
+    Rows that are read while a worker writes may be of different batches.
+    """
+    if policy is None or not policy.segments:
+        return {}
+    made: dict[int, SegmentRows] = {}
+    scores = found.of(kinds.SEGMENT, stream)
+    for (partition, layout), names in found.of(kinds.NAMES, stream).items():
+        if layout == policy.layout:
+            places = {slot: (partition, policy.scored, slot) for slot in names.slots}
+            made[partition] = names, {slot: scores[place] for slot, place in places.items() if place in scores}
+    return made
