@@ -8,7 +8,7 @@ from state.calibrators.answer import Prediction
 from state.calibrators.options import Option
 from state.calibrators.points import Point
 
-#: Most features a calibrator may take: ridge state is quadratic in them, 70 kB at 64.
+#: Most features a calibrator may take: the state of a regression is quadratic in them, 70 kB at 64.
 MAX_FEATURES: Final = 64
 #: Slots of segments, at most: of eight names and eight pairs.
 MOST_SLOTS: Final = 1024

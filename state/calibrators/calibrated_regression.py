@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MAX_FEATURES, Bias, Calibrator, require_length, require_probability
 from state.calibrators.least_squares import LeastSquares
-from state.calibrators.log_odds_map import LogOddsMap
+from state.calibrators.log_odds_map import LogOddsMap, weighted
 from state.calibrators.options import Integer, Option
-from state.calibrators.ridge import weighted
 
 _F8 = np.dtype("<f8")
 _HEAD = Struct("<I3x")

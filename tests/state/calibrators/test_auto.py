@@ -167,7 +167,7 @@ def test_layout_is_the_documented_one() -> None:
     assert (learnt, losses) == (1, [0.0] * 4)
 
 
-@pytest.mark.parametrize("spec", ["auto", "beta", "calibeating", "histogram", "platt"])
+@pytest.mark.parametrize("spec", ["auto", "beta", "histogram", "platt"])
 def test_state_is_bounded_and_answers_finite_after_100000_updates(spec: str) -> None:
     calibrator, rng = make(spec), random.Random(8)
     for t in range(50_000):

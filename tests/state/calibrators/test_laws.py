@@ -23,7 +23,7 @@ SPECS = [
     "auto+minimax",
     "beta+minimax",
     "histogram+minimax",
-    "platt+calibeating+minimax",
+    "platt+histogram+minimax",
     "platt+certified",
     "prudent+certified",
     "regret_matching+certified",
