@@ -61,12 +61,14 @@ HOT = (
     "state/segments.py",
     "state/services.py",
     "state/scoring/scores.py",
+    "state/tickets.py",
     "state/scoring/warm_up.py",
     *(
         f"state/calibrators/{each.name}"
         for each in sorted((ROOT / "state/calibrators").glob("[a-z]*.py"))
         if each.stem != "answer"
     ),
+    "state/router.py",
     "state/routes.py",
     "streams/records/encoding.py",
     "streams/records/merge.py",

@@ -516,10 +516,3 @@ class Policies:
     def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
         """Return policies that differ in these."""
         return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota, self.on_error)
-
-    def challenger(self, stream: str, champion: str, config: str) -> Policy | None:
-        """Return the challenger of this configuration, if ``champion`` serves the stream now and this challenges it."""
-        policy = self.of(stream)
-        if policy is None or policy.config != champion:
-            return None
-        return next((each for each in policy.challengers if each.config == config), None)

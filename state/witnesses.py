@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from state.expiry import Expiry
 from state.fence import Fence
 from state.frames import CorruptFrame
-from state.kind import PLAIN, Kind, Moves
+from state.kind import Form, Kind, Moves
 
 #: How far ahead of stream time one record may move it, ms.
 SLACK: Final = 300_000
@@ -61,7 +61,7 @@ class Witnesses:
     Parameters
     ----------
     row
-        As `encode` returned it; None while there are none.
+        What waits; None while nothing does.
 
     Raises
     ------
@@ -70,7 +70,7 @@ class Witnesses:
     """
 
     def __init__(self, row: bytes | None = None) -> None:
-        self.waiting: list[Witness] = [] if row is None else WITNESSES.open(row, _decode)
+        self.waiting: list[Witness] = [] if row is None else WITNESSES.decode(row)
         self._changed = False
 
     def add(self, ts: int, applied: int) -> None:
@@ -141,23 +141,17 @@ class Witnesses:
         if not self._changed:
             return {}
         self._changed = False
-        return {WITNESSES.key(): self.encode()}
-
-    def encode(self) -> bytes | None:
-        """Return the row, every witness in the order in which they came; None if there are none."""
-        if not self.waiting:
-            return None
-        parts = []
-        for ts, applied, entry in self.waiting:
-            role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")
-            name = event_id.encode()
-            parts.append(_WITNESS.pack(ts, applied, role, ttl_ms, named, len(name)) + name)
-        return WITNESSES.seal(b"".join(parts))
+        return {WITNESSES.key(): WITNESSES.encode(self.waiting) if self.waiting else None}
 
 
-WITNESSES: Final = Kind[Witnesses](
-    "T", "the witnesses", (), {1: PLAIN}, Moves.ANEW, "at most one a partition: records far ahead of stream time"
-)
+def _encode(waiting: list[Witness]) -> bytes:
+    """Return every witness in the order in which they came."""
+    parts = []
+    for ts, applied, entry in waiting:
+        role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")
+        name = event_id.encode()
+        parts.append(_WITNESS.pack(ts, applied, role, ttl_ms, named, len(name)) + name)
+    return b"".join(parts)
 
 
 def _decode(payload: bytes) -> list[Witness]:
@@ -171,3 +165,13 @@ def _decode(payload: bytes) -> list[Witness]:
     if at > len(payload):
         raise CorruptFrame("the last witness is cut")
     return found
+
+
+WITNESSES: Final = Kind[list[Witness]](
+    "T",
+    "the witnesses",
+    (),
+    {1: Form(list, _encode, _decode)},
+    Moves.ANEW,
+    "at most one a partition: records far ahead of stream time",
+)

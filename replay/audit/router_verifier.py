@@ -18,7 +18,8 @@ from replay.audit.output_matcher import Differs, OutputDifference, Unauditable, 
 from replay.audit.partition_verifier import FOLDED, RowStore, fence_of
 from state.events import Rejected
 from state.policy import Policies
-from state.routes import EVENT, FATES, Label, Route, Routed, Router, Row
+from state.router import Router
+from state.routes import EVENT, FATES, Label, Route, Routed, Row
 from streams.kafka import partitioner
 from streams.records.merge import KafkaRecord
 from streams.records.refused import named

@@ -31,11 +31,6 @@ class Auto(Calibrator):
     The experts are `Identity` (the model is right), `Beta` (it is wrong, and changes slowly), `Platt` with a halflife
     of `FAST` (it drifts) and `Histogram` with one of `BIN` (it is bent anyhow). Meant as a front: ``auto+minimax``.
 
-    Parameters
-    ----------
-    name, seed
-        Unused: nothing is drawn.
-
     Notes
     -----
     Vovk's aggregating algorithm for the Brier game, η = 2. With L_k the loss of expert k so far and q_k its answer,
@@ -84,7 +79,7 @@ class Auto(Calibrator):
     name: ClassVar[str] = "auto"
     options: ClassVar[dict[str, Option]] = {}
 
-    def __init__(self, *, name: str = "", seed: int = 0) -> None:
+    def __init__(self) -> None:
         self.learnt = 0
         # By their own names, not in a list: compiled, a call of a class that is known costs a third.
         self._identity, self._beta = Identity(), Beta()
@@ -120,7 +115,7 @@ class Auto(Calibrator):
         """Return the forecasts at which ``p`` may jump: those of the histogram."""
         return self._histogram.breaks()
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Charge every expert for its answer and let it learn; y is 0 or 1, because a histogram counts."""
         self._require_label(y)
         losses = self._losses

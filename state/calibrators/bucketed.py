@@ -14,7 +14,7 @@ from zlib import crc32
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
-from state.calibrators.options import Choice, Integer, Option, Points
+from state.calibrators.options import Option, choice, increasing, integer
 from state.calibrators.points import Point
 from state.draw import BITS, Draw
 
@@ -69,12 +69,12 @@ class Bucketed(Calibrator):
     _row: ClassVar[Struct] = Struct("<IQQ")
     draws: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "grid": Integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),
-        "spacing": Choice(SPACING, SPACINGS, "how the points are spaced"),
-        "points": Points(0.0, 1.0, 999, "the points between 0 and 1, instead of grid and spacing"),
-        "buckets": Integer(BUCKETS, 1, 1000, "M, buckets of the raw forecast, each with a forecaster of its own"),
-        "bucket_spacing": Choice(SPACING, SPACINGS, "how their edges are spaced"),
-        "edges": Points(0.0, 1.0, 999, "the edges between 0 and 1, instead of buckets and bucket_spacing"),
+        "grid": integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),
+        "spacing": choice(SPACING, SPACINGS, "how the points are spaced"),
+        "points": increasing(0.0, 1.0, 999, "the points between 0 and 1, instead of grid and spacing"),
+        "buckets": integer(BUCKETS, 1, 1000, "M, buckets of the raw forecast, each with a forecaster of its own"),
+        "bucket_spacing": choice(SPACING, SPACINGS, "how their edges are spaced"),
+        "edges": increasing(0.0, 1.0, 999, "the edges between 0 and 1, instead of buckets and bucket_spacing"),
     }
 
     def __init__(
@@ -288,16 +288,6 @@ class Bucketed(Calibrator):
             total = math.sqrt(summed * weighed)
         return total / self.learnt
 
-    def _resolution(self) -> float:
-        """Return Σ n_i h_i / 2T, h_i the wider gap beside point i: the error that the grid cannot avoid, 1/(2N)."""
-        gaps, width = self._grid.gaps, self._grid.last + 1
-        total = sum(n * gaps[cell % width] for cell, (n, _) in self._cells.items())
-        return total / (2 * self._grid.denominator * self.learnt)
-
-    def _roots(self, per_outcome: float) -> float:
-        """Return Σ_j sqrt(per_outcome T_j) / T over the buckets j."""
-        return sum(math.sqrt(per_outcome * t) for t, *_ in self._per_bucket()) / self.learnt
-
 
 class Counting(Bucketed):
     """A bucketed calibrator whose field is a function of a cell's counts: updates commute, bit for bit."""
@@ -308,7 +298,7 @@ class Counting(Bucketed):
     def field(self, i: int, n: int, s: int) -> int:
         """Return φ at point i after n outcomes, s of them 1, in any fixed unit; of the sign of s - n g_i, or 0."""
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in the cell that was played."""
         j, i = _TICKET.unpack(ticket)
         cell = self._count(j, i, y)

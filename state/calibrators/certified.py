@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
-from state.calibrators.options import Integer, Number, Option
+from state.calibrators.options import Option, integer, number
 
 #: Intervals that [0, 1] is cut into, evenly in arcsin(sqrt(p)): where risks are rare they are narrow, .0006 and .0018
 #: the first two, and .0245 at one half. With 64 a served score lies on average within .006 of its cell's mean.
@@ -35,8 +35,8 @@ _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdIII")
 _HEAD: Final = Struct("<BQQQQQH")
 _ROW: Final = Struct("<BIIIIIddddd")
-#: Of the state. Version 1 moved scores by whatever came first; its states are refused.
-VERSION: Final = 2
+#: First byte of the state.
+_FORMAT: Final = 2
 _WORD: Final = 0xFFFFFFFF
 
 
@@ -51,8 +51,6 @@ class Certified(Calibrator):
         Standard deviations of chance by which a cell may be off before an interval is left.
     evidence
         How many outcomes of each kind have to come before an interval is left.
-    name, seed
-        Unused: nothing is drawn.
 
     Notes
     -----
@@ -113,10 +111,10 @@ class Certified(Calibrator):
     was not served (`unserved`) is counted as learnt, and nowhere else.
 
     Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u32 each); empty if the
-    answer was not served. Bytes: the
-    version (u8), outcomes, revisions, outcomes that were ones at first, Σ of the outcomes that came while one was
-    awaited, of zeros and of ones (u64 each), the number of cells that were touched (u16), of each its number (u8),
-    events, zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p), B (f64 each). Little-endian; at most 4.1 kB.
+    answer was not served. Bytes: `_FORMAT` (u8), outcomes, revisions, outcomes that were ones at first, Σ of the
+    outcomes that came while one was awaited, of zeros and of ones (u64 each), the number of cells that were touched
+    (u16), of each its number (u8), events, zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p), B (f64 each).
+    Little-endian; at most 4.1 kB.
 
     References
     ----------
@@ -136,11 +134,10 @@ class Certified(Calibrator):
     """
 
     name: ClassVar[str] = "certified"
-    #: Whether the draw of what stands before it is served as it is.
     passes: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "patience": Number(PATIENCE, 0.0, 4.0, "standard deviations of chance by which a cell may be off"),
-        "evidence": Integer(EVIDENCE, 0, 1_000_000, "outcomes of each kind that have to come before a score is moved"),
+        "patience": number(PATIENCE, 0.0, 4.0, "standard deviations of chance by which a cell may be off"),
+        "evidence": integer(EVIDENCE, 0, 1_000_000, "outcomes of each kind that have to come before a score is moved"),
     }
 
     def __init__(
@@ -148,8 +145,6 @@ class Certified(Calibrator):
         *,
         patience: float = PATIENCE,
         evidence: int = EVIDENCE,
-        name: str = "",
-        seed: int = 0,
     ) -> None:
         self._patience = float(patience)
         self._asked = int(evidence)
@@ -222,9 +217,9 @@ class Certified(Calibrator):
         else:
             self._ways[i] = 0
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in the cell that the ticket names for it."""
-        self._require(y)
+        self._require_label(y)
         if not ticket:
             self.learnt += 1
             return
@@ -256,7 +251,7 @@ class Certified(Calibrator):
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome as the other, in its cell; y is 0 or 1. The guarantee grows by 1 / T."""
-        self._require(y)
+        self._require_label(y)
         if y == was or not ticket:
             return
         z, o, p, _, _, _ = _TICKET.unpack(ticket)
@@ -268,9 +263,6 @@ class Certified(Calibrator):
         else:
             self._zeros[now] += 1
         self._count(now, p, y, 1)
-
-    def _require(self, y: float) -> None:
-        self._require_label(y)
 
     def _count(self, c: int, p: float, y: float, sign: int) -> None:
         """Add an event to a cell, or take it out; margins never fall."""
@@ -339,18 +331,16 @@ class Certified(Calibrator):
             if self._zeros[c] or self._ones[c]
         ]  # fmt: skip
         waited = (self._first_ones, self._zeros_waited, self._ones_waited)
-        return _HEAD.pack(VERSION, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
+        return _HEAD.pack(_FORMAT, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + (CELLS + 1) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut or of another version."""
+        """Take over a state written by `encode`; ValueError if it is cut."""
         require_head(payload, _HEAD.size)
-        version, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
-        if version != VERSION:
-            raise ValueError(f"state of {self.name} has format version {version}, this build reads version {VERSION}")
+        _, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
         if len(payload) != _HEAD.size + rows * _ROW.size:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} cells")
         self._begin()

@@ -56,16 +56,11 @@ class Composition(Calibrator):
         head = _HEADS[length] if length < len(_HEADS) else _TICKET_LENGTH.pack(length)
         return new(Answer, (served, draw, head + front + back))
 
-    def moment(self, at: int) -> None:
-        """Tell both."""
-        self.front.moment(at)
-        self.back.moment(at)
-
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Let both learn; the back first, because it may refuse ``y``."""
         front, back = self._tickets(ticket)
-        self.back.update(back, y)
-        self.front.update(front, y)
+        self.back.update(back, y, at)
+        self.front.update(front, y, at)
         self.learnt = self.back.learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:

@@ -136,7 +136,7 @@ class GroupRegret(RegretMatching):
             total += row.weight * row.field[i]
         return total
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in all groups of its event."""
         super().update(ticket[:_PLAYED], y)
         j: int = _SLOT.unpack_from(ticket)[0]

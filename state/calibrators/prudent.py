@@ -113,19 +113,15 @@ class Prudent(Calibrator):
         settled = len(self._map.predict(0.5).ticket) > UNSETTLED
         return self._map, self._segments if settled else None
 
-    def moment(self, at: int) -> None:
-        """Tell the map."""
-        self._map.moment(at)
-
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Let the map and the segments learn, and count the draw if there was one; y is 0 or 1."""
         ticket, segments, drawn = _parts(ticket)
         if segments:
             now, lag = self._map.now(ticket)
-            self._map.update(ticket, y)
-            self._segments.learn(segments, y, now, lag, self._map.part, self._map.at)
+            self._map.update(ticket, y, at)
+            self._segments.learn(segments, y, now, lag, self._map.part, at)
         else:
-            self._map.update(ticket, y)
+            self._map.update(ticket, y, at)
         self.learnt = self._map.learnt
         if drawn:
             self._drawn.update(drawn, y)

@@ -140,7 +140,8 @@ def _composed(spec: str, name: str, seed: int, options: Mapping[str, object]) ->
 
 def _single(part: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
     calibrator = REGISTRY[part]
-    made: Calibrator = calibrator(name=name, seed=seed, **_own(calibrator.options, options))
+    key = {"name": name, "seed": seed} if calibrator.draws else {}
+    made: Calibrator = calibrator(**key, **_own(calibrator.options, options))
     return made
 
 

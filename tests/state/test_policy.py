@@ -157,16 +157,6 @@ def test_challengers_that_cannot_be_are_refused(calibrator: str, shadow: list[Ch
         Policy(calibrator, options, shadow=tuple(Challenger(*each) for each in shadow))
 
 
-def test_challenger_is_found_beside_what_serves_now_and_nothing_else() -> None:
-    policy = Policy("platt", shadow=(Challenger("beta", {}),))
-    policies = Policies([("s", policy)])
-    (beta,) = policy.challengers
-    assert policies.challenger("s", policy.config, beta.config) == beta
-    assert policies.challenger("s", beta.config, policy.config) is None
-    assert policies.challenger("s", policy.config, "00000000") is None
-    assert policies.challenger("t", policy.config, beta.config) is None
-
-
 def test_forecasts_of_three_classes_need_no_option_to_be_checked_and_decoded() -> None:
     policies = Policies([("s", Policy("multiclass", matures_ms=10, silence=2.0))])
     decoder = Decoder(policies, Limits())

@@ -2,7 +2,6 @@
 
 import math
 import random
-import struct
 from itertools import pairwise
 
 import pytest
@@ -64,12 +63,3 @@ def test_halflife_forgets() -> None:
 def test_state_of_another_number_of_bins_is_refused() -> None:
     with pytest.raises(ValueError, match="state of bins=7 does not fit 8"):
         Histogram(bins=8).decode(Histogram(bins=7).encode())
-
-
-@pytest.mark.parametrize(("halflife", "cell"), [(0, "<HQQ"), (10, "<Hdd")])
-def test_layout_is_the_documented_one(halflife: int, cell: str) -> None:
-    calibrator = Histogram(bins=4, halflife=halflife)
-    answer = calibrator.predict(0.75)
-    assert answer.ticket == struct.pack("<H", 2)
-    calibrator.update(answer.ticket, 1)
-    assert calibrator.encode() == struct.pack("<QI", 1, 4) + struct.pack(cell, 2, 1, 1)

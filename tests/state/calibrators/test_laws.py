@@ -211,17 +211,6 @@ def test_law(spec: str, law: Callable[[Callable[[], Calibrator], Stream], None])
     holds()
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_size_is_bounded(spec: str) -> None:
-    rng = random.Random(11)
-    calibrator = fresh(spec)
-    for t in range(3000):
-        ticket = calibrator.predict(rng.random(), (), b"%d" % t).ticket
-        assert len(ticket) < 100
-        calibrator.update(ticket, float(rng.random() < 0.5))
-    assert len(calibrator.encode()) < 24_000
-
-
 class Rederiving:
     """The classic bug: learns what it would play today instead of what the ticket says was played."""
 

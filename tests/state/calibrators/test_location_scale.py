@@ -144,19 +144,3 @@ def test_window_has_the_quantiles_of_its_last_numbers() -> None:
         assert (window.quantile(0.0), window.quantile(1.0)) == (last[0], last[-1])
         assert window.quantile(0.5) == pytest.approx((last[(len(last) - 1) // 2] + last[len(last) // 2]) / 2)
     assert Window(numbers[-WINDOW:]).spread() == window.spread()
-
-
-@pytest.mark.parametrize("n", [0, 5, FEWEST, WINDOW + 7])
-def test_decoded_goes_on_identically(n: int) -> None:
-    rng, law = random.Random(7), Normal(1.0, 2.0)
-    place, other = LocationScale(), LocationScale()
-    for _ in range(n):
-        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), rng.gauss(0.0, 1.0), 1.3)
-    other.decode(place.encode())
-    for each in (place, other):
-        each.update(LocationScale.ticket.unpack(each.issue()), law, units(law), 0.3, 1.3)
-    assert place.encode() == other.encode()
-    assert len(place.encode()) == 120 + 16 * min(n + 1, WINDOW)
-    for cut in (b"", place.encode()[:-1], place.encode() + b"x"):
-        with pytest.raises(ValueError, match="expected a state"):
-            other.decode(cut)

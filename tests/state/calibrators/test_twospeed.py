@@ -139,20 +139,6 @@ def test_log_loss_bound_holds_against_whoever_hates_the_map() -> None:
     assert excess <= -math.log(WEIGHT) * max(1.0, math.sqrt(_floats(calibrator)[18]) / 2.0) + 1e-4
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_decoded_after_thousands_of_outcomes_goes_on_identically(spec: str) -> None:
-    rng = random.Random(2)
-    calibrator, again = taught(spec, [(rng.random(), float(rng.random() < 0.1)) for _ in range(3000)]), make(spec)
-    again.decode(calibrator.encode())
-    late = calibrator.predict(0.4, (), b"late").ticket
-    for one in (calibrator, again):
-        one.update(late, 1.0)
-        one.revise(late, 1.0, 0.0)
-    assert again.encode() == calibrator.encode()
-    assert again.predict(0.3).p == calibrator.predict(0.3).p
-    assert len(calibrator.encode()) < 24_000
-
-
 def rare(n: int, seed: int, rate: float = 0.02) -> tuple[list[float], list[float], list[float]]:
     """Return raw forecasts ten to twenty times too high, true chances and outcomes."""
     rng = random.Random(seed)
@@ -192,22 +178,6 @@ def test_after_a_broken_model_raw_forecasts_are_served_again(seed: int) -> None:
     served = play(make(DEFAULT_CALIBRATOR, name="stream"), raw, y, [t + 2001 for t in range(n)])
     last = slice(30_000, n)
     assert sum(served[last]) == pytest.approx(sum(truth[last]), rel=0.03)
-
-
-def test_revised_labels_end_near_those_learnt_at_once() -> None:
-    raw, _, y = rare(20_000, 4, rate=0.1)
-    rng = random.Random(4)
-    wrong = [1.0 - each if rng.random() < 0.01 else each for each in y]
-    right, revised = make(DEFAULT_CALIBRATOR, name="stream"), make(DEFAULT_CALIBRATOR, name="stream")
-    kept = []
-    for t, p in enumerate(raw):
-        right.update(right.predict(p, (), b"%d" % t).ticket, y[t])
-        kept.append(revised.predict(p, (), b"%d" % t).ticket)
-        revised.update(kept[t], wrong[t])
-        if t >= 1000 and wrong[t - 1000] != y[t - 1000]:
-            revised.revise(kept[t - 1000], wrong[t - 1000], y[t - 1000])
-    for p in (0.2, 0.5, 0.9):
-        assert revised.predict(p).p == pytest.approx(right.predict(p).p, rel=0.08)
 
 
 @pytest.mark.parametrize("known", [0.1, 0.3])
