@@ -8,7 +8,7 @@ What may become of an event is a table, `state.ledger.LIFE`: a method here for e
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from state import kinds, ledger
@@ -41,10 +41,8 @@ from state.fence import (
     Queue,
 )
 from state.forecasts import admits
-from state.kind import Get
 from state.ledger import Row
-from state.observer import Observer
-from state.policy import DEFAULT_TTL_MS, Policies
+from state.policy import DEFAULT_TTL_MS
 from state.quotas import Quotas
 from state.tickets import Tickets
 
@@ -61,17 +59,12 @@ Action = Callable[[bytes, Row, Any], None]
 class Partition(Tickets):
     """The working copy of one partition's state; parameters as `Tickets` takes them."""
 
-    def __init__(
-        self,
-        policies: Policies,
-        get: Get | None,
-        observer: Observer | None = None,
-        beside: Sequence[Policies] = (),
-    ) -> None:
+    def reset(self) -> None:
+        """Forget everything since the last checkpoint."""
         self._life: list[tuple[Action, ...]] = [
             tuple([getattr(self, "_" + name) for name in ledger.LIFE[status]]) for status in sorted(ledger.LIFE)
         ]
-        super().__init__(policies, get, observer, beside)
+        super().reset()
 
     def fold(self, events: Iterable[Event]) -> Effects:
         """Apply a whole batch, at most `BATCH_LIMIT` events, and make a checkpoint of it; raises as `apply`."""

@@ -29,8 +29,6 @@ from state.quotas import Quotas
 from state.segments import Dictionary
 from state.services import Learner, Service, Services
 
-_LEDGER: Final = kinds.LEDGER.letter
-
 #: What a row of a stream is taken to have before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
 #: How many rows of its stream one event may change.

@@ -145,17 +145,14 @@ class Auto(Calibrator):
         self._weights = [math.exp(-2.0 * loss) for loss in self._losses]
 
     def encode(self) -> bytes:
-        """Return the losses and the experts' states; layout in the class's notes."""
         states = [expert.encode() for expert in self._experts]
         head = _HEAD.pack(self.learnt, *self._losses)
         return head + b"".join(_LENGTH.pack(len(state)) + state for state in states)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + sum(_LENGTH.size + expert.largest() for expert in self._experts)
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`."""
         require_head(payload, _HEAD.size + EXPERTS * _LENGTH.size)
         self.learnt, *losses = _HEAD.unpack_from(payload)
         self._weigh(losses)

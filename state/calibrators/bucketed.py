@@ -177,16 +177,13 @@ class Bucketed(Calibrator):
         """Bring the field up to date after the sum of a cell's outcomes has changed by so much."""
 
     def encode(self) -> bytes:
-        """Return the counts; layout in the class's notes."""
         head = _HEAD.pack(*self._shape, len(self._cells))
         return head + b"".join(self._row.pack(*row) for row in self._rows())
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + self._buckets.last * (self._grid.last + 1) * self._row.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over counts written by `encode`; ValueError if they are of other options or cut."""
         require_head(payload, _HEAD.size)
         *shape, cells = _HEAD.unpack_from(payload)
         if tuple(shape) != self._shape:

@@ -144,11 +144,9 @@ class CalibratedRegression(Calibrator):
         return self._ticket.unpack(ticket)[2:]
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         return _HEAD.pack(len(self._zeros)) + self._sums.encode() + self._map.encode()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of another d."""
         require_length(payload, len(self.encode()))
         middle = _HEAD.size + len(self._sums.encode())
         self._sums.decode(payload[_HEAD.size : middle])

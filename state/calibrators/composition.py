@@ -90,16 +90,13 @@ class Composition(Calibrator):
         return ticket[2:end], ticket[end:]
 
     def encode(self) -> bytes:
-        """Return both states."""
         front = self.front.encode()
         return _STATE_LENGTH.pack(len(front)) + front + self.back.encode()
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return _STATE_LENGTH.size + self.front.largest(slots) + self.back.largest(slots)
 
     def decode(self, payload: bytes) -> None:
-        """Take over both states; ValueError if either does not fit."""
         require_head(payload, _STATE_LENGTH.size)
         end = _STATE_LENGTH.size + _STATE_LENGTH.unpack_from(payload)[0]
         self.front.decode(payload[_STATE_LENGTH.size : end])

@@ -69,10 +69,8 @@ class Crowds:
         return (min(max(after, -most), most) - min(max(before, -most), most)) / g
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         return _STATE.pack(*self._numbers, *self._errors)
 
     def decode(self, payload: bytes, at: int) -> None:
-        """Take over a state written by `encode`, which begins at an offset."""
         numbers = _STATE.unpack_from(payload, at)
         self._numbers, self._errors = list(numbers[:CROWDS]), list(numbers[CROWDS:])

@@ -122,16 +122,13 @@ class Histogram(Calibrator):
             self._cells[j] = (n, min(max(s + y - was, 0.0), n))
 
     def encode(self) -> bytes:
-        """Return the counts; layout in the class's notes."""
         cells = (self._cell.pack(j, *counts) for j, counts in sorted(self._cells.items()))
         return _HEAD.pack(self.learnt, self._bins) + b"".join(cells)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + self._bins * self._cell.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over counts written by `encode`; ValueError if they are of another M or cut."""
         count = max(len(payload) - _HEAD.size, 0) // self._cell.size
         require_length(payload, _HEAD.size + count * self._cell.size)
         learnt, bins = _HEAD.unpack_from(payload)

@@ -125,7 +125,6 @@ class LocationScale:
         )
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         head = self._head.pack(
             self.learnt,
             *self._mixture.numbers(),
@@ -138,11 +137,9 @@ class LocationScale:
 
     @classmethod
     def largest(cls) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return cls._head.size + 16 * WINDOW
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut."""
         if len(payload) < self._head.size:
             raise ValueError(f"expected a state of {self._head.size} bytes or more, got {len(payload)}")
         self.learnt, *numbers = self._head.unpack_from(payload)
@@ -259,13 +256,6 @@ def offset(place: Sequence[float], of: Units) -> tuple[float, float]:
     shift, scale = place[0], place[1]
     median, spread = of
     return (median * (1.0 - scale) + shift * spread, scale) if spread else (0.0, 1.0)
-
-
-def moved(law: Law, c: float, d: float) -> Law:
-    """Return the law of c + d X, d > 0."""
-    if isinstance(law, Normal):
-        return Normal(c + d * law.mean, d * law.std)
-    return Quantiles(law.levels, tuple([c + d * value for value in law.values]))
 
 
 #: Spread of a normal law of deviation 1.

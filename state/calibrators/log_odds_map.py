@@ -71,11 +71,9 @@ class LogOddsMap:
         self._sums.relearn(was / root, y / root)
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         return self._sums.encode()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of another d."""
         self._sums.decode(payload)
 
     def _moved(self, z: float, x: Sequence[float]) -> float:

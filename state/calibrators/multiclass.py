@@ -123,16 +123,13 @@ class Multiclass(Recalibrator):
         return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
 
     def encode(self) -> bytes:
-        """Return all states; layout in the class's notes."""
         states = [part.encode() for part in self._parts]
         return self._state.pack(len(states), *map(len, states)) + b"".join(states)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, with so many slots of segments."""
         return self._state.size + sum(part.largest(slots) for part in self._parts)
 
     def decode(self, payload: bytes) -> None:
-        """Take over all states; ValueError if one does not fit, and then none is to be used."""
         size = self._state.size
         require_head(payload, size)
         classes, *lengths = self._state.unpack_from(payload)

@@ -210,7 +210,6 @@ class PlaceBySegment:
             row[3] = sure + INFORMS * (1.0 + fade * (IN_SCALE - sure))
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         head = _HEAD.pack(
             self._learnt,
             *self._mixture.numbers(),
@@ -222,11 +221,9 @@ class PlaceBySegment:
         return head + rows + b"".join([left.encode() for left in self._left])
 
     def largest(self, slots: int = MOST) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return _HEAD.size + min(slots, MOST) * _ROW.size + 32 * WINDOW
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut."""
         require_head(payload, _HEAD.size)
         learnt, *numbers, many = _HEAD.unpack_from(payload)
         held, end = min(learnt, WINDOW), _HEAD.size + many * _ROW.size

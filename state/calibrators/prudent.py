@@ -158,16 +158,13 @@ class Prudent(Calibrator):
         return ticket[:end] + slots_of(tuple([slots[slot] for slot in own]))
 
     def encode(self) -> bytes:
-        """Return all states; layout in the class's notes."""
         segments = self._segments.encode()
         return self._map.encode() + _LENGTH.pack(len(segments)) + segments + self._drawn.encode()
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return SIZE + _LENGTH.size + self._segments.largest(slots) + self._drawn.largest(slots)
 
     def decode(self, payload: bytes) -> None:
-        """Take over all states; ValueError if one does not fit."""
         self._map.decode(payload[:SIZE])
         if len(payload) < SIZE + _LENGTH.size:
             raise ValueError(f"a state of {len(payload)} bytes is cut")

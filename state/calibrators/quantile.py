@@ -284,7 +284,6 @@ class Quantile(Recalibrator):
         return ticket[:start] + regrouped(ticket[start:end], slots) + ticket[end:] if end > start else ticket
 
     def encode(self) -> bytes:
-        """Return the counts; layout in the class's notes."""
         head = self._state.pack(
             _FORMAT,
             len(self.levels),
@@ -300,11 +299,9 @@ class Quantile(Recalibrator):
         return head + _LENGTH.pack(len(segments)) + segments + self._place.encode()
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return self._state.size + _LENGTH.size + self._segments.largest(slots) + LocationScale.largest()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of other levels or cut."""
         require_head(payload, _HEAD.size)
         _, m = _HEAD.unpack_from(payload)
         start = self._state.size + _LENGTH.size

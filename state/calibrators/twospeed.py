@@ -367,7 +367,6 @@ class TwoSpeed(Calibrator):
             blend.move((blend.bb * d - blend.ab) * scale, (blend.aa - blend.ab * d) * scale)
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         slow, fast = [(line.a, line.b, line.aa, line.ab, line.bb) for line in (self._slow, self._fast)]
         blend = (self._blend.b, self._blend.a, self._blend.bb, self._blend.ab, self._blend.aa)
         bent = (self._bent, self._bent_held)
@@ -377,7 +376,6 @@ class TwoSpeed(Calibrator):
         return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends) + others
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut."""
         require_length(payload, SIZE)
         _, self.learnt, self._zeros, self._ones, self._settled, *maps = _STATE.unpack(payload[: _STATE.size])
         self._guard.decode(payload, _STATE.size)

@@ -8,15 +8,9 @@ import pytest
 from state.calibrators import MAX_FEATURES, REGISTRY
 from state.calibrators.bucketed import BUCKETS, GRID
 from state.events import Forecast, Rejected
-from state.policy import DEFAULT_CALIBRATOR, DEFAULT_TTL_MS, Challenger, Policies, Policy, build
+from state.policy import Challenger, Policies, Policy, build
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
-
-
-def test_default_is_the_guarded_calibrator_for_thirty_days() -> None:
-    policy = Policy()
-    assert (policy.calibrator, policy.ttl_ms) == (DEFAULT_CALIBRATOR, DEFAULT_TTL_MS)
-    assert DEFAULT_TTL_MS == 30 * 24 * 60 * 60 * 1000
 
 
 def test_recipe_is_canonical_json_of_what_build_needs() -> None:

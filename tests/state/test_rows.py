@@ -5,13 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import kinds
-from state.calibrators import REGISTRY
 from state.policy import Policy
 from state.scoring.history import WINDOW, History
 from state.served import Served
 from tests.state.histories import STEADY
 
-SPECS = [*REGISTRY, "platt+minimax", "minimax+regret_matching"]
 LESSONS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0])), max_size=20)
 Lessons = list[tuple[float, float]]
 

@@ -11,10 +11,11 @@ from replay.player import Player
 from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Resolved
-from state.fence import EXPIRED_FORECAST, FATES
+from state.expiry import Expiry
+from state.fence import EXPIRED_FORECAST, FATES, Fence
 from state.policy import Policies, Policy
 from state.witnesses import MEMORY, SEVERAL, SLACK, Witnesses
-from tests.state.histories import POLICIES, Worker, play, seeded
+from tests.state.histories import POLICIES, Table, Worker, play, seeded
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
@@ -96,11 +97,12 @@ def test_witness_that_nobody_joins_is_forgotten_and_its_row_leaves() -> None:
 
 
 def test_two_witnesses_that_were_forgotten_do_not_count() -> None:
-    witnesses = Witnesses()
+    witnesses, fence = Witnesses(), Fence(stream_time=NOW, applied=MEMORY + SEVERAL)
     for i in range(SEVERAL - 1):
         witnesses.add(LAST, i)
-    witnesses.add(LAST, MEMORY + SEVERAL)
-    assert [now for now, _ in witnesses.settled(NOW, MEMORY + SEVERAL)] == [NOW] * (SEVERAL - 1)
+    witnesses.add(LAST, fence.applied)
+    witnesses.settle(fence, Expiry(Table().get, fence))
+    assert fence.stream_time == NOW
     assert len(witnesses.waiting) == 1
 
 

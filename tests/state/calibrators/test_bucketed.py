@@ -13,27 +13,11 @@ from state.calibrators import Calibrator, make
 from state.calibrators.bucketed import Bucketed
 from state.calibrators.minimax import Minimax, length
 from state.calibrators.regret_matching import RegretMatching
+from tests.state.calibrators.test_bounds import adversary, iid
 
 T = 20_000
 CLASSES = [Minimax, RegretMatching]
 Answer = Callable[[int, float], float]
-
-
-def adversary(_: int, expected: float) -> float:
-    """The outcome that is farthest from the expected answer: it must not see the draw, or no method is calibrated."""
-    return float(expected <= 0.5)
-
-
-def iid(t: int, _: float) -> float:
-    return float(random.Random(t).random() < 0.3)
-
-
-def zeros_then_ones(t: int, _: float) -> float:
-    return float(t >= T // 2)
-
-
-def alternating(t: int, _: float) -> float:
-    return float(t % 2)
 
 
 def play(calibrator: Calibrator, outcome: Answer, rounds: int = T) -> list[float]:

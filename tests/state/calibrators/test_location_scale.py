@@ -14,7 +14,6 @@ from state.calibrators.location_scale import (
     WINDOW,
     LocationScale,
     Window,
-    moved,
     offset,
     units,
 )
@@ -113,15 +112,6 @@ def test_a_place_that_was_worse_for_long_comes_back() -> None:
             before = offset(place.mixed, units(law))
     assert abs(before[0]) < 0.05
     assert abs(offset(place.mixed, units(law))[0] - 6.0) < 0.3
-
-
-@pytest.mark.parametrize("law", [Normal(2.0, 3.0), SKEWED])
-def test_moved_law_is_the_law_of_shift_and_scale(law: Law) -> None:
-    other = moved(law, 7.0, 2.0)
-    for level in (0.01, 0.2, 0.5, 0.77, 0.99):
-        assert other.ppf(level) == pytest.approx(7.0 + 2.0 * law.ppf(level))
-        y = law.ppf(level)
-        assert other.cdf(7.0 + 2.0 * y) == pytest.approx(law.cdf(y))
 
 
 def test_extreme_outcomes_and_laws_stay_finite() -> None:

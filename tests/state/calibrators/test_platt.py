@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators import Calibrator
@@ -64,29 +64,6 @@ def test_parameters_stay_in_the_ball_for_200000_updates() -> None:
         calibrator.update(calibrator.predict(raw).ticket, float((raw > 0.5) ^ (t // 1000 % 2 == 1)))
         assert distance(calibrator) <= RADIUS * (1 + 1e-9)
     assert all(map(math.isfinite, (calibrator._a, calibrator._b)))
-
-
-@settings(deadline=None)
-@given(st.floats(-300, 300), st.floats(-300, 300), st.floats(10, 1e8), st.floats(10, 1e6), st.floats(-0.999, 0.999))
-def test_projection_is_nearest_in_the_norm_of_the_curvature(
-    a: float, b: float, zz: float, oo: float, correlation: float
-) -> None:
-    calibrator = Platt()
-    z1 = correlation * math.sqrt(zz * oo)
-    calibrator._zz, calibrator._z1, calibrator._11 = zz, z1, oo
-    calibrator._a, calibrator._b = 1.0 + a, b
-    if math.hypot(a, b) <= RADIUS:
-        return
-    calibrator._project()
-    assert distance(calibrator) <= RADIUS * (1 + 1e-9)
-
-    def far(da: float, db: float) -> float:
-        da, db = da - a, db - b
-        return zz * da * da + 2 * z1 * da * db + oo * db * db
-
-    found = far(calibrator._a - 1.0, calibrator._b)
-    around = min(far(RADIUS * math.cos(k / 500), RADIUS * math.sin(k / 500)) for k in range(3142))
-    assert found <= around * (1 + 1e-6)
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

@@ -323,44 +323,31 @@ def test_the_order_of_a_crowds_labels_does_not_matter() -> None:
     assert found == pytest.approx([0.05, 0.05], rel=0.15)
 
 
-def test_a_wrong_batch_that_is_corrected_late_is_taken_back_and_no_more() -> None:
-    """300 labels are all ones; they are corrected when three times as much is known."""
-    wrong = range(2000, 2300)
+@pytest.mark.parametrize(
+    ("level", "wrong", "corrected", "late", "near"),
+    [(-3.0, range(2000, 2300), 10_000, 200, 0.02), (-4.1, range(8000, 8300), 9500, 0, 0.12)],
+    ids=["late labels, when three times as much is known", "prompt labels, in full"],
+)
+def test_a_wrong_batch_that_is_corrected_is_taken_back_and_no_more(
+    level: float, wrong: range, corrected: int, late: int, near: float
+) -> None:
+    """300 labels are all ones, and are corrected later."""
     for seed in range(3):
         rng = random.Random(seed)
-        raw = [logistic(rng.gauss(-3.0, 1.2)) for _ in range(14_000)]
+        raw = [logistic(rng.gauss(level, 1.2)) for _ in range(14_000)]
         y = [float(rng.random() < p) for p in raw]
         calibrator, after = make("twospeed"), 0.0
         tickets: list[bytes] = []
         for t, p in enumerate(raw):
-            if t == 10_000:
+            if t == corrected:
                 for k in wrong:
                     calibrator.revise(tickets[k], 1.0, y[k])
             answer = calibrator.predict(p)
             tickets.append(answer.ticket)
-            after += answer.p if t >= 10_000 else 0.0
-            if t >= 200:
-                calibrator.update(tickets[t - 200], 1.0 if t - 200 in wrong else y[t - 200])
-        assert after == pytest.approx(sum(raw[10_000:]), rel=0.02)
-
-
-def test_a_wrong_batch_of_prompt_labels_is_taken_back_in_full() -> None:
-    """300 labels are ones, each learnt before the next forecast; what is false is corrected 1,500 forecasts later."""
-    for seed in range(3):
-        rng = random.Random(seed)
-        raw = [logistic(rng.gauss(-4.1, 1.2)) for _ in range(14_000)]
-        y = [float(rng.random() < p) for p in raw]
-        calibrator, after = make("twospeed"), 0.0
-        tickets: list[bytes] = []
-        for t, p in enumerate(raw):
-            if t == 9500:
-                for k in range(8000, 8300):
-                    calibrator.revise(tickets[k], 1.0, y[k])
-            answer = calibrator.predict(p)
-            tickets.append(answer.ticket)
-            after += answer.p if t >= 9500 else 0.0
-            calibrator.update(answer.ticket, 1.0 if 8000 <= t < 8300 else y[t])
-        assert after == pytest.approx(sum(raw[9500:]), rel=0.12)
+            after += answer.p if t >= corrected else 0.0
+            if t >= late:
+                calibrator.update(tickets[t - late], 1.0 if t - late in wrong else y[t - late])
+        assert after == pytest.approx(sum(raw[corrected:]), rel=near)
 
 
 def test_a_crowd_that_has_reached_its_bounds_ends() -> None:
