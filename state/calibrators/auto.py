@@ -50,13 +50,8 @@ class Auto(Calibrator):
     Late outcomes are charged for the answers in their ticket; L is a plain sum, whatever the delay. No theorem is
     claimed then: the weights are those of one delay ago, and an expert that was right can have ceased to be. Where the
     outcome decides how late it comes (ones 1,000 events late, zeros 20), the start looks like a stream without ones,
-    and Brier over 20,000 events was .007 to .021 above the best expert's. Charging less for a later outcome, by
-    1 / sqrt(1 + the outcomes learnt since), is no remedy: with constant delays it gained .0003 on average, in those
-    runs it gained in 13 and lost in 11 of 24, and on flights, which land later the more they are delayed, lost .0034.
-
-    Behind it `Minimax` costs most at the start. Brier of ``auto+minimax`` above that of the best single front, on seven
-    benign streams of five seeds: .0003 to .0027 at 8,000 events (above .002 in 10 of 35), .0003 to .0019 at 20,000;
-    of this, the aggregate alone is at most .0004.
+    and Brier over 20,000 events was .007 to .021 above the best expert's. Charging less for a later outcome was tried,
+    and is no remedy.
 
     Experts are counted at 32-bit precision, so that the ticket can keep their answers. Ticket: answers (4 f32),
     then the experts' tickets, 42 bytes in all. Bytes: outcomes learnt (u64), L_k less the least of them (4 f64), then

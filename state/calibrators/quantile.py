@@ -87,10 +87,8 @@ class Quantile(Recalibrator):
 
     With the logit link, ``s_j = logit(p_j) + 4 e (p_j n - k_j)``, steps of η at the median, and v_j is the sigmoid of
     the chain: -infinity below the log-odds of `TAIL`, where nothing is covered, and infinity above those of 1 - TAIL.
-    Measured while no laws were moved, 15,000 outcomes, seven levels, mean pinball loss at η = .01: normal forecasts
-    with half the true deviation, identity .2414, logit .2274 (raw .2602, the true law .2264); with a bias of one
-    deviation .2382, .2280 (raw .3404). The price is a bound five times as wide: 1 / e becomes (21 + |logit p_j|) / (4
-    e).
+    It loses less where the law is too narrow or off: pinball loss .2274 against .2414 at half the true deviation. The
+    price is a bound five times as wide: 1 / e becomes (21 + |logit p_j|) / (4 e).
 
     At an atom of F, u is uniform between P(Y < y) and P(Y <= y), drawn by the event id. What is served has
     P(y < q_j) <= k_j / n <= P(y <= q_j) while outcomes lie in the declared range or, if none is, between the raw
