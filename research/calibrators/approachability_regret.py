@@ -94,6 +94,7 @@ class ApproachabilityRegret(Calibrator):
     """
 
     name: ClassVar[str] = "approachability_regret"
+    keyed: ClassVar[bool] = True
     draws: bool = True
     options: ClassVar[dict[str, Option]] = {
         "preset": choice("joint", tuple(PRESETS), "how calibration is traded for regret"),

@@ -42,6 +42,8 @@ class Recalibrator(ABC):
         Its options by name.
     remembered, layout
         Names of the attributes that are its state, and how they are packed; of a calibrator whose state has one length.
+    keyed
+        Whether it is made with ``name`` and ``seed``, which key draws.
     order_free
         Whether updates commute, bit for bit: the same tickets resolved in any order end in the same bytes.
     grouped
@@ -64,6 +66,7 @@ class Recalibrator(ABC):
     options: ClassVar[dict[str, Option]]
     remembered: ClassVar[tuple[str, ...]] = ()
     layout: ClassVar[Struct] = Struct("<")
+    keyed: ClassVar[bool] = False
     order_free: bool = False
     grouped: bool = False
     draws: bool = False

@@ -64,6 +64,7 @@ class Bucketed(Calibrator):
     """
 
     _row: ClassVar[Struct] = Struct("<IQQ")
+    keyed: ClassVar[bool] = True
     draws: bool = True
     options: ClassVar[dict[str, Option]] = {
         "grid": integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),

@@ -67,6 +67,7 @@ class Prudent(Calibrator):
     """
 
     name: ClassVar[str] = "prudent"
+    keyed: ClassVar[bool] = True
     grouped: bool = True
     draws: bool = True
     options: ClassVar[dict[str, Option]] = TwoSpeed.options

@@ -125,6 +125,7 @@ class Quantile(Recalibrator):
 
     name: ClassVar[str] = "quantile"
     kind: ClassVar[str] = "quantiles"
+    keyed: ClassVar[bool] = True
     grouped: bool = True
     options: ClassVar[dict[str, Option]] = {
         "levels": increasing(

@@ -140,7 +140,7 @@ def _composed(spec: str, name: str, seed: int, options: Mapping[str, object]) ->
 
 def _single(part: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
     calibrator = REGISTRY[part]
-    key = {"name": name, "seed": seed} if calibrator.draws else {}
+    key = {"name": name, "seed": seed} if calibrator.keyed else {}
     made: Calibrator = calibrator(**key, **_own(calibrator.options, options))
     return made
 
