@@ -21,7 +21,7 @@ from state.calibrators.location_scale import (
 from state.forecasts import Law
 
 #: Weights before there is evidence: of the place without segments, with their shifts, with their scales, with both.
-PRIOR: Final = (0.9, 0.04, 0.02, 0.04)
+PRIOR = (0.9, 0.04, 0.02, 0.04)  # not final: mypyc finds such a tuple unset where it is handed on
 #: Outcomes that 0 counts for: in a shift, in the logarithm of a scale.
 IN_SHIFT: Final = 10.0
 IN_SCALE: Final = 20.0
