@@ -19,7 +19,7 @@ from replay.audit.partition_verifier import FOLDED, RowStore, fence_of
 from state.events import Rejected
 from state.policy import Policies
 from state.router import Router
-from state.routes import EVENT, FATES, Label, Route, Routed, Row
+from state.routes import EVENT, FATES, Label, Route, Routed
 from streams.kafka import partitioner
 from streams.records.merge import KafkaRecord
 from streams.records.refused import named
@@ -355,7 +355,7 @@ class RouterVerifier:
         found = self._rows.get(EVENT.key(event_id))
         if found is None:
             return {}
-        row = Row.decode(found)
+        row = EVENT.decode(found)
         made = [routed for j in range(len(row.labels)) for routed in row.sent(event_id, j)]
         made += [routed for known in row.routes for routed in row.joined(event_id, known)]
         return {routed.number: routed for routed in made if routed.stream == stream}
