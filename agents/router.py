@@ -1,6 +1,6 @@
 """The router: sends labels, which know their event alone, to the streams their event was forecast in.
 
-It is a worker with another engine: `state.routes` in the place of `state.engine`, over routes and labels in the place
+It is a worker with another engine: `state.router` in the place of `state.engine`, over routes and labels in the place
 of forecasts and outcomes. Transport, changelog, fences and the order of effects are a worker's.
 """
 
@@ -16,7 +16,7 @@ from agents.topology import Topology, samples
 from agents.worker import Stage
 from state.fence import Fence
 from state.fold import Fold
-from state.routes import Router
+from state.router import Router
 from streams.config.settings import Settings
 from streams.faust.application import Application
 from streams.faust.in_force import Announcer

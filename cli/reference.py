@@ -26,7 +26,7 @@ Made by `make docs` from the program itself; a test fails when it is out of date
 
 CHAINS = """
 `front+back` feeds the answers of the first to the second, for example `platt+minimax`; up to four parts form a chain,
-`platt+calibeating+minimax`. An option goes to every part that has it.
+`platt+histogram+minimax`. An option goes to every part that has it.
 """
 
 OUTPUTS = """

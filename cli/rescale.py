@@ -306,7 +306,7 @@ async def _intake(
                 continue
             topic_id, _, number = key[1:].decode().rpartition("@")[2].rpartition("/")
             place = TopicPartition(ids.get(topic_id, ""), int(number))
-            sent = routes.offset_of(row)
+            sent = routes.ORIGIN.decode(row)
             if place.topic and committed.get(place, (0, ""))[0] < sent:
                 raise TopicsError(
                     f"intake has sent {place.topic}/{place.partition} up to offset {sent - 1} and not committed it: "
@@ -376,7 +376,7 @@ def _require_known(stage: Stage) -> None:
     for part in stage.parts:
         if kinds.INPUTS.key() not in part:
             continue
-        for name, known, now in zip(stage.names, InputIds.decode(part[kinds.INPUTS.key()]), stage.ids, strict=True):
+        for name, known, now in zip(stage.names, kinds.INPUTS.decode(part[kinds.INPUTS.key()]), stage.ids, strict=True):
             if now.id and known != now.id:
                 raise TopicsError(
                     f"{name[0]} was deleted and made anew since the state of {stage.old.app_id} was written"
@@ -448,10 +448,10 @@ def _divide(stages: Sequence[Stage], width: int, by: str) -> dict[str, int]:
         router.made = rescaled_routes(router.parts, _plan(router, width, EVENT, []))
     for stage in stages:
         for part in stage.made:
-            part[MOVED.key()] = stage.moved.encode()
-            part[kinds.WIDTHS.key()] = Widths(*(each.partitions for each in stage.inputs)).encode()
+            part[MOVED.key()] = MOVED.encode(stage.moved)
+            part[kinds.WIDTHS.key()] = kinds.WIDTHS.encode(Widths(*(each.partitions for each in stage.inputs)))
             if all(each.id for each in stage.inputs):
-                part[kinds.INPUTS.key()] = InputIds(*(each.id for each in stage.inputs)).encode()
+                part[kinds.INPUTS.key()] = kinds.INPUTS.encode(InputIds(*(each.id for each in stage.inputs)))
     return divided
 
 
@@ -498,7 +498,7 @@ async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
         begun = part.get(kinds.FENCE.key()) in (None, UNFINISHED) and not any(
             key.startswith(kinds.JOURNAL.letter) for key in part
         )
-        if not begun and part.get(MOVED.key()) != stage.moved.encode():
+        if not begun and part.get(MOVED.key()) != MOVED.encode(stage.moved):
             raise TopicsError(
                 f"partition {n} of {stage.new.changelog} has a state that is not of {stage.old.app_id} as it is now: "
                 "take another application id, or delete the topic and make it anew"

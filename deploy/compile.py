@@ -61,6 +61,7 @@ HOT = (
     "state/segments.py",
     "state/services.py",
     "state/scoring/scores.py",
+    "state/tickets.py",
     "state/scoring/vector_history.py",
     "state/scoring/warm_up.py",
     "state/scoring/windows.py",
@@ -69,6 +70,7 @@ HOT = (
         for each in sorted((ROOT / "state/calibrators").glob("[a-z]*.py"))
         if each.stem != "answer"
     ),
+    "state/router.py",
     "state/routes.py",
     "streams/records/encoding.py",
     "streams/records/merge.py",

@@ -19,7 +19,8 @@ import orjson
 from state import routes
 from state.kind import KINDS
 from state.kind import Moves as Kept
-from state.rescale import Moved, Moves, Plan, RescaleError
+from state.rescale import Moved, Plan, RescaleError
+from state.rescale_stream import Moves
 from streams.kafka.partitioner import partition
 from streams.records.decoding import SCOPED
 from streams.records.routing import target
@@ -240,7 +241,7 @@ def _stream_key(
         return key
     # The number of shards has changed since: the router knows where its forecast went.
     row = routed[partition(event_id.encode(), len(routed))].get(routes.EVENT.key(event_id))
-    known = routes.Row.decode(row).routes if row is not None else []
+    known = routes.EVENT.decode(row).routes if row is not None else []
     return next((each.target for each in known if each.stream == stream), key)
 
 

@@ -89,13 +89,13 @@ def play(raw: Sequence[float], groups: Sequence[tuple[int, ...]], events: Iterab
 
 def _spread(calibrator: Prudent, raw: float, groups: tuple[int, ...]) -> float:
     """Return the standard deviation of a score's log-odds by the curvatures; large before there is evidence."""
-    slow: Any = calibrator._map
-    if not slow.evident():
+    both: Any = calibrator._map
+    if not both.evident():
         return 10.0
-    z = slow._read(log_odds(min(max(raw, P_CLIP), 1.0 - P_CLIP)))
-    found = (slow._11 * z * z - 2.0 * slow._z1 * z + slow._zz) / (slow._zz * slow._11 - slow._z1**2)
+    line, z = both._slow, both._read(log_odds(min(max(raw, P_CLIP), 1.0 - P_CLIP)))
+    found = (line.bb * z * z - 2.0 * line.ab * z + line.aa) / (line.aa * line.bb - line.ab**2)
     segments: Any = calibrator._segments
-    j, right = _place(slow._mapped(z))
+    j, right = _place(both._mapped(z))
     for slot in groups:
         row = segments._rows.get(slot) or [0.0, IN_FAST, *[0.0] * KNOTS, *[IN_KNOT] * KNOTS]
         found += (1.0 - right) ** 2 / row[2 + KNOTS + j] + right**2 / row[3 + KNOTS + j] + segments._share**2 / row[1]

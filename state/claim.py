@@ -1,18 +1,15 @@
 """The claim: which worker took a partition over last, and as which producer the brokers know it."""
 
-from dataclasses import dataclass
 from struct import Struct
-from typing import Self
+from typing import NamedTuple, Self
 
-from state.frames import CorruptFrame
-from state.kind import PLAIN, Kind, Moves
+from state.kind import Kind, Moves, form
 
 _HEAD = Struct("<qH")
 
 
-@dataclass(frozen=True)
-class Claim:
-    """The row a worker appends to the changelog before it reads what is there.
+class Claim(NamedTuple):
+    """What a worker appends to the changelog before it reads what is there.
 
     The engine never reads it. It stands in the changelog because the brokers take a producer's epoch from what it
     appends: from this row on they refuse every older one.
@@ -32,23 +29,14 @@ class Claim:
     owner: str
 
     def encode(self) -> bytes:
-        """Return the row."""
-        return CLAIM.seal(_HEAD.pack(self.producer_id, self.epoch) + self.owner.encode())
+        """Return the payload."""
+        return _HEAD.pack(self.producer_id, self.epoch) + self.owner.encode()
 
     @classmethod
-    def decode(cls, row: bytes) -> Self:
-        """Read a row.
-
-        Raises
-        ------
-        CorruptFrame
-            If it is not one.
-        """
-        payload = CLAIM.open(row, bytes)
-        if len(payload) < _HEAD.size:
-            raise CorruptFrame(f"a claim of {len(payload)} bytes is shorter than {_HEAD.size}")
+    def decode(cls, payload: bytes) -> Self:
+        """Read a payload."""
         producer_id, epoch = _HEAD.unpack_from(payload)
         return cls(producer_id, epoch, payload[_HEAD.size :].decode())
 
 
-CLAIM = Kind[Claim]("O", "the claim", (), {1: PLAIN}, Moves.OUTSIDE, "one a partition: who writes it")
+CLAIM = Kind[Claim]("O", "the claim", (), {1: form(Claim)}, Moves.OUTSIDE, "one a partition: who writes it")

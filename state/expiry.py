@@ -12,7 +12,7 @@ from typing import Final
 
 from state.fence import MATURITY, Fence, Queue
 from state.frames import CorruptFrame
-from state.kind import PLAIN, Kind, Moves, Part
+from state.kind import Form, Kind, Moves, Part
 
 #: Entries a chunk row holds. The last chunk is rewritten with every checkpoint, so it must stay small.
 CHUNK: Final = 64
@@ -23,18 +23,12 @@ _ENTRY: Final = Struct("<qQB")
 QueueEntry = tuple[int, int, str]
 
 
-def encode(entries: list[QueueEntry]) -> bytes:
-    """Return the chunk row of these entries."""
+def _encode(entries: list[QueueEntry]) -> bytes:
     parts = []
     for since, born, event_id in entries:
         name = event_id.encode()
         parts.append(_ENTRY.pack(since, born, len(name)) + name)
-    return QUEUE.seal(b"".join(parts))
-
-
-def decode(frame: bytes) -> list[QueueEntry]:
-    """Read a chunk row written by `encode`; raises `CorruptFrame` if it is not intact."""
-    return QUEUE.open(frame, _decode)
+    return b"".join(parts)
 
 
 def _decode(payload: bytes) -> list[QueueEntry]:
@@ -53,7 +47,7 @@ QUEUE: Final = Kind[list[QueueEntry]](
     "Q",
     "the entries of a queue",
     (Part("role", "B"), Part("time to live in ms", "Q"), Part("chunk number", "Q")),
-    {1: PLAIN},
+    {1: Form(list, _encode, _decode)},
     Moves.ANEW,
     f"one for {CHUNK} entries of a queue",
 )
@@ -147,7 +141,7 @@ class Expiry:
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the chunk rows to write since the last call, and None for those to delete."""
         rows: dict[bytes, bytes | None] = dict.fromkeys(self._dropped)
-        rows.update({key: encode(self._chunks[key]) for key in self._changed})
+        rows.update({key: QUEUE.encode(self._chunks[key]) for key in self._changed})
         self._changed.clear()
         self._dropped.clear()
         # Keep only what the next batch is likely to touch: the chunk at each end of each queue.
@@ -166,5 +160,5 @@ class Expiry:
             row = self._get(key)
             if row is None:
                 raise LookupError(f"expiry chunk {key.hex()} is in the fence but not in the table")
-            chunk = self._chunks[key] = decode(row)
+            chunk = self._chunks[key] = QUEUE.decode(row)
         return chunk

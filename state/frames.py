@@ -51,11 +51,7 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
     bytes
         ``len(payload) + 6`` bytes.
     """
-    return checked(bytes((kind, version)) + payload)
-
-
-def checked(body: bytes) -> bytes:
-    """Return the frame of a body, which is kind, version and payload."""
+    body = bytes((kind, version)) + payload
     return body + _CRC.pack(crc32(body))
 
 

@@ -18,11 +18,8 @@ from state.scoring.ages import exact
 from state.segments import LIMIT, check
 
 #: Keeps the order of the raw forecasts, serves them until the outcomes support something else, and is at most so far
-#: from calibrated scores as its guarantee says. On bank-full, Elec2 and flights, as they are and thinned to .2 % of
-#: ones, outcomes prompt, late, late by class or revised, one partition or eight: in 103 of 105 cases Brier not worse
-#: than raw's, in 99 within .002 of the best front's; its draw's ℓ1 at most .031 on adversaries of 20,000. What was the
-#: default before, `auto+regret_matching`, ties 73,543 scores of rare frauds into 27, and serves them .0110 where .0041
-#: is true. docs/calibrators.md has the cases, and those that fail.
+#: from calibrated scores as its guarantee says. docs/calibrators.md has the cases that were measured, and those that
+#: fail.
 DEFAULT_CALIBRATOR = "prudent+certified"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000
@@ -516,10 +513,3 @@ class Policies:
     def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
         """Return policies that differ in these."""
         return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota, self.on_error)
-
-    def challenger(self, stream: str, champion: str, config: str) -> Policy | None:
-        """Return the challenger of this configuration, if ``champion`` serves the stream now and this challenges it."""
-        policy = self.of(stream)
-        if policy is None or policy.config != champion:
-            return None
-        return next((each for each in policy.challengers if each.config == config), None)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from state.expiry import Expiry
 from state.fence import Fence
 from state.frames import CorruptFrame
-from state.kind import PLAIN, Kind, Moves
+from state.kind import Form, Kind, Moves
 
 #: How far ahead of stream time one record may move it, ms.
 SLACK: Final = 300_000
@@ -61,7 +61,7 @@ class Witnesses:
     Parameters
     ----------
     row
-        As `encode` returned it; None while there are none.
+        What waits; None while nothing does.
 
     Raises
     ------
@@ -70,11 +70,11 @@ class Witnesses:
     """
 
     def __init__(self, row: bytes | None = None) -> None:
-        self.waiting: list[Witness] = [] if row is None else WITNESSES.open(row, _decode)
+        self.waiting: list[Witness] = [] if row is None else WITNESSES.decode(row)
         self._changed = False
 
     def add(self, ts: int, applied: int) -> None:
-        """Note a record far ahead; `settled` is to be called next."""
+        """Note a record far ahead; `settle` is to be called next."""
         self.waiting.append(Witness(ts, applied, None))
         self._changed = True
 
@@ -88,76 +88,48 @@ class Witnesses:
 
     def settle(self, fence: Fence, expiry: Expiry) -> None:
         """Let go of the witnesses that stream time has reached, or that are forgotten; it may move on with them."""
-        for now, entry in self.settled(fence.stream_time, fence.applied):
-            fence.stream_time = now
-            if entry is not None:
-                expiry.push(*entry)
+        remembered = [each for each in self.waiting if fence.applied - each.applied <= MEMORY]
+        gone = [each for each in self.waiting if fence.applied - each.applied > MEMORY]
+        remembered.sort(key=lambda witness: witness.ts)
+        for witness in gone:
+            if witness.entry is not None:
+                expiry.push(*witness.entry)
+        if len(remembered) >= SEVERAL:
+            fence.stream_time = max(fence.stream_time, remembered[0].ts)
+        left: list[Witness] = []
+        for witness in remembered:
+            if witness.ts - fence.stream_time > SLACK:
+                left.append(witness)
+                continue
+            fence.stream_time = max(fence.stream_time, witness.ts)
+            if witness.entry is not None:
+                expiry.push(*witness.entry)
+        if len(left) < len(self.waiting):
+            left.sort(key=lambda witness: witness.applied)
+            self.waiting = left
+            self._changed = True
 
     def hold(self, entry: Entry) -> None:
         """Keep the queue entry of the row that the last witness made."""
         self.waiting[-1] = self.waiting[-1]._replace(entry=entry)
         self._changed = True
 
-    def settled(self, now: int, applied: int) -> list[tuple[int, Entry | None]]:
-        """Remove the witnesses that stream time has reached, or that are forgotten.
-
-        Parameters
-        ----------
-        now
-            Stream time, ms.
-        applied
-            The partition's applied count.
-
-        Returns
-        -------
-        list of tuple of int and Entry or None
-            For each that was removed: stream time from then on, ms, which never falls, and the entry to make then.
-        """
-        settled: list[tuple[int, Entry | None]] = []
-        remembered: list[Witness] = []
-        for witness in self.waiting:
-            if applied - witness.applied > MEMORY:
-                settled.append((now, witness.entry))
-            else:
-                remembered.append(witness)
-        remembered.sort(key=lambda witness: witness.ts)
-        if len(remembered) >= SEVERAL:
-            now = max(now, remembered[0].ts)
-        left: list[Witness] = []
-        for witness in remembered:
-            if witness.ts - now > SLACK:
-                left.append(witness)
-            else:
-                now = max(now, witness.ts)
-                settled.append((now, witness.entry))
-        if settled:
-            left.sort(key=lambda witness: witness.applied)
-            self.waiting = left
-            self._changed = True
-        return settled
-
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the row to write since the last call, None if it is to be deleted; nothing if nothing changed."""
         if not self._changed:
             return {}
         self._changed = False
-        return {WITNESSES.key(): self.encode()}
-
-    def encode(self) -> bytes | None:
-        """Return the row, every witness in the order in which they came; None if there are none."""
-        if not self.waiting:
-            return None
-        parts = []
-        for ts, applied, entry in self.waiting:
-            role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")
-            name = event_id.encode()
-            parts.append(_WITNESS.pack(ts, applied, role, ttl_ms, named, len(name)) + name)
-        return WITNESSES.seal(b"".join(parts))
+        return {WITNESSES.key(): WITNESSES.encode(self.waiting) if self.waiting else None}
 
 
-WITNESSES: Final = Kind[Witnesses](
-    "T", "the witnesses", (), {1: PLAIN}, Moves.ANEW, "at most one a partition: records far ahead of stream time"
-)
+def _encode(waiting: list[Witness]) -> bytes:
+    """Return every witness in the order in which they came."""
+    parts = []
+    for ts, applied, entry in waiting:
+        role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")
+        name = event_id.encode()
+        parts.append(_WITNESS.pack(ts, applied, role, ttl_ms, named, len(name)) + name)
+    return b"".join(parts)
 
 
 def _decode(payload: bytes) -> list[Witness]:
@@ -171,3 +143,13 @@ def _decode(payload: bytes) -> list[Witness]:
     if at > len(payload):
         raise CorruptFrame("the last witness is cut")
     return found
+
+
+WITNESSES: Final = Kind[list[Witness]](
+    "T",
+    "the witnesses",
+    (),
+    {1: Form(list, _encode, _decode)},
+    Moves.ANEW,
+    "at most one a partition: records far ahead of stream time",
+)

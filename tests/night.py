@@ -184,9 +184,6 @@ NIGHT: Final = {
     "state/scoring/test_recent.py": {
         "test_few_of_many*levels*": "the same of segments of events",
     },
-    "state/test_invariants.py": {
-        "test_measured_error*": "the bound of each calibrator in calibrators/test_bounds.py and test_laws.py",
-    },
     "state/test_rescale.py": {
         "test_no_event*[[]widths[13]-*": "two to five to three, and four to one to two",
         "test_every_calibrator_redeems*[[]widths1-*": "three to two; two to five in other tests here",

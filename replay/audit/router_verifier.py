@@ -17,7 +17,8 @@ from replay.audit.plan import LETTERS, NAMED, OUTCOMES, RouterSpan
 from replay.audit.rows import RowStore, digest, fence_of
 from state.events import Rejected
 from state.policy import Policies
-from state.routes import EVENT, FATES, Label, Route, Routed, Router, Row
+from state.router import Router
+from state.routes import EVENT, FATES, Label, Route, Routed
 from streams.kafka import partitioner
 from streams.records.merge import KafkaRecord
 from streams.records.refused import named
@@ -324,7 +325,7 @@ class RouterVerifier:
         found = self._rows.get(EVENT.key(event_id))
         if found is None:
             return None
-        row = Row.decode(found)
+        row = EVENT.decode(found)
         made = [routed for j in range(len(row.labels)) for routed in row.sent(event_id, j)]
         made += [routed for known in row.routes for routed in row.joined(event_id, known)]
         return next((each for each in made if (each.stream, each.number) == (stream, number)), None)

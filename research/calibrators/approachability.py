@@ -65,7 +65,7 @@ class Approachability(Bucketed):
     def _ticket(self, j: int, i: int) -> bytes:
         return _TICKET.pack(j, i, self._clock.get(j, (0, 0))[0])
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Take one step at the point that was played; y is 0 or 1."""
         j, i, issued = _TICKET.unpack(ticket)
         cell = self._count(j, i, y)
@@ -108,3 +108,13 @@ class Approachability(Bucketed):
             return None
         root = self._roots((self._grid.last + 1) * (1 + 2 * outstanding))
         return min(1.0, self._resolution() + (2.0 / STEP + STEP) * root)
+
+    def _resolution(self) -> float:
+        """Return Σ n_i h_i / 2T, h_i the wider gap beside point i: the error that the grid cannot avoid, 1/(2N)."""
+        gaps, width = self._grid.gaps, self._grid.last + 1
+        total = sum(n * gaps[cell % width] for cell, (n, _) in self._cells.items())
+        return total / (2 * self._grid.denominator * self.learnt)
+
+    def _roots(self, per_outcome: float) -> float:
+        """Return Σ_j sqrt(per_outcome T_j) / T over the buckets j."""
+        return sum(math.sqrt(per_outcome * t) for t, *_ in self._per_bucket()) / self.learnt

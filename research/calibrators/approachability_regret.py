@@ -9,7 +9,7 @@ from zlib import crc32
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
-from state.calibrators.options import Choice, Option
+from state.calibrators.options import Option, choice
 from state.draw import BITS, Draw
 
 _TICKET = Struct("<Qdd")
@@ -94,10 +94,12 @@ class ApproachabilityRegret(Calibrator):
     """
 
     name: ClassVar[str] = "approachability_regret"
+    keyed: ClassVar[bool] = True
+    draws: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "preset": Choice("joint", tuple(PRESETS), "how calibration is traded for regret"),
-        "loss": Choice("brier", ("brier", "log"), "the loss whose regret is kept small"),
-        "spacing": Choice("hybrid", SPACINGS, "how the points are spaced"),
+        "preset": choice("joint", tuple(PRESETS), "how calibration is traded for regret"),
+        "loss": choice("brier", ("brier", "log"), "the loss whose regret is kept small"),
+        "spacing": choice("hybrid", SPACINGS, "how the points are spaced"),
     }
 
     def __init__(
@@ -158,7 +160,7 @@ class ApproachabilityRegret(Calibrator):
         """Return forecasts at which ``p`` may jump; it may do so elsewhere, too."""
         return self._grid.breaks
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Take one step at the point that was played; y is 0 or 1."""
         self._require_label(y)
         issued, p, q = _TICKET.unpack(ticket)

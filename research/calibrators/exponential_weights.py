@@ -87,7 +87,7 @@ class ExponentialWeights(Bucketed):
             i += 1
         return new(Answer, (min(mean / total, 1.0), grid.points[i], _TICKET.pack(j, i)))
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in the cell that was played."""
         j, i = _TICKET.unpack(ticket)
         self._weigh(self._count(j, i, y), 1)

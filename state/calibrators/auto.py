@@ -31,11 +31,6 @@ class Auto(Calibrator):
     The experts are `Identity` (the model is right), `Beta` (it is wrong, and changes slowly), `Platt` with a halflife
     of `FAST` (it drifts) and `Histogram` with one of `BIN` (it is bent anyhow). Meant as a front: ``auto+minimax``.
 
-    Parameters
-    ----------
-    name, seed
-        Unused: nothing is drawn.
-
     Notes
     -----
     Vovk's aggregating algorithm for the Brier game, η = 2. With L_k the loss of expert k so far and q_k its answer,
@@ -55,13 +50,8 @@ class Auto(Calibrator):
     Late outcomes are charged for the answers in their ticket; L is a plain sum, whatever the delay. No theorem is
     claimed then: the weights are those of one delay ago, and an expert that was right can have ceased to be. Where the
     outcome decides how late it comes (ones 1,000 events late, zeros 20), the start looks like a stream without ones,
-    and Brier over 20,000 events was .007 to .021 above the best expert's. Charging less for a later outcome, by
-    1 / sqrt(1 + the outcomes learnt since), is no remedy: with constant delays it gained .0003 on average, in those
-    runs it gained in 13 and lost in 11 of 24, and on flights, which land later the more they are delayed, lost .0034.
-
-    Behind it `Minimax` costs most at the start. Brier of ``auto+minimax`` above that of the best single front, on seven
-    benign streams of five seeds: .0003 to .0027 at 8,000 events (above .002 in 10 of 35), .0003 to .0019 at 20,000;
-    of this, the aggregate alone is at most .0004.
+    and Brier over 20,000 events was .007 to .021 above the best expert's. Charging less for a later outcome was tried,
+    and is no remedy.
 
     Experts are counted at 32-bit precision, so that the ticket can keep their answers. Ticket: answers (4 f32),
     then the experts' tickets, 42 bytes in all. Bytes: outcomes learnt (u64), L_k less the least of them (4 f64), then
@@ -84,7 +74,7 @@ class Auto(Calibrator):
     name: ClassVar[str] = "auto"
     options: ClassVar[dict[str, Option]] = {}
 
-    def __init__(self, *, name: str = "", seed: int = 0) -> None:
+    def __init__(self) -> None:
         self.learnt = 0
         # By their own names, not in a list: compiled, a call of a class that is known costs a third.
         self._identity, self._beta = Identity(), Beta()
@@ -120,7 +110,7 @@ class Auto(Calibrator):
         """Return the forecasts at which ``p`` may jump: those of the histogram."""
         return self._histogram.breaks()
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Charge every expert for its answer and let it learn; y is 0 or 1, because a histogram counts."""
         self._require_label(y)
         losses = self._losses
@@ -150,17 +140,14 @@ class Auto(Calibrator):
         self._weights = [math.exp(-2.0 * loss) for loss in self._losses]
 
     def encode(self) -> bytes:
-        """Return the losses and the experts' states; layout in the class's notes."""
         states = [expert.encode() for expert in self._experts]
         head = _HEAD.pack(self.learnt, *self._losses)
         return head + b"".join(_LENGTH.pack(len(state)) + state for state in states)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + sum(_LENGTH.size + expert.largest() for expert in self._experts)
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`."""
         require_head(payload, _HEAD.size + EXPERTS * _LENGTH.size)
         self.learnt, *losses = _HEAD.unpack_from(payload)
         self._weigh(losses)

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
 from typing import Any, ClassVar, Final, NamedTuple
 
 from state.calibrators.answer import Prediction
 from state.calibrators.options import Option
 from state.calibrators.points import Point
 
-#: Most features a calibrator may take: ridge state is quadratic in them, 70 kB at 64.
+#: Most features a calibrator may take: the state of a regression is quadratic in them, 70 kB at 64.
 MAX_FEATURES: Final = 64
 #: Slots of segments, at most: of eight names and eight pairs.
 MOST_SLOTS: Final = 1024
@@ -39,6 +40,10 @@ class Recalibrator(ABC):
         Under which it is registered.
     options
         Its options by name.
+    remembered, layout
+        Names of the attributes that are its state, and how they are packed; of a calibrator whose state has one length.
+    keyed
+        Whether it is made with ``name`` and ``seed``, which key draws.
     order_free
         Whether updates commute, bit for bit: the same tickets resolved in any order end in the same bytes.
     grouped
@@ -59,6 +64,9 @@ class Recalibrator(ABC):
     predict: ClassVar[Callable[..., Any]]
     name: ClassVar[str]
     options: ClassVar[dict[str, Option]]
+    remembered: ClassVar[tuple[str, ...]] = ()
+    layout: ClassVar[Struct] = Struct("<")
+    keyed: ClassVar[bool] = False
     order_free: bool = False
     grouped: bool = False
     draws: bool = False
@@ -67,20 +75,8 @@ class Recalibrator(ABC):
     keeps_features: bool = False
     learnt: int = 0
 
-    def moment(self, at: int) -> None:
-        """Say when the label that `update` learns next was recorded, ms: labels of one time may be one batch.
-
-        0 if it is of no batch, as one that silence implied. Calibrators that know no batches need not be told.
-        """
-        return
-
-    def learn(self, ticket: bytes, y: float, at: int) -> None:
-        """Learn from an outcome whose label was recorded at a time, ms; see `moment` and `update`."""
-        self.moment(at)
-        self.update(ticket, y)
-
     @abstractmethod
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Learn from an outcome.
 
         Parameters
@@ -89,6 +85,9 @@ class Recalibrator(ABC):
             From the `Answer` the outcome belongs to.
         y
             In [0, 1], and a calibrator that counts takes 0 and 1 only; of classes, the index; of a law, the number.
+        at
+            When the label was recorded, ms: labels of one time may be one batch. 0 if it is of no batch, as one that
+            silence implied.
 
         Raises
         ------
@@ -118,11 +117,10 @@ class Recalibrator(ABC):
             If ``y`` is not allowed; the state is unchanged.
         """
 
-    @abstractmethod
     def encode(self) -> bytes:
-        """Return the whole state: equal bytes for equal updates in equal order."""
+        """Return the whole state, here what is `remembered`: equal bytes for equal updates in equal order."""
+        return self.layout.pack(*[getattr(self, name) for name in self.remembered])
 
-    @abstractmethod
     def decode(self, payload: bytes) -> None:
         """Take over a state written by `encode` of a calibrator with the same options.
 
@@ -131,6 +129,9 @@ class Recalibrator(ABC):
         ValueError
             If the payload has another length or was written with other options.
         """
+        require_length(payload, self.layout.size)
+        for name, value in zip(self.remembered, self.layout.unpack(payload), strict=True):
+            setattr(self, name, value)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
         """Return the most bytes that `encode` ever returns: here those of now, because most states do not grow.

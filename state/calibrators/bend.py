@@ -105,11 +105,9 @@ class Bend:
         r[i], r[i + 1] = a + part * one, b + part * other
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         return self._bytes.pack(*self._r, *self._held)
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode` of a bend with as many knots."""
         require_length(payload, self._bytes.size)
         values = list(self._bytes.unpack(payload))
         knots = len(self._r)

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from state.calibrators.answer import Answer, Prediction, new
-from state.calibrators.base import Calibrator, require_length, require_probability
+from state.calibrators.base import Calibrator, require_probability
 from state.calibrators.logistic import (
     CURVATURE,
     GAMMA,
@@ -22,7 +22,6 @@ from state.calibrators.logistic import (
 from state.calibrators.options import Option
 
 _TICKET: Final = Struct("<d")
-_STATE: Final = Struct("<Q9d")
 
 
 class Beta(Calibrator):
@@ -32,8 +31,6 @@ class Beta(Calibrator):
     ----------
     halflife
         As in `Platt`.
-    name, seed
-        Unused: nothing is drawn.
 
     Notes
     -----
@@ -66,8 +63,12 @@ class Beta(Calibrator):
 
     name: ClassVar[str] = "beta"
     options: ClassVar[dict[str, Option]] = {"halflife": OPTION}
+    remembered: ClassVar[tuple[str, ...]] = (
+        "learnt", "_a", "_b", "_c", "_aa", "_ab", "_ac", "_bb", "_bc", "_cc",
+    )  # fmt: skip
+    layout: ClassVar[Struct] = Struct("<Q9d")
 
-    def __init__(self, *, halflife: int = HALFLIFE, name: str = "", seed: int = 0) -> None:
+    def __init__(self, *, halflife: int = HALFLIFE) -> None:
         self.learnt = 0
         self._kept = kept(halflife)
         self._renewed = CURVATURE * (1.0 - self._kept)
@@ -82,7 +83,7 @@ class Beta(Calibrator):
         served = sigmoid(self._a * math.log(p) - self._b * math.log1p(-p) + self._c)
         return new(Answer, (served, served, _TICKET.pack(p)))
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Take one online Newton step; y in [0, 1]."""
         require_probability(y)
         (p,) = _TICKET.unpack(ticket)
@@ -132,14 +133,3 @@ class Beta(Calibrator):
             curvature = ((aa, ab, ac), (ab, bb, bc), (ac, bc, cc))
             da, db, self._c = project(curvature, (self._a - 1.0, self._b - 1.0, self._c))
             self._a, self._b = 1.0 + da, 1.0 + db
-
-    def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
-        curvature = (self._aa, self._ab, self._ac, self._bb, self._bc, self._cc)
-        return _STATE.pack(self.learnt, self._a, self._b, self._c, *curvature)
-
-    def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`."""
-        require_length(payload, _STATE.size)
-        self.learnt, self._a, self._b, self._c, *curvature = _STATE.unpack(payload)
-        self._aa, self._ab, self._ac, self._bb, self._bc, self._cc = curvature

@@ -14,20 +14,17 @@ from zlib import crc32
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
 from state.calibrators.grid import SPACINGS, Grid
-from state.calibrators.options import Choice, Integer, Option, Points
+from state.calibrators.options import Option, choice, increasing, integer
 from state.calibrators.points import Point
 from state.draw import BITS, Draw
 
 _TICKET: Final = Struct("<HH")
 _HEAD: Final = Struct("<IIII")
 
-#: Defaults, measured behind `Platt` on 100,000 events of two seeds (log loss at base rates .2 %, 1 %, 5 %; relative
-#: calibration error of answers below .1 at .2 % and 1 %; Brier at 50 %). Platt alone .0101, .0472, .180; .23, .06;
-#: .1895. These .0109, .0488, .185; .25, .12; .1905. An even grid of 50 with ten even buckets .0222, .0925, .190; 3.7,
-#: 1.1; .1905: it serves 0 to 79 % of the events that happen at .2 %, at 13.8 nats each. A grid of 100 in log-odds with
-#: ten such buckets .1988 Brier at 50 % (one seed), its middle is too wide; even buckets under this grid .0514 at 1 %;
-#: 20 or 30 buckets gain .0003 and .0006 Brier at 50 % and lose .0002 and .0006 nats at .2 %. On the adversary of
-#: 20,000, ℓ1 .007. On the demo's 300,948 flights ECE .0074 against the even grid's .0083, Brier .1740 with both.
+#: Defaults, measured behind `Platt` on 100,000 events of two seeds: log loss at base rates .2 %, 1 %, 5 %, and Brier at
+#: 50 %. Platt alone .0101, .0472, .180; .1895. These .0109, .0488, .185; .1905. An even grid of 50 with ten even
+#: buckets .0222, .0925, .190; .1905: it serves 0 to 79 % of the events that happen at .2 %. A grid of 100 in log-odds
+#: is too wide in the middle. 20 or 30 buckets gain at 50 % what they lose at .2 %. On the adversary of 20,000, ℓ1 .007.
 BUCKETS: Final = 16
 GRID: Final = 100
 SPACING: Final = "hybrid"
@@ -67,14 +64,15 @@ class Bucketed(Calibrator):
     """
 
     _row: ClassVar[Struct] = Struct("<IQQ")
+    keyed: ClassVar[bool] = True
     draws: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "grid": Integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),
-        "spacing": Choice(SPACING, SPACINGS, "how the points are spaced"),
-        "points": Points(0.0, 1.0, 999, "the points between 0 and 1, instead of grid and spacing"),
-        "buckets": Integer(BUCKETS, 1, 1000, "M, buckets of the raw forecast, each with a forecaster of its own"),
-        "bucket_spacing": Choice(SPACING, SPACINGS, "how their edges are spaced"),
-        "edges": Points(0.0, 1.0, 999, "the edges between 0 and 1, instead of buckets and bucket_spacing"),
+        "grid": integer(GRID, 1, 1000, "N, gaps between the points that can be served, 0 and 1 among them"),
+        "spacing": choice(SPACING, SPACINGS, "how the points are spaced"),
+        "points": increasing(0.0, 1.0, 999, "the points between 0 and 1, instead of grid and spacing"),
+        "buckets": integer(BUCKETS, 1, 1000, "M, buckets of the raw forecast, each with a forecaster of its own"),
+        "bucket_spacing": choice(SPACING, SPACINGS, "how their edges are spaced"),
+        "edges": increasing(0.0, 1.0, 999, "the edges between 0 and 1, instead of buckets and bucket_spacing"),
     }
 
     def __init__(
@@ -177,16 +175,13 @@ class Bucketed(Calibrator):
         """Bring the field up to date after the sum of a cell's outcomes has changed by so much."""
 
     def encode(self) -> bytes:
-        """Return the counts; layout in the class's notes."""
         head = _HEAD.pack(*self._shape, len(self._cells))
         return head + b"".join(self._row.pack(*row) for row in self._rows())
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + self._buckets.last * (self._grid.last + 1) * self._row.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over counts written by `encode`; ValueError if they are of other options or cut."""
         require_head(payload, _HEAD.size)
         *shape, cells = _HEAD.unpack_from(payload)
         if tuple(shape) != self._shape:
@@ -288,16 +283,6 @@ class Bucketed(Calibrator):
             total = math.sqrt(summed * weighed)
         return total / self.learnt
 
-    def _resolution(self) -> float:
-        """Return Σ n_i h_i / 2T, h_i the wider gap beside point i: the error that the grid cannot avoid, 1/(2N)."""
-        gaps, width = self._grid.gaps, self._grid.last + 1
-        total = sum(n * gaps[cell % width] for cell, (n, _) in self._cells.items())
-        return total / (2 * self._grid.denominator * self.learnt)
-
-    def _roots(self, per_outcome: float) -> float:
-        """Return Σ_j sqrt(per_outcome T_j) / T over the buckets j."""
-        return sum(math.sqrt(per_outcome * t) for t, *_ in self._per_bucket()) / self.learnt
-
 
 class Counting(Bucketed):
     """A bucketed calibrator whose field is a function of a cell's counts: updates commute, bit for bit."""
@@ -308,7 +293,7 @@ class Counting(Bucketed):
     def field(self, i: int, n: int, s: int) -> int:
         """Return φ at point i after n outcomes, s of them 1, in any fixed unit; of the sign of s - n g_i, or 0."""
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in the cell that was played."""
         j, i = _TICKET.unpack(ticket)
         cell = self._count(j, i, y)

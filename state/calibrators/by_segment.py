@@ -203,16 +203,13 @@ class BySegment:
         return self._guard.squares
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         head = _HEAD.pack(self._share, self._curvature, len(self._rows)) + self._guard.encode()
         return head + b"".join([_ROW.pack(slot, *self._rows[slot]) for slot in sorted(self._rows)])
 
     def largest(self, slots: int = MOST) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return _ROWS + min(slots, MOST) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut."""
         require_head(payload, _ROWS)
         self._share, self._curvature, rows = _HEAD.unpack_from(payload)
         if len(payload) != _ROWS + rows * _ROW.size:

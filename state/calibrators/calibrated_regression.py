@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MAX_FEATURES, Bias, Calibrator, require_length, require_probability
 from state.calibrators.least_squares import LeastSquares
-from state.calibrators.log_odds_map import LogOddsMap
-from state.calibrators.options import Integer, Option
-from state.calibrators.ridge import weighted
+from state.calibrators.log_odds_map import LogOddsMap, weighted
+from state.calibrators.options import Option, integer
 
 _F8 = np.dtype("<f8")
 _HEAD = Struct("<I3x")
@@ -29,8 +28,6 @@ class CalibratedRegression(Calibrator):
     ----------
     features
         d, length of ``x``; a missing ``x`` counts as zeros.
-    name, seed
-        Unused: nothing is drawn.
 
     Notes
     -----
@@ -85,10 +82,10 @@ class CalibratedRegression(Calibrator):
     name: ClassVar[str] = "calibrated_regression"
     keeps_features: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "features": Integer(0, 0, MAX_FEATURES, "d, length of x; its components lie in [-1, 1]"),
+        "features": integer(0, 0, MAX_FEATURES, "d, length of x; its components lie in [-1, 1]"),
     }
 
-    def __init__(self, *, features: int = 0, name: str = "", seed: int = 0) -> None:
+    def __init__(self, *, features: int = 0) -> None:
         self._zeros = (0.0,) * features
         self._ticket = Struct(f"<{features + 2}d")
         self._sums = LeastSquares(features + 3, prior=1)
@@ -106,7 +103,7 @@ class CalibratedRegression(Calibrator):
             served = min(max(line_meets_answer(s, theta[2], served), FLOOR), 1.0 - FLOOR)
         return new(Answer, (served, served, self._ticket.pack(served, p, *x)))
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Add the outcome's features, with the answer that was issued; y in [0, 1]."""
         require_probability(y)
         sums = self._sums
@@ -147,11 +144,9 @@ class CalibratedRegression(Calibrator):
         return self._ticket.unpack(ticket)[2:]
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         return _HEAD.pack(len(self._zeros)) + self._sums.encode() + self._map.encode()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of another d."""
         require_length(payload, len(self.encode()))
         middle = _HEAD.size + len(self._sums.encode())
         self._sums.decode(payload[_HEAD.size : middle])

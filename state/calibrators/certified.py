@@ -4,11 +4,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
-from state.calibrators.options import Integer, Number, Option
+from state.calibrators.options import Option, integer, number
 
 #: Intervals that [0, 1] is cut into, evenly in arcsin(sqrt(p)): where risks are rare they are narrow, .0006 and .0018
 #: the first two, and .0245 at one half. With 64 a served score lies on average within .006 of its cell's mean.
@@ -35,9 +35,30 @@ _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdIII")
 _HEAD: Final = Struct("<BQQQQQH")
 _ROW: Final = Struct("<BIIIIIddddd")
-#: Of the state. Version 1 moved scores by whatever came first; its states are refused.
-VERSION: Final = 2
+#: First byte of the state.
+_FORMAT: Final = 2
 _WORD: Final = 0xFFFFFFFF
+
+
+class _Cell:
+    """What is counted at one end of an interval: events, zeros, ones, D, D', W, Σp, Σp², Σp(1 - p), B; and M."""
+
+    __slots__ = ("ahead", "behind", "events", "extra", "margin", "off", "ones", "square", "sum", "variance", "zeros")
+
+    def __init__(self) -> None:
+        self.events, self.zeros, self.ones, self.behind, self.ahead = 0, 0, 0, 0, 0
+        self.off, self.sum, self.square, self.variance, self.extra = 0.0, 0.0, 0.0, 0.0, 0.0
+        self.margin = ONE
+
+    def numbers(self) -> tuple[float, ...]:
+        """Return what is stored, in that order."""
+        counts = self.events, self.zeros, self.ones, self.behind, self.ahead
+        return *counts, self.off, self.sum, self.square, self.variance, self.extra
+
+    def take(self, numbers: Sequence[Any]) -> None:
+        """Take over what `numbers` returned."""
+        self.events, self.zeros, self.ones, self.behind, self.ahead = numbers[:5]
+        self.off, self.sum, self.square, self.variance, self.extra = numbers[5:]
 
 
 class Certified(Calibrator):
@@ -51,8 +72,6 @@ class Certified(Calibrator):
         Standard deviations of chance by which a cell may be off before an interval is left.
     evidence
         How many outcomes of each kind have to come before an interval is left.
-    name, seed
-        Unused: nothing is drawn.
 
     Notes
     -----
@@ -113,10 +132,10 @@ class Certified(Calibrator):
     was not served (`unserved`) is counted as learnt, and nowhere else.
 
     Ticket: z, o (u8 each), the score (f64), zeros of z, ones of o that were counted, outcomes (u32 each); empty if the
-    answer was not served. Bytes: the
-    version (u8), outcomes, revisions, outcomes that were ones at first, Σ of the outcomes that came while one was
-    awaited, of zeros and of ones (u64 each), the number of cells that were touched (u16), of each its number (u8),
-    events, zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p), B (f64 each). Little-endian; at most 4.1 kB.
+    answer was not served. Bytes: `_FORMAT` (u8), outcomes, revisions, outcomes that were ones at first, Σ of the
+    outcomes that came while one was awaited, of zeros and of ones (u64 each), the number of cells that were touched
+    (u16), of each its number (u8), events, zeros, ones, D, D' (u32 each), W, Σp, Σp², Σp(1 - p), B (f64 each).
+    Little-endian; at most 4.1 kB.
 
     References
     ----------
@@ -136,11 +155,10 @@ class Certified(Calibrator):
     """
 
     name: ClassVar[str] = "certified"
-    #: Whether the draw of what stands before it is served as it is.
     passes: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "patience": Number(PATIENCE, 0.0, 4.0, "standard deviations of chance by which a cell may be off"),
-        "evidence": Integer(EVIDENCE, 0, 1_000_000, "outcomes of each kind that have to come before a score is moved"),
+        "patience": number(PATIENCE, 0.0, 4.0, "standard deviations of chance by which a cell may be off"),
+        "evidence": integer(EVIDENCE, 0, 1_000_000, "outcomes of each kind that have to come before a score is moved"),
     }
 
     def __init__(
@@ -148,8 +166,6 @@ class Certified(Calibrator):
         *,
         patience: float = PATIENCE,
         evidence: int = EVIDENCE,
-        name: str = "",
-        seed: int = 0,
     ) -> None:
         self._patience = float(patience)
         self._asked = int(evidence)
@@ -162,17 +178,7 @@ class Certified(Calibrator):
         self._first_ones, self._zeros_waited, self._ones_waited = 0, 0, 0
         self._evident = self._asked == 0
         self._ways = [0] * CELLS
-        self._off = [0.0] * (CELLS + 1)
-        self._margin = [ONE] * (CELLS + 1)
-        self._events = [0] * (CELLS + 1)
-        self._zeros = [0] * (CELLS + 1)
-        self._ones = [0] * (CELLS + 1)
-        self._behind = [0] * (CELLS + 1)
-        self._ahead = [0] * (CELLS + 1)
-        self._sum = [0.0] * (CELLS + 1)
-        self._square = [0.0] * (CELLS + 1)
-        self._variance = [0.0] * (CELLS + 1)
-        self._extra = [0.0] * (CELLS + 1)
+        self._cells = [_Cell() for _ in range(CELLS + 1)]
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the forecast, or what is nearest to it among what may be served; see `Calibrator.predict`."""
@@ -194,14 +200,16 @@ class Certified(Calibrator):
             right = SHARE if i < CELLS - 1 and ways[i + 1] < 0 else 0.0
             if left or right:
                 p = low + left * (high - low) + (1.0 - left - right) * (p - low)
-        off, margin = self._off, self._margin
-        z = o = near = i if p - low < high - p else i + 1
-        one, other = off[i] / margin[i], off[i + 1] / margin[i + 1]
-        if off[near] > NEAR * margin[near]:
+        cells = self._cells
+        left_cell, right_cell = cells[i], cells[i + 1]
+        z = o = i if p - low < high - p else i + 1
+        near = cells[z]
+        one, other = left_cell.off / left_cell.margin, right_cell.off / right_cell.margin
+        if near.off > NEAR * near.margin:
             z = i if one <= other else i + 1
-        if off[near] < -NEAR * margin[near]:
+        if near.off < -NEAR * near.margin:
             o = i if one >= other else i + 1
-        return new(Answer, (p, p, _TICKET.pack(z, o, p, self._zeros[z], self._ones[o], self.learnt & _WORD)))
+        return new(Answer, (p, p, _TICKET.pack(z, o, p, cells[z].zeros, cells[o].ones, self.learnt & _WORD)))
 
     def unserved(self, ticket: bytes) -> bytes:
         """Return the ticket of an answer that was not served: no cell counts its outcome."""
@@ -213,18 +221,17 @@ class Certified(Calibrator):
 
     def _find_way(self, i: int) -> None:
         """Note of an interval 0 if it may be served, else the direction of one that may: -1 or 1."""
-        off, margin = self._off, self._margin
-        one, other = off[i], off[i + 1]
-        if one > margin[i] and other > margin[i + 1]:
+        one, other = self._cells[i], self._cells[i + 1]
+        if one.off > one.margin and other.off > other.margin:
             self._ways[i] = -1
-        elif one < -margin[i] and other < -margin[i + 1]:
+        elif one.off < -one.margin and other.off < -other.margin:
             self._ways[i] = 1
         else:
             self._ways[i] = 0
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in the cell that the ticket names for it."""
-        self._require(y)
+        self._require_label(y)
         if not ticket:
             self.learnt += 1
             return
@@ -232,18 +239,16 @@ class Certified(Calibrator):
         waited: int = (self.learnt - learnt) & _WORD
         self.learnt += 1
         self._counted += 1
+        c: int = o if y > 0.5 else z
+        cell = self._cells[c]
         if y > 0.5:
-            c: int = o
-            others: int = self._ones[c] - ones
-            self._ahead[c] = max(self._ahead[c], others)
-            self._ones[c] += 1
+            cell.ahead = max(cell.ahead, cell.ones - ones)
+            cell.ones += 1
             self._first_ones += 1
             self._ones_waited += waited
         else:
-            c = z
-            others = self._zeros[c] - zeros
-            self._behind[c] = max(self._behind[c], others)
-            self._zeros[c] += 1
+            cell.behind = max(cell.behind, cell.zeros - zeros)
+            cell.zeros += 1
             self._zeros_waited += waited
         self._count(c, p, y, 1)
         if not self._evident and self._has_evidence():
@@ -256,7 +261,7 @@ class Certified(Calibrator):
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Count the outcome as the other, in its cell; y is 0 or 1. The guarantee grows by 1 / T."""
-        self._require(y)
+        self._require_label(y)
         if y == was or not ticket:
             return
         z, o, p, _, _, _ = _TICKET.unpack(ticket)
@@ -264,29 +269,23 @@ class Certified(Calibrator):
         before, now = (o, z) if was > 0.5 else (z, o)
         self._count(before, p, was, -1)
         if y > 0.5:
-            self._ones[now] += 1
+            self._cells[now].ones += 1
         else:
-            self._zeros[now] += 1
+            self._cells[now].zeros += 1
         self._count(now, p, y, 1)
-
-    def _require(self, y: float) -> None:
-        self._require_label(y)
 
     def _count(self, c: int, p: float, y: float, sign: int) -> None:
         """Add an event to a cell, or take it out; margins never fall."""
-        self._events[c] += sign
-        self._off[c] += sign * (p - y)
-        self._sum[c] += sign * p
-        self._square[c] += sign * p * p
+        cell = self._cells[c]
+        cell.events += sign
+        cell.off += sign * (p - y)
+        cell.sum += sign * p
+        cell.square += sign * p * p
         if sign > 0:
-            self._variance[c] += p * (1.0 - p)
+            cell.variance += p * (1.0 - p)
         margin = self._margin_of(c)
-        if self._evident:
-            extra = self._unequal(c)
-            self._extra[c] = max(self._extra[c], extra)
-        else:
-            self._extra[c] = max(abs(self._off[c]) - margin, 0.0)
-        self._margin[c] = margin + self._extra[c]
+        cell.extra = max(cell.extra, self._unequal(c)) if self._evident else max(abs(cell.off) - margin, 0.0)
+        cell.margin = margin + cell.extra
         if self._evident:
             if c > 0:
                 self._find_way(c - 1)
@@ -301,67 +300,56 @@ class Certified(Calibrator):
             return 0.0
         zero, one = self._zeros_waited / zeros, self._ones_waited / ones
         if zero > LATER * one and zero > one + LONGER:
-            return min(zero - one, float(self._ones[c])) * _BELOW[c]
+            return min(zero - one, float(self._cells[c].ones)) * _BELOW[c]
         if one > LATER * zero and one > zero + LONGER:
-            return min(one - zero, float(self._zeros[c])) * _ABOVE[c]
+            return min(one - zero, float(self._cells[c].zeros)) * _ABOVE[c]
         return 0.0
 
     def _margin_of(self, c: int) -> float:
         """Return the margin of a cell without B."""
-        margin = ONE + self._patience * math.sqrt(self._variance[c]) + self._late(c)
+        cell = self._cells[c]
+        margin = ONE + self._patience * math.sqrt(cell.variance) + self._late(c)
         if c == 0:
-            margin += (self._zeros[c] + self._ones[c]) * _ENDS[1]
+            margin += (cell.zeros + cell.ones) * _ENDS[1]
         if c == CELLS:
-            margin += (self._zeros[c] + self._ones[c]) * (1.0 - _ENDS[CELLS - 1])
+            margin += (cell.zeros + cell.ones) * (1.0 - _ENDS[CELLS - 1])
         return margin
 
     def _late(self, c: int) -> float:
         """Return what is in the theorem for outcomes that were awaited at once."""
-        above = _ABOVE[c] * (1 + self._behind[c]) if self._zeros[c] else 0.0
-        below = _BELOW[c] * (1 + self._ahead[c]) if self._ones[c] else 0.0
+        cell = self._cells[c]
+        above = _ABOVE[c] * (1 + cell.behind) if cell.zeros else 0.0
+        below = _BELOW[c] * (1 + cell.ahead) if cell.ones else 0.0
         return max(below, above)
 
     def _spread(self) -> float:
         """Return Σ n_c s_c."""
         total = 0.0
-        for c, n in enumerate(self._events):
-            total += math.sqrt(max(n * self._square[c] - self._sum[c] * self._sum[c], 0.0))
+        for cell in self._cells:
+            total += math.sqrt(max(cell.events * cell.square - cell.sum * cell.sum, 0.0))
         return total
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
-        rows = [
-            _ROW.pack(
-                c, self._events[c], self._zeros[c], self._ones[c], self._behind[c], self._ahead[c], self._off[c],
-                self._sum[c], self._square[c], self._variance[c], self._extra[c],
-            )
-            for c in range(CELLS + 1)
-            if self._zeros[c] or self._ones[c]
-        ]  # fmt: skip
+        rows = [_ROW.pack(c, *cell.numbers()) for c, cell in enumerate(self._cells) if cell.zeros or cell.ones]
         waited = (self._first_ones, self._zeros_waited, self._ones_waited)
-        return _HEAD.pack(VERSION, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
+        return _HEAD.pack(_FORMAT, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + (CELLS + 1) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut or of another version."""
         require_head(payload, _HEAD.size)
-        version, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
-        if version != VERSION:
-            raise ValueError(f"state of {self.name} has format version {version}, this build reads version {VERSION}")
+        _, learnt, revised, first_ones, zeros_waited, ones_waited, rows = _HEAD.unpack_from(payload)
         if len(payload) != _HEAD.size + rows * _ROW.size:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {rows} cells")
         self._begin()
         self.learnt, self._revised = learnt, revised
         self._first_ones, self._zeros_waited, self._ones_waited = first_ones, zeros_waited, ones_waited
-        for row in _ROW.iter_unpack(payload[_HEAD.size :]):
-            c: int = row[0]
-            self._events[c], self._zeros[c], self._ones[c], self._behind[c], self._ahead[c] = row[1:6]
-            self._off[c], self._sum[c], self._square[c], self._variance[c], self._extra[c] = row[6:]
-            self._margin[c] = self._margin_of(c) + self._extra[c]
-        self._counted = sum(self._events)
+        for c, *numbers in _ROW.iter_unpack(payload[_HEAD.size :]):
+            cell = self._cells[c]
+            cell.take(numbers)
+            cell.margin = self._margin_of(c) + cell.extra
+        self._counted = sum([cell.events for cell in self._cells])
         self._evident = self._has_evidence()
         if self._evident:
             for i in range(CELLS):
@@ -371,12 +359,12 @@ class Certified(Calibrator):
         """Return how far the scores are, at most, from calibrated ones, by the cells; None before the first outcome."""
         if not self._counted:
             return None
-        return min(1.0, (self._spread() + sum(map(abs, self._off))) / self._counted)
+        return min(1.0, (self._spread() + sum([abs(cell.off) for cell in self._cells])) / self._counted)
 
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the guarantee G of the theorem, at most 1; None before the first outcome."""
         if not self._counted:
             return None
-        used = [c for c in range(CELLS + 1) if self._zeros[c] or self._ones[c]]
-        allowed = sum(self._margin[c] + self._late(c) for c in used)
+        used = [(c, cell) for c, cell in enumerate(self._cells) if cell.zeros or cell.ones]
+        allowed = sum([cell.margin + self._late(c) for c, cell in used])
         return min(1.0, (self._spread() + allowed + self._revised) / self._counted)

@@ -56,16 +56,11 @@ class Composition(Calibrator):
         head = _HEADS[length] if length < len(_HEADS) else _TICKET_LENGTH.pack(length)
         return new(Answer, (served, draw, head + front + back))
 
-    def moment(self, at: int) -> None:
-        """Tell both."""
-        self.front.moment(at)
-        self.back.moment(at)
-
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Let both learn; the back first, because it may refuse ``y``."""
         front, back = self._tickets(ticket)
-        self.back.update(back, y)
-        self.front.update(front, y)
+        self.back.update(back, y, at)
+        self.front.update(front, y, at)
         self.learnt = self.back.learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
@@ -95,16 +90,13 @@ class Composition(Calibrator):
         return ticket[2:end], ticket[end:]
 
     def encode(self) -> bytes:
-        """Return both states."""
         front = self.front.encode()
         return _STATE_LENGTH.pack(len(front)) + front + self.back.encode()
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return _STATE_LENGTH.size + self.front.largest(slots) + self.back.largest(slots)
 
     def decode(self, payload: bytes) -> None:
-        """Take over both states; ValueError if either does not fit."""
         require_head(payload, _STATE_LENGTH.size)
         end = _STATE_LENGTH.size + _STATE_LENGTH.unpack_from(payload)[0]
         self.front.decode(payload[_STATE_LENGTH.size : end])

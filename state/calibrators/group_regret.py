@@ -136,7 +136,7 @@ class GroupRegret(RegretMatching):
             total += row.weight * row.field[i]
         return total
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in all groups of its event."""
         super().update(ticket[:_PLAYED], y)
         j: int = _SLOT.unpack_from(ticket)[0]
@@ -175,7 +175,6 @@ class GroupRegret(RegretMatching):
         return n * self._halves[i] + PATIENCE * self._noise * self._spreads[i] * math.sqrt(n)
 
     def encode(self) -> bytes:
-        """Return the counts; layout in the class's notes."""
         payload = super().encode()
         if not self._segments:
             return payload
@@ -188,11 +187,9 @@ class GroupRegret(RegretMatching):
         return payload + _COUNT.pack(len(cells)) + b"".join(cells)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return super().largest() + _COUNT.size + min(slots, MOST) * (self._grid.last + 1) * _ROW.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over counts written by `encode`; ValueError if they are of other options or cut."""
         end = len(payload)
         if len(payload) >= _HEAD.size:
             end = min(end, _HEAD.size + _HEAD.unpack_from(payload)[3] * self._row.size)

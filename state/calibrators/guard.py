@@ -135,13 +135,11 @@ class Guard:
         return min(1.0, WILL / math.sqrt(total)) if total > 0.0 else 1.0
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         batches = (self._batches, *self._between, self._within)
         now = (self._at, self._labels, self._sum, self._own)
         return _STATE.pack(self._gain, self._square, self._extra, *now, *batches)
 
     def decode(self, payload: bytes, at: int = 0) -> None:
-        """Take over a state written by `encode`, which begins at an offset."""
         self._gain, self._square, self._extra, *others = _STATE.unpack_from(payload, at)
         self._at, self._labels, self._sum, self._own, self._batches, one, two, self._within = others
         self._between = [one, two]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_length, require_probability
 from state.calibrators.logistic import kept
-from state.calibrators.options import Choice, Integer, Option
+from state.calibrators.options import Option, choice, integer
 
 _TICKET: Final = Struct("<H")
 _HEAD: Final = Struct("<QI")
@@ -33,8 +33,6 @@ class Histogram(Calibrator):
         ``uniform``: of equal width in p.
     halflife
         Outcomes *of its bin* after which one counts half; 0: none is ever forgotten.
-    name, seed
-        Unused: nothing is drawn.
 
     Notes
     -----
@@ -68,9 +66,9 @@ class Histogram(Calibrator):
     #: where a straight map is right (logit spacing), .1770, .1772, .1785, .1826 where it goes up and down (uniform).
     SHRINK: ClassVar[float] = 3.0
     options: ClassVar[dict[str, Option]] = {
-        "bins": Integer(BINS, 1, 1000, "bins of the forecast, each with its mean outcome"),
-        "spacing": Choice("logit", ("logit", "uniform"), "scale on which the bins have equal width"),
-        "halflife": Integer(0, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten"),
+        "bins": integer(BINS, 1, 1000, "bins of the forecast, each with its mean outcome"),
+        "spacing": choice("logit", ("logit", "uniform"), "scale on which the bins have equal width"),
+        "halflife": integer(0, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten"),
     }
 
     def __init__(
@@ -79,8 +77,6 @@ class Histogram(Calibrator):
         bins: int = BINS,
         spacing: str = "logit",
         halflife: int = 0,
-        name: str = "",
-        seed: int = 0,
     ) -> None:
         self.learnt = 0
         self.order_free = halflife == 0
@@ -104,7 +100,7 @@ class Histogram(Calibrator):
         """Return the forecasts at which ``p`` may jump: the edges of the bins."""
         return list(self._edges)
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Add an outcome, 0 or 1, to the bin of its ticket."""
         self._require_label(y)
         (j,) = _TICKET.unpack(ticket)
@@ -126,16 +122,13 @@ class Histogram(Calibrator):
             self._cells[j] = (n, min(max(s + y - was, 0.0), n))
 
     def encode(self) -> bytes:
-        """Return the counts; layout in the class's notes."""
         cells = (self._cell.pack(j, *counts) for j, counts in sorted(self._cells.items()))
         return _HEAD.pack(self.learnt, self._bins) + b"".join(cells)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return _HEAD.size + self._bins * self._cell.size
 
     def decode(self, payload: bytes) -> None:
-        """Take over counts written by `encode`; ValueError if they are of another M or cut."""
         count = max(len(payload) - _HEAD.size, 0) // self._cell.size
         require_length(payload, _HEAD.size + count * self._cell.size)
         learnt, bins = _HEAD.unpack_from(payload)

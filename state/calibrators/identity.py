@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from state.calibrators.answer import Answer, Prediction
-from state.calibrators.base import Calibrator, require_length, require_probability
+from state.calibrators.base import Calibrator, require_probability
 from state.calibrators.options import Option
-
-_STATE: Final = Struct("<Q")
 
 
 class Identity(Calibrator):
@@ -28,8 +26,10 @@ class Identity(Calibrator):
     order_free: bool = True
     serves_raw: bool = True
     options: ClassVar[dict[str, Option]] = {}
+    remembered: ClassVar[tuple[str, ...]] = ("learnt",)
+    layout: ClassVar[Struct] = Struct("<Q")
 
-    def __init__(self, *, name: str = "", seed: int = 0) -> None:
+    def __init__(self) -> None:
         self.learnt = 0
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
@@ -37,7 +37,7 @@ class Identity(Calibrator):
         require_probability(p)
         return Answer(p, p, b"")
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome in [0, 1]."""
         require_probability(y)
         self.learnt += 1
@@ -45,12 +45,3 @@ class Identity(Calibrator):
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Change nothing: no outcome was used."""
         require_probability(y)
-
-    def encode(self) -> bytes:
-        """Return the count."""
-        return _STATE.pack(self.learnt)
-
-    def decode(self, payload: bytes) -> None:
-        """Take over a count."""
-        require_length(payload, _STATE.size)
-        (self.learnt,) = _STATE.unpack(payload)

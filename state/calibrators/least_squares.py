@@ -156,13 +156,11 @@ class LeastSquares:
         self.log_det = 2.0 * float(np.log(np.diag(lower)).sum())
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         n = len(self._swept)
         triangles: Floats = self._pair[(slice(None), *np.tril_indices(n))]
         return _HEAD.pack(self.learnt, n - 1, self.log_det) + triangles.astype("<f8").tobytes()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of another n."""
         n = len(self._swept)
         require_length(payload, _HEAD.size + 8 * n * (n + 1))
         self.learnt, _, self.log_det = _HEAD.unpack_from(payload)

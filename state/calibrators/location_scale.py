@@ -80,7 +80,7 @@ class LocationScale:
 
     def __init__(self) -> None:
         self.learnt = 0
-        self._variance, self._losses, self._weights = 0.0, [0.0, 0.0, 0.0], list(PRIOR)
+        self._mixture = Mixture(PRIOR)
         self._mean = 0.0
         self._slow = self._fast = RAW_PLACE
         self._scores, self._left = Window(), Window()
@@ -104,7 +104,7 @@ class LocationScale:
         _, _, *issued = ticket
         places = (RAW_PLACE, Place(issued[0], issued[1]), Place(issued[2], issued[3]))
         if places[1] != RAW_PLACE:
-            self._weigh(places, [(law.ppf(p) - median) / spread for p in EVIDENCE], z)
+            self._mixture.weigh(places, [(law.ppf(p) - median) / spread for p in EVIDENCE], z)
         self.learnt += 1
         self._mean += max(FAST, 1.0 / self.learnt) * (z - self._mean)
         self._scores.add(z)
@@ -115,36 +115,19 @@ class LocationScale:
             self._fast = Place(self._mean, self._left.spread() ** share)
             self._mix(noise)
 
-    def _weigh(self, places: Sequence[Place], quantiles: Sequence[float], z: float) -> None:
-        """Add the losses of the places that were issued."""
-        losses = [sum(pinball(p, z - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places]
-        least = min(losses)
-        losses = [min(loss - least, MOST_LOSS) for loss in losses]
-        mean = sum(w * loss for w, loss in zip(self._weights, losses, strict=True))
-        self._variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self._weights, losses, strict=True))
-        self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
-
     def _mix(self, noise: float) -> None:
         """Mix the places by the evidence."""
-        noise *= self._variance
-        eta = min(STEEP, 2.0 / math.sqrt(noise)) if noise else STEEP
-        least = min(self._losses)
-        self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
-        weights = [rho * math.exp(-eta * loss) for rho, loss in zip(PRIOR, self._losses, strict=True)]
-        total = sum(weights)
-        raw, slow, fast = self._weights = [weight / total for weight in weights]
+        noise *= self._mixture.variance
+        raw, slow, fast = self._mixture.mix(min(STEEP, 2.0 / math.sqrt(noise)) if noise else STEEP)
         self._mixed = Place(
             slow * self._slow.shift + fast * self._fast.shift,
             raw + slow * self._slow.scale + fast * self._fast.scale,
         )
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         head = self._head.pack(
             self.learnt,
-            self._variance,
-            *self._losses,
-            *self._weights,
+            *self._mixture.numbers(),
             self._mean,
             *self._mixed,
             *self._slow,
@@ -154,20 +137,70 @@ class LocationScale:
 
     @classmethod
     def largest(cls) -> int:
-        """Return the most bytes that `encode` ever returns."""
         return cls._head.size + 16 * WINDOW
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut."""
         if len(payload) < self._head.size:
             raise ValueError(f"expected a state of {self._head.size} bytes or more, got {len(payload)}")
-        self.learnt, self._variance, *rest = self._head.unpack_from(payload)
+        self.learnt, *numbers = self._head.unpack_from(payload)
         held = min(self.learnt, WINDOW)
         require_length(payload, self._head.size + 16 * held)
-        self._losses, self._weights, self._mean = rest[:3], rest[3:6], rest[6]
-        self._mixed, self._slow, self._fast = Place(*rest[7:9]), Place(*rest[9:11]), Place(*rest[11:13])
-        numbers = Struct(f"<{2 * held}d").unpack_from(payload, self._head.size)
-        self._scores, self._left = Window(numbers[:held]), Window(numbers[held:])
+        self._mean, *rest = self._mixture.take(numbers)
+        self._mixed, self._slow, self._fast = Place(*rest[:2]), Place(*rest[2:4]), Place(*rest[4:])
+        scores = Struct(f"<{2 * held}d").unpack_from(payload, self._head.size)
+        self._scores, self._left = Window(scores[:held]), Window(scores[held:])
+
+
+class Mixture:
+    """The weights of some places of a law, by what each would have lost.
+
+    Parameters
+    ----------
+    prior
+        ρ, the weights before there is evidence; that of the place that is departed from first.
+
+    Attributes
+    ----------
+    variance
+        V of the notes of `LocationScale`.
+    weights
+        Those of now.
+    """
+
+    def __init__(self, prior: Sequence[float]) -> None:
+        self._prior = prior
+        self.variance, self._losses, self.weights = 0.0, [0.0] * len(prior), list(prior)
+
+    def weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
+        """Add what the places that were issued lost, in units of the spread of the first."""
+        losses = [
+            sum(pinball(p, score - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places
+        ]
+        least = min(losses)
+        losses = [min((loss - least) / places[0].scale, MOST_LOSS) for loss in losses]
+        mean = sum(w * loss for w, loss in zip(self.weights, losses, strict=True))
+        self.variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self.weights, losses, strict=True))
+        self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
+
+    def mix(self, eta: float) -> list[float]:
+        """Return the weights proportional to ρ exp(-η L)."""
+        least = min(self._losses)
+        self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
+        weights = [rho * math.exp(-eta * loss) for rho, loss in zip(self._prior, self._losses, strict=True)]
+        total = sum(weights)
+        self.weights = [weight / total for weight in weights]
+        return self.weights
+
+    def numbers(self) -> list[float]:
+        """Return V, the losses and the weights."""
+        return [self.variance, *self._losses, *self.weights]
+
+    def take(self, numbers: Sequence[float]) -> Sequence[float]:
+        """Take over what `numbers` returned from the beginning of some numbers; return the others."""
+        k = len(self._prior)
+        self.variance, *rest = numbers
+        self._losses, self.weights = rest[:k], rest[k : 2 * k]
+        return rest[2 * k :]
 
 
 class Window:
@@ -223,13 +256,6 @@ def offset(place: Sequence[float], of: Units) -> tuple[float, float]:
     shift, scale = place[0], place[1]
     median, spread = of
     return (median * (1.0 - scale) + shift * spread, scale) if spread else (0.0, 1.0)
-
-
-def moved(law: Law, c: float, d: float) -> Law:
-    """Return the law of c + d X, d > 0."""
-    if isinstance(law, Normal):
-        return Normal(c + d * law.mean, d * law.std)
-    return Quantiles(law.levels, tuple([c + d * value for value in law.values]))
 
 
 #: Spread of a normal law of deviation 1.

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.logistic import P_CLIP, sigmoid
-from state.calibrators.ridge import weighted
 
 #: Square roots of 1 / λ: what is believed before the first outcome, in units of information Σ q(1 - q). λ is 4 for the
 #: constant, 10 for each feature. The slope's is 160, because log-odds of rare events are about 5.
@@ -72,11 +71,9 @@ class LogOddsMap:
         self._sums.relearn(was / root, y / root)
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         return self._sums.encode()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of another d."""
         self._sums.decode(payload)
 
     def _moved(self, z: float, x: Sequence[float]) -> float:
@@ -98,3 +95,15 @@ class LogOddsMap:
 def _log_odds(p: float) -> float:
     p = min(max(p, P_CLIP), 1.0 - P_CLIP)
     return math.log(p) - math.log1p(-p)
+
+
+def weighted(theta: Sequence[float], start: int, x: Sequence[float], d: int) -> float:
+    """Return Σ θ_{start+i} x_i; ValueError unless ``x`` has d components, all in [-1, 1]."""
+    if len(x) != d:
+        raise ValueError(f"x must have {d} components, got {len(x)}")
+    s = 0.0
+    for weight, value in zip(theta[start : start + d], x, strict=True):
+        if not -1.0 <= value <= 1.0:
+            raise ValueError(f"features must be in [-1, 1], got {value!r}: outside, no bound holds")
+        s += weight * value
+    return s

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from state.calibrators.options import Integer
+from state.calibrators.options import integer
 
 #: Forecasts are read, and answers served, within [1e-6, 1 - 1e-6]. Log-odds of exactly 0 or 1 are infinite; clipped
 #: here they stay below 13.82, so that one wrong certainty cannot fix the slope alone.
@@ -23,7 +23,7 @@ HALFLIFE: Final = 5000
 _LN2: Final = math.log(2.0)
 Z_CLIP: Final = math.log(P_CLIP) - math.log1p(-P_CLIP)  # negative
 
-OPTION: Final = Integer(HALFLIFE, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten")
+OPTION: Final = integer(HALFLIFE, 0, 10**9, "outcomes after which one counts half; 0: none is ever forgotten")
 
 
 def kept(halflife: int) -> float:

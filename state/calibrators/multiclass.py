@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from state.calibrators.answer import Answer, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, Recalibrator, require_head
-from state.calibrators.options import Integer, Option, Text
+from state.calibrators.options import Option, integer, text
 from state.forecasts import Classwise, Probs
 
 #: What recalibrates each class if nothing else is set, as of probabilities: it leaves right forecasts as they are
@@ -57,8 +57,8 @@ class Multiclass(Recalibrator):
     name: ClassVar[str] = "multiclass"
     kind: ClassVar[str] = "probs"
     options: ClassVar[dict[str, Option]] = {
-        "classes": Integer(CLASSES, 2, MOST, "K, the number of classes; outcomes are 0..K-1"),
-        "each": Text(EACH, "the calibrator of each class, whose options stand beside these"),
+        "classes": integer(CLASSES, 2, MOST, "K, the number of classes; outcomes are 0..K-1"),
+        "each": text(EACH, "the calibrator of each class, whose options stand beside these"),
     }
 
     def __init__(self, parts: Sequence[Calibrator]) -> None:
@@ -84,63 +84,52 @@ class Multiclass(Recalibrator):
         served, drawn, tickets = zip(
             *(part.predict(one, x, key, groups) for part, one in zip(parts, p, strict=True)), strict=True
         )
-        ticket = self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
-        return new(Answer, (Classwise(served), Classwise(drawn), ticket))
+        return new(Answer, (Classwise(served), Classwise(drawn), self._joined(tickets)))
 
-    def moment(self, at: int) -> None:
-        """Tell every class."""
-        for part in self._parts:
-            part.moment(at)
-
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Let each class learn whether it came; ValueError unless ``y`` is one of 0..K-1."""
-        parts = self._parts
-        if not (0 <= y < len(parts) and y == int(y)):
-            raise ValueError(f"a class must be one of 0 to {len(parts) - 1}, got {y!r}")
-        start = self._ticket.size
-        for k, (part, length) in enumerate(zip(parts, self._ticket.unpack_from(ticket), strict=True)):
-            part.update(ticket[start : start + length], float(k == y))
-            start += length
-        self.learnt = parts[0].learnt
+        self._require_class(y)
+        for k, (part, own) in enumerate(self._own(ticket)):
+            part.update(own, float(k == y), at)
+        self.learnt = self._parts[0].learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
         """Let the class that was thought to have come and the one that did revise; ValueError as `update` raises it."""
-        parts = self._parts
-        if not (0 <= y < len(parts) and y == int(y)):
-            raise ValueError(f"a class must be one of 0 to {len(parts) - 1}, got {y!r}")
-        start = self._ticket.size
-        for k, (part, length) in enumerate(zip(parts, self._ticket.unpack_from(ticket), strict=True)):
+        self._require_class(y)
+        for k, (part, own) in enumerate(self._own(ticket)):
             if (k == was) != (k == y):
-                part.revise(ticket[start : start + length], float(k == was), float(k == y))
-            start += length
+                part.revise(own, float(k == was), float(k == y))
 
     def unserved(self, ticket: bytes) -> bytes:
         """Return the ticket of an answer that was not served: that of each class, see `Recalibrator.unserved`."""
-        start, tickets = self._ticket.size, []
-        for part, length in zip(self._parts, self._ticket.unpack_from(ticket), strict=True):
-            tickets.append(part.unserved(ticket[start : start + length]))
-            start += length
-        return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
+        return self._joined([part.unserved(own) for part, own in self._own(ticket)])
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
         """Return a ticket whose event has other slots: that of each class, as `Prudent.regrouped` does."""
-        start, tickets = self._ticket.size, []
-        for part, length in zip(self._parts, self._ticket.unpack_from(ticket), strict=True):
-            tickets.append(part.regrouped(ticket[start : start + length], slots))
-            start += length
+        return self._joined([part.regrouped(own, slots) for part, own in self._own(ticket)])
+
+    def _require_class(self, y: float) -> None:
+        """Raise ValueError unless an outcome is one of 0..K-1."""
+        if not (0 <= y < len(self._parts) and y == int(y)):
+            raise ValueError(f"a class must be one of 0 to {len(self._parts) - 1}, got {y!r}")
+
+    def _own(self, ticket: bytes) -> list[tuple[Calibrator, bytes]]:
+        """Return the calibrator of each class with its ticket."""
+        ends = accumulate(self._ticket.unpack_from(ticket), initial=self._ticket.size)
+        return [(part, ticket[start:end]) for part, (start, end) in zip(self._parts, pairwise(ends), strict=True)]
+
+    def _joined(self, tickets: Sequence[bytes]) -> bytes:
+        """Return the ticket of the classes' tickets."""
         return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
 
     def encode(self) -> bytes:
-        """Return all states; layout in the class's notes."""
         states = [part.encode() for part in self._parts]
         return self._state.pack(len(states), *map(len, states)) + b"".join(states)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, with so many slots of segments."""
         return self._state.size + sum(part.largest(slots) for part in self._parts)
 
     def decode(self, payload: bytes) -> None:
-        """Take over all states; ValueError if one does not fit, and then none is to be used."""
         size = self._state.size
         require_head(payload, size)
         classes, *lengths = self._state.unpack_from(payload)

@@ -1,127 +1,82 @@
 """What an option of a calibrator may be, so that a wrong one is refused with a message that says what is allowed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 #: What an option may be set to: TOML's and JSON's plain values. A list becomes a tuple.
 Value = int | float | str | tuple[float, ...]
 
 
-class Option(Protocol):
-    """An option: what it means, what it is if not set, and which values it takes."""
+class Option(NamedTuple):
+    """An option.
 
-    @property
-    def default(self) -> Value:
-        """Value if not set."""
+    Attributes
+    ----------
+    default
+        Value if not set.
+    allowed
+        What may be set, to stand behind "must be".
+    meaning
+        What it does, in a line.
+    takes
+        Whether a value is allowed.
+    """
 
-    @property
-    def meaning(self) -> str:
-        """What it does, in a line."""
-
-    @property
-    def allowed(self) -> str:
-        """What may be set, to stand behind "must be"."""
-
-    def takes(self, value: object) -> bool:
-        """Whether the value is allowed."""
-
-
-class Integer(NamedTuple):
-    """A whole number; both ends of the range are allowed."""
-
-    default: int
-    low: int
-    high: int
+    default: Value
+    allowed: str
     meaning: str
-
-    @property
-    def allowed(self) -> str:
-        """The range."""
-        return f"an integer from {self.low} to {self.high}"
-
-    def takes(self, value: object) -> bool:
-        """Whether it is an integer in the range; True and False are not."""
-        return type(value) is int and self.low <= value <= self.high
+    takes: Callable[[object], bool]
 
 
-class Number(NamedTuple):
-    """A real number; both ends of the range are allowed."""
+def integer(default: int, low: int, high: int, meaning: str) -> Option:
+    """Return an option that is a whole number from ``low`` to ``high``; True and False are none."""
 
-    default: float
-    low: float
-    high: float
-    meaning: str
+    def takes(value: object) -> bool:
+        return type(value) is int and low <= value <= high
 
-    @property
-    def allowed(self) -> str:
-        """The range."""
-        return f"a number from {self.low:g} to {self.high:g}"
-
-    def takes(self, value: object) -> bool:
-        """Whether it is a number in the range; NaN, True and False are not."""
-        return type(value) in {int, float} and self.low <= value <= self.high  # type: ignore[operator]
+    return Option(default, f"an integer from {low} to {high}", meaning, takes)
 
 
-class Choice(NamedTuple):
-    """One of some names."""
+def number(default: float, low: float, high: float, meaning: str) -> Option:
+    """Return an option that is a real number from ``low`` to ``high``; NaN, True and False are none."""
 
-    default: str
-    choices: tuple[str, ...]
-    meaning: str
+    def takes(value: object) -> bool:
+        return type(value) in {int, float} and low <= value <= high  # type: ignore[operator]
 
-    @property
-    def allowed(self) -> str:
-        """The names."""
-        return "one of " + ", ".join(self.choices)
-
-    def takes(self, value: object) -> bool:
-        """Whether it is one of the names."""
-        return type(value) is str and value in self.choices
+    return Option(default, f"a number from {low:g} to {high:g}", meaning, takes)
 
 
-class Text(NamedTuple):
-    """A name that only its reader can judge; the reader refuses it with a message of its own."""
+def choice(default: str, choices: tuple[str, ...], meaning: str) -> Option:
+    """Return an option that is one of some names."""
 
-    default: str
-    meaning: str
+    def takes(value: object) -> bool:
+        return type(value) is str and value in choices
 
-    @property
-    def allowed(self) -> str:
-        """Any text."""
-        return "a text"
+    return Option(default, "one of " + ", ".join(choices), meaning, takes)
 
-    def takes(self, value: object) -> bool:
-        """Whether it is a text."""
+
+def text(default: str, meaning: str) -> Option:
+    """Return an option that only its reader can judge, who refuses it with a message of its own."""
+
+    def takes(value: object) -> bool:
         return type(value) is str
 
+    return Option(default, "a text", meaning, takes)
 
-class Points(NamedTuple):
-    """Numbers that increase strictly between two ends, which they do not touch; none if not set, else ``least``."""
 
-    low: float
-    high: float
-    most: int
-    meaning: str
-    least: int = 0
+def increasing(low: float, high: float, most: int, meaning: str, least: int = 0) -> Option:
+    """Return an option that is numbers which increase strictly between two ends that they do not touch.
 
-    @property
-    def default(self) -> tuple[float, ...]:
-        """No points."""
-        return ()
+    By default there are none; else there are from ``least`` to ``most``.
+    """
 
-    @property
-    def allowed(self) -> str:
-        """The range."""
-        count = f"{self.least} to" if self.least else "at most"
-        return f"{count} {self.most} increasing numbers between {self.low:g} and {self.high:g}"
-
-    def takes(self, value: object) -> bool:
-        """Whether they are numbers, increase, and lie between the ends."""
-        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > self.most:
+    def takes(value: object) -> bool:
+        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > most:
             return False
-        if 0 < len(value) < self.least:
+        if 0 < len(value) < least or not all(type(one) in {int, float} for one in value):
             return False
-        if not all(type(one) in {int, float} for one in value):
-            return False
-        return all(left < right for left, right in pairwise((self.low, *value, self.high)))
+        return all(left < right for left, right in pairwise((low, *value, high)))
+
+    count = f"{least} to" if least else "at most"
+    return Option((), f"{count} {most} increasing numbers between {low:g} and {high:g}", meaning, takes)

@@ -11,19 +11,17 @@ from state.calibrators.location_scale import (
     EVIDENCE,
     FAR,
     FEWEST,
-    KEPT,
-    MOST_LOSS,
     STEEP,
     WINDOW,
+    Mixture,
     Place,
     Units,
     Window,
-    pinball,
 )
 from state.forecasts import Law
 
 #: Weights before there is evidence: of the place without segments, with their shifts, with their scales, with both.
-PRIOR: Final = (0.9, 0.04, 0.02, 0.04)
+PRIOR = (0.9, 0.04, 0.02, 0.04)  # not final: mypyc finds such a tuple unset where it is handed on
 #: Outcomes that 0 counts for: in a shift, in the logarithm of a scale.
 IN_SHIFT: Final = 10.0
 IN_SCALE: Final = 20.0
@@ -110,7 +108,7 @@ class PlaceBySegment:
     def __init__(self) -> None:
         self._rows: dict[int, list[float]] = {}
         self._learnt = 0
-        self._variance, self._losses, self._weights = 0.0, [0.0] * len(PRIOR), list(PRIOR)
+        self._mixture = Mixture(PRIOR)
         # Of scores less their shifts: the running mean, and the mean distance to it less the scales.
         self._mean, self._away = 0.0, USUAL
         # The last scores, and what is left of them after the event's shift, after its scale, after both.
@@ -137,10 +135,10 @@ class PlaceBySegment:
             self._within(mixed, by, times, left, unknown, unmoved)
             for by, times, left in zip((shift, 0.0, shift), (1.0, scale, scale), self._left[1:], strict=True)
         ]
-        places = mixed, *within
+        weighed = list(zip(self._mixture.weights, (mixed, *within), strict=True))
         served = Place(
-            sum([weight * place.shift for weight, place in zip(self._weights, places, strict=True)]),
-            sum([weight * place.scale for weight, place in zip(self._weights, places, strict=True)]),
+            sum([weight * place.shift for weight, place in weighed]),
+            sum([weight * place.scale for weight, place in weighed]),
         )
         slots = b"".join([_SLOT.pack(slot) for slot in groups])
         return served, _ISSUED.pack(*served, *chain.from_iterable(within)) + slots
@@ -179,30 +177,14 @@ class PlaceBySegment:
         score = min(max((y - median) / spread, -FAR), FAR)
         if self._learnt >= FEWEST:
             quantiles = [(law.ppf(p) - median) / spread for p in EVIDENCE]
-            self._weigh((mixed, *starmap(Place, zip(issued[2::2], issued[3::2], strict=True))), quantiles, score)
+            self._mixture.weigh(
+                (mixed, *starmap(Place, zip(issued[2::2], issued[3::2], strict=True))), quantiles, score
+            )
         self._learnt += 1
         self._learn(self._touched(ticket), score - mixed.shift)
         if self._learnt >= FEWEST:
-            self._mix(noise)
-
-    def _weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
-        losses = [
-            sum(pinball(p, score - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places
-        ]
-        least = min(losses)
-        losses = [min((loss - least) / places[0].scale, MOST_LOSS) for loss in losses]
-        mean = sum(w * loss for w, loss in zip(self._weights, losses, strict=True))
-        self._variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self._weights, losses, strict=True))
-        self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
-
-    def _mix(self, noise: float) -> None:
-        """Weigh the places by the evidence."""
-        eta = min(STEEP, 2.0 / math.sqrt(self._variance) if self._variance else STEEP) / math.sqrt(noise)
-        least = min(self._losses)
-        self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
-        weights = [rho * math.exp(-eta * loss) for rho, loss in zip(PRIOR, self._losses, strict=True)]
-        total = sum(weights)
-        self._weights = [weight / total for weight in weights]
+            variance = self._mixture.variance
+            self._mixture.mix(min(STEEP, 2.0 / math.sqrt(variance) if variance else STEEP) / math.sqrt(noise))
 
     def _learn(self, rows: Sequence[list[float]], score: float) -> None:
         """Learn from a score, its distance to the median without segments."""
@@ -228,12 +210,9 @@ class PlaceBySegment:
             row[3] = sure + INFORMS * (1.0 + fade * (IN_SCALE - sure))
 
     def encode(self) -> bytes:
-        """Return the state; layout in the class's notes."""
         head = _HEAD.pack(
             self._learnt,
-            self._variance,
-            *self._losses,
-            *self._weights,
+            *self._mixture.numbers(),
             self._mean,
             self._away,
             len(self._rows),
@@ -242,27 +221,20 @@ class PlaceBySegment:
         return head + rows + b"".join([left.encode() for left in self._left])
 
     def largest(self, slots: int = MOST) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return _HEAD.size + min(slots, MOST) * _ROW.size + 32 * WINDOW
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is cut."""
         require_head(payload, _HEAD.size)
-        learnt, variance, *rest, many = _HEAD.unpack_from(payload)
+        learnt, *numbers, many = _HEAD.unpack_from(payload)
         held, end = min(learnt, WINDOW), _HEAD.size + many * _ROW.size
         if len(payload) != end + 32 * held:
             raise ValueError(f"a state of {len(payload)} bytes does not hold {many} segments and {held} scores")
-        self._learnt, self._variance = learnt, variance
-        self._losses, self._weights = rest[:4], rest[4:8]
-        self._mean, self._away = rest[8:]
+        self._learnt = learnt
+        self._mean, self._away = self._mixture.take(numbers)
         self._rows = {slot: row for slot, *row in _ROW.iter_unpack(payload[_HEAD.size : end])}
-        numbers = Struct(f"<{4 * held}d").unpack_from(payload, end)
-        self._left = (
-            Window(numbers[:held]),
-            Window(numbers[held : 2 * held]),
-            Window(numbers[2 * held : 3 * held]),
-            Window(numbers[3 * held :]),
-        )
+        scores = Struct(f"<{4 * held}d").unpack_from(payload, end)
+        one, other, third, last = [Window(scores[k * held : (k + 1) * held]) for k in range(4)]
+        self._left = one, other, third, last
 
     def _touched(self, ticket: bytes) -> list[list[float]]:
         rows: list[list[float]] = []

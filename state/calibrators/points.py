@@ -13,11 +13,6 @@ class Point(NamedTuple):
     s: int
 
 
-def l1(points: Sequence[Point]) -> float:
-    """Return Σ |s - n p| / T, T the outcomes; NaN of none."""
-    return _over(points, sum(abs(each.s - each.n * each.p) for each in points))
-
-
 def debiased_l2(points: Sequence[Point]) -> float:
     """Return the squared ℓ2 calibration error without the part that noise adds; NaN if no point has two outcomes.
 

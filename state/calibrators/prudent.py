@@ -67,6 +67,7 @@ class Prudent(Calibrator):
     """
 
     name: ClassVar[str] = "prudent"
+    keyed: ClassVar[bool] = True
     grouped: bool = True
     draws: bool = True
     options: ClassVar[dict[str, Option]] = TwoSpeed.options
@@ -113,19 +114,15 @@ class Prudent(Calibrator):
         settled = len(self._map.predict(0.5).ticket) > UNSETTLED
         return self._map, self._segments if settled else None
 
-    def moment(self, at: int) -> None:
-        """Tell the map."""
-        self._map.moment(at)
-
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Let the map and the segments learn, and count the draw if there was one; y is 0 or 1."""
         ticket, segments, drawn = _parts(ticket)
         if segments:
             now, lag = self._map.now(ticket)
-            self._map.update(ticket, y)
-            self._segments.learn(segments, y, now, lag, self._map.part, self._map.at)
+            self._map.update(ticket, y, at)
+            self._segments.learn(segments, y, now, lag, self._map.part, at)
         else:
-            self._map.update(ticket, y)
+            self._map.update(ticket, y, at)
         self.learnt = self._map.learnt
         if drawn:
             self._drawn.update(drawn, y)
@@ -162,16 +159,13 @@ class Prudent(Calibrator):
         return ticket[:end] + slots_of(tuple([slots[slot] for slot in own]))
 
     def encode(self) -> bytes:
-        """Return all states; layout in the class's notes."""
         segments = self._segments.encode()
         return self._map.encode() + _LENGTH.pack(len(segments)) + segments + self._drawn.encode()
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return SIZE + _LENGTH.size + self._segments.largest(slots) + self._drawn.largest(slots)
 
     def decode(self, payload: bytes) -> None:
-        """Take over all states; ValueError if one does not fit."""
         self._map.decode(payload[:SIZE])
         if len(payload) < SIZE + _LENGTH.size:
             raise ValueError(f"a state of {len(payload)} bytes is cut")

@@ -11,7 +11,8 @@ from state import forecasts
 from state.calibrators.answer import Answer, new
 from state.calibrators.base import MOST_SLOTS, Recalibrator, require_head
 from state.calibrators.location_scale import LocationScale, Place, Units, offset, units
-from state.calibrators.options import Choice, Number, Option, Points
+from state.calibrators.options import Option, choice, increasing, number
+from state.calibrators.outstanding import BLOCKS, Outstanding
 from state.calibrators.place_by_segment import PlaceBySegment, regrouped, served_at
 from state.draw import BITS, Draw
 from state.forecasts import LARGEST, MAX_LEVELS, Law, Quantiles
@@ -24,14 +25,12 @@ RATE = 0.025
 #: Of the largest delay, in outcomes, a step is at most this share. Half of it learns a little sooner, and costs twice
 #: as much where forecasts drift about as fast as outcomes come (`docs/calibrators.md`).
 STEADY = 0.25
-#: Outstanding forecasts are counted at so many moments, the blocks' ends, an even number.
-BLOCKS = 32
 #: Evidence about places is the noisier the more forecasts are outstanding: so many count as one more outcome.
 OVERLAP = 10.0
 #: Outcomes that were independent of their neighbours, before the first.
 APART = 20
-#: Of ticket and state. States of earlier versions, which moved no laws or not by segment, are refused.
-VERSION = 5
+#: First two bytes of the state.
+_FORMAT = 5
 #: Without a declared range, a level played at or below 0 is served as the raw quantile of this level, and one at or
 #: above 1 as that of 1 - TAIL: 6 deviations of a normal law, and a number where the theorem wants an infinite one.
 TAIL = 1e-9
@@ -64,14 +63,11 @@ class Quantile(Recalibrator):
 
     Notes
     -----
-    With u = F(y), F the distribution function of the law as moved (`LocationScale`), n outcomes and k_j of
-    them covered, ``s_j = p_j + e (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function
-    of integers. The step is ``e = min(η / C, STEADY / (1 + D))``, D the forecasts that were outstanding: an outcome
-    that comes D forecasts late moves the levels when D others are already on their way, and larger steps make the
-    levels swing. D is counted, not declared: a ticket holds r, the outcomes learnt when it was issued. Of the n
-    outcomes learnt, A(w) have r < w. So A(w) - w were outstanding when w had been learnt, and have resolved since. D is
-    the largest A(w) - w over the ends w of `BLOCKS` blocks of equal length, n / 2 <= w <= n. A long wait is so
-    forgotten when the outcomes have doubled. The order of outcomes changes neither A nor n.
+    With u = F(y), F the distribution function of the law as moved (`LocationScale`), n outcomes and k_j of them
+    covered, ``s_j = p_j + e (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function of
+    integers. The step is ``e = min(η / C, STEADY / (1 + D))``, D the forecasts that were outstanding: an outcome that
+    comes D forecasts late moves the levels when D others are already on their way, and larger steps make the levels
+    swing. D is counted, not declared: see `Outstanding`. A ticket holds r, the outcomes learnt when it was issued.
 
     *Overlap.* Forecasts of the next hour, one every five minutes, share most of what happens: D + 1 outcomes in
     succession say nearly the same. Let ρ be the correlation of successive outcomes in whether the anchor covers them,
@@ -91,10 +87,8 @@ class Quantile(Recalibrator):
 
     With the logit link, ``s_j = logit(p_j) + 4 e (p_j n - k_j)``, steps of η at the median, and v_j is the sigmoid of
     the chain: -infinity below the log-odds of `TAIL`, where nothing is covered, and infinity above those of 1 - TAIL.
-    Measured while no laws were moved, 15,000 outcomes, seven levels, mean pinball loss at η = .01: normal forecasts
-    with half the true deviation, identity .2414, logit .2274 (raw .2602, the true law .2264); with a bias of one
-    deviation .2382, .2280 (raw .3404). The price is a bound five times as wide: 1 / e becomes (21 + |logit p_j|) / (4
-    e).
+    It loses less where the law is too narrow or off: pinball loss .2274 against .2414 at half the true deviation. The
+    price is a bound five times as wide: 1 / e becomes (21 + |logit p_j|) / (4 e).
 
     At an atom of F, u is uniform between P(Y < y) and P(Y <= y), drawn by the event id. What is served has
     P(y < q_j) <= k_j / n <= P(y <= q_j) while outcomes lie in the declared range or, if none is, between the raw
@@ -103,12 +97,11 @@ class Quantile(Recalibrator):
     A revised label is counted exactly; shift, scale and C keep what they learnt.
 
     Ticket: the draw and the outcomes learnt (u64 each), the levels played (f64 each), that of the `LocationScale`, the
-    raw forecast (`state.forecasts.encode`). Bytes, little-endian: `VERSION`, m (u16 each), outcomes whose answer was
+    raw forecast (`state.forecasts.encode`). Bytes, little-endian: `_FORMAT`, m (u16 each), outcomes whose answer was
     saturated, pairs of successive outcomes that the anchor both covered, whether it covered the last (u64 each), the
     largest C so far, the levels (f64 each), then for j = 0..m the outcomes
-    with v_j < u <= v_{j+1} (u64 each): k_j is the sum of those before j. Then of each block the outcomes whose
-    tickets were issued in it (u64 each). A block is 2**b outcomes long, b the least with n < 2**b `BLOCKS`. Then the
-    `LocationScale`. ``300 + 16 m`` bytes before it.
+    with v_j < u <= v_{j+1} (u64 each): k_j is the sum of those before j. Then the blocks of `Outstanding` (u64 each).
+    Then the `LocationScale`. ``300 + 16 m`` bytes before it.
 
     References
     ----------
@@ -132,15 +125,16 @@ class Quantile(Recalibrator):
 
     name: ClassVar[str] = "quantile"
     kind: ClassVar[str] = "quantiles"
+    keyed: ClassVar[bool] = True
     grouped: bool = True
     options: ClassVar[dict[str, Option]] = {
-        "levels": Points(
+        "levels": increasing(
             0.0, 1.0, MAX_LEVELS, "levels to serve; none: " + ", ".join(f"{p:g}" for p in LEVELS), least=2
         ),
-        "link": Choice("logit", ("identity", "logit"), "scale of the steps"),
-        "rate": Number(RATE, 1e-6, 1.0, "η, the largest step; smaller steps are taken where outcomes come late"),
-        "low": Number(-LARGEST, -LARGEST, LARGEST, "least value that can occur; the default declares none"),
-        "high": Number(LARGEST, -LARGEST, LARGEST, "greatest value that can occur; the default declares none"),
+        "link": choice("logit", ("identity", "logit"), "scale of the steps"),
+        "rate": number(RATE, 1e-6, 1.0, "η, the largest step; smaller steps are taken where outcomes come late"),
+        "low": number(-LARGEST, -LARGEST, LARGEST, "least value that can occur; the default declares none"),
+        "high": number(LARGEST, -LARGEST, LARGEST, "greatest value that can occur; the default declares none"),
     }
 
     def __init__(
@@ -176,9 +170,8 @@ class Quantile(Recalibrator):
         self._take([0] * (m + 1), [0] * BLOCKS)
 
     def _take(self, counts: list[int], blocks: list[int]) -> None:
-        self._counts, self._blocks = counts, blocks
+        self._counts, self._awaited = counts, Outstanding(blocks)
         self.learnt = sum(counts)
-        self._block_bits = _block_bits(self.learnt)
         self._replay()
 
     def _replay(self) -> None:
@@ -186,24 +179,9 @@ class Quantile(Recalibrator):
         outstanding = self.outstanding()
         self._play = self._played(outstanding, self._alike(outstanding))
 
-    def _count(self, version: int) -> None:
-        """Count a ticket that was issued when so many outcomes were learnt; before `learnt` counts its outcome."""
-        if self.learnt + 1 == BLOCKS << self._block_bits:
-            blocks = self._blocks
-            self._blocks = [a + b for a, b in zip(blocks[::2], blocks[1::2], strict=True)] + [0] * (BLOCKS // 2)
-            self._block_bits += 1
-        self._blocks[min(version, self.learnt) >> self._block_bits] += 1
-
     def outstanding(self) -> int:
-        """Return the most forecasts that were outstanding at once, of those resolved since; see the class's notes."""
-        n, bits = self.learnt, self._block_bits
-        first = -(-n >> bits + 1)  # the first end to look at; the end of block i is (i + 1) << bits
-        issued = sum(self._blocks[:first])
-        most = max(issued - (first << bits), 0)
-        for end in range(first + 1, (n >> bits) + 1):
-            issued += self._blocks[end - 1]
-            most = max(most, issued - (end << bits))
-        return most
+        """Return D, see the class's notes."""
+        return self._awaited.most()
 
     def _alike(self, outstanding: int) -> float:
         """Return C, see the class's notes."""
@@ -257,7 +235,7 @@ class Quantile(Recalibrator):
         ticket = self._ticket.pack(self._draw(key), self.learnt, *play) + self._place.issue()
         return new(Answer, (served, served, ticket + _HEADS[len(segments)] + segments + forecasts.encode(p)))
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count which of the levels that were played cover an outcome, any finite number."""
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
@@ -267,7 +245,7 @@ class Quantile(Recalibrator):
         covered = int(first <= self._anchor)
         self._pairs += covered & self._last
         self._last = covered
-        self._count(issued.version)
+        self._awaited.count(issued.version)
         self.learnt += 1
         self._saturated += issued.play[0] <= 0.0 or issued.play[-1] >= 1.0
         outstanding = self.outstanding()
@@ -305,9 +283,8 @@ class Quantile(Recalibrator):
         return ticket[:start] + regrouped(ticket[start:end], slots) + ticket[end:] if end > start else ticket
 
     def encode(self) -> bytes:
-        """Return the counts; layout in the class's notes."""
         head = self._state.pack(
-            VERSION,
+            _FORMAT,
             len(self.levels),
             self._saturated,
             self._pairs,
@@ -315,21 +292,17 @@ class Quantile(Recalibrator):
             self._most_alike,
             *self.levels,
             *self._counts,
-            *self._blocks,
+            *self._awaited.blocks,
         )
         segments = self._segments.encode()
         return head + _LENGTH.pack(len(segments)) + segments + self._place.encode()
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns, if events have so many slots in all."""
         return self._state.size + _LENGTH.size + self._segments.largest(slots) + LocationScale.largest()
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode`; ValueError if it is of other levels, cut, or of another version."""
         require_head(payload, _HEAD.size)
-        version, m = _HEAD.unpack_from(payload)
-        if version != VERSION or not m:  # earlier versions began with m (u32)
-            raise ValueError(f"state of quantile has an earlier format version, this build reads version {VERSION}")
+        _, m = _HEAD.unpack_from(payload)
         start = self._state.size + _LENGTH.size
         if m != len(self.levels) or len(payload) < start:
             raise ValueError(f"state of {m} levels and {len(payload)} bytes does not fit {self.levels}")
@@ -429,11 +402,6 @@ def _covering(issued: _Issued, y: float) -> int:
     below, at = issued.law.cdf((y - c) / d)
     u = below + (at - below) * ((issued.draw + 0.5) / (1 << BITS))
     return bisect_left(issued.play, u)
-
-
-def _block_bits(n: int) -> int:
-    """Return the least b with n < 2**b `BLOCKS`."""
-    return (n // BLOCKS).bit_length()
 
 
 def _log_odds(p: float) -> float:

@@ -6,7 +6,6 @@ from typing import Any
 from state.calibrators.auto import Auto
 from state.calibrators.base import Calibrator, Recalibrator
 from state.calibrators.beta import Beta
-from state.calibrators.calibeating import Calibeating
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.certified import Certified
 from state.calibrators.composition import Composition
@@ -19,7 +18,6 @@ from state.calibrators.platt import Platt
 from state.calibrators.prudent import Prudent
 from state.calibrators.quantile import Quantile
 from state.calibrators.regret_matching import RegretMatching
-from state.calibrators.ridge import Ridge
 from state.calibrators.twospeed import TwoSpeed
 
 #: Calibrators of one probability: names that stand alone and in a composition.
@@ -28,7 +26,6 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
     for each in (
         Auto,
         Beta,
-        Calibeating,
         CalibratedRegression,
         Certified,
         Histogram,
@@ -37,7 +34,6 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
         Platt,
         Prudent,
         RegretMatching,
-        Ridge,
         TwoSpeed,
     )
 }
@@ -144,7 +140,8 @@ def _composed(spec: str, name: str, seed: int, options: Mapping[str, object]) ->
 
 def _single(part: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
     calibrator = REGISTRY[part]
-    made: Calibrator = calibrator(name=name, seed=seed, **_own(calibrator.options, options))
+    key = {"name": name, "seed": seed} if calibrator.keyed else {}
+    made: Calibrator = calibrator(**key, **_own(calibrator.options, options))
     return made
 
 

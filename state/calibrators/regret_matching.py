@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from state.calibrators.bucketed import BUCKETS, GRID, SPACING, Counting
 from state.calibrators.grid import Grid
-from state.calibrators.options import Number, Option
+from state.calibrators.options import Option, number
 
 #: Behind `Platt` on bank-full, outcomes 0, 500 and 2,000 calls late: ECE .007, .032, .050 with 0, .004, .022, .043 with
 #: 2, .004, .018, .039 with 3; ℓ1 on the adversary of 20,000 at most .013, .025, .031, the bound there with forecasts of
@@ -60,7 +60,7 @@ class RegretMatching(Counting):
     name: ClassVar[str] = "regret_matching"
     options: ClassVar[dict[str, Option]] = {
         **Counting.options,
-        "noise": Number(NOISE, 0.0, 4.0, "standard deviations of chance by which a point may be off before it is left"),
+        "noise": number(NOISE, 0.0, 4.0, "standard deviations of chance by which a point may be off before it is left"),
     }
 
     def __init__(

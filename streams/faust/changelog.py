@@ -192,7 +192,7 @@ class Changelog:
             raise self._fenced(partition) from None
 
     def _row(self, writer: Writer) -> RowWrites:
-        return {kinds.CLAIM.key(): Claim(*writer.identity, self._owner).encode()}
+        return {kinds.CLAIM.key(): kinds.CLAIM.encode(Claim(*writer.identity, self._owner))}
 
     async def _send(self, written: Mapping[int, tuple[Writer, RowWrites]]) -> dict[int, int]:
         producer, topic = self._producer(), self._topic()

@@ -87,6 +87,7 @@ class Contact:
             If it ends after ``seconds`` in which brokers answered.
         """
         loop = asyncio.get_running_loop()
+        look: asyncio.TimerHandle
 
         def extend() -> None:
             nonlocal look

@@ -183,7 +183,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     async def _recognise(self, partition: int, topics: tuple[str, str], now: InputIds, widths: Widths) -> None:
         row = self.read(partition, kinds.INPUTS.key())
-        known = now if row is None else InputIds.decode(row)
+        known = now if row is None else kinds.INPUTS.decode(row)
         fence = self.read(partition, kinds.FENCE.key())
         applied = Fence.decode(fence).next if fence else (0, 0)
         for topic, before, found, offset in zip(topics, known, now, applied, strict=True):
@@ -194,7 +194,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     "another TRUEUP_APP_ID"
                 )
         stored = self.read(partition, kinds.WIDTHS.key())
-        before_widths = widths if stored is None else Widths.decode(stored)
+        before_widths = widths if stored is None else kinds.WIDTHS.decode(stored)
         for topic, had, has in zip(topics, before_widths, widths, strict=True):
             if had != has and any(applied):
                 raise PartitionsError(
@@ -203,7 +203,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     "moves the state to another number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
                 )
         if row is None or known != now or stored is None or before_widths != widths:
-            await self.commit(partition, {kinds.INPUTS.key(): now.encode(), kinds.WIDTHS.key(): widths.encode()})
+            rows = {kinds.INPUTS.key(): kinds.INPUTS.encode(now), kinds.WIDTHS.key(): kinds.WIDTHS.encode(widths)}
+            await self.commit(partition, rows)
 
     async def append(self, rows: Mapping[int, RowWrites]) -> None:
         """Append rows to the changelog and wait for the acknowledgement; the store gets them with the next `commit`.

@@ -82,7 +82,7 @@ def _outcomes(forecasts: list[Record], known: npt.NDArray[np.int64], partitions:
 async def _point(
     broker: Broker, job: Job, count: int = 1, environment: dict[str, str] | None = None
 ) -> dict[str, float]:
-    contender = replace(HISTOGRAM, calibrator="ridge") if environment else HISTOGRAM
+    contender = replace(HISTOGRAM, calibrator="calibrated_regression") if environment else HISTOGRAM
     async with workers(contender, broker, job, count, environment) as up:
         return medians(
             [await up.drained(backlog.backlog(replace(job, first=n * 1_000_000))) for n in range(1, RUNS + 1)]
@@ -99,12 +99,12 @@ async def streams(broker: Broker, sizes: list[int]) -> Points:
 
 
 async def features(broker: Broker, sizes: list[int]) -> Points:
-    """Measure ridge calibration against the features of a forecast."""
+    """Measure calibrated regression against the features of a forecast."""
     found: Points = {}
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="trueup-bench-") as directory:
             plan = Path(directory) / "streams.toml"
-            plan.write_text(f'[streams."*"]\ncalibrator = "ridge"\nfeatures = {size}\n')
+            plan.write_text(f'[streams."*"]\ncalibrator = "calibrated_regression"\nfeatures = {size}\n')
             job = Job(FORECASTS // 2, features=size)
             found[size] = await _point(broker, job, environment={"TRUEUP_STREAMS": str(plan)})
         _say("features", size, found[size])

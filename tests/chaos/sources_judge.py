@@ -19,7 +19,7 @@ from agents.intake import Intake
 from state.engine import BATCH_LIMIT
 from state.events import Rejected
 from state.journal import Entry
-from state.routes import Router
+from state.router import Router
 from streams.config.settings import Settings
 from streams.kafka import partitioner, provenance
 from streams.metrics.routing import IntakeGauges

@@ -555,7 +555,7 @@ def test_config_check_says_which_streams_have_no_map(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "streams.toml"
-    path.write_text('[streams.a]\ncalibrator = "ridge"\nfeatures = 2\n[streams.b]\nfeatures = 2\n')
+    path.write_text('[streams.a]\ncalibrator = "calibrated_regression"\nfeatures = 2\n[streams.b]\nfeatures = 2\n')
     monkeypatch.setenv("TRUEUP_STREAMS", str(path))
     assert main.main(["config", "check"]) == 0
     assert "no map" not in capsys.readouterr().out
@@ -563,10 +563,13 @@ def test_config_check_says_which_streams_have_no_map(
     assert main.main(["config", "check"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "no map" in line]
     assert line == (
-        "# streams 'a': no map in maps, because what ridge serves depends on features: decide by their raw forecasts"
+        "# streams 'a': no map in maps, because what "
+        "calibrated_regression serves depends on features: decide by their raw forecasts"
     )
     assert main.main(["config", "check", "--json"]) == 0
-    assert orjson.loads(capsys.readouterr().out)["no_map"] == {"a": "what ridge serves depends on features"}
+    assert orjson.loads(capsys.readouterr().out)["no_map"] == {
+        "a": "what calibrated_regression serves depends on features"
+    }
 
 
 def test_config_check_shows_segments(

@@ -74,7 +74,7 @@ FORMS = {
     "dotted": 'streams."fraud-*".calibrator = "minimax"\nstreams."fraud-*".shadow = ["histogram"]\nclosed = true\n',
     "features": (
         '[streams."fraud-*"]\ncalibrator = "minimax"\nfeatures = ["a", "b"]\nseed = 3\n'
-        'shadow = ["histogram", { calibrator = "ridge" }]\n[streams."*"]\nttl = "3d"\nshadow = ["beta"]\n'
+        'shadow = ["histogram", { calibrator = "platt" }]\n[streams."*"]\nttl = "3d"\nshadow = ["beta"]\n'
     ),
     "apart": '[streams."fraud-*"]\nshadow = ["histogram"]\n[streams.b]\nttl = "3d"\n',
 }

@@ -13,7 +13,7 @@ from state import routes
 from state.fence import Fence
 from state.policy import Policies, Policy
 from state.rescale import Moved, RescaleError
-from state.routes import Known, Row
+from state.routes import EVENT, Known, Row
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import provenance
 from streams.kafka.partitioner import partition
@@ -90,7 +90,7 @@ def test_an_event_goes_with_its_shard_and_with_the_one_that_it_was_sent_to() -> 
     name = f"{stray}{SCOPED}wide"
     with pytest.raises(RescaleError, match="is in partition"):
         made.of_event(name, "wide", there)
-    row = Row(1, 1, [Known(0, "other", "other"), Known(0, "wide", "wide")], []).encode()
+    row = EVENT.encode(Row(1, 1, [Known(0, "other", "other"), Known(0, "wide", "wide")], []))
     routed: list[dict[bytes, bytes]] = [{} for _ in range(4)]
     routed[partition(stray.encode(), 4)][b"E" + stray.encode()] = row
     assert plan("stream", routed=routed).of_event(name, "wide", there) == partition(b"wide", 5)

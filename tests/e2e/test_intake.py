@@ -19,7 +19,8 @@ from agents.intake import Intake
 from state import kinds
 from state.events import Rejected
 from state.journal import Entry
-from state.routes import Routed, Router
+from state.router import Router
+from state.routes import Routed
 from streams.kafka import partitioner, topics
 from streams.metrics.routing import IntakeGauges
 from streams.records.routing import RouteDecoder, encode_outcome

@@ -364,8 +364,8 @@ def _ledger(frame: bytes) -> None:
 
 
 def _expiry(frame: bytes) -> None:
-    entries = expiry.decode(frame)
-    assert expiry.decode(expiry.encode(entries)) == entries
+    entries = expiry.QUEUE.decode(frame)
+    assert expiry.QUEUE.decode(expiry.QUEUE.encode(entries)) == entries
 
 
 def _scores(frame: bytes) -> None:

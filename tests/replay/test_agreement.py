@@ -47,7 +47,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any], int, float, tuple[Challenger, ...]
     "counts": ("minimax", {"buckets": 2, "grid": 4}, 0, 0.0, (Challenger("histogram", {}), Challenger("platt", {}))),
     "drawn": ("platt+regret_matching", {"buckets": 1, "grid": 5}, 0, 1.0, (Challenger("minimax", {"grid": 9}),)),
     "served": (DEFAULT_CALIBRATOR, {}, 0, 0.0, ()),
-    "features": ("calibrated_regression", {}, 1, 0.0, (Challenger("ridge", {}),)),
+    "features": ("calibrated_regression", {}, 1, 0.0, (Challenger("platt+calibrated_regression", {}),)),
     "classes": (
         "multiclass",
         {"classes": 3, "each": "histogram"},

@@ -45,7 +45,7 @@ def test_theta_stays_in_the_cube() -> None:
 class Heedless(Approachability):
     """Takes every outcome for one that came at once."""
 
-    def update(self, ticket: bytes, y: float) -> None:
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:  # noqa: ARG002 - as the others have it
         j, i, _ = struct.unpack("<HHQ", ticket)
         super().update(self._ticket(j, i), y)
 

@@ -6,7 +6,7 @@ import pytest
 
 from research.calibrators import CALIBRATORS
 from state.calibrators import Calibrator
-from tests.state.calibrators import test_laws
+from tests.state.calibrators import test_laws, test_sizes
 from tests.state.calibrators.test_laws import LAWS, Stream
 
 SPECS = [*CALIBRATORS, *(f"platt+{name}" for name in CALIBRATORS)]
@@ -19,7 +19,7 @@ def test_law(spec: str, law: Callable[[Callable[[], Calibrator], Stream], None])
 
 
 def test_size_is_bounded(spec: str) -> None:
-    test_laws.test_size_is_bounded(spec)
+    test_sizes.test_a_state_is_never_larger_than_its_bound(spec)
 
 
 def test_one_revision_in_a_hundred_moves_what_is_served_little(spec: str) -> None:

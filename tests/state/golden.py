@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from state import entities, expiry, inputs, journal, kinds, quotas, rescale, routes, witnesses
+from state import entities, journal, kinds, quotas, rescale, routes, witnesses
 from state.banding import Marks, Thresholds
 from state.calibrators import REGISTRY
 from state.claim import Claim
@@ -17,12 +17,12 @@ from state.entities import Entities
 from state.evidence import Evidence, issue, learn
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from state.forecasts import PROBABILITY, PROBS, QUANTILES, Classwise, Normal, Probs, Quantiles
+from state.inputs import InputIds, Widths
 from state.kind import Kind
 from state.ledger import EARLY, ISSUED, NAN, RESOLVED, WAITING, Shadow, names
 from state.ledger import Row as LedgerRow
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.quotas import Buckets, Clocks, Quota, Rate
-from state.rescale import Moved
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
@@ -37,7 +37,7 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import SegmentWarmUp
 from state.segments import Dictionary
 from state.served import Served
-from state.witnesses import Witnesses
+from state.witnesses import Witness, Witnesses
 from tests.state.histories import altered
 
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -268,15 +268,12 @@ def _compared() -> dict[str, PairScores]:
     return made
 
 
-def _witnesses(row: bytes | None = None) -> bytes:
-    found = Witnesses(row)
-    if row is None:
-        found.add(1_700_003_600_000, 21)
-        found.hold(witnesses.Entry(EXPIRY, 2_592_000_000, 21, "event-é"))
-        found.add(1_700_003_600_005, 22)
-    encoded = found.encode()
-    assert encoded is not None
-    return encoded
+def _witnesses() -> list[Witness]:
+    found = Witnesses()
+    found.add(1_700_003_600_000, 21)
+    found.hold(witnesses.Entry(EXPIRY, 2_592_000_000, 21, "event-é"))
+    found.add(1_700_003_600_005, 22)
+    return found.waiting
 
 
 def _route() -> routes.Row:
@@ -356,12 +353,7 @@ def golden() -> list[Row]:
     closed = _history(WINDOW)
     entries = [(1_700_000_000_000, 5, "event-1"), (1_700_000_000_100, 6, "événement-2")]
     return [
-        Row(
-            "claim",
-            kinds.CLAIM.version,
-            Claim(4711, 3, "worker-é/17").encode(),
-            lambda row: Claim.decode(row).encode(),
-        ),
+        _whole("claim", kinds.CLAIM, Claim(4711, 3, "worker-é/17")),
         Row("fence", kinds.FENCE.version, _fence().encode(), lambda row: Fence.decode(row).encode()),
         *(_whole(name, kinds.LEDGER, entry) for name, entry in _ledger().items()),
         *(
@@ -398,27 +390,17 @@ def golden() -> list[Row]:
         _whole("bands", kinds.BAND_COUNTS, _bands()),
         _whole("evidence", kinds.EVIDENCE, _evidence()),
         _whole("thresholds", kinds.THRESHOLDS, Thresholds([-4.0, 0.25], 300)),
-        Row("witnesses", kinds.WITNESSES.version, _witnesses(), _witnesses),
-        Row(
-            "widths", kinds.INPUTS.version, inputs.Widths(8, 8).encode(), lambda row: inputs.Widths.decode(row).encode()
-        ),
-        Row(
-            "moved",
-            rescale.MOVED.version,
-            Moved("trueup", "0" * 32, (17, 4), 5).encode(),
-            lambda row: Moved.decode(row).encode(),
-        ),
-        Row("route", routes.EVENT.version, _route().encode(), lambda row: routes.Row.decode(row).encode()),
+        _whole("witnesses", kinds.WITNESSES, _witnesses()),
+        _whole("inputs", kinds.INPUTS, InputIds("0" * 32, "0123456789abcdef" * 2)),
+        _whole("widths", kinds.WIDTHS, Widths(8, 8)),
+        _whole("moved", rescale.MOVED, rescale.Moved("trueup", "0" * 32, (17, 4), 5)),
+        _whole("route", routes.EVENT, _route()),
+        _whole("origin", routes.ORIGIN, 4711),
         Row("quota", kinds.QUOTA.version, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
         Row("quota-times", kinds.QUOTA.version, _clocks(), lambda row: Clocks(row).encode()),
         Row("journal", kinds.JOURNAL.version, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
-        Row(
-            "entities",
-            kinds.ENTITIES.version,
-            _entities(),
-            lambda row: kinds.ENTITIES.encode(kinds.ENTITIES.decode(row)),
-        ),
-        Row("expiry", kinds.QUEUE.version, expiry.encode(entries), lambda row: expiry.encode(expiry.decode(row))),
+        _whole("entities", kinds.ENTITIES, kinds.ENTITIES.decode(_entities())),
+        _whole("expiry", kinds.QUEUE, entries),
     ]
 
 

@@ -95,7 +95,7 @@ CHALLENGERS: Final = {
     "counts": (Challenger("identity", {}), Challenger("platt", {})),
     "regret": (Challenger("minimax", {"buckets": 2, "grid": 4}),),
     "guarded": (),
-    "ridge": (Challenger("platt+minimax", {"buckets": 1, "grid": 10}), Challenger("ridge", {})),
+    "ridge": (Challenger("platt+minimax", {"buckets": 1, "grid": 10}), Challenger("platt+calibrated_regression", {})),
 }
 #: The same, with challengers.
 SHADOWED: Final = Policies(

@@ -318,12 +318,3 @@ def test_from_an_answer_that_was_not_served_the_map_learns_as_from_one_that_was(
         return
     assert other.error() is None or spec == "prudent"
     assert one.error() is not None
-
-
-def test_a_worker_that_was_killed_goes_on_with_the_same_conclusion() -> None:
-    stream = Stream(HASTY)
-    stream.play(900, every=10)
-    assert kinds.COVERAGE.decode(stream.worker.table[kinds.COVERAGE.key("s")]).uncovered
-    stream.worker = Worker(stream.policies, stream.worker.table)
-    stream.play(1, every=1)
-    assert stream.answers[-1].p == 0.2

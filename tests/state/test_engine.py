@@ -157,10 +157,6 @@ def test_duplicate_forecast_gets_the_served_answer() -> None:
     assert {**one.table, kinds.FENCE.key(): b""} == {**before, kinds.FENCE.key(): b""}
 
 
-def test_duplicate_forecast_within_a_batch_gets_the_served_answer() -> None:
-    assert worker().fold(forecast(0), forecast(1)).outputs == [answer(), answer()]
-
-
 def test_answers_and_resolved_events_are_counted_by_stream() -> None:
     one = worker()
     effects = one.fold(forecast(0), forecast(1), forecast(2, "f", stream="t"), outcome(0))
@@ -195,12 +191,6 @@ def test_dead_records_are_counted_and_handed_on() -> None:
     assert fates(effects) == {"forecasts_dead": 1, "outcomes_dead": 1}
     assert effects.rows.keys() == {kinds.FENCE.key()}
     assert one.table.fence.next == [4, 1]
-
-
-def test_dead_record_does_not_move_stream_time() -> None:
-    one = worker()
-    one.fold(forecast(0), dead(1))
-    assert one.table.fence.stream_time == 1000
 
 
 def test_events_are_told_apart_by_id_and_not_by_record_key() -> None:
@@ -294,28 +284,7 @@ def test_event_time_that_runs_back_expires_nothing_early() -> None:
     assert one.table.entry("old") is None
 
 
-def test_stream_time_never_falls() -> None:
-    one = worker()
-    one.fold(forecast(0, "a", ts=1090), forecast(1, "b", ts=900), outcome(0, "a", ts=800))
-    assert one.table.fence.stream_time == 1090
-
-
-def test_duplicate_forecast_does_not_prolong_its_row() -> None:
-    one = worker()
-    one.fold(forecast(0))
-    one.fold(forecast(1, ts=1099))
-    one.fold(forecast(2, "x", ts=1100))
-    assert one.table.entry("e") is None
-
-
 # Versions, tickets and configurations.
-
-
-def test_version_counts_what_the_calibrator_had_learnt() -> None:
-    one = worker()
-    effects = one.fold(forecast(0, "a"), outcome(0, "a"), forecast(1, "b"), forecast(2, "c"), outcome(1, "c"))
-    assert [output.version for output in effects.outputs if isinstance(output, Calibrated)] == [0, 1, 1]
-    assert [output.version for output in effects.outputs if isinstance(output, Resolved)] == [0, 1]
 
 
 def test_late_is_how_many_others_were_learnt_while_an_outcome_waited() -> None:
@@ -323,31 +292,6 @@ def test_late_is_how_many_others_were_learnt_while_an_outcome_waited() -> None:
     one.fold(*(forecast(t, f"e{t}") for t in range(4)))
     one.fold(*(outcome(t, f"e{t}") for t in range(4)))
     assert one.table.served("s", OPEN).late == 0 + 1 + 2 + 3
-
-
-def test_early_outcome_waits_for_nobody() -> None:
-    one = worker()
-    one.fold(forecast(0, "a"), outcome(0, "a"), outcome(1, "b"), forecast(1, "b"))
-    assert one.table.served("s", OPEN).late == 0
-
-
-def test_outcome_teaches_what_was_played_and_not_what_would_be_played_today() -> None:
-    policies = Policies(default=Policy("minimax", {"buckets": 1, "grid": 2}))
-    one = worker(policies)
-    one.fold(*(forecast(t, f"e{t}", p=0.5) for t in range(3)))
-    one.fold(outcome(0, "e0", 1.0), outcome(1, "e1", 1.0))
-    assert one.fold(forecast(3, "today", p=0.5)).outputs[0].p == 1.0  # type: ignore[union-attr]  # it is Calibrated
-    assert one.fold(outcome(2, "e2", 0.0)).outputs[0].p == 0.5  # type: ignore[union-attr]  # it is Resolved
-    cells = one.table.served("s", policies).calibrator._cells  # type: ignore[attr-defined]
-    assert cells == {1: (3, 2)}
-
-
-def test_features_reach_the_calibrator() -> None:
-    one = worker(Policies(default=Policy("calibrated_regression", features=2)))
-    one.fold(forecast(0, x=(0.25, -1.0)))
-    entry = one.table.entry("e")
-    assert entry is not None
-    assert len(entry.ticket) == 8 * 4
 
 
 def test_streams_learn_apart() -> None:
@@ -399,20 +343,6 @@ def test_forecast_of_a_closed_stream_is_an_error_of_the_caller() -> None:
 # Effects.
 
 
-def test_outputs_stand_in_the_order_of_their_events() -> None:
-    effects = worker().fold(
-        outcome(0, "b"), forecast(0, "a"), dead(1), forecast(2, "b"), outcome(1, "a"), forecast(3, "a")
-    )
-    assert effects.outputs == [
-        answer("a", applied=2),
-        dead(1),
-        answer("b", applied=4),
-        joined("b"),
-        joined("a", version=0),
-        answer("a", applied=2),
-    ]
-
-
 def test_effects_name_the_rows_that_views_show() -> None:
     effects = worker().fold(forecast(0, "a"), forecast(1, "b", stream="t"), outcome(0, "a"))
     assert shown(effects, OPEN, kinds.SCORES) == {("s",): effects.rows[kinds.SCORES.key("s")]}
@@ -437,76 +367,10 @@ def test_first_ticket_stores_the_recipe_it_was_made_by() -> None:
     assert kinds.CALIBRATOR.key("s", IDENTITY.config) not in one.fold(forecast(1, "b")).rows
 
 
-def test_effects_count_this_batch_and_the_fence_counts_all() -> None:
-    one = worker()
-    one.fold(forecast(0, "a"), outcome(0, "a"))
-    assert fates(one.fold(forecast(1, "b"))) == {"forecasts_issued": 1}
-    assert fates(one.table.fence) == {"forecasts_issued": 2, "outcomes_resolved": 1}
-    assert one.table.fence.applied == 3
-
-
-def test_empty_batch_does_nothing() -> None:
-    assert worker().fold() == Effects()
-
-
-def test_effects_of_a_batch_are_not_changed_by_the_next() -> None:
-    one = worker()
-    effects = one.fold(forecast(0))
-    written, outputs, counted = dict(effects.rows), list(effects.outputs), list(effects.fates)
-    one.fold(outcome(0), forecast(1))
-    assert (effects.rows, effects.outputs, effects.fates) == (written, outputs, counted)
-
-
 # Offsets.
 
 
-def test_topics_are_fenced_apart() -> None:
-    one = worker()
-    one.fold(forecast(5))
-    one.fold(outcome(0), outcome(1))
-    assert one.table.fence.next == [6, 2]
-
-
-def test_offsets_may_have_holes() -> None:
-    one = worker()
-    one.fold(forecast(7, "a"), forecast(90, "b"))
-    assert one.table.fence.next == [91, 0]
-
-
 # The working copy.
-
-
-def test_reset_forgets_a_batch_that_was_not_stored() -> None:
-    one = worker()
-    one.fold(forecast(0))
-    lost = one.partition.fold([outcome(0), forecast(1, "b")])
-    one.partition.reset()
-    assert one.table.fence == one.partition.fence
-    repeated = one.fold(outcome(0), forecast(1, "b"))
-    assert repeated == lost
-    assert one.table.served("s", OPEN).calibrator.learnt == 1
-
-
-def test_batch_that_failed_half_way_leaves_no_trace_after_reset() -> None:
-    policies = Policies([("s", IDENTITY)], early_ttl_ms=50)
-    one, other = worker(policies), worker(policies)
-    with pytest.raises(LookupError):
-        one.partition.fold([forecast(0), outcome(0), forecast(1, "b", stream="closed")])
-    one.partition.reset()
-    assert one.fold(forecast(0), outcome(0)) == other.fold(forecast(0), outcome(0))
-    assert one.table == other.table
-
-
-def test_restarted_worker_goes_on_where_the_table_is() -> None:
-    running = worker()
-    for events in ([forecast(0), forecast(1, "b")], [outcome(0)], [forecast(2, "c"), outcome(1, "b")]):
-        effects = running.fold(*events)
-    restarted = worker()
-    for events in ([forecast(0), forecast(1, "b")], [outcome(0)], [forecast(2, "c"), outcome(1, "b")]):
-        restarted = Worker(OPEN, restarted.table)
-        assert restarted.fold(*events).rows.keys() >= {kinds.FENCE.key()}
-    assert restarted.table == running.table
-    assert effects.outputs == [answer("c", version=1, applied=4), joined("b", version=0)]
 
 
 def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -523,7 +387,14 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "key", [kinds.FENCE.key(), kinds.LEDGER.key("e"), kinds.QUEUE.key(EXPIRY, 100, 0), kinds.SCORES.key("s")]
+    "key",
+    [
+        kinds.FENCE.key(),
+        kinds.LEDGER.key("e"),
+        kinds.QUEUE.key(EXPIRY, 100, 0),
+        kinds.SCORES.key("s"),
+        kinds.CALIBRATOR.key("s", IDENTITY.config),
+    ],
 )
 def test_damaged_row_stops_the_fold(key: bytes) -> None:
     one = worker()
@@ -531,15 +402,6 @@ def test_damaged_row_stops_the_fold(key: bytes) -> None:
     one.table[key] = one.table[key][:-1]
     with pytest.raises(CorruptFrame):
         Worker(OPEN, one.table).fold(forecast(1, ts=1100), outcome(1, ts=1100))
-
-
-def test_damaged_calibrator_stops_the_fold() -> None:
-    one = worker()
-    one.fold(forecast(0))
-    key = kinds.CALIBRATOR.key("s", IDENTITY.config)
-    one.table[key] = one.table[key][:-1]
-    with pytest.raises(CorruptFrame):
-        Partition(OPEN, one.table.get).fold([outcome(0)])
 
 
 def test_missing_calibrator_of_a_ticket_is_named() -> None:

@@ -133,12 +133,6 @@ def test_scores_of_entities_that_are_off_are_mended() -> None:
     assert named < 0.95 * raw
 
 
-def folded(*events: Forecast | Outcome) -> tuple[Worker, list[Resolved]]:
-    worker = Worker(PLAN, Table())
-    outputs = worker.fold(*events).outputs
-    return worker, [each for each in outputs if isinstance(each, Resolved)]
-
-
 SCORES = (0.02, 0.5, 0.98, 0.999, 0.5)
 FORECASTS = [Forecast(n, None, f"e{n}", "s", p, (), n, entity=number("a")) for n, p in enumerate(SCORES)]
 

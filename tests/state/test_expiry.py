@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import expiry, kinds
+from state import kinds
 from state.expiry import CHUNK, Expiry, QueueEntry
 from state.fence import EXPIRY, MATURITY, Fence, Queue
-from state.frames import OVERHEAD, CorruptFrame, seal
+from state.frames import OVERHEAD
 from tests.state.histories import STEADY, Table
 
 ENTRIES: st.SearchStrategy[list[QueueEntry]] = st.lists(
@@ -20,27 +20,9 @@ ENTRIES: st.SearchStrategy[list[QueueEntry]] = st.lists(
 @STEADY
 @given(ENTRIES)
 def test_decoded_chunk_is_the_encoded_one(entries: list[QueueEntry]) -> None:
-    frame = expiry.encode(entries)
-    assert expiry.decode(frame) == entries
+    frame = kinds.QUEUE.encode(entries)
+    assert kinds.QUEUE.decode(frame) == entries
     assert len(frame) == OVERHEAD + sum(17 + len(event_id.encode()) for _, _, event_id in entries)
-
-
-@STEADY
-@given(ENTRIES, st.data())
-def test_cut_or_changed_chunk_is_refused(entries: list[QueueEntry], data: st.DataObject) -> None:
-    frame = expiry.encode(entries)
-    at = data.draw(st.integers(0, len(frame) - 1))
-    with pytest.raises(CorruptFrame):
-        expiry.decode(frame[:at])
-    with pytest.raises(CorruptFrame):
-        expiry.decode(frame[:at] + bytes((frame[at] ^ 4,)) + frame[at + 1 :])
-
-
-def test_chunk_of_another_version_or_kind_is_refused() -> None:
-    with pytest.raises(CorruptFrame, match="format version 2, this build reads version 1"):
-        expiry.decode(seal(ord("Q"), kinds.QUEUE.version + 1, b""))
-    with pytest.raises(CorruptFrame, match="found a 'L' row where a 'Q' row belongs"):
-        expiry.decode(seal(ord("L"), kinds.QUEUE.version, b""))
 
 
 class Queues:
@@ -167,7 +149,7 @@ def test_queue_goes_on_after_it_was_empty() -> None:
     queues.push(10)
     queues.store(restart=True)
     assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, 1, 2, 20)
-    assert expiry.decode(queues.table[kinds.QUEUE.key(EXPIRY, 10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
+    assert kinds.QUEUE.decode(queues.table[kinds.QUEUE.key(EXPIRY, 10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
 
 
 def test_missing_chunk_is_named() -> None:

@@ -75,14 +75,6 @@ def test_only_a_law_is_decoded_as_a_law() -> None:
         decode_law(encode(0.5))
 
 
-def test_layouts_are_the_documented_ones() -> None:
-    assert encode(0.5) == struct.pack("<Bd", 1, 0.5)
-    assert encode(Probs((0.25, 0.75))) == struct.pack("<BH2d", 2, 2, 0.25, 0.75)
-    assert encode(Classwise((0.5, 0.75))) == struct.pack("<BH2d", 3, 2, 0.5, 0.75)
-    assert encode(Quantiles((0.1, 0.9), (1.0, 2.0))) == struct.pack("<BH4d", 4, 2, 0.1, 0.9, 1.0, 2.0)
-    assert encode(Normal(1.0, 2.0)) == struct.pack("<Bdd", 5, 1.0, 2.0)
-
-
 @pytest.mark.parametrize(
     ("levels", "values", "says"),
     [

@@ -255,21 +255,6 @@ def test_a_label_may_change_only_so_often() -> None:
     assert entry.revisions == ledger.MOST_REVISIONS
 
 
-def test_challengers_and_their_comparison_are_revised_too() -> None:
-    policy = replace(SILENT, shadow=(Challenger("minimax", {"buckets": 1, "grid": 4}),))
-    one, right = worker(policy), worker(policy)
-    for each in (one, right):
-        each.fold(forecast(0, "a", 1000), forecast(1, "b", 1001))
-    right.fold(outcome(0, "a", 1010))
-    for each in (one, right):
-        each.fold(forecast(2, "c", 1045))
-    one.fold(outcome(0, "a", 1046))
-    assert one.table.of(kinds.CALIBRATOR.letter) == right.table.of(kinds.CALIBRATOR.letter)
-    (row,), (other,) = (each.table.of(kinds.COMPARISON.letter).values() for each in (one, right))
-    mean, wanted = (kinds.COMPARISON.decode(each).difference("brier").mean for each in (row, other))
-    assert mean == pytest.approx(wanted, abs=1e-12)
-
-
 def test_key_of_a_forecast_comes_back_with_what_silence_says() -> None:
     one = worker()
     one.fold(forecast(0, "a", 1000, key=None), forecast(1, "b", 1000, key=b"b"), forecast(2, "c", 1000, key=b"card"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from state import kinds
 from state.engine import Partition
 from state.forecasts import PROBABILITY
-from state.frames import OVERHEAD, CorruptFrame, seal
+from state.frames import CorruptFrame
 from state.ledger import EARLY, IMMATURE, ISSUED, LIFE, NONE, RESOLVED, WAITING, Row, Shadow, names
 from tests.state.histories import STEADY, altered
 
@@ -76,10 +76,6 @@ def test_what_is_not_yet_known_comes_back_as_nan() -> None:
     assert (parked.config, parked.calibrator, parked.stream) == ("00000000", "", "")
 
 
-def test_size_is_the_documented_one() -> None:
-    assert len(kinds.LEDGER.encode(ISSUED_ROW)) == OVERHEAD + 92 + len("minimax") + len("flüge".encode()) + 4
-
-
 SHADOW = Shadow("a9c7921d", 2, 0.5, 0.25, b"\3\0\4\0")
 
 
@@ -91,25 +87,6 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
     wrong = payload.replace(block, length.to_bytes(2, "little"))
     with pytest.raises(CorruptFrame):
         kinds.LEDGER.decode(kinds.LEDGER.seal(wrong))
-
-
-@STEADY
-@given(PARTS, st.data())
-def test_cut_or_changed_row_is_refused(parts: dict[str, object], data: st.DataObject) -> None:
-    frame = kinds.LEDGER.encode(Row(**parts))  # type: ignore[arg-type]  # by name
-    at = data.draw(st.integers(0, len(frame) - 1))
-    with pytest.raises(CorruptFrame):
-        kinds.LEDGER.decode(frame[:at])
-    with pytest.raises(CorruptFrame):
-        kinds.LEDGER.decode(frame[:at] + bytes((frame[at] ^ 128,)) + frame[at + 1 :])
-
-
-def test_row_of_another_version_or_kind_is_refused() -> None:
-    payload = ISSUED_ROW.encode()
-    with pytest.raises(CorruptFrame, match="format version 8, this build reads version 7"):
-        kinds.LEDGER.decode(seal(ord("L"), kinds.LEDGER.version + 1, payload))
-    with pytest.raises(CorruptFrame, match="found a 'Q' row where a 'L' row belongs"):
-        kinds.LEDGER.decode(seal(ord("Q"), kinds.LEDGER.version, payload))
 
 
 def test_statuses_are_part_of_the_format_and_each_has_a_life() -> None:

@@ -8,15 +8,9 @@ import pytest
 from state.calibrators import MAX_FEATURES, REGISTRY
 from state.calibrators.bucketed import BUCKETS, GRID
 from state.events import Forecast, Rejected
-from state.policy import DEFAULT_CALIBRATOR, DEFAULT_TTL_MS, Challenger, Policies, Policy, build
+from state.policy import Challenger, Policies, Policy, build
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
-
-
-def test_default_is_the_guarded_calibrator_for_thirty_days() -> None:
-    policy = Policy()
-    assert (policy.calibrator, policy.ttl_ms) == (DEFAULT_CALIBRATOR, DEFAULT_TTL_MS)
-    assert DEFAULT_TTL_MS == 30 * 24 * 60 * 60 * 1000
 
 
 def test_recipe_is_canonical_json_of_what_build_needs() -> None:
@@ -155,16 +149,6 @@ def test_challengers_that_cannot_be_are_refused(calibrator: str, shadow: list[Ch
     options = {"classes": 3} if calibrator == "multiclass" else {}
     with pytest.raises(ValueError, match=complaint):
         Policy(calibrator, options, shadow=tuple(Challenger(*each) for each in shadow))
-
-
-def test_challenger_is_found_beside_what_serves_now_and_nothing_else() -> None:
-    policy = Policy("platt", shadow=(Challenger("beta", {}),))
-    policies = Policies([("s", policy)])
-    (beta,) = policy.challengers
-    assert policies.challenger("s", policy.config, beta.config) == beta
-    assert policies.challenger("s", beta.config, policy.config) is None
-    assert policies.challenger("s", policy.config, "00000000") is None
-    assert policies.challenger("t", policy.config, beta.config) is None
 
 
 def test_forecasts_of_three_classes_need_no_option_to_be_checked_and_decoded() -> None:

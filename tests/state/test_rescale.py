@@ -15,11 +15,12 @@ from state.calibrators import REGISTRY
 from state.events import Calibrated, Forecast, Outcome, Output, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import Normal, Probs
-from state.frames import CorruptFrame
 from state.kind import kind_of
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
-from state.rescale import Moved, Plan, RescaleError
-from state.routes import Label, Route, Routed, Router
+from state.rescale import Plan, RescaleError
+from state.rescale_stream import Moves
+from state.router import Router
+from state.routes import Label, Route, Routed
 from state.scoring import history, vector_history, windows
 from state.scoring.ages import Ages
 from state.scoring.band_counts import BandCounts
@@ -106,7 +107,7 @@ class Group:
                 raise RescaleError(f"{name} is in partition {old}")
             return at(key, width)
 
-        def of_stream(stream: str) -> rescale.Moves:
+        def of_stream(stream: str) -> Moves:
             if self.by_stream:
                 return frozenset({(at(stream, before), at(stream, width))})
             return frozenset((old, new) for old in range(before) for new in range(width))
@@ -575,13 +576,6 @@ def test_an_event_in_a_wrong_partition_is_refused() -> None:
         group.rescaled(3)
 
 
-def test_a_row_that_says_where_rows_are_from_is_read_again() -> None:
-    moved = Moved("trueup", "0" * 32, (17, 4), 5)
-    assert Moved.decode(moved.encode()) == moved
-    with pytest.raises(CorruptFrame):
-        Moved.decode(moved.encode()[:-1])
-
-
 # -- the router ------------------------------------------------------------------------------------------------------
 
 
@@ -637,11 +631,11 @@ def test_the_router_goes_on_where_it_was() -> None:
         fates = [Fence.decode(table[kinds.FENCE.key()]).fates for table in tables]
         summed = [sum(counts) for counts in zip(*fates, strict=True)]
         held = [
-            routes.Row.decode(row) for table in tables for key, row in table.items() if key[:1] == routes.EVENT.letter
+            routes.EVENT.decode(row) for table in tables for key, row in table.items() if key[:1] == routes.EVENT.letter
         ]
         for table in tables:
             own = Fence.decode(table[kinds.FENCE.key()]).fates
-            events = [routes.Row.decode(row) for key, row in table.items() if key[:1] == routes.EVENT.letter]
+            events = [routes.EVENT.decode(row) for key, row in table.items() if key[:1] == routes.EVENT.letter]
             assert own[routes.OPENED] - own[routes.EXPIRED_ROUTES] == sum(bool(each.routes) for each in events)
         return [*summed, len(held)]
 

@@ -12,9 +12,9 @@ from state import routes
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FENCE, Fence
-from state.frames import CorruptFrame, seal
 from state.policy import Policies, Policy
-from state.routes import EVENT, FATES, LABELS, ORIGIN, ROUTES, Label, Route, Routed, Router, Row
+from state.router import Router
+from state.routes import EVENT, FATES, LABELS, ROUTES, Label, Route, Routed, Row
 from state.witnesses import SEVERAL, WITNESSES
 from tests.state.histories import PLANS, Plan, Table, folded_again
 
@@ -48,7 +48,7 @@ class Run:
 
     def events(self) -> dict[str, Row]:
         """Return the rows of events."""
-        return {key[1:].decode(): Row.decode(row) for key, row in self.table.items() if key.startswith(EVENT.letter)}
+        return {key[1:].decode(): EVENT.decode(row) for key, row in self.table.items() if key.startswith(EVENT.letter)}
 
 
 def route(
@@ -272,17 +272,6 @@ def test_a_ledger_behind_the_router_says_what_it_says_without_whatever_is_sent_t
     assert resolved(behind) == resolved(direct)
 
 
-def test_a_row_is_read_as_it_was_written_and_damage_is_found() -> None:
-    run = Run()
-    run.fold([route(0, "é", "long"), label(0, "é", 0.25, 7, number=3, stream="short", origin=("x", 1))])
-    row = run.table[EVENT.key("é")]
-    assert Row.decode(row).encode() == row
-    assert ORIGIN.key("x") in run.table
-    for damaged in (b"\0" * 10, row[2:-5]):
-        with pytest.raises(CorruptFrame):
-            Row.decode(seal(EVENT.letter[0], EVENT.version, damaged))
-
-
 # -- records stamped ahead -------------------------------------------------------------------------------------------
 
 HOUR = 3_600_000
@@ -309,37 +298,3 @@ def test_one_record_ahead_lets_no_event_leave(topic: int) -> None:
     assert run.fates()["expired_routes"] == run.fates()["expired_labels"] == 0
     assert run.router.fence.stream_time == NOW + 1
     assert WITNESSES.key() in run.table
-
-
-def test_three_records_ahead_move_the_time_and_their_own_events_stay() -> None:
-    run = settled()
-    morning = NOW + 12 * HOUR
-    run.fold(route(3 + i, f"morning-{i}", stamp=morning + i) for i in range(SEVERAL))
-    assert run.router.fence.stream_time == morning + SEVERAL - 1
-    assert WITNESSES.key() not in run.table
-    run.fold(route(6 + i, f"more-{i}", stamp=morning + 10) for i in range(2))
-    assert run.fates()["expired_routes"] == SEVERAL, "those of the evening before"
-    assert {f"morning-{i}" for i in range(SEVERAL)} <= run.events().keys()
-    later = morning + 11 * HOUR
-    run.fold(route(8 + i, f"evening-{i}", stamp=later) for i in range(20))
-    assert not any(name.startswith("morning") for name in run.events())
-
-
-@STEADY
-@given(RECORDS, st.integers(1, 40), st.integers(0, 999))
-def test_cuts_and_restarts_leave_the_same_rows_of_a_history_that_leaps(
-    records: list[Record], size: int, seed: int
-) -> None:
-    rng, night, history = random.Random(seed), 0, []
-    for record in records:
-        night += (rng.random() < 0.05) * HOUR
-        wild = rng.choice((HOUR, 1000 * HOUR)) if rng.random() < 0.1 else 0
-        history.append(record if isinstance(record, Rejected) else record._replace(stamp=record.stamp + night + wild))
-    alone, together = Run(), Run()
-    wanted = [each for record in history for each in alone.fold([record])]
-    sent = list[Routed | Rejected]()
-    for at in range(0, len(history), size):
-        sent += together.fold(history[at : at + size])
-        together = Run(together.table)
-    assert together.table == alone.table
-    assert sent == wanted

@@ -1,20 +1,15 @@
 """Rows of calibrators and scores, and keys."""
 
-from struct import pack
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from state import kinds
-from state.calibrators import REGISTRY
-from state.frames import CorruptFrame, seal, unseal
 from state.policy import Policy
 from state.scoring.history import WINDOW, History
 from state.served import Served
 from tests.state.histories import STEADY
 
-SPECS = [*REGISTRY, "platt+minimax", "minimax+regret_matching"]
 LESSONS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0])), max_size=20)
 Lessons = list[tuple[float, float]]
 
@@ -25,29 +20,6 @@ def served(spec: str, lessons: Lessons) -> Served:
         made.calibrator.update(made.calibrator.predict(p, (), b"%d" % t).ticket, y)
         made.late += t
     return made
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_decoded_calibrator_goes_on_bit_for_bit(spec: str) -> None:
-    @STEADY
-    @given(LESSONS)
-    def holds(lessons: Lessons) -> None:
-        one = served(spec, lessons)
-        other = kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(one), "stream")
-        assert (other.recipe, other.late, other.outstanding) == (one.recipe, one.late, one.outstanding)
-        for each in (one, other):
-            each.calibrator.update(each.calibrator.predict(0.3, (), b"next").ticket, 1.0)
-        assert other.calibrator.predict(0.6, (), b"last") == one.calibrator.predict(0.6, (), b"last")
-        assert kinds.CALIBRATOR.encode(other) == kinds.CALIBRATOR.encode(one)
-
-    holds()
-
-
-def test_calibrator_row_has_the_documented_layout() -> None:
-    one = served("identity", [(0.5, 1.0)] * 3)
-    recipe = Policy("identity").recipe.encode()
-    payload = unseal(ord("C"), kinds.CALIBRATOR.version, kinds.CALIBRATOR.encode(one))
-    assert payload == pack("<HQQ", len(recipe), 3, 0) + recipe + pack("<Q", 3)
 
 
 def test_row_rebuilds_the_calibrator_it_was_made_by() -> None:
@@ -90,60 +62,11 @@ def test_closed_windows_have_a_row_of_their_own() -> None:
         kinds.history(scores, None)
 
 
-@STEADY
-@given(st.sampled_from(SPECS), LESSONS, st.data())
-def test_cut_or_changed_calibrator_row_is_refused(spec: str, lessons: Lessons, data: st.DataObject) -> None:
-    frame = kinds.CALIBRATOR.encode(served(spec, lessons))
-    at = data.draw(st.integers(0, len(frame) - 1))
-    with pytest.raises(CorruptFrame):
-        kinds.CALIBRATOR.decode(frame[:at], "stream")
-    with pytest.raises(CorruptFrame):
-        kinds.CALIBRATOR.decode(frame[:at] + bytes((frame[at] ^ 2,)) + frame[at + 1 :], "stream")
-
-
-def test_cut_or_changed_scores_row_is_refused() -> None:
-    frame = kinds.SCORES.encode(History())
-    for at in range(len(frame)):
-        with pytest.raises(CorruptFrame):
-            kinds.history(frame[:at], None)
-        with pytest.raises(CorruptFrame):
-            kinds.history(frame[:at] + b"\x7f" + frame[at + 1 :], None)
-
-
-def test_rows_of_another_version_or_kind_are_refused() -> None:
-    calibrator, scores = kinds.CALIBRATOR.encode(served("identity", [])), kinds.SCORES.encode(History())
-    with pytest.raises(CorruptFrame, match=f"a 'C' row has format version {kinds.CALIBRATOR.version + 1}"):
-        kinds.CALIBRATOR.decode(seal(ord("C"), kinds.CALIBRATOR.version + 1, calibrator[2:-4]), "stream")
-    with pytest.raises(CorruptFrame, match=f"a 'S' row has format version {kinds.SCORES.version + 1}"):
-        kinds.history(seal(ord("S"), kinds.SCORES.version + 1, scores[2:-4]), None)
-    with pytest.raises(CorruptFrame, match="found a 'S' row where a 'C' row belongs"):
-        kinds.CALIBRATOR.decode(scores, "stream")
-    with pytest.raises(CorruptFrame, match="found a 'C' row where a 'S' row belongs"):
-        kinds.history(calibrator, None)
-
-
 def test_state_that_does_not_fit_its_recipe_is_refused() -> None:
     one = served("minimax", [(0.5, 1.0)])
     one.recipe = Policy("minimax", {"grid": 7}).recipe
     with pytest.raises(ValueError, match=r"state of .* does not fit"):
         kinds.CALIBRATOR.decode(kinds.CALIBRATOR.encode(one), "stream")
-
-
-def test_kinds_of_rows_have_letters_of_their_own() -> None:
-    made = [
-        kinds.FENCE.key(),
-        kinds.LEDGER.key("e"),
-        kinds.CALIBRATOR.key("s", "00000001"),
-        kinds.SCORES.key("s"),
-        kinds.QUEUE.key(0, 1, 1),
-    ]
-    made += [
-        kinds.AGES.key("s"),
-        kinds.DISTRIBUTION.key("s"),
-        kinds.NAMES.key("s", b"\0" * 4),
-        kinds.SEGMENT.key("s", b"\0" * 4, 1),
-    ]
-    assert [key[:1] for key in made] == [b"F", b"L", b"C", b"S", b"Q", b"A", b"D", b"N", b"G"]
 
 
 @STEADY

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import kinds
-from state.effects import Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Resolved
 from state.forecasts import Probs
 from state.policy import Challenger, Policies, Policy
@@ -247,14 +246,6 @@ def test_promoted_challenger_tells_of_its_row_whichever_ticket_taught_it() -> No
     }
 
 
-def test_outcome_that_came_first_teaches_the_challengers_too() -> None:
-    worker = Worker(policies(BESIDE))
-    worker.fold(*answered(4), *asked(4))
-    for each in BESIDE.challengers:
-        assert kinds.CALIBRATOR.decode(worker.table[kinds.CALIBRATOR.key("s", each.config)], "s").calibrator.learnt == 4
-        assert kinds.COMPARISON.decode(worker.table[kinds.COMPARISON.key("s", CHAMPION.config, each.config)]).n == 4
-
-
 def test_outcome_no_forecast_can_have_teaches_nobody() -> None:
     mixed = Policies([("s", BESIDE), ("n", Policy("multiclass", {"classes": 4}))])
     worker = Worker(mixed)
@@ -270,19 +261,3 @@ def test_outcome_no_forecast_can_have_teaches_nobody() -> None:
     fit = worker.fold(Outcome(1, b"k", "e", 1.0, 2))
     assert isinstance(fit.outputs[0], Resolved)
     assert worker.fold(Forecast(1, None, "v", "n", Probs((0.25, 0.25, 0.25, 0.25)), (), 3)).outputs
-
-
-def test_calibrator_that_serves_again_goes_on_from_its_row() -> None:
-    beside = replace(CHAMPION, shadow=(Challenger("platt", {}),))
-    swapped = replace(beside.challengers[0], shadow=(Challenger(CHAMPION.calibrator, CHAMPION.options),))
-    worker = Worker(policies(beside))
-    found: list[Effects] = []
-    for turn, policy in enumerate((beside, swapped, beside)):
-        worker = Worker(policies(policy), worker.table)
-        found.append(worker.fold(*(Forecast(turn * 9 + i, None, f"{turn}-{i}", "s", 0.4, (), 0) for i in range(9))))
-        worker.fold(*(Outcome(turn * 9 + i, None, f"{turn}-{i}", 1.0, 0) for i in range(9)))
-    versions = [{output.version for output in each.outputs if isinstance(output, Calibrated)} for each in found]
-    assert versions == [{0}, {9}, {18}]
-    pair = kinds.COMPARISON.key("s", CHAMPION.config, beside.challengers[0].config)
-    other = kinds.COMPARISON.key("s", beside.challengers[0].config, CHAMPION.config)
-    assert [kinds.COMPARISON.decode(worker.table[key]).n for key in (pair, other)] == [18, 9]

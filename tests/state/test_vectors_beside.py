@@ -1,6 +1,7 @@
 """Segments and challengers of classes and numbers in the engine, as streams of probabilities have them."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -249,41 +250,42 @@ def test_challengers_whose_tickets_outgrow_a_row_are_refused() -> None:
     assert len(Policy("quantile", {"levels": wide}, shadow=shadow[:3]).challengers) == 3
 
 
-def test_classes_are_corrected_by_segment_where_their_calibrator_uses_segments() -> None:
-    plain = Policy("multiclass", {"classes": 3, "each": "prudent"})
-    apart = replace(plain, segments=("country",))
-    assert plain.config != apart.config, "names of segments are part of what such a calibrator is"
-    other = replace(PLAIN["classes"], segments=("country",))
-    assert other.config == PLAIN["classes"].config
-    losses = []
-    for policy in (plain, apart):
-        rng, worker = random.Random(8), Worker(policies(classes=policy))
-        for t in range(1500):
-            country = ("DE", "FR")[t % 2]
-            forecast = Forecast(t, None, f"e{t}", "classes", Probs((0.5, 0.3, 0.2)), (), t, None, (country,))
-            worker.fold(forecast if policy is apart else forecast._replace(segments=()))
-            y = float(rng.choices((0, 1, 2), (8, 1, 1) if country == "DE" else (2, 5, 3))[0])
-            worker.fold(Outcome(t, None, f"e{t}", y, t))
-        losses.append(kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("classes", policy.config)]).total)
-    one, other_loss = (scores.log_loss("calibrated") for scores in losses)  # type: ignore[union-attr]  # of classes
-    assert other_loss < one - 0.1
+def _class(rng: random.Random, country: str) -> float:
+    return float(rng.choices((0, 1, 2), (8, 1, 1) if country == "DE" else (2, 5, 3))[0])
 
 
-def test_numbers_are_corrected_by_segment() -> None:
-    plain = Policy("quantile", {"levels": LEVELS})
+def _number(rng: random.Random, country: str) -> float:
+    return rng.gauss(2.0 if country == "DE" else -2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("plain", "raw", "happens", "most"),
+    [
+        (Policy("multiclass", {"classes": 3, "each": "prudent"}), Probs((0.5, 0.3, 0.2)), _class, 0.9),
+        (PLAIN["numbers"], Normal(0.0, 1.0), _number, 0.7),
+    ],
+    ids=["classes", "numbers"],
+)
+def test_classes_and_numbers_are_corrected_by_segment(
+    plain: Policy, raw: Any, happens: Callable[[random.Random, str], float], most: float
+) -> None:
     apart = replace(plain, segments=("country",))
     assert plain.config != apart.config, "names of segments are part of what such a calibrator is"
     losses = []
     for policy in (plain, apart):
-        rng, worker = random.Random(8), Worker(policies(numbers=policy))
+        rng, worker = random.Random(8), Worker(policies(s=policy))
         for t in range(1500):
             country = ("DE", "FR")[t % 2]
-            forecast = Forecast(t, None, f"e{t}", "numbers", Normal(0.0, 1.0), (), t, None, (country,))
-            worker.fold(forecast if policy is apart else forecast._replace(segments=()))
-            worker.fold(Outcome(t, None, f"e{t}", rng.gauss(2.0 if country == "DE" else -2.0, 1.0), t))
-        losses.append(kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("numbers", policy.config)]).total)
-    without, within = (sum(scores.pinball("calibrated")) for scores in losses)  # type: ignore[union-attr]  # of numbers
-    assert within < 0.7 * without
+            worker.fold(Forecast(t, None, f"e{t}", "s", raw, (), t, None, (country,) if policy is apart else ()))
+            worker.fold(Outcome(t, None, f"e{t}", happens(rng, country), t))
+        found: Any = kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("s", policy.config)]).total
+        of_classes = plain.calibrator == "multiclass"
+        losses.append(found.log_loss("calibrated") if of_classes else sum(found.pinball("calibrated")))
+    assert losses[1] < most * losses[0]
+
+
+def test_classes_whose_calibrator_uses_no_segments_are_the_same_with_them() -> None:
+    assert replace(PLAIN["classes"], segments=("country",)).config == PLAIN["classes"].config
 
 
 def test_a_ticket_of_classes_follows_its_event_to_other_slots() -> None:

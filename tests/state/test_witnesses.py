@@ -11,11 +11,11 @@ from replay.player import Player
 from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Resolved
-from state.fence import EXPIRED_FORECAST, EXPIRY, FATES
-from state.frames import CorruptFrame
+from state.expiry import Expiry
+from state.fence import EXPIRED_FORECAST, FATES, Fence
 from state.policy import Policies, Policy
-from state.witnesses import MEMORY, SEVERAL, SLACK, Entry, Witnesses
-from tests.state.histories import POLICIES, Worker, play, seeded
+from state.witnesses import MEMORY, SEVERAL, SLACK, Witnesses
+from tests.state.histories import POLICIES, Table, Worker, play, seeded
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
@@ -97,11 +97,12 @@ def test_witness_that_nobody_joins_is_forgotten_and_its_row_leaves() -> None:
 
 
 def test_two_witnesses_that_were_forgotten_do_not_count() -> None:
-    witnesses = Witnesses()
+    witnesses, fence = Witnesses(), Fence(stream_time=NOW, applied=MEMORY + SEVERAL)
     for i in range(SEVERAL - 1):
         witnesses.add(LAST, i)
-    witnesses.add(LAST, MEMORY + SEVERAL)
-    assert [now for now, _ in witnesses.settled(NOW, MEMORY + SEVERAL)] == [NOW] * (SEVERAL - 1)
+    witnesses.add(LAST, fence.applied)
+    witnesses.settle(fence, Expiry(Table().get, fence))
+    assert fence.stream_time == NOW
     assert len(witnesses.waiting) == 1
 
 
@@ -142,31 +143,6 @@ def test_replay_keeps_the_stream_time_of_the_engine(seed: int, tmp_path: Path) -
     run = Player([Configuration("present", POLICIES)], tmp_path)
     run.play(events)
     assert dict(zip(FATES, run.end().fates, strict=True)) == dict(zip(FATES, worker.table.fence.fates, strict=True))
-
-
-def waiting() -> Witnesses:
-    witnesses = Witnesses()
-    witnesses.add(NOW, 7)
-    witnesses.hold(Entry(EXPIRY, HOUR, 7, "ärger"))
-    witnesses.add(NOW + 1, 8)
-    return witnesses
-
-
-def test_row_of_witnesses_reads_back() -> None:
-    row = waiting().encode()
-    assert row is not None
-    again = Witnesses(row)
-    assert again.waiting == waiting().waiting
-    assert again.encode() == row
-    assert Witnesses().encode() is None
-
-
-@pytest.mark.parametrize("cut", [1, 5, 20])
-def test_row_of_witnesses_that_was_cut_is_refused(cut: int) -> None:
-    row = waiting().encode()
-    assert row is not None
-    with pytest.raises(CorruptFrame):
-        Witnesses(row[:-cut])
 
 
 def test_expiries_say_when_they_were_due() -> None:

@@ -28,7 +28,8 @@ from state.events import Rejected
 from state.journal import NONE, Entry
 from state.policy import Policies
 from state.rescale import rescaled_routes
-from state.routes import Routed, Router
+from state.router import Router
+from state.routes import Routed
 from streams.config.in_force import described
 from streams.config.in_force import digest as hash_of
 from streams.config.settings import Settings

@@ -48,24 +48,6 @@ def test_bends_one_end_where_platt_cannot() -> None:
     assert scored(make("beta"), 20_000).brier("calibrated") < scored(make("platt"), 20_000).brier("calibrated")
 
 
-def test_step_solves_the_newton_equation() -> None:
-    calibrator, rng = Beta(), random.Random(5)
-    for _ in range(500):
-        p, y = rng.random(), float(rng.random() < 0.3)
-        a, b, c = calibrator._a, calibrator._b, calibrator._c
-        gradient = [(calibrator.predict(p).p - y) * each for each in (math.log(p), -math.log1p(-p), 1.0)]
-        calibrator.update(calibrator.predict(p).ticket, y)
-        rows = (
-            (calibrator._aa, calibrator._ab, calibrator._ac),
-            (calibrator._ab, calibrator._bb, calibrator._bc),
-            (calibrator._ac, calibrator._bc, calibrator._cc),
-        )
-        step = (a - calibrator._a, b - calibrator._b, c - calibrator._c)
-        assert distance(calibrator) < RADIUS
-        for row, each in zip(rows, gradient, strict=True):
-            assert 0.1 * sum(map(float.__mul__, row, step)) == pytest.approx(each, rel=1e-6, abs=1e-9)
-
-
 @pytest.mark.parametrize("halflife", [0, 100, 5000])
 def test_parameters_stay_in_the_ball(halflife: int) -> None:
     calibrator, rng = Beta(halflife=halflife), random.Random(4)
@@ -80,9 +62,3 @@ def test_parameters_stay_in_the_ball(halflife: int) -> None:
 @given(st.floats(0, 1))
 def test_fresh_map_is_the_identity_within_the_clip(p: float) -> None:
     assert abs(Beta().predict(p).p - p) <= P_CLIP * 1.001
-
-
-def test_layout_is_the_documented_one() -> None:
-    calibrator = Beta()
-    assert len(calibrator.predict(0.2).ticket) == 8
-    assert len(calibrator.encode()) == 80

@@ -2,10 +2,8 @@
 
 import random
 import struct
-import zlib
 from collections import Counter, deque
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,27 +13,11 @@ from state.calibrators import Calibrator, make
 from state.calibrators.bucketed import Bucketed
 from state.calibrators.minimax import Minimax, length
 from state.calibrators.regret_matching import RegretMatching
+from tests.state.calibrators.test_bounds import adversary, iid
 
 T = 20_000
 CLASSES = [Minimax, RegretMatching]
 Answer = Callable[[int, float], float]
-
-
-def adversary(_: int, expected: float) -> float:
-    """The outcome that is farthest from the expected answer: it must not see the draw, or no method is calibrated."""
-    return float(expected <= 0.5)
-
-
-def iid(t: int, _: float) -> float:
-    return float(random.Random(t).random() < 0.3)
-
-
-def zeros_then_ones(t: int, _: float) -> float:
-    return float(t >= T // 2)
-
-
-def alternating(t: int, _: float) -> float:
-    return float(t % 2)
 
 
 def play(calibrator: Calibrator, outcome: Answer, rounds: int = T) -> list[float]:
@@ -102,18 +84,6 @@ def test_buckets_learn_apart() -> None:
     assert calibrator.predict(0.95).draw < 0.5
 
 
-@pytest.mark.parametrize("outcome", [adversary, iid, zeros_then_ones, alternating])
-@pytest.mark.parametrize("spec", ["minimax", "regret_matching", "platt+minimax", "platt+regret_matching"])
-def test_error_stays_under_the_bound(spec: str, outcome: Answer) -> None:
-    calibrator = make(spec)
-    for rounds in (100, 1000, T - 1100):
-        play(calibrator, outcome, rounds)
-        error, bound = calibrator.error(), calibrator.bound()
-        assert error is not None
-        assert bound is not None
-        assert error < bound
-
-
 @pytest.mark.parametrize(
     ("spec", "options", "most"),
     [
@@ -129,28 +99,6 @@ def test_adversary_is_calibrated(spec: str, options: dict[str, object], most: fl
     error = calibrator.error()
     assert error is not None
     assert error < most  # every deterministic method ends at .5; the promise is .05
-
-
-def test_error_is_that_of_the_points_served() -> None:
-    calibrator = make("minimax", buckets=3, grid=7)
-    served = play(calibrator, iid, 500)
-    off = {p: sum(iid(t, 0) - p for t, each in enumerate(served) if each == p) for p in set(served)}
-    assert calibrator.error() == pytest.approx(sum(map(abs, off.values())) / 500)
-
-
-def test_late_outcomes_stay_under_the_bound() -> None:
-    calibrator, waiting = make("minimax", buckets=1, grid=20), deque[tuple[bytes, float]]()
-    for t in range(T):
-        expected, _, ticket = calibrator.predict(0.5, (), b"%d" % t)
-        waiting.append((ticket, adversary(t, expected)))
-        if len(waiting) > 20:
-            calibrator.update(*waiting.popleft())
-    error, bound, undelayed = calibrator.error(), calibrator.bound(20), calibrator.bound()
-    assert error is not None
-    assert bound is not None
-    assert undelayed is not None
-    assert error < bound
-    assert undelayed < bound < 1
 
 
 @given(st.integers(1, 300), st.integers(1, 60), st.lists(st.integers(0, 30), min_size=1, max_size=300))
@@ -195,32 +143,6 @@ def test_outcomes_some_hundred_forecasts_late_leave_a_bound_that_says_something(
     assert (calibrator.error() or 1.0) < (calibrator.bound(150) or 1.0) < 0.8
 
 
-def test_bound_tightens() -> None:
-    calibrator = make("minimax", buckets=1)
-    bounds = []
-    for _ in range(5):
-        play(calibrator, iid, 1000)
-        bounds.append(calibrator.bound() or 0.0)
-    assert all(later < earlier for earlier, later in pairwise(bounds))
-
-
-@pytest.mark.parametrize("y", [0.5, 2, -1])
-def test_fractional_outcome_is_refused(y: float) -> None:
-    calibrator = make("minimax")
-    with pytest.raises(ValueError, match="y must be 0 or 1"):
-        calibrator.update(calibrator.predict(0.5).ticket, y)
-    assert calibrator.learnt == 0
-
-
 def test_state_of_other_options_is_refused() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         make("minimax", grid=10).decode(make("minimax", grid=20).encode())
-
-
-def test_layout_is_the_documented_one() -> None:
-    calibrator = make("minimax", buckets=2, grid=4, spacing="uniform")
-    answer = calibrator.predict(0.75)
-    assert answer.ticket == struct.pack("<HH", 1, 3)
-    calibrator.update(answer.ticket, 1)
-    points = struct.pack("<8d", 0, 0.5, 1, 0, 0.25, 0.5, 0.75, 1)
-    assert calibrator.encode() == struct.pack("<IIII", 2, 4, zlib.crc32(points), 1) + struct.pack("<IQQ", 8, 1, 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.calibrators.by_segment import MOST, BySegment
+from state.calibrators.by_segment import BySegment
 from state.calibrators.prudent import Prudent
 
 Event = tuple[float, tuple[int, ...], float]  # forecast, slots, outcome
@@ -171,27 +171,6 @@ def test_a_wrong_label_that_is_corrected_leaves_little_behind() -> None:
     for slot in (2, 3):
         for p in (0.1, 0.3, 0.6):
             assert abs(right.predict(p, (), b"", (slot, 66)).p - revised.predict(p, (), b"", (slot, 66)).p) < 0.05
-
-
-def test_state_is_bounded_and_decoded_goes_on_identically() -> None:
-    rng = random.Random(8)
-    part = BySegment()
-    for t in range(3000):
-        slots = tuple(64 * k + rng.randrange(64) for k in range(16))
-        part.learn(part.answer(rng.random(), slots)[1], float(t % 3 == 0), 0.0, 0.0)
-    assert len(part.encode()) == part.largest()
-    assert len(part.encode()) < 120 * MOST
-    again = BySegment()
-    again.decode(part.encode())
-    assert again.answer(0.3, (5, 64)) == part.answer(0.3, (5, 64))
-    ticket = part.answer(0.3, (5, 64))[1]
-    for each in (part, again):
-        each.learn(ticket, 1.0, -1.0, 20.0)
-        each.revise(ticket, 1.0)
-    assert again.encode() == part.encode()
-    for broken in (b"", part.encode()[:-1], part.encode() + b"\0"):
-        with pytest.raises(ValueError, match="state of"):
-            BySegment().decode(broken)
 
 
 def test_a_ticket_has_at_most_forty_bytes_more_with_three_segments() -> None:

@@ -182,20 +182,6 @@ def test_error_is_never_below_the_distance_also_after_revisions(events: list[tup
     _holds(calibrator)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_guarantee_holds_where_many_labels_are_revised(seed: int) -> None:
-    rng = random.Random(seed)
-    calibrator = Certified()
-    for t in range(4000):
-        p, _, ticket = calibrator.predict(rng.random())
-        y = float(p <= 0.5)
-        calibrator.update(ticket, y)
-        if rng.random() < 0.3:
-            calibrator.revise(ticket, y, 1.0 - y)
-        if t % 50 == 0:
-            _holds(calibrator)
-
-
 @given(
     st.sampled_from(sorted(OPPONENTS)),
     st.integers(100, 3000),
@@ -206,13 +192,6 @@ def test_order_is_kept_without_ties_whatever_was_learnt(opponent: str, n: int, f
     served = [calibrator.predict(k / 100_000).p for k in sorted(forecasts)]
     assert all(left < right for left, right in pairwise(served))
     assert all(0.0 <= p <= 1.0 for p in served)
-
-
-@pytest.mark.parametrize("opponent", OPPONENTS)
-def test_what_is_moved_and_what_was_there_do_not_meet(opponent: str) -> None:
-    calibrator = play(OPPONENTS[opponent], FORECASTS["any"], 0, n=3000)
-    served = [calibrator.predict(k / 20_000).p for k in range(20_001)]
-    assert all(left < right for left, right in pairwise(served))
 
 
 def test_labels_that_are_all_revised_are_in_the_guarantee() -> None:
@@ -260,13 +239,6 @@ def test_late_outcomes_are_in_the_guarantee_and_not_paid_back() -> None:
     prompt, late = (play(OPPONENTS["honest"], FORECASTS["any"], each) for each in (0, 700))
     assert late.bound() > prompt.bound()  # type: ignore[operator]  # after outcomes
     assert late.predict(0.4).p == pytest.approx(0.4, abs=0.03)
-
-
-def test_state_of_another_version_is_refused() -> None:
-    payload = bytearray(Certified().encode())
-    payload[0] += 1
-    with pytest.raises(ValueError, match="has format version 3, this build reads version 2"):
-        Certified().decode(bytes(payload))
 
 
 @pytest.mark.parametrize("spec", ["prudent+certified", "regret_matching+certified"])

@@ -42,12 +42,6 @@ def test_given_points_are_kept_exactly(points: list[float]) -> None:
     assert [Fraction(k, grid.denominator) for k in grid.numerators[1:-1]] == list(map(Fraction, points))
 
 
-@pytest.mark.parametrize("spacing", ["hybrid", "logit"])
-def test_denominator_is_a_power_of_two(spacing: str) -> None:
-    assert Grid.of(50, spacing).denominator.bit_count() == 1
-    assert Grid.given((0.1, 0.3)).denominator.bit_count() == 1
-
-
 def log_odds(p: float) -> float:
     return p / (1 - p)
 

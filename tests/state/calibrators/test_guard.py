@@ -94,7 +94,7 @@ def seasons(by: str, seed: int) -> tuple[float, float]:
             raw -= math.log(p if y else 1.0 - p)
             served -= math.log(answer.p if y else 1.0 - answer.p)
         for ticket, y in tickets:
-            calibrator.learn(ticket, y, season)
+            calibrator.update(ticket, y, season)
     return raw, served
 
 

@@ -1,17 +1,13 @@
-"""Histogram binning and calibeating."""
+"""Histogram binning."""
 
 import math
 import random
-import struct
-from collections import defaultdict
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.calibrators import make
-from state.calibrators.calibeating import Calibeating
 from state.calibrators.histogram import EDGE, Histogram, edges
 
 
@@ -64,50 +60,6 @@ def test_halflife_forgets() -> None:
     assert not calibrator.order_free
 
 
-@pytest.mark.parametrize("kind", [Histogram, Calibeating])
-def test_state_of_another_number_of_bins_is_refused(kind: type[Histogram]) -> None:
+def test_state_of_another_number_of_bins_is_refused() -> None:
     with pytest.raises(ValueError, match="state of bins=7 does not fit 8"):
-        kind(bins=8).decode(kind(bins=7).encode())
-
-
-@pytest.mark.parametrize(("halflife", "cell"), [(0, "<HQQ"), (10, "<Hdd")])
-def test_layout_is_the_documented_one(halflife: int, cell: str) -> None:
-    calibrator = Histogram(bins=4, halflife=halflife)
-    answer = calibrator.predict(0.75)
-    assert answer.ticket == struct.pack("<H", 2)
-    calibrator.update(answer.ticket, 1)
-    assert calibrator.encode() == struct.pack("<QI", 1, 4) + struct.pack(cell, 2, 1, 1)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=200), st.integers(1, 8))
-def test_calibeating_beats_the_refinement_of_its_bins(stream: list[tuple[float, bool]], bins: int) -> None:
-    calibrator = Calibeating(bins=bins)
-    seen: dict[bytes, list[float]] = defaultdict(list)
-    loss = identity = 0.0
-    for p, y in stream:
-        served, _, ticket = calibrator.predict(p)
-        calibrator.update(ticket, y)
-        seen[ticket].append(y)
-        loss += (served - y) ** 2
-        identity += (served - y) ** 2 / len(seen[ticket])
-    refinement = sum(sum((sum(ys) / len(ys) - y) ** 2 for y in ys) for ys in seen.values())
-    assert loss - refinement == pytest.approx(identity, abs=1e-9)
-    assert loss <= refinement + (calibrator.regret_bound() or 0.0) + 1e-9
-
-
-def test_calibeating_without_a_theorem_claims_none() -> None:
-    assert Calibeating(halflife=100).regret_bound() is None
-
-
-def test_calibeating_makes_good_what_platt_cannot() -> None:
-    chain, front, rng = make("platt+calibeating"), make("platt"), random.Random(7)
-    loss = alone = 0.0
-    for _ in range(20_000):
-        p = rng.random()
-        y = float(rng.random() < (0.1 if p < 0.3 or p > 0.7 else 0.9))
-        for calibrator in (chain, front):
-            served, _, ticket = calibrator.predict(p)
-            calibrator.update(ticket, y)
-            loss += (calibrator is chain) * (served - y) ** 2
-            alone += (calibrator is front) * (served - y) ** 2
-    assert loss < alone
+        Histogram(bins=8).decode(Histogram(bins=7).encode())

@@ -23,7 +23,7 @@ SPECS = [
     "auto+minimax",
     "beta+minimax",
     "histogram+minimax",
-    "platt+calibeating+minimax",
+    "platt+histogram+minimax",
     "platt+certified",
     "prudent+certified",
     "regret_matching+certified",
@@ -209,17 +209,6 @@ def test_law(spec: str, law: Callable[[Callable[[], Calibrator], Stream], None])
         law(lambda: fresh(spec), stream)
 
     holds()
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_size_is_bounded(spec: str) -> None:
-    rng = random.Random(11)
-    calibrator = fresh(spec)
-    for t in range(3000):
-        ticket = calibrator.predict(rng.random(), (), b"%d" % t).ticket
-        assert len(ticket) < 100
-        calibrator.update(ticket, float(rng.random() < 0.5))
-    assert len(calibrator.encode()) < 24_000
 
 
 class Rederiving:

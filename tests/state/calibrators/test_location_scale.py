@@ -14,7 +14,6 @@ from state.calibrators.location_scale import (
     WINDOW,
     LocationScale,
     Window,
-    moved,
     offset,
     units,
 )
@@ -115,15 +114,6 @@ def test_a_place_that_was_worse_for_long_comes_back() -> None:
     assert abs(offset(place.mixed, units(law))[0] - 6.0) < 0.3
 
 
-@pytest.mark.parametrize("law", [Normal(2.0, 3.0), SKEWED])
-def test_moved_law_is_the_law_of_shift_and_scale(law: Law) -> None:
-    other = moved(law, 7.0, 2.0)
-    for level in (0.01, 0.2, 0.5, 0.77, 0.99):
-        assert other.ppf(level) == pytest.approx(7.0 + 2.0 * law.ppf(level))
-        y = law.ppf(level)
-        assert other.cdf(7.0 + 2.0 * y) == pytest.approx(law.cdf(y))
-
-
 def test_extreme_outcomes_and_laws_stay_finite() -> None:
     place = LocationScale()
     for law in (Normal(0.0, 1e-100), Normal(1e100, 1e100), Quantiles((0.1, 0.9), (-1e100, 1e100)), Normal(0.0, 1.0)):
@@ -144,19 +134,3 @@ def test_window_has_the_quantiles_of_its_last_numbers() -> None:
         assert (window.quantile(0.0), window.quantile(1.0)) == (last[0], last[-1])
         assert window.quantile(0.5) == pytest.approx((last[(len(last) - 1) // 2] + last[len(last) // 2]) / 2)
     assert Window(numbers[-WINDOW:]).spread() == window.spread()
-
-
-@pytest.mark.parametrize("n", [0, 5, FEWEST, WINDOW + 7])
-def test_decoded_goes_on_identically(n: int) -> None:
-    rng, law = random.Random(7), Normal(1.0, 2.0)
-    place, other = LocationScale(), LocationScale()
-    for _ in range(n):
-        place.update(LocationScale.ticket.unpack(place.issue()), law, units(law), rng.gauss(0.0, 1.0), 1.3)
-    other.decode(place.encode())
-    for each in (place, other):
-        each.update(LocationScale.ticket.unpack(each.issue()), law, units(law), 0.3, 1.3)
-    assert place.encode() == other.encode()
-    assert len(place.encode()) == 120 + 16 * min(n + 1, WINDOW)
-    for cut in (b"", place.encode()[:-1], place.encode() + b"x"):
-        with pytest.raises(ValueError, match="expected a state"):
-            other.decode(cut)

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from state.calibrators.options import Choice, Integer, Number, Option, Points, Text
+from state.calibrators.options import Option, choice, increasing, integer, number, text
 
-INTEGER = Integer(5, 1, 9, "how many")
-NUMBER = Number(0.5, 0.0, 1.0, "how much")
-CHOICE = Choice("a", ("a", "b"), "which")
-POINTS = Points(0.0, 1.0, 3, "where")
-PAIRS = Points(0.0, 1.0, 3, "where", least=2)
-TEXT = Text("a", "what")
+INTEGER = integer(5, 1, 9, "how many")
+NUMBER = number(0.5, 0.0, 1.0, "how much")
+CHOICE = choice("a", ("a", "b"), "which")
+POINTS = increasing(0.0, 1.0, 3, "where")
+PAIRS = increasing(0.0, 1.0, 3, "where", least=2)
+TEXT = text("a", "what")
 
 
 @pytest.mark.parametrize(

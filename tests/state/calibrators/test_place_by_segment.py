@@ -218,23 +218,6 @@ def test_a_state_with_more_values_than_it_corrects_stays_within_its_bound() -> N
     assert len(PlaceBySegment().encode()) + MOST * 34 + 4 * 8 * WINDOW == PlaceBySegment().largest()
 
 
-def test_decoded_goes_on_identically() -> None:
-    events = off(900, SKEWED, lambda slot, y: y * slot, one_of(6), 10)
-    _, calibrator = play(events[:500])
-    other = Quantile(seed=3)
-    other.decode(calibrator.encode())
-    for t, (law, slots, y) in enumerate(events[500:]):
-        one, two = (each.predict(law, (), b"%d" % t, slots) for each in (calibrator, other))
-        assert one == two
-        calibrator.update(one.ticket, y)
-        other.update(two.ticket, y)
-    assert calibrator.encode() == other.encode()
-    payload = calibrator._segments.encode()
-    for cut in (b"", payload[:-1], payload + b"\0"):
-        with pytest.raises(ValueError, match="state of"):
-            PlaceBySegment().decode(cut)
-
-
 def test_extreme_outcomes_and_laws_stay_finite() -> None:
     part, waiting = PlaceBySegment(), list[tuple[bytes, Law, float]]()
     for law in (Normal(0.0, 1e-49), Normal(1e49, 1e49), Quantiles((0.1, 0.9), (-1e49, 1e49)), LAW):

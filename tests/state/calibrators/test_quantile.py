@@ -3,18 +3,15 @@
 import math
 import random
 import struct
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import forecasts
-from state.calibrators.location_scale import FEWEST, PRIOR
-from state.calibrators.place_by_segment import PlaceBySegment
+from state.calibrators.location_scale import FEWEST
 from state.calibrators.quantile import LEVELS, TAIL, Quantile, chain
 from state.forecasts import Law, Normal, Quantiles
 
@@ -227,28 +224,6 @@ def test_first_answer_is_the_raw_quantiles() -> None:
         assert answer.draw == answer.p
 
 
-def test_layout_is_the_documented_one() -> None:
-    calibrator = Quantile(levels=(0.25, 0.5), link="identity")
-    law = Normal(0.0, 1.0)
-    answer = calibrator.predict(law, key=b"e")
-    places = 0.0, 1.0, 0.0, 1.0, 0.0, 1.0
-    played = struct.pack("<2Q8d", calibrator._draw(b"e"), 0, 0.25, 0.5, *places)
-    assert answer.ticket == played + b"\0" + forecasts.encode(law)
-    calibrator.update(answer.ticket, 0.0)
-    learnt = struct.pack("<Q14d", 1, 0.0, 0.0, 0.0, 0.0, *PRIOR, 0.0, *places) + struct.pack("<2d", 0.0, 0.0)
-    segments = PlaceBySegment().encode()
-    counts = struct.pack("<HHQQQd2d35QI", 5, 2, 0, 0, 1, 1.0, 0.25, 0.5, 0, 1, 0, 1, *[0] * 31, len(segments))
-    assert calibrator.encode() == counts + segments + learnt
-
-
-@pytest.mark.parametrize("levels", [(0.25, 0.5), (0.25, 0.5, 0.75)])
-def test_state_of_an_earlier_version_is_refused(levels: tuple[float, ...]) -> None:
-    m = len(levels)
-    state = struct.pack(f"<I{m}d{m + 33}Q", m, *levels, *[0] * (m + 33))
-    with pytest.raises(ValueError, match="has an earlier format version, this build reads version 5"):
-        Quantile(levels=levels).decode(state + bytes(200))
-
-
 def test_state_whose_counts_disagree_is_refused() -> None:
     state = Quantile(levels=(0.25, 0.5)).encode()
     changed = state[:60] + struct.pack("<35Q", 0, 1, 0, 2, *[0] * 31) + state[340:]
@@ -343,14 +318,3 @@ def test_state_of_other_levels_is_refused() -> None:
 def test_empty_range_is_refused() -> None:
     with pytest.raises(ValueError, match="low must be below high"):
         Quantile(low=1.0, high=1.0)
-
-
-def test_counts_are_of_the_first_level_that_covers() -> None:
-    calibrator = Quantile(link="identity")
-    for u in (0.01, 0.3, 0.3, 0.99):
-        played = calibrator._play
-        before = list(accumulate(calibrator._counts))
-        calibrator.update(calibrator.predict(Normal(0, 1)).ticket, Normal(0, 1).ppf(u))
-        after = list(accumulate(calibrator._counts))
-        first = bisect_left(played, u)
-        assert [b - a for a, b in zip(before, after, strict=True)] == [int(j >= first) for j in range(8)]

@@ -75,8 +75,8 @@ def test_parts_that_both_draw_are_keyed_apart() -> None:
 
 def test_parts_of_a_chain_answer_in_order() -> None:
     chain, parts = (
-        make("platt+calibeating+minimax", name="s"),
-        [make(part, name="s") for part in ("platt", "calibeating")],
+        make("platt+histogram+minimax", name="s"),
+        [make(part, name="s") for part in ("platt", "histogram")],
     )
     back = make("minimax", name="s")
     for t in range(300):

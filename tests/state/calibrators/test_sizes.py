@@ -24,7 +24,9 @@ def test_a_state_is_never_larger_than_its_bound(spec: str) -> None:
     most, rng = calibrator.largest(), random.Random(1)
     for i in range(4000):
         p, x = rng.random(), (rng.uniform(-1, 1),) * n
-        calibrator.update(calibrator.predict(p, x, b"%d" % i).ticket, float(rng.random() < 0.5))
+        ticket = calibrator.predict(p, x, b"%d" % i).ticket
+        assert len(ticket) < 100
+        calibrator.update(ticket, float(rng.random() < 0.5))
         if i % 50 == 0:
             assert len(calibrator.encode()) <= most
     assert len(calibrator.encode()) <= most == calibrator.largest()

@@ -54,7 +54,7 @@ def test_a_claim_is_appended_before_anything_else_and_names_its_owner(producer: 
     assert worker.write(b"a", b"b") == 1
     (row, *rows) = producer.rows(TOPIC)
     assert row.key == kinds.CLAIM.key()
-    assert Claim.decode(row.value or b"") == Claim(100, 0, "one")
+    assert kinds.CLAIM.decode(row.value or b"") == Claim(100, 0, "one")
     assert [each.key for each in rows] == [b"a", b"b"]
 
 
@@ -186,7 +186,7 @@ def test_a_claim_is_due_when_it_has_not_been_confirmed_for_long(producer: Produc
     rows, offset = asyncio.run(worker.confirm(0))
     assert (list(rows), offset) == ([kinds.CLAIM.key()], 2)
     assert not worker.due(0)
-    assert Claim.decode(rows[kinds.CLAIM.key()] or b"").epoch == 1
+    assert kinds.CLAIM.decode(rows[kinds.CLAIM.key()] or b"").epoch == 1
     worker.write(b"b")
 
 

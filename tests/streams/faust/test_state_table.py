@@ -177,7 +177,7 @@ def test_the_topics_of_the_inputs_are_noted_once(table: StateTable, producer: Pr
         asyncio.run(table.recognise([0], ("f", "o")))
         applied(table, 5, 5)
     rows = [row for row in producer.rows(CHANGELOG) if row.key == kinds.INPUTS.key()]
-    assert [InputIds.decode(row.value or b"") for row in rows] == [InputIds("1" * 32, "2" * 32)]
+    assert [kinds.INPUTS.decode(row.value or b"") for row in rows] == [InputIds("1" * 32, "2" * 32)]
     assert table.read(0, kinds.INPUTS.key()) == rows[0].value
 
 
@@ -201,7 +201,7 @@ def test_a_topic_that_was_made_anew_before_anything_of_it_was_applied_is_taken(
     applied(table, 7, 0)
     known(producer, "1", "4")
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert InputIds.decode(table.read(0, kinds.INPUTS.key()) or b"") == InputIds("1" * 32, "4" * 32)
+    assert kinds.INPUTS.decode(table.read(0, kinds.INPUTS.key()) or b"") == InputIds("1" * 32, "4" * 32)
 
 
 def test_brokers_that_give_no_ids_are_taken_at_their_names(table: StateTable) -> None:
@@ -218,7 +218,7 @@ def test_another_number_of_partitions_is_refused_once_anything_was_applied(
     asyncio.run(table.recognise([0], ("f", "o")))
     producer.widths.update({"f": 8, "o": 8})  # made anew before the first record
     asyncio.run(table.recognise([0], ("f", "o")))
-    assert Widths.decode(table.read(0, kinds.WIDTHS.key()) or b"") == table.widths == Widths(8, 8)
+    assert kinds.WIDTHS.decode(table.read(0, kinds.WIDTHS.key()) or b"") == table.widths == Widths(8, 8)
     applied(table, 1, 0)
     producer.widths["o"] = 9
     with pytest.raises(PartitionsError, match="o has 9 partitions, and had 8 when the state of partition 0 was begun"):

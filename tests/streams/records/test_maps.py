@@ -24,7 +24,7 @@ from streams.records.maps import Place, encode_map, encode_none, key_of
 SPECS = [
     *REGISTRY,
     "platt+minimax",
-    "platt+calibeating+minimax",
+    "platt+histogram+minimax",
     "auto+regret_matching",
     "prudent+certified",
     "prudent+minimax",
@@ -94,7 +94,7 @@ def test_a_map_equals_the_engine_at_its_points_and_is_near_it_between(spec: str,
     assert calibrator.encode() == before, "it was only asked"
 
 
-@pytest.mark.parametrize("spec", ["certified", "histogram", "calibeating", "auto", "minimax"])
+@pytest.mark.parametrize("spec", ["certified", "histogram", "auto", "minimax"])
 def test_what_goes_up_and_down_is_in_the_table_on_both_sides_of_every_jump(spec: str) -> None:
     calibrator: Any = calibrators.make(spec, name="s", seed=1)
     r = random.Random(1)
@@ -247,8 +247,7 @@ def test_a_record_says_version_and_certificate() -> None:
     [
         (Policy("quantile"), "quantile does not serve one probability"),
         (Policy("multiclass"), "multiclass does not serve one probability"),
-        (Policy("ridge", features=2), "what ridge serves depends on features"),
-        (Policy("platt+ridge", features=("a",)), "what platt+ridge serves depends on features"),
+        (Policy("calibrated_regression", features=2), "what calibrated_regression serves depends on features"),
     ],
 )
 def test_what_cannot_be_a_map_says_why(policy: Policy, why: str) -> None:
@@ -260,6 +259,8 @@ def test_what_cannot_be_a_map_says_why(policy: Policy, why: str) -> None:
     assert client.answer("s", 0.3)[:2] == (0.3, "none")
 
 
-@pytest.mark.parametrize("policy", [Policy("prudent", features=2), Policy("ridge"), Policy("auto+minimax")])
+@pytest.mark.parametrize(
+    "policy", [Policy("prudent", features=2), Policy("calibrated_regression"), Policy("auto+minimax")]
+)
 def test_features_that_the_calibrator_leaves_alone_do_not_matter(policy: Policy) -> None:
     assert not maps.why_not(policy)

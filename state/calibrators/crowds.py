@@ -1,0 +1,76 @@
+"""How much of an outcome counts whose forecast was one of a crowd."""
+
+import math
+from struct import Struct
+from typing import Final
+
+#: Forecasts are a crowd if they were issued within a `CROWD`-th of the information that was learnt before, once that is
+#: `CROWDED`. What a crowd teaches is bounded: its error, Σ (q - y), counts up to `ROOM` of that information and `LEAST`
+#: more. With .2 and 12 an hour of fraud does twice to thirty times the harm; with .05 and 6 a rate that becomes ten
+#: times as high for good is learnt later (docs/calibrators.md, *What was tried for bursts*).
+CROWD: Final = 40.0
+CROWDED: Final = 20.0
+ROOM: Final = 0.1
+LEAST: Final = 6.0
+#: Crowds that are remembered: those of a fifth to all of the information.
+CROWDS: Final = 64
+
+_STATE: Final = Struct(f"<{CROWDS}H{CROWDS}d")
+#: Bytes of a state.
+SIZE: Final = _STATE.size
+
+
+class Crowds:
+    """The errors of the crowds that are remembered.
+
+    Notes
+    -----
+    Forecasts of one hour share what happened in it. Where half of them are frauds that nobody scored, they are not so
+    many facts about all others, and before they were bounded they made the scores of the next weeks several times too
+    high. So of each crowd, the forecasts of the same floor(`CROWD` ln i) with i the information learnt when they were
+    issued, the error R = Σ (q - y) is kept, and an outcome counts for the share of its own error by which R moves
+    within its bounds. So the order of a crowd's labels does not matter, and where q is right on average all count in
+    full. So do prompt outcomes, i = information. A crowd's bounds never change: when a wrong batch is corrected, as
+    much is taken back as had counted; where all its outcomes were prompt, all of it.
+
+    Bytes: the numbers of `CROWDS` crowds (u16), each at its number modulo `CROWDS`, their errors (f64). Little-endian.
+    """
+
+    __slots__ = ("_errors", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers, self._errors = [0] * CROWDS, [0.0] * CROWDS
+
+    def part(self, since: float, information: float, g: float, *, revised: bool = False) -> float:
+        """Return what share of an outcome counts, 0 to 1.
+
+        Parameters
+        ----------
+        since, information
+            Information learnt when its forecast was issued, and now.
+        g
+            Its error q - y; of a revised label the label before less that of now.
+        revised
+            Whether it is a revision: it counts in full where no outcome of its crowd was late, as all had counted in
+            full.
+        """
+        if not CROWDED <= since < information:
+            return 1.0
+        crowd = int(math.log(since) * CROWD) & 0xFFFF
+        place = crowd % CROWDS
+        if revised and self._numbers[place] < crowd:
+            return 1.0
+        before = self._errors[place] if self._numbers[place] == crowd else 0.0
+        self._numbers[place] = crowd
+        after = self._errors[place] = before + g
+        most = ROOM * math.exp(crowd / CROWD) + LEAST
+        if -most <= before <= most and -most <= after <= most:
+            return 1.0
+        return (min(max(after, -most), most) - min(max(before, -most), most)) / g
+
+    def encode(self) -> bytes:
+        return _STATE.pack(*self._numbers, *self._errors)
+
+    def decode(self, payload: bytes, at: int) -> None:
+        numbers = _STATE.unpack_from(payload, at)
+        self._numbers, self._errors = list(numbers[:CROWDS]), list(numbers[CROWDS:])

@@ -1,0 +1,475 @@
+"""One stream, from its rows in some partitions to those in others.
+
+What belongs to a stream moves as it is if the stream was in one partition and will be in one. Else it is divided:
+
+- **Scores.** Sums of all partitions together stay the same. A partition observes the events that are its own now and
+  still have a row, in the order in which they resolved, so that a revised label finds them. All others can change no
+  more; their sums go to one partition, the stream's home. So do the ages of outcomes and the distribution of forecasts.
+- **Coverage.** Each partition goes on with the share that all had together, and counts forecasts anew.
+- **Calibrators.** A partition goes on with the calibrator that had learnt most. That one then learns the events of
+  other partitions that have moved here, as far as their rows are still there, and so knows every label that may be
+  revised here.
+- **Entities.** What they have taught goes with the calibrator that they taught.
+- **Segments.** Values keep the slots that they have with that calibrator, and get new ones in rows from elsewhere.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar, cast
+
+from state import calibrators, kinds, ledger
+from state.calibrators.quantile import LEVELS
+from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
+from state.kind import Moves as Kept
+from state.kind import kind_of
+from state.ledger import Row
+from state.policy import layout_of, scored_of
+from state.scoring.bias import Bias
+from state.scoring.history import History
+from state.scoring.pair_scores import AnyComparison, compare, of_challenger
+from state.scoring.recent import Recent
+from state.scoring.scores import Scores, total
+from state.scoring.segment_pairs import AnySegmentScores, observe_segments, of_segment
+from state.scoring.segment_scores import SegmentScores
+from state.scoring.vector_history import VectorHistory
+from state.scoring.warm_up import WarmUp
+from state.scoring.windows import overall
+from state.segments import Dictionary
+from state.served import Served
+
+Rows = Mapping[bytes, bytes]
+#: Which old partition's part of a stream goes to which new one.
+Moves = frozenset[tuple[int, int]]
+
+_Sum = TypeVar("_Sum")
+
+
+class Event(NamedTuple):
+    """A row of the ledger: its key, its old and its new partition."""
+
+    key: bytes
+    old: int
+    new: int
+
+
+@dataclass
+class _Learning:
+    """A calibrator of a new partition: whose it was, and how much it has to be ahead of what tickets say."""
+
+    old: int | None
+    served: Served
+    short: int = 0
+
+    def take(self, version: int) -> None:
+        """Note a ticket that is not redeemed yet, and was issued when so many outcomes had been learnt."""
+        self.short += max(0, version - self.served.calibrator.learnt)
+
+
+@dataclass
+class _Here:
+    """What a new partition has of one stream, while it is made."""
+
+    sources: list[int]
+    learning: dict[str, _Learning] = field(default_factory=dict)
+    dictionaries: dict[bytes, Dictionary] = field(default_factory=dict)
+    #: The slot here by layout, old partition and slot there.
+    slots: dict[tuple[bytes, int], dict[int, int]] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    vectors: dict[str, VectorHistory] = field(default_factory=dict)
+    comparisons: dict[tuple[str, str], AnyComparison] = field(default_factory=dict)
+    #: By the hash that keys them, see `state.policy.Policy.scored`, and slot.
+    segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
+
+    def scores_of(self, row: Row, slots: Sequence[int]) -> list[Any]:
+        """Return the scores of segments of an event, in which it counts: their warm-up is over here, too."""
+        scored = scored_of(row.layout, row.kind, row.config)
+        found = [self.segments.setdefault((scored, slot), of_segment(row.kind)) for slot in slots]
+        for each in found:
+            each.warm_up.since = 1
+        return found
+
+
+class Divided:
+    """One stream, from its rows in the old partitions to those in the new ones."""
+
+    def __init__(
+        self,
+        stream: str,
+        parts: Sequence[Rows],
+        found: Sequence[tuple[int, bytes]],
+        events: Sequence[Event],
+        moves: Moves | set[tuple[int, int]],
+        home: int,
+    ) -> None:
+        self._stream = stream
+        self._parts = parts
+        self._found = found
+        self._events = events
+        olds = {old for old, _ in found} | {each.old for each in events}
+        news = {new for _, new in moves} | {home}
+        #: Whether all of the stream was in one partition and goes to one.
+        self._whole = len(olds) == 1 and len(news) == 1
+        self._home = home
+        fed = {new: sorted({old for old, to in moves if to == new} & olds) for new in news}
+        self._here = {new: _Here(fed[new] or sorted(olds)) for new in sorted(news)}
+        self._served: dict[str, dict[int, Served]] = defaultdict(dict)
+        self._names: dict[bytes, dict[int, Dictionary]] = defaultdict(dict)
+        #: Of all old partitions; None without scores of probabilities.
+        self._bias: Bias | None = None
+        self._vectors: dict[str, list[VectorHistory]] = defaultdict(list)
+        #: Of the old partitions' segments, by what keys them and slot.
+        self._segments: dict[tuple[int, bytes, int], AnySegmentScores] = {}
+
+    def into(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        """Put the stream's rows among those of the new partitions."""
+        if self._whole:
+            for old, key in self._found:
+                made[self._home][key] = self._parts[old][key]
+            for event in self._events:
+                made[event.new][event.key] = self._parts[event.old][event.key]
+            return
+        self._read()
+        for new, here in self._here.items():
+            self._choose(new, here)
+        self._resume()
+        self._resume_vectors()
+        for event, row in self._events_in_order():
+            made[event.new][event.key] = kinds.LEDGER.encode(self._moved(event, row))
+        self._settle_histories(made)
+        self._settle_vectors(made)
+        self._settle_comparisons(made)
+        self._settle_segments(made)
+        self._settle_sums(made)
+        for new, here in self._here.items():
+            for config, learning in here.learning.items():
+                learning.served.late += learning.short
+                made[new][kinds.CALIBRATOR.key(self._stream, config)] = kinds.CALIBRATOR.encode(learning.served)
+                made[new] |= {
+                    key: self._parts[old][key]
+                    for old, key in self._found
+                    if old == learning.old and kind_of(key).moves == Kept.TAUGHT and kind_of(key).of(key)[1] == config
+                }
+            for layout, dictionary in here.dictionaries.items():
+                made[new][kinds.NAMES.key(self._stream, layout)] = kinds.NAMES.encode(dictionary)
+
+    def _read(self) -> None:
+        for old, key in self._found:
+            row = self._parts[old][key]
+            if key[:1] == kinds.CALIBRATOR.letter:
+                self._served[kinds.CALIBRATOR.of(key)[1]][old] = kinds.CALIBRATOR.decode(row, self._stream)
+            elif key[:1] == kinds.NAMES.letter:
+                self._names[kinds.NAMES.of(key)[1]][old] = kinds.NAMES.decode(row)
+            elif key[:1] == kinds.SEGMENT.letter:
+                self._segments[(old, *kinds.SEGMENT.of(key)[1:])] = kinds.SEGMENT.decode(row)
+
+    # What a partition begins with.
+
+    def _choose(self, new: int, here: _Here) -> None:
+        layouts = {config: _layout(next(iter(served.values())).recipe) for config, served in self._served.items()}
+        base: dict[bytes, int] = {}
+        for layout, named in self._names.items():
+            of_layout = [self._served[config] for config, each in layouts.items() if each == layout]
+            learnt = {
+                old: max([each[old].calibrator.learnt for each in of_layout if old in each], default=0) for old in named
+            }
+            own = [old for old in here.sources if old in named] or sorted(named)
+            base[layout] = max(own, key=lambda old: (learnt[old], -old))
+            others = [old for old in (sorted(named) if new == self._home else own) if old != base[layout]]
+            self._join(here, layout, [base[layout], *others])
+        for config, served in self._served.items():
+            own = [old for old in here.sources if old in served]
+            if not own:
+                continue
+            chosen: int | None = max(own, key=lambda old: (served[old].calibrator.learnt, -old))
+            if layouts[config]:
+                chosen = base.get(layouts[config], chosen)
+                chosen = chosen if chosen in served else None  # its slots would be those of another partition
+            if chosen is None:
+                here.learning[config] = _Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
+            else:
+                row = self._parts[chosen][kinds.CALIBRATOR.key(self._stream, config)]
+                here.learning[config] = _Learning(chosen, kinds.CALIBRATOR.decode(row, self._stream))
+
+    def _join(self, here: _Here, layout: bytes, olds: Sequence[int]) -> None:
+        """Give the values of several partitions slots, those of the first one the slots that they have."""
+        first = self._names[layout][olds[0]]
+        joined = here.dictionaries[layout] = Dictionary.decode(first.encode())
+        for old in olds:
+            here.slots[layout, old] = joined.join(self._names[layout][old])
+
+    # The events.
+
+    def _events_in_order(self) -> Iterator[tuple[Event, Row]]:
+        """Yield the stream's events, those that are learnt in the order in which they were."""
+        found = []
+        for event in self._events:
+            row = kinds.LEDGER.decode(self._parts[event.old][event.key])
+            found.append((row.resolved_ts if row.status == ledger.RESOLVED else 0, event.key, event, row))
+        found.sort(key=lambda each: each[:2])
+        for _, _, event, row in found:
+            yield event, row
+
+    def _moved(self, event: Event, row: Row) -> Row:
+        """Return an event's row as it is to be, and count the event in its new partition if it is learnt."""
+        here = self._here[event.new]
+        counting = self._counting(event.old, row)
+        slots = here.slots.get((row.layout, event.old)) if row.groups else None
+        if slots is not None:
+            row = self._regrouped(here, row, slots)
+            counting = [slots[slot] for slot in counting]
+        # From here on nobody knows in which other segments it has not counted.
+        row.groups = tuple(counting)
+        champion = here.learning[row.config]
+        if row.status != ledger.RESOLVED:
+            champion.take(row.version)
+            for shadow in row.shadows:
+                here.learning[shadow.config].take(shadow.version)
+            return row
+        if row.window == ledger.UNTAUGHT:
+            return row
+        if champion.old != event.old and not row.frozen:
+            champion.served.calibrator.update(row.ticket, row.y, _recorded(row))
+        self._compare(here, event, row)
+        if row.kind != PROBABILITY:
+            row.window = self._vector(here, event, row, counting)
+            return row
+        raw, p, draw = cast("float", row.raw), cast("float", row.p), cast("float", row.draw)
+        if row.window == ledger.NO_WINDOW:
+            here.history.warm_up.observe(raw, row.y)
+            return row
+        calibrator = champion.served.calibrator
+        if calibrator.keeps_features:
+            here.history.bias.observe(calibrator.features_in(row.ticket), raw, p, row.y)
+        window = here.history.windows
+        here.history.observe(raw, p, row.y, draw)
+        if counting:
+            observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
+        row.window = window
+        return row
+
+    @staticmethod
+    def _compare(here: _Here, event: Event, row: Row) -> None:
+        """Let the challengers of an event learn, and compare them with what was served."""
+        for shadow in row.shadows:
+            challenger = here.learning[shadow.config]
+            if challenger.old != event.old:
+                challenger.served.calibrator.update(shadow.ticket, row.y, _recorded(row))
+            if shadow.warm or row.window == ledger.NO_WINDOW:
+                continue
+            compared = here.comparisons.setdefault((row.config, shadow.config), of_challenger(row.kind))
+            compare(compared, row.p, shadow.p, row.y, shadow.draw)
+
+    def _counting(self, old: int, row: Row) -> list[int]:
+        """Return the slots in the old partition of the segments in which an event has counted, or is to count."""
+        learnt = row.status == ledger.RESOLVED
+        if learnt and row.window in (ledger.NO_WINDOW, ledger.UNTAUGHT):
+            return []
+        scored, found = scored_of(row.layout, row.kind, row.config), []
+        for slot in row.groups:
+            scores = self._segments.get((old, scored, slot))
+            since = 0 if scores is None else scores.warm_up.since
+            if row.born >= since and (since or not learnt):
+                found.append(slot)
+        return found
+
+    @staticmethod
+    def _vector(here: _Here, event: Event, row: Row, counting: Sequence[int]) -> int:
+        """Count an event of classes or numbers in its new partition; return its window."""
+        raw, p = cast("Any", row.raw), cast("Any", row.p)
+        vectors = here.vectors.get(row.config)
+        if vectors is None:
+            vectors = here.vectors[row.config] = VectorHistory.of(p)
+        if row.window == ledger.NO_WINDOW:
+            vectors.warm_up.observe(raw, row.y)
+            return row.window
+        window = vectors.windows
+        vectors.observe(raw, p, row.y, event.key[1:])
+        if counting:
+            observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
+        return window
+
+    def _regrouped(self, here: _Here, row: Row, slots: Mapping[int, int]) -> Row:
+        """Return an event's row with other slots, in its tickets, too."""
+        if all(slots[slot] == slot for slot in row.groups):
+            return row
+
+        def turned(config: str, ticket: bytes) -> bytes:
+            return here.learning[config].served.calibrator.regrouped(ticket, slots)
+
+        row.shadows = [each._replace(ticket=turned(each.config, each.ticket)) for each in row.shadows]
+        row.ticket = turned(row.config, row.ticket)
+        row.groups = tuple([slots[slot] for slot in row.groups])
+        return row
+
+    # The sums.
+
+    def _old(self, kind: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield old partition, key and row of a kind."""
+        for old, key in self._found:
+            if key[:1] == kind:
+                yield old, key, self._parts[old][key]
+
+    def _resume(self) -> None:
+        """Let the home go on for all partitions, with the events of which no row is left."""
+        before = [
+            kinds.history(row, self._parts[old].get(kinds.WINDOWS.key(self._stream)))
+            for old, _, row in self._old(kinds.SCORES.letter)
+        ]
+        if not before:
+            return
+        left, counting, warm = Scores(), {self._home}, WarmUp()
+        for event, row in self._events_in_order():
+            if row.status == ledger.RESOLVED and row.kind == PROBABILITY and row.window != ledger.UNTAUGHT:
+                if row.window == ledger.NO_WINDOW:
+                    warm.observe(row.raw, row.y)
+                    continue
+                left.observe(cast("float", row.raw), cast("float", row.p), row.y, cast("float", row.draw))
+                counting.add(event.new)
+        rest = total(each.total for each in before) - left
+        self._here[self._home].history = History.resumed(before, rest, len(counting))
+        self._here[self._home].history.warm_up = _sum([each.warm_up for each in before], WarmUp()) - warm
+        self._bias = _usual([each.bias for each in before])
+
+    def _settle_histories(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        if self._bias is None:
+            return
+        home = self._here[self._home].history
+        own = {
+            new: here.history
+            for new, here in self._here.items()
+            if here.history.n + here.history.warm_up.n or new == self._home
+        }
+        left, width = self._bias, len(self._bias.along("raw"))
+        for each in own.values():
+            if len(each.bias.along("raw")) == width:
+                left -= each.bias
+        home.bias = _usual([left, home.bias])
+        for new, history in own.items():
+            made[new][kinds.SCORES.key(self._stream)] = kinds.SCORES.encode(history)
+            if history.windows:
+                made[new][kinds.WINDOWS.key(self._stream)] = kinds.WINDOWS.encode(history)
+
+    def _resume_vectors(self) -> None:
+        """Let the home go on for all partitions, as `_resume` does, for each configuration."""
+        for _, key, stored in self._old(kinds.VECTORS.letter):
+            self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(stored))
+        left: dict[str, VectorHistory] = {}
+        counting: dict[str, set[int]] = defaultdict(lambda: {self._home})
+        for event, row in self._events_in_order():
+            if row.status == ledger.RESOLVED and row.kind != PROBABILITY and row.window != ledger.UNTAUGHT:
+                if row.config not in left:
+                    left[row.config] = VectorHistory.of(cast("Any", row.p))
+                if row.window == ledger.NO_WINDOW:
+                    left[row.config].warm_up.observe(row.raw, row.y)
+                    continue
+                left[row.config].observe(cast("Any", row.raw), cast("Any", row.p), row.y, event.key[1:])
+                counting[row.config].add(event.new)
+        for config, before in self._vectors.items():
+            rest: Any = overall(before)
+            if config in left:
+                rest -= cast("Any", left[config].total)
+            resumed = VectorHistory.resumed(before, rest, len(counting[config]))
+            resumed.warm_up = _sum([each.warm_up for each in before], WarmUp())
+            if config in left:
+                resumed.warm_up -= left[config].warm_up
+            self._here[self._home].vectors[config] = resumed
+
+    def _settle_vectors(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        for config, before in self._vectors.items():
+            own = {new: here.vectors[config] for new, here in self._here.items() if config in here.vectors}
+            order = [sum(sums) for sums in zip(*(each.ordered() for each in before), strict=True)]
+            now = [sum(sums) for sums in zip(*(each.ordered() for each in own.values()), strict=True)]
+            own[self._home].rank([one - other for one, other in zip(order, now, strict=True)])
+            for new, history in own.items():
+                made[new][kinds.VECTORS.key(self._stream, config)] = kinds.VECTORS.encode(history)
+
+    def _settle_comparisons(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        before: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        for _, key, row in self._old(kinds.COMPARISON.letter):
+            before[kinds.COMPARISON.of(key)[1:]].append(kinds.COMPARISON.decode(row))
+        for pair, found in before.items():
+            own: dict[int, Any] = {
+                new: here.comparisons[pair] for new, here in self._here.items() if pair in here.comparisons
+            }
+            rest = sum(found[1:], found[0])
+            for each in own.values():
+                rest -= each
+            own[self._home] = own[self._home] + rest if self._home in own else rest
+            for new, comparison in own.items():
+                made[new][kinds.COMPARISON.key(self._stream, *pair)] = kinds.COMPARISON.encode(comparison)
+
+    def _settle_segments(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        home = self._here[self._home]
+        layouts = {scored_of(layout, PROBS, config): layout for layout in self._names for config in self._served}
+        rest: dict[tuple[bytes, int], Any] = {}
+        for (old, scored, slot), scores in self._segments.items():
+            slots = home.slots[layouts.get(scored, scored), old]
+            place = scored, slots[slot]
+            rest[place] = rest[place] + scores if place in rest else scores
+        for event, row in self._events_in_order():
+            counting = self._counting(event.old, row) if row.status == ledger.RESOLVED else []
+            if counting:
+                slots = home.slots[row.layout, event.old]
+                scored = scored_of(row.layout, row.kind, row.config)
+                found = [rest[scored, slots[slot]] for slot in counting]
+                observe_segments(found, row.raw, row.p, row.y, sign=-1)
+        for place, scores in rest.items():
+            scores.warm_up.since = min(scores.warm_up.since, 1)  # counts of records are those of another partition
+            scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # of windows there are no more
+            home.segments[place] = home.segments[place] + scores if place in home.segments else scores
+        for new, here in self._here.items():
+            for (scored, slot), scores in here.segments.items():
+                made[new][kinds.SEGMENT.key(self._stream, scored, slot)] = kinds.SEGMENT.encode(scores)
+
+    def _at_home(self, old: int, key: bytes) -> bytes:
+        """Return the key in the home of what is added up: slots of segments differ between partitions."""
+        if key[:1] != kinds.BAND_COUNTS.letter:
+            return key
+        *of, layout, slot = kinds.BAND_COUNTS.of(key)
+        slots = self._here[self._home].slots.get((layout, old))
+        return key if slots is None else kinds.BAND_COUNTS.key(*of, layout, slots[slot])
+
+    def _settle_sums(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        """Add up what is added up."""
+        sums: dict[bytes, Any] = {}
+        for old, key in self._found:
+            kind = kind_of(key)
+            if kind.moves in (Kept.SUM, Kept.SHARED):
+                value, at = kind.decode(self._parts[old][key]), self._at_home(old, key)
+                sums[at] = sums[at] + value if at in sums else value
+        for key, value in sums.items():
+            kind = kind_of(key)
+            for new in self._here if kind.moves == Kept.SHARED else (self._home,):
+                made[new][key] = kind.encode(value)
+
+
+def _recorded(row: Row) -> int:
+    """Return when the label of an event was recorded, ms; 0 of one that silence implied."""
+    return 0 if row.as_of == ledger.UNSAID else row.resolved_ts
+
+
+def _layout(recipe: str) -> bytes:
+    """Return the layout of the segments that a calibrator uses; empty if it uses none."""
+    made = json.loads(recipe)
+    if not made.get("segments") or not calibrators.grouped(made["calibrator"], made["options"]):
+        return b""
+    options = made["options"]
+    kind = KINDS.index(calibrators.kind(made["calibrator"]))
+    shape = {PROBABILITY: (), PROBS: (options.get("classes"),), QUANTILES: options.get("levels") or LEVELS}[kind]
+    return layout_of(made["segments"], made["pairs"], kind, shape)
+
+
+def _sum(found: Iterable[_Sum], zero: _Sum) -> _Sum:
+    added: Any = zero
+    for each in found:
+        added = added + each
+    return cast("_Sum", added)
+
+
+def _usual(found: Sequence[Bias]) -> Bias:
+    """Return the sum of those with as many features as the last one that has any: others are of other features."""
+    widths = [len(each.along("raw")) for each in found]
+    width = max(enumerate(widths), key=lambda each: (each[1] > 0, each[0]))[1]
+    return _sum([each for each, wide in zip(found, widths, strict=True) if wide == width], Bias())

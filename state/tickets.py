@@ -1,0 +1,343 @@
+"""What is done with the events of a partition: forecasts are answered, their tickets redeemed, labels revised.
+
+When which of it is done is the table of transitions, `state.ledger.LIFE`, see `state.engine`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from state import kinds, ledger
+from state.banding import UNMARKED
+from state.calibrators.answer import new
+from state.counting import Counting
+from state.effects import LEDGER_BYTES, Changes
+from state.entities import Entities, place
+from state.events import Calibrated, Forecast, Rejected, Resolved
+from state.fence import (
+    FORECAST_DEAD,
+    FORECASTS,
+    ISSUED,
+    MATURITY,
+    OUTCOME_DEAD,
+)
+from state.fold import Fold
+from state.kind import Get
+from state.ledger import Row
+from state.observer import Observer
+from state.policy import DEFAULT_TTL_MS, Policies
+from state.quotas import Quotas
+from state.segments import Dictionary
+from state.services import Learner, Service, Services
+
+#: What a row of a stream is taken to have before the first checkpoint, bytes.
+STREAM_BYTES: Final = 4000
+#: How many rows of its stream one event may change.
+STREAM_ROWS: Final = 8
+
+#: Stands for the row of an event that has none.
+_ABSENT: Final = Row(ledger.NONE, 0)
+
+
+class Tickets(Fold):
+    """The working copy of one partition's state, with what changes it.
+
+    Parameters
+    ----------
+    policies
+        What each stream is configured to do.
+    get
+        Reads a stored row by key. It must see every row of earlier checkpoints. None: nothing is ever stored, and rows
+        stay in memory until they leave.
+    observer
+        Is told what becomes of events; None: what workers count.
+    beside
+        As `state.services.Services` takes it.
+    """
+
+    def __init__(
+        self,
+        policies: Policies,
+        get: Get | None,
+        observer: Observer | None = None,
+        beside: Sequence[Policies] = (),
+    ) -> None:
+        self._policies = policies
+        self._stored = get is not None
+        self._given = observer
+        self._beside = beside
+        default = [] if policies.default is None else [policies.default]
+        largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
+        #: What a row of the ledger and one of a stream had on average at the last checkpoint, bytes.
+        self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
+        #: Bytes of queues and fence in the last checkpoint.
+        self._queued = 0
+        super().__init__(_nothing if get is None else get)
+
+    def reset(self) -> None:
+        """Forget everything since the last checkpoint."""
+        self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
+        self._entities = Entities(self._get)
+        self._services = Services(self._policies, self._get, self._opened, self._beside)
+        self._observer = Counting(self._policies, self._services) if self._given is None else self._given
+        #: The ledger's rows that changed since the last checkpoint, by key; None where one left.
+        self._rows: dict[bytes, Row | None] = {}
+        super().reset()
+
+    def _opened(self, service: Service) -> None:
+        self._observer.opened(service)
+
+    @property
+    def services(self) -> Services:
+        """What serves the streams."""
+        return self._services
+
+    @property
+    def rows(self) -> dict[bytes, Row | None]:
+        """The ledger's rows that changed since the last checkpoint, by key; where nothing is stored, all of them."""
+        return self._rows
+
+    def freeze(self, changes: Changes | None = None) -> Changes:
+        """Return what `checkpoint` does, with most of the rows still to be made; those before are to be made by now."""
+        events, size, values, of_streams = self._services.frozen.sizes
+        if events:
+            self._ledger_bytes = max(size // events, LEDGER_BYTES)
+        if values:
+            self._stream_bytes = max((of_streams + self._queued) // values, 1)
+        made = Changes() if changes is None else changes
+        rows = made.rows
+        rows.update(self._ordered())
+        self._queued = _size(rows.values())
+        rows.update(self._entities.changes())
+        if self._quotas is not None:
+            rows.update(self._quotas.changes())
+        made.ledger, self._rows = self._rows, {}
+        self._services.freeze(made)
+        return made
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of rows have changed since the last checkpoint."""
+        return len(self._rows) * self._ledger_bytes + len(self._services.touched) * self._stream_bytes
+
+    @property
+    def event_weight(self) -> int:
+        """About how many bytes of rows one event may change."""
+        return self._ledger_bytes + STREAM_ROWS * self._stream_bytes
+
+    def _row(self, key: bytes) -> Row:
+        """Return the row of an event, `_ABSENT` without one; who changes it puts it among those that changed."""
+        if key in self._rows:
+            return self._rows[key] or _ABSENT
+        frame = self._get(key) if self._stored else None
+        return _ABSENT if frame is None else kinds.LEDGER.open(frame, Row.decode)
+
+    def _remove(self, key: bytes) -> None:
+        if self._stored:
+            self._rows[key] = None
+        else:
+            self._rows.pop(key, None)
+
+    def _touch(self, learner: Learner) -> None:
+        self._services.touched[learner.key] = learner.served
+
+    def _issue(self, service: Service, key: bytes, forecast: Forecast) -> Row:
+        """Answer a forecast, and return its row."""
+        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity = forecast
+        fence, name, learner = self.fence, event_id.encode(), service.learner
+        groups = () if service.dictionary is None else self._groups(service, service.dictionary, values)
+        calibrator = learner.served.calibrator
+        p, draw, ticket = calibrator.predict(raw, x, name, groups)
+        coverage = service.coverage
+        if coverage is not None and coverage.uncovered:
+            p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
+        row = Row(service.status, fence.applied, service.kind, ts)
+        row.raw, row.p, row.draw, row.version = raw, p, draw, calibrator.learnt
+        row.names, row.ticket, row.entity = service.names, ticket, entity
+        if not learner.served.warmed_ms and self._warms(service, learner, raw, p, ts):
+            row.window = ledger.NO_WINDOW
+        if service.role == MATURITY and record_key != name:
+            row.key = record_key
+        if groups:
+            row.layout, row.groups = service.layout, groups
+        said = UNMARKED
+        if service.marker is not None:
+            withheld = coverage is not None and coverage.uncovered
+            row.marks, said = service.marker.issue(
+                raw, p, row.layout, groups, values, fence.stream_time, withheld=withheld
+            )
+        if service.shadows:
+            row.shadows = self._ask(service, raw, x, ts, name, groups)
+        if coverage is not None:
+            coverage.issue(fence.applied)
+            self._services.touched[service.coverage_key] = coverage
+        self._enter(service.role, service.due_ms, event_id, ts)
+        fence.fates[ISSUED] += 1
+        self._observer.issued(service, row, x, fence.stream_time)
+        self._rows[key] = row
+        served = (
+            record_key, event_id, stream, raw, p, draw, service.calibrator, service.config, row.version, ts,
+            fence.applied, carried, said.band, said.points, said.low, said.high, said.why,
+        )  # fmt: skip
+        self._outputs.append(new(Calibrated, served))
+        self._effects.answered[stream] += 1
+        return row
+
+    def _groups(self, service: Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the slots of an event's segments."""
+        taken = dictionary.taken
+        groups = dictionary.groups(values)
+        if dictionary.taken > taken:
+            self._services.touched[kinds.NAMES.key(service.stream, service.layout)] = dictionary
+        return groups
+
+    def _warms(
+        self,
+        service: Service,
+        learner: Learner,
+        raw: Any,  # noqa: ANN401 - of the stream's kind
+        p: Any,  # noqa: ANN401 - of the stream's kind
+        ts: int,
+    ) -> bool:
+        """Whether a forecast belongs to the warm-up of a calibrator that is in it, see `state.served.Served.warms`."""
+        if learner.served.warms(raw, p, ts, service.coverage is None or service.coverage.covered):
+            return True
+        self._touch(learner)
+        return False
+
+    def _ask(
+        self,
+        service: Service,
+        raw: Any,  # noqa: ANN401 - as predict takes it
+        x: Any,  # noqa: ANN401 - as predict takes it
+        ts: int,
+        name: bytes,
+        groups: tuple[int, ...],
+    ) -> list[ledger.Shadow]:
+        """Ask every challenger, and return their tickets."""
+        tickets: list[ledger.Shadow] = []
+        coverage = service.coverage
+        for challenger in service.shadows:
+            learner = challenger.learner
+            calibrator = learner.served.calibrator
+            p, draw, ticket = calibrator.predict(raw, x, name, groups)
+            if coverage is not None and coverage.uncovered:
+                p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
+            warm = not learner.served.warmed_ms and self._warms(service, learner, raw, p, ts)
+            version = calibrator.learnt
+            tickets.append(new(ledger.Shadow, (learner.config, version, p, draw, ticket, warm)))
+            if version == 0:
+                self._touch(learner)
+        return tickets
+
+    def _unlearnt(
+        self,
+        service: Service,
+        learner: Learner,
+        ticket: bytes,
+        raw: Any,  # noqa: ANN401 - as predict takes it
+        x: Any,  # noqa: ANN401 - as predict takes it
+        name: bytes,
+        groups: tuple[int, ...],
+    ) -> tuple[Any, Any, bytes]:
+        """Return what a calibrator answers before its first outcome, and the ticket by which it learns all the same."""
+        p, draw, _ = self._services.blank(service, learner).predict(raw, x, name, groups)
+        return p, draw, learner.served.calibrator.unserved(ticket)
+
+    def _labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
+        """Note that the forecast of a row has its first outcome."""
+        if service.coverage is not None:
+            service.coverage.label(row.born)
+            self._services.touched[service.coverage_key] = service.coverage
+        self._observer.labelled(service, row, y, ts)
+
+    def _learn(self, service: Service, row: Row, record_key: bytes | None, event_id: str) -> None:
+        """Redeem the tickets of a row once, by its label: what served learns, and what challenged."""
+        y, ts, effects, stream = row.y, row.resolved_ts, self._effects, service.stream
+        implied = row.as_of == ledger.UNSAID
+        if row.entity and not self._teaches(service, row):
+            row.window = ledger.UNTAUGHT
+            effects.untaught[stream] += 1
+        else:
+            at = 0 if implied else ts
+            if service.marker is not None and service.marker.wide:
+                service.marker.learn(row)
+            row.frozen = service.frozen
+            if not row.frozen:
+                self._redeem_ticket(service.learner, row.version, row.ticket, y, at)
+            for shadow in row.shadows:
+                learner = self._services.challenger(service, shadow.config).learner
+                self._redeem_ticket(learner, shadow.version, shadow.ticket, y, at)
+        row.window = self._observer.resolved(service, row, event_id, self.fence.applied, self.fence.stream_time)
+        if row.marks and row.window != ledger.UNTAUGHT:
+            self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
+        if not implied:
+            effects.delays.append(ts - row.issued_ts)
+        effects.resolved[stream] += 1
+        joined = (
+            record_key, event_id, stream, row.raw, row.p, row.draw, y, service.calibrator, row.version, row.issued_ts,
+            ts, 0, implied,
+        )  # fmt: skip
+        self._outputs.append(new(Resolved, joined))
+
+    def _redeem_ticket(self, learner: Learner, version: int, ticket: bytes, y: float, at: int) -> None:
+        served = learner.served
+        served.late += served.calibrator.learnt - version
+        served.calibrator.update(ticket, y, at)
+        self._services.touched[learner.key] = served
+
+    def _revise(self, row: Row, record_key: bytes | None, event_id: str, was: float) -> None:
+        """Replace a label that was learnt, wherever it counts, and say so."""
+        service, y = self._services.by(row), row.y
+        said = (
+            record_key, event_id, service.stream, row.raw, row.p, row.draw, y, service.calibrator, row.version,
+            row.issued_ts, row.resolved_ts, row.revisions, False,
+        )  # fmt: skip
+        self._outputs.append(new(Resolved, said))
+        if row.window != ledger.UNTAUGHT:
+            if row.marks:
+                self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
+            if service.marker is not None and service.marker.wide:
+                service.marker.revise(row, y - was)
+            row.frozen = row.frozen or service.frozen  # what was not learnt is not revised later
+            if not row.frozen:
+                service.learner.served.calibrator.revise(row.ticket, was, y)
+                self._touch(service.learner)
+            for shadow in row.shadows:
+                learner = self._services.challenger(service, shadow.config).learner
+                learner.served.calibrator.revise(shadow.ticket, was, y)
+                self._touch(learner)
+        self._observer.revised(service, row, event_id, was, self.fence.stream_time)
+
+    def _teaches(self, service: Service, row: Row) -> bool:
+        """Whether an outcome of an entity teaches, and counts: see `state.entities`."""
+        policy = self._policies.of(service.stream)
+        memory_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
+        z, now = place(row.raw, service.kind), self.fence.stream_time
+        return self._entities.teaches(service.stream, service.config, row.entity, z, now, memory_ms)
+
+    def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
+        """Write a dead letter; its stream is empty where none is known."""
+        topic, reason = rejected.topic, rejected.reason
+        self._effects.rejected.append((topic, reason))
+        if self._quotas is not None and self._quotas.withheld(topic, stream, ts, reason):
+            rejected = rejected._replace(withheld=True)
+            self._effects.withheld += 1
+        self._outputs.append(rejected)
+
+    def _with_forecast(self, letter: Rejected, forecast: Forecast) -> Rejected:
+        """Return a dead letter with its forecast, if any stream has its raw score answered."""
+        return letter._replace(forecast=forecast) if self._policies.answering else letter
+
+    def _refuse(self, refused: Rejected, stream: str, ts: int) -> None:
+        """Leave out a record that is beyond its stream's quota."""
+        self.fence.fates[FORECAST_DEAD if refused.topic == FORECASTS else OUTCOME_DEAD] += 1
+        self._effects.refused[stream] += 1
+        self._reject(refused, stream, ts)
+
+
+def _nothing(_: bytes) -> None:
+    """Read nothing."""
+
+
+def _size(rows: Iterable[bytes | None]) -> int:
+    return sum([len(row) for row in rows if row is not None])
