@@ -494,7 +494,7 @@ def _batches() -> Iterator[bytes]:
 def _protos() -> Iterator[bytes]:
     """Yield a Protobuf schema as text and as descriptor."""
     yield _PROTO.encode()
-    yield proto_file.descriptor(_PROTO).SerializeToString()
+    yield proto_file.descriptors([("a.proto", _PROTO)])[-1].SerializeToString()
 
 
 _VALUES: Final = (
