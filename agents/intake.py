@@ -309,7 +309,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 self._flying.append(asyncio.create_task(self._deliver(self._packed(batch), before)))
         if monotonic() - self._committing >= self._settings.commit_seconds:
             await self._commit()
-            await self._look_behind()
+            self._look_behind()
 
     async def _fetched(self) -> dict[TopicPartition, list[Any]]:
         """Return the next records of each partition whose schemas are there."""
@@ -598,7 +598,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 "number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
             )
 
-    async def _look_behind(self) -> None:
+    def _look_behind(self) -> None:
         """Look what lies behind open transactions."""
         ends = {}
         for tp in self._following:
@@ -606,7 +606,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 stable, end = self._consumer.last_stable_offset(tp), self._consumer.highwater(tp)
                 if stable is not None and end is not None:
                     ends[tp] = stable, end
-        await self._held_back.look(ends, self._producer.client)
+        self._held_back.look(ends)
 
     async def _look(self) -> None:
         """Compare the topics with what they were."""

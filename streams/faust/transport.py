@@ -592,14 +592,13 @@ class BatchConsumer(driver.Consumer):
             self._check_membership()
             await self._thread.ask_for_topics()
             await self._ask_for_awaited()
-            await self._look_behind()
+            self._look_behind()
 
-    async def _look_behind(self) -> None:
+    def _look_behind(self) -> None:
         """Look what lies behind open transactions."""
         sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
-        client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
-        await self.held_back.look(ends, client)
+        self.held_back.look(ends)
 
     async def _ask_for_awaited(self) -> None:
         """Ask the group for what this worker is to serve once its copies are whole, when they are."""

@@ -737,7 +737,7 @@ CATALOGUE: Final = {
             "gauge",
             ("topic", "partition"),
             "How long the same open transaction has held back what is behind it; absent while none is open",
-            "the log and the page name its producer and the command that ends it; see TrueupTransactionHanging",
+            "the log and the page name the commands that name its producer and end it; see TrueupTransactionHanging",
         ),
         Metric("buffered_records", "gauge", ("topic", "partition"), "Records fetched and not yet applied"),
         Metric("buffered_bytes", "gauge", ("topic", "partition"), "Bytes of their keys and values"),
