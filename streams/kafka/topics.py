@@ -10,7 +10,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_code
 
 from streams.config.settings import Settings
-from streams.kafka import codecs, connectivity, owners, permissions
+from streams.kafka import connectivity, owners, permissions
 
 #: Room a record batch needs beyond its records, bytes.
 BATCH_OVERHEAD = 4096
@@ -186,10 +186,7 @@ async def check(
         topics = [*wanted(settings), shared(settings)]
         handed = [name for names in settings.before.values() for name in names]
         allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), *handed])
-        problems = [
-            f"records compressed by {name} cannot be read here: install the locked packages (make setup), or cramjam"
-            for name in codecs.lacking()
-        ]
+        problems = list[str]()
         absent = [topic.name for topic in topics if topic.name not in allowed]
         if absent:
             problems.append(f"{_named(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
