@@ -11,10 +11,10 @@ from state.calibrators.answer import new
 from state.events import Forecast, Rejected
 from streams.kafka import partitioner
 from streams.records.canonical import Canonical, Reader, Sent
-from streams.records.decoding import encode_letter, encode_raw
 from streams.records.encoding import NO_HEADERS
 from streams.records.limits import Limits
 from streams.records.output_avro import AvroValues
+from streams.records.output_json import encode_letter, encode_raw
 from streams.records.routing import place
 
 
