@@ -17,6 +17,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
+from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
+from aiokafka.protocol.api import Request
 
 from streams.config.settings import Settings
 from streams.faust.requests import ask
@@ -98,6 +100,21 @@ def of_intake(settings: Settings) -> list[Grant]:
     ]
 
 
+class _GroupRequest(DescribeGroupsRequest_v3):  # type: ignore[misc]  # aiokafka ships no types
+    RESPONSE_TYPE = DescribeGroupsResponse_v3  # aiokafka reads the answer as if it were of version 2
+
+
+class _Group(Request[_GroupRequest]):  # type: ignore[misc]
+    API_KEY = 15
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def build(self, kind: type[_GroupRequest]) -> _GroupRequest:
+        """Return the request as the broker reads it."""
+        return kind([self._name], True)  # noqa: FBT003 - the fields of the schema, in their order
+
+
 def commands(settings: Settings, principal: str) -> list[str]:
     """Return a ``kafka-acls.sh`` command for each grant of each stage; its login comes from ``admin.properties``."""
     grants = [grant for stage in settings.stages for grant in needed(stage)] + of_intake(settings)
@@ -150,7 +167,7 @@ async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mappin
 async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
     """Return which operations are allowed on a consumer group, which need not exist yet."""
     try:
-        (response,) = await admin.describe_consumer_groups([name], include_authorized_operations=True)
+        response = await ask(admin, _Group(name), await admin.find_coordinator(name))
     except GroupAuthorizationFailedError:
         return frozenset()
     except KafkaError:  # no coordinator yet
