@@ -30,7 +30,6 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents import compiled
-from agents.intake import Intake
 from replay import moves
 from replay.audit import begun as checkpoints
 from replay.audit import entries, groups, intake_verifier, router_verifier
@@ -62,10 +61,9 @@ from state.rescale import RescaleError, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.kafka import partitioner
-from streams.metrics.routing import IntakeGauges
 from streams.records import skips
 from streams.records.encoding import encode, key_of
-from streams.records.making import Making
+from streams.records.making import Maker, Making
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import OutputValues
 from streams.records.routing import LOADED
@@ -545,19 +543,18 @@ class _Mapping:
 
     def __init__(self, plan: Plan, under: str | None, span: SourceSpan, runner: asyncio.Runner) -> None:
         settings = plan.settings if under is None else plan.files[under]
-        names = dict.fromkeys(mode.source.name for mode in settings.modes)
-        self._intake = Intake(settings, IntakeGauges("", names, list))
-        self._intake.know(plan.widths, plan.ids)
+        self._maker = Maker(settings)
+        self._maker.know(plan.widths, plan.ids)
         self._place = TopicPartition(span.topic, span.partition)
         self._runner = runner
-        self._readers = self._intake.readers[span.topic]
+        self._readers = self._maker.readers[span.topic]
         self._unstamped = set(range(LETTERS)) - plan.stamped
 
     def make(self, record: KafkaRecord, now: int) -> list[Made]:
         lacking = {schema for reader in self._readers for schema in reader.lacking(record)}
         if lacking:
-            self._runner.run(self._intake.schemas.load(lacking))
-        made = intake_verifier.made(self._intake.make([(self._place, record)], now))
+            self._runner.run(self._maker.schemas.load(lacking))
+        made = intake_verifier.made(self._maker.make([(self._place, record)], now))
         if self._unstamped:
             return [one.unstamped() if one.label in self._unstamped else one for one in made]
         return made
@@ -565,7 +562,7 @@ class _Mapping:
     def unknown_schema(self, record: KafkaRecord) -> list[Made]:
         making = Making()
         rejected = Rejected(record.offset, record.key, record.value, FORECASTS, "schema")
-        self._intake.maker.reject(making, self._place, rejected)
+        self._maker.reject(making, self._place, rejected)
         return intake_verifier.made(making)
 
 

@@ -182,7 +182,7 @@ class IntakeVerifier:
     span
         The partition.
     make
-        Returns what a record becomes; given the time in ms, see `Intake.make`.
+        Returns what a record becomes; given the time in ms, see `Maker.make`.
     cuts
         By label and partition, of a topic whose first records were deleted: the first offset of this source partition
         that a record there names, None if none does. What was made of earlier ones may have been deleted.

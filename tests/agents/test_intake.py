@@ -17,6 +17,7 @@ from aiokafka.errors import CommitFailedError, KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from agents import intake as module
+from agents import taken_up
 from agents.intake import Intake
 from agents.worker import FAILED
 from state.witnesses import SLACK
@@ -30,6 +31,7 @@ from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
 from streams.records import skips
+from streams.records.making import Maker
 from streams.records.output_avro import SCHEMAS, AvroValues
 from streams.records.skips import PoisonError
 
@@ -213,7 +215,7 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
         async def main() -> None:
             made = Intake(settings, IntakeGauges("0", ["scores", "labels"], list))
             scene = Scene(intake=made, consumer=Consumer(), producer=Producer(), stored={})
-            scene.identities = {name: Identity("6f", 2) for name in (*made.topics.values(), *made.readers)}
+            scene.identities = {name: Identity("6f", 2) for name in (*made.maker.topics.values(), *made.maker.readers)}
 
             async def identity(_: object, name: str) -> Identity:
                 await asyncio.sleep(0)
@@ -231,8 +233,8 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
                     yield topic, records[at : at + 2]
 
             monkeypatch.setattr(provenance, "identity", identity)
-            monkeypatch.setattr(module, "batches", written)
-            made._consumer, made._producer = scene.consumer, scene.producer
+            monkeypatch.setattr(taken_up, "batches", written)
+            made._consumer, made._sender.producer = scene.consumer, cast("Any", scene.producer)
             made._admin = SimpleNamespace(list_consumer_group_offsets=stored)
             await story(scene)
 
@@ -478,7 +480,7 @@ def test_a_dead_forecast_is_answered_by_intake_before_its_offset_is_committed(pl
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
 def test_intake_may_write_answers_where_it_gives_some(settings: Settings) -> None:
     assert ("calibrated", ("Write",)) in {(grant.name, grant.operations) for grant in of_intake(settings)}
-    assert "calibrated" in Intake(settings, IntakeGauges("0", [], list)).topics
+    assert "calibrated" in Intake(settings, IntakeGauges("0", [], list)).maker.topics
 
 
 def test_partitions_leave_when_what_is_on_its_way_is_committed(play: Play) -> None:
@@ -546,9 +548,9 @@ def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
 ) -> None:
     async def story(scene: Scene) -> None:
         await scene.begin()
-        (reader,) = scene.intake.readers["scores.v3"]
+        (reader,) = scene.intake.maker.readers["scores.v3"]
         if where == "lacking":
-            scene.intake._asking["scores.v3"] = [reader]
+            scene.intake.maker.asking["scores.v3"] = [reader]
         mapped = getattr(reader, where)
 
         def failing(record: Any, *rest: Any) -> Any:
@@ -571,7 +573,7 @@ def test_a_record_that_cannot_be_mapped_ends_nothing_before_it_is_known_what_is_
 ) -> None:
     async def story(scene: Scene) -> None:
         reader = SimpleNamespace(name="a", lacking=Mock(side_effect=RecursionError))
-        scene.intake._asking["scores.v3"] = cast("Any", [reader])
+        scene.intake.maker.asking["scores.v3"] = cast("Any", [reader])
         monkeypatch.setattr(module, "WAIT_MS", 1)
         scene.give(S0, score("bad"))
         await scene.steps(1)
@@ -621,7 +623,7 @@ def test_what_operators_left_out_of_a_source_is_known_when_its_partition_is_take
             skip(43, partition=7),
         ]
         await scene.begin()
-        left_out = scene.intake._skipped
+        left_out = scene.intake._taken.skipped
         assert left_out[S0] == {n: f"skipped at {n}: ticket {n}" for n in (39, 40, 44)}
         assert [at for at in (39, 40, 41, 42, 43, 44) if f"@{at}: ticket" in caplog.text] == [40, 44]
         scene.producer.announced.append(("trueup-configurations", 0, b"skipped/6f/0/1", b"{"))
@@ -662,8 +664,8 @@ def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(pl
             await there.wait()
 
         asks = SimpleNamespace(name="a", lacking=lambda _: [] if there.is_set() else ["7"])
-        scene.intake.schemas = cast("Any", SimpleNamespace(load=load))
-        scene.intake._asking["scores.v3"] = cast("Any", [asks])
+        scene.intake.maker.schemas = cast("Any", SimpleNamespace(load=load))
+        scene.intake.maker.asking["scores.v3"] = cast("Any", [asks])
         scene.give(S0, score("e1"))
         await scene.steps(1)
         scene.give(S0, score("e2"), start=1)
@@ -703,7 +705,7 @@ def test_of_the_sources_of_a_topic_the_first_counts_whose_condition_holds(tmp_pa
         "[sources.labels]", "[sources.more]"
     )
     (tmp_path / "streams.toml").write_text(twice)
-    made = Intake(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")}), IntakeGauges("0", [], list))
+    made = Maker(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")}))
     made.know(dict.fromkeys(made.topics, 2), dict.fromkeys(made.readers, "6f"))
     record = SimpleNamespace(
         offset=0, timestamp=100, key=b"k", value=orjson.dumps(score("e1")), headers=(), topic=S0.topic
@@ -735,7 +737,7 @@ def test_it_goes_on_only_where_the_topics_are_what_they_were(
         if error is None:
             assert scene.intake.failure is None
             assert scene.consumer.sought == {S0: 7, L0: 5}
-            read = scene.intake._read[S0]  # a log that was cut before it is noticed: see `Lineage`
+            read = scene.intake._taken.read[S0]  # a log that was cut before it is noticed: see `Lineage`
             assert (read.epoch, read.following) == ((4, 7) if meta else (-1, -1))
         else:
             assert isinstance(scene.intake.failure, error)
@@ -746,14 +748,14 @@ def test_it_goes_on_only_where_the_topics_are_what_they_were(
 def test_topics_that_change_meanwhile_are_noticed(play: Play) -> None:
     async def story(scene: Scene) -> None:
         await scene.intake.on_partitions_assigned({S0, L0})
-        await scene.intake._look()
+        await scene.intake._taken.look(cast("Any", None))
         scene.identities["forecasts"] = Identity("6f", 3)
         with pytest.raises(PartitionsError, match="forecasts has 3 partitions, and had 2"):
-            await scene.intake._look()
+            await scene.intake._taken.look(cast("Any", None))
         scene.identities["forecasts"] = Identity("6f", 2)
         scene.identities["scores.v3"] = Identity("70", 2)
         with pytest.raises(DataLossError, match=r"scores\.v3 was deleted and made anew"):
-            await scene.intake._look()
+            await scene.intake._taken.look(cast("Any", None))
 
     play(story)
 
@@ -766,11 +768,11 @@ def test_records_deleted_unread_are_a_loss(play: Play, policy: str, first: int, 
         object.__setattr__(scene.intake._settings, "data_loss", policy)
         scene.consumer.first[S0] = first
         if goes_on:
-            await scene.intake._out_of_range({S0: 5})
+            await scene.intake._taken.go_on_behind(scene.consumer, {S0: 5})
             assert scene.consumer.sought == {S0: 9}
         else:
             with pytest.raises(DataLossError):
-                await scene.intake._out_of_range({S0: 5})
+                await scene.intake._taken.go_on_behind(scene.consumer, {S0: 5})
 
     play(story)
 

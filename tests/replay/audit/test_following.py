@@ -11,7 +11,6 @@ import orjson
 import pytest
 from aiokafka import TopicPartition
 
-from agents.intake import Intake
 from replay import moves
 from replay.audit import begun, follower, intake_verifier, router_verifier
 from replay.audit.along import Along, Reached
@@ -30,8 +29,8 @@ from state.routes import Routed, Router
 from streams.config.in_force import described, digest
 from streams.config.settings import Settings
 from streams.kafka import partitioner
-from streams.metrics.routing import IntakeGauges
 from streams.records.encoding import encode
+from streams.records.making import Maker
 from streams.records.routing import RouteDecoder, encode_outcome
 
 START = 1_700_000_000_000
@@ -158,7 +157,7 @@ class Logs:
     def intake(self, *topics: str, since: int = 0) -> None:
         """Send on what sources hold, from an offset on."""
         plan = self.plan()
-        intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
+        intake = Maker(plan.settings)
         intake.know(plan.widths, plan.ids)
         for topic in topics or self.sources:
             for each in self.sources[topic][since:]:
@@ -518,7 +517,7 @@ def test_a_source_that_was_made_anew_is_not_judged(logs: Logs) -> None:
 def test_dead_letters_of_a_clock_that_ran_behind_are_told_apart(logs: Logs) -> None:
     logs.score("late", 60)
     plan = logs.plan()
-    intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
+    intake = Maker(plan.settings)
     intake.know(plan.widths, plan.ids)
     making = intake.make([(TopicPartition("scores", 0), logs.sources["scores"][-1])], START - DAY)
     for one in intake_verifier.made(making):
