@@ -58,9 +58,10 @@ class Topic:
 def wanted(settings: Settings) -> list[Topic]:
     """Return the topics of a worker or of a router, inputs first."""
     batch, ahead = settings.batch_bytes + BATCH_OVERHEAD, settings.limits.ahead_ms
-    inputs, outputs = (settings.forecasts, settings.outcomes), settings.outputs
+    inputs: list[str] = [settings.forecasts, settings.outcomes]
+    outputs: list[str] = [*settings.outputs]
     if settings.routed:
-        inputs, outputs = (*inputs, settings.routed), (settings.dead_letters,)
+        inputs, outputs = [*inputs, settings.routed], [settings.dead_letters]
     size = batch if settings.routed else 0
     maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps and not settings.routed else []
     return [

@@ -7,8 +7,6 @@ from typing import Any
 
 import faust
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from state.events import Rejected
 from state.fence import FORECASTS
@@ -369,20 +367,6 @@ def test_tls_files_that_cannot_be_loaded_are_refused(tmp_path: Path, field: str)
     for path in ("/nowhere/x.pem", str(tmp_path / "not.pem")):
         with pytest.raises(ValueError, match=f"cannot load TRUEUP_SSL_{field.upper()}="):
             _ = Security(protocol="SSL", **{field: path}).context
-
-
-# -- whatever is given ---------------------------------------------------------------------------------------------
-
-
-@given(st.dictionaries(st.sampled_from([*GIVEN, *SECURITY]), st.text(max_size=12), max_size=4))
-def test_any_text_is_read_or_refused(environment: dict[str, str]) -> None:
-    try:
-        settings = Settings.from_env(environment)
-    except SettingsError as exc:
-        said = str(exc)
-        assert said
-    else:
-        assert isinstance(settings, Settings)
 
 
 def test_a_batch_that_has_no_room_for_the_default_calibrator_says_how_large_it_must_be() -> None:

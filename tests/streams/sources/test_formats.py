@@ -24,11 +24,8 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streams.config.settings import Settings, SettingsError
-from streams.records.decoding import REASONS
 from streams.sources import config, registry, wait
 from streams.sources.avro import Avro, parsed
 from streams.sources.framing import split
@@ -437,20 +434,6 @@ def test_what_is_not_of_its_schema_is_refused_with_a_reason() -> None:
     assert [reason(AVRO, framed(n, b"")) for n in (8, 9, 10)] == ["schema"] * 3
     assert [reason(PROTOBUF, framed(n, b"", b"\0")) for n in (6, 7, 8, 10)] == ["schema"] * 4
     assert reason(AVRO, framed(11, b"\2a")) == "not_object"
-
-
-@given(data=st.binary(max_size=60), head=st.sampled_from([b"", framed(7, b""), framed(8, b""), framed(8, b"\4\2\0")]))
-def test_any_bytes_are_a_record_or_a_refusal_in_every_format(data: bytes, head: bytes) -> None:
-    for found in FUZZED:
-        for headers in ((), (("__value_schema_id", data), ("__key_schema_id", data))):
-            made = read(found, head + data, headers, key=data)
-            assert json.dumps(made) if isinstance(made, dict) else made.reason in REASONS
-
-
-_HELD = loaded(i7=Fetched("AVRO", json.dumps(SCHEMA), ()), i8=Fetched("PROTOBUF", serialized(), ()))
-FUZZED = [
-    mapping(text, _HELD) for text in (AVRO, PROTOBUF, f'{AVRO}key_format = "avro"', f"{PROTOBUF}cloudevents = true")
-]
 
 
 def test_a_frame_is_taken_apart_as_the_format_says() -> None:
