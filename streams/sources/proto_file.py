@@ -1,7 +1,8 @@
 """``.proto`` files as text: every registry gives a Protobuf schema so, and only some give its descriptor."""
 
+import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -9,6 +10,8 @@ import grpc_tools
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
+#: Names of files that may be imported.
+_NAME: Final = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 #: Where the files stand that every schema may import.
 _WELL_KNOWN: Final = Path(grpc_tools.__file__).parent / "_proto"
 
@@ -27,12 +30,15 @@ def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
     with TemporaryDirectory(prefix="trueup-protoc-") as directory:
         root = Path(directory)
         for name, text in files:
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise ValueError(f"{name!r} is no name of a file that can be imported")
+            if not _NAME.fullmatch(name) or ".." in name.split("/"):
+                raise ValueError(f"{name[:60]!r} is no name of a file that can be imported")
             place = root / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
-        made = root / "descriptors"
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(text, encoding="utf-8")
+            except (FileExistsError, IsADirectoryError, NotADirectoryError) as exc:
+                raise ValueError(f"{name!r} is the name of a folder and of a file") from exc
+        made = root / ".descriptors"
         including = [f"--proto_path={each}" for each in (root, _WELL_KNOWN)]
         named = [str(root / name) for name, _ in files]
         if protoc.main(["protoc", *including, "--include_imports", f"--descriptor_set_out={made}", *named]):
