@@ -360,7 +360,7 @@ async def configs_of(
     admin: AIOKafkaAdminClient, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC
 ) -> dict[str, str]:
     """Return the configuration of a topic or a broker; raises TopicsError if this user may not ask."""
-    (response,) = await admin.describeconfigs_of([ConfigResource(kind, name)])
+    (response,) = await admin.describe_configs([ConfigResource(kind, name)])
     found: dict[str, str] = {}
     for resource in response.resources:
         code, message, entries = resource[0], resource[1], resource[-1]
