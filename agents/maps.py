@@ -19,13 +19,12 @@ from itertools import islice
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
-from aiokafka import AIOKafkaProducer
-
 from state import kinds, maps
 from state.policy import Policy
 from state.segments import Dictionary
 from state.served import Served
 from streams.config.settings import Settings
+from streams.kafka.writer import writer
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.records.maps import ALIVE, Place, encode_alive, encode_map, encode_none, key_of
 
@@ -275,13 +274,10 @@ class Publisher:
     async def _send(self, partition: int, key: bytes, value: bytes | None) -> "asyncio.Future[Any]":
         settings = self._settings
         if self._producer is None:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=",".join(settings.brokers),
-                acks="all",
-                compression_type=None if settings.compression == "none" else settings.compression,
-                max_request_size=settings.batch_bytes,
+            producer = writer(
+                settings,
                 request_timeout_ms=int(settings.request_seconds * 1000),
-                **settings.security.client_options(),
+                compression_type=None if settings.compression == "none" else settings.compression,
             )
             try:
                 await producer.start()

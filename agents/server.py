@@ -21,7 +21,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 from socketserver import TCPServer, ThreadingMixIn
 from time import monotonic, sleep, thread_time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -37,8 +37,6 @@ log = logging.getLogger("trueup")
 CONNECTIONS = 32
 #: How long metrics and pages are kept, in times the processor time that it took to make them.
 KEPT = 9.0
-#: How old metrics may be for a reader who comes while they are made anew, s.
-STALE = 15.0
 #: Pages that are kept.
 PAGES = 32
 #: Connections whose head has not come yet.
@@ -51,6 +49,7 @@ ANSWER_SECONDS = 30.0
 WRONG_SECONDS, TELL_SECONDS = 1.0, 60.0
 
 Headers = list[tuple[str, str]]
+T = TypeVar("T")
 
 
 class _Late(Exception):  # noqa: N818 - ends a connection, and is nobody's error
@@ -206,75 +205,29 @@ class _Listener(ThreadingMixIn, TCPServer):
         log.exception("cannot answer a request")  # noqa: LOG004 - called where it was caught
 
 
-class _Shared:
-    """The metrics as text, made anew when the last has become old: readers that come together share one.
+class _Kept(Generic[T]):
+    """What was made for readers, one thing at a time: those that come together share it.
 
     It serves for nine times the processor time that it took to make. So a tenth of a processor makes it, however many
-    read and however much there is. A small worker's is milliseconds old, at most. A reader who comes while a large one
-    is made gets the last one.
+    read and however much there is. A small worker's is milliseconds old, at most.
     """
 
-    def __init__(self, exposition: Callable[[], bytes]) -> None:
-        self._exposition = exposition
-        self._lock, self._packing = threading.Lock(), threading.Lock()
-        #: The text: when it was made, until when it serves, and the last that was packed.
-        self._made, self._until = -STALE, 0.0
-        self._plain, self._packed = b"", (b"", b"")
+    def __init__(self, most: int = 1) -> None:
+        self._most, self._lock = most, threading.Lock()
+        #: By name: until when each serves, and what it is; the one that was made first stands first.
+        self._kept: dict[str, tuple[float, T]] = {}
 
-    def __call__(self, encoding: str) -> tuple[Headers, bytes]:
-        """Return headers and body for the encodings that a reader accepts."""
-        if self._lock.acquire(blocking=monotonic() >= self._made + STALE):
-            try:
-                self._make()
-            finally:
-                self._lock.release()
-        if "gzip" not in encoding.lower():
-            return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)], self._plain
-        return [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Content-Encoding", "gzip")], self._pack()
-
-    def _make(self) -> None:
-        if monotonic() < self._until:
-            return
-        used = thread_time()
-        self._plain = self._exposition()
-        self._made = monotonic()
-        self._until = self._made + KEPT * (thread_time() - used)
-
-    def _pack(self) -> bytes:
-        with self._packing:
-            plain, packed = self._packed
-            if plain is not self._plain:
-                plain = self._plain
-                packed = gzip.compress(plain, 1)
-                self._packed = plain, packed
-            return packed
-
-
-class _Pages:
-    """Pages, made one at a time.
-
-    A page serves all who ask for it, until it is nine times as old as the processor time that it took to make.
-    """
-
-    def __init__(self, application: "WSGIApplication") -> None:
-        self._application = application
-        self._lock = threading.Lock()
-        #: By path and query: until when each serves, and what it is.
-        self._kept: dict[str, tuple[float, tuple[str, Headers, bytes]]] = {}
-
-    def __call__(self, request: _Request) -> tuple[str, Headers, bytes]:
-        """Return status, headers and body for a request."""
+    def get(self, name: str, make: Callable[[], T]) -> T:
+        """Return what is kept under a name, or else make it."""
         with self._lock:
-            until, made = self._kept.get(request.path, (0.0, None))
-            if made is not None and monotonic() < until:
-                return made
+            if name in self._kept and monotonic() < self._kept[name][0]:
+                return self._kept[name][1]
             used = thread_time()
-            made = request.asked(self._application)
-            until = monotonic() + KEPT * (thread_time() - used)
-            self._kept.pop(request.path, None)
-            if len(self._kept) == PAGES:
-                del self._kept[next(iter(self._kept))]  # the one that was made first
-            self._kept[request.path] = until, made
+            made = make()
+            self._kept.pop(name, None)
+            if len(self._kept) == self._most:
+                del self._kept[next(iter(self._kept))]
+            self._kept[name] = monotonic() + KEPT * (thread_time() - used), made
             return made
 
 
@@ -322,13 +275,15 @@ class Server:
     ) -> None:
         self._access = access or Access()
         self._hosts = {host.lower(), socket.gethostname().lower(), *self._access.names}
-        self._exposition = _Shared(exposition)
+        self._exposition = exposition
+        #: The metrics as text, plain and packed.
+        self._metrics = _Kept[tuple[bytes, bytes]]()
         #: What each finds wrong.
         self._probes: Mapping[str, Callable[[], str]] = {
             "/healthz": lambda: "" if healthy() else "no",
             "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
         }
-        self._pages = None if pages is None else _Pages(pages)
+        self._pages, self._kept = pages, _Kept[tuple[str, Headers, bytes]](PAGES)
         self.failed_logins = 0
         self._told = -TELL_SECONDS
         context = self._access.context
@@ -366,16 +321,23 @@ class Server:
             request.answer(HTTPStatus.UNAUTHORIZED, [asks, *_TEXT], b"a user name and a password are needed\n")
         elif path == "/metrics":
             try:
-                shown = self._exposition(request.headers.get("Accept-Encoding", ""))
+                plain, packed = self._metrics.get(path, self._made)
             except TimeoutError:
                 said = b"what this is of does not answer\n"
                 request.answer(HTTPStatus.SERVICE_UNAVAILABLE, [*_TEXT], said)
             else:
-                request.answer(HTTPStatus.OK, *shown)
-        elif self._pages is not None:
-            request.answer(*self._pages(request))  # those that wait keep their places, which are few
+                gzipped = "gzip" in request.headers.get("Accept-Encoding", "").lower()
+                headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)]
+                headers += [("Content-Encoding", "gzip")] if gzipped else []
+                request.answer(HTTPStatus.OK, headers, packed if gzipped else plain)
+        elif (pages := self._pages) is not None:  # those that wait keep their places, which are few
+            request.answer(*self._kept.get(request.path, lambda: request.asked(pages)))
         else:
             request.answer(HTTPStatus.NOT_FOUND, [*_TEXT], b"there are /metrics, /healthz and /readyz\n")
+
+    def _made(self) -> tuple[bytes, bytes]:
+        plain = self._exposition()
+        return plain, gzip.compress(plain, 1)
 
     def _failed(self, client: str) -> None:
         """Count a wrong password, and say so now and then."""

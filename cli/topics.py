@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 from cli.options import DONE, NO, Commands, command, group, positive, settings, tell
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import owners, permissions, topics
+from streams.kafka import owners, permissions, remarks, topics
 
 
 def add(commands: Commands) -> None:
@@ -79,14 +79,14 @@ def _check(
     async def checked() -> tuple[list[str], list[str], list[str]]:
         wrong = [await topics.check(stage, as_worker=as_worker, **asked) for stage in of.stages]
         without = await topics.missing_sources(of)
-        remarks = [] if any(wrong) else [await topics.remarks(stage) for stage in of.stages]
-        return list(dict.fromkeys(chain(*wrong))), without, list(dict.fromkeys(chain(*remarks)))
+        noted = [] if any(wrong) else [await remarks.of(stage) for stage in of.stages]
+        return list(dict.fromkeys(chain(*wrong))), without, list(dict.fromkeys(chain(*noted)))
 
-    problems, without, remarks = asyncio.run(checked())
+    problems, without, noted = asyncio.run(checked())
     if as_worker:
         problems = list(dict.fromkeys([*problems, *without]))
     said = "trueup's own topics are as they must be" if without else "all topics are as they must be"
-    notes = [] if problems else [*without, *remarks]
+    notes = [] if problems else [*without, *noted]
     if options.json:
         tell(options, "; ".join(problems) or said, made=made or [], problems=problems, notes=notes)
         return NO if problems else DONE

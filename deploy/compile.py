@@ -75,6 +75,7 @@ HOT = (
     "streams/records/encoding.py",
     "streams/records/merge.py",
     "streams/records/output_avro.py",
+    "streams/records/output_json.py",
     "streams/records/decoding.py",
     "streams/records/routing.py",
     "streams/records/canonical.py",

@@ -11,7 +11,8 @@ from time import monotonic
 from typing import Final, Self
 
 from lab.scrape import ScrapedSamples, get
-from streams.config.settings import ACCESS
+from streams.config import variables
+from streams.kafka.security import Access
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -46,7 +47,7 @@ class Worker:
             self.port: int = free.getsockname()[1]
         self._environment = {
             # Only this process reads the metrics, on loopback: no password, no certificate.
-            **{name: value for name, value in os.environ.items() if name not in ACCESS},
+            **{name: value for name, value in os.environ.items() if name not in variables.meanings(Access)},
             **environment,
             "TRUEUP_METRICS_HOST": HOST,
             "TRUEUP_METRICS_PORT": str(self.port),

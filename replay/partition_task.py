@@ -16,8 +16,9 @@ from replay.sources.record import Source, SourceRecord, loaded
 from state.events import Event, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
-from streams.records.decoding import Decoder, encode_letter
+from streams.records.decoding import Decoder
 from streams.records.limits import Limits
+from streams.records.output_json import encode_letter
 from streams.sources.direct import Direct
 from streams.sources.references import Headers
 

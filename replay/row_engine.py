@@ -15,7 +15,7 @@ from state.events import Calibrated, Event, Forecast, Rejected
 from state.fence import FORECASTS, Fence
 from state.policy import Policies
 from state.quotas import REFUSED, REFUSED_ID
-from streams.records.decoding import encode_calibrated
+from streams.records.output_json import encode_calibrated
 
 #: Reasons of the dead letters of forecasts that could be read.
 UNANSWERED: Final = frozenset(("conflict", REFUSED, REFUSED_ID))

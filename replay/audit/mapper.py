@@ -7,13 +7,11 @@ from typing import NamedTuple
 import orjson
 from aiokafka import TopicPartition
 
-from agents.intake import Intake
 from replay.audit.plan import FORECASTS, LETTERS, MADE, Plan, SourceSpan
 from replay.audit.rows import digest
 from state.events import Rejected
 from streams.config.settings import Settings
-from streams.metrics.routing import IntakeGauges
-from streams.records.making import Making, Record
+from streams.records.making import Maker, Making, Record
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import packed
 
@@ -58,7 +56,7 @@ class Mapper:
         known = plan.mapped.get((span.topic, span.partition), [])
         self._since = [since for since, _ in known]
         self._names = [name for _, name in known]
-        self._intakes = [_intake(plan, plan.settings), *(_intake(plan, plan.files[name]) for name in self._names)]
+        self._makers = [_maker(plan, plan.settings), *(_maker(plan, plan.files[name]) for name in self._names)]
         self._place = TopicPartition(span.topic, span.partition)
         #: Labels of the topics to which the brokers give Kafka timestamps of their own.
         self._unstamped = set(range(LETTERS)) - plan.stamped
@@ -87,18 +85,18 @@ class Mapper:
         """Return the dead letter of a record whose schema the registry does not have."""
         making = Making()
         rejected = Rejected(record.offset, record.key, record.value, FORECASTS, "schema")
-        self._intakes[self._at(record.offset)].maker.reject(making, self._place, rejected)
+        self._makers[self._at(record.offset)].reject(making, self._place, rejected)
         return made(making)
 
     def _at(self, offset: int) -> int:
         return bisect_right(self._since, offset)
 
     def _make(self, at: int, record: KafkaRecord, now: int) -> list[Made]:
-        intake = self._intakes[at]
-        lacking = {schema for reader in intake.readers[self._place.topic] for schema in reader.lacking(record)}
+        maker = self._makers[at]
+        lacking = {schema for reader in maker.readers[self._place.topic] for schema in reader.lacking(record)}
         if lacking:
-            asyncio.run(intake.schemas.load(lacking))
-        found = made(intake.make([(self._place, record)], now))
+            asyncio.run(maker.schemas.load(lacking))
+        found = made(maker.make([(self._place, record)], now))
         if not self._unstamped:
             return found
         return [
@@ -107,7 +105,7 @@ class Mapper:
         ]
 
 
-def _intake(plan: Plan, settings: Settings) -> Intake:
-    intake = Intake(settings, IntakeGauges("", dict.fromkeys(mode.source.name for mode in settings.modes), list))
-    intake.know(dict.fromkeys(MADE, plan.partitions), plan.ids)
-    return intake
+def _maker(plan: Plan, settings: Settings) -> Maker:
+    maker = Maker(settings)
+    maker.know(dict.fromkeys(MADE, plan.partitions), plan.ids)
+    return maker

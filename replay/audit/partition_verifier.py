@@ -20,9 +20,10 @@ from state.events import Calibrated, Output, Resolved
 from state.fence import FORECAST_FATES, INPUT_FATES
 from streams.config.in_force import InForce
 from streams.config.settings import Settings
-from streams.records.decoding import Decoder, event_name
+from streams.records.decoding import Decoder
 from streams.records.encoding import encode, key_of, raw_answer
 from streams.records.merge import KafkaRecord
+from streams.records.output_json import event_name
 from streams.records.output_values import OutputValues
 from streams.records.refused import named
 

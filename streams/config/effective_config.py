@@ -7,10 +7,8 @@ from typing import Any, Final
 
 from state import maps
 from state.policy import ARRIVAL, MATURITY, Policy
-from streams.config import stream_config
-from streams.config.settings import ACCESS, REGISTRY, SECURITY, Settings
-from streams.kafka.security import Access, Security
-from streams.sources.registry import Registry
+from streams.config import stream_config, variables
+from streams.config.settings import Settings
 
 #: Settings that most streams do not have; they are shown where they are set.
 MARKS: Final = ("frozen", "bands", "points", "interval", "reasons", "cost_miss", "cost_alert")
@@ -37,10 +35,8 @@ def shown(settings: Settings) -> dict[str, str]:
     found = {
         f"TRUEUP_{f.name.upper()}": _text(getattr(settings, f.name)) for f in fields(settings) if "parse" in f.metadata
     }
-    for held, names in ((settings.security, SECURITY), (settings.access, ACCESS), (settings.registry, REGISTRY)):
-        for name, (attribute, _) in names.items():
-            if not name.endswith("_FILE"):
-                found[name] = _guarded(held, attribute)
+    for held in (settings.security, settings.access, settings.registry):
+        found |= variables.values(held, HIDDEN)
     found["TRUEUP_COIN_KEY"] = HIDDEN if settings.policies.coin else ""
     return found
 
@@ -117,12 +113,6 @@ def _patterns(settings: Settings) -> list[tuple[str, Policy]]:
     if default is not None and all(pattern != "*" for pattern, _ in found):
         found.append(("*", default))
     return found
-
-
-def _guarded(held: Security | Access | Registry, attribute: str) -> str:
-    value = getattr(held, attribute)
-    hidden = "password" in attribute or attribute == "token"
-    return HIDDEN if hidden and value is not None else _text(value)
 
 
 def _text(value: object) -> str:

@@ -13,22 +13,23 @@ that arrives late is still recognised as the older one.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from state.bands import Bands, Points
 from state.formats import ARITHMETIC
-from state.policy import NOTHING, Challenger, Policies, Policy
+from state.policy import Challenger, Policies, Policy
 from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.sources import config as source_config
 from streams.sources.modes import Mode
+
+T = TypeVar("T")
 
 VERSION: Final = 1
 #: The settings that decide what is answered, beside the streams file.
@@ -50,8 +51,19 @@ class InForceError(ValueError):
     """The records of what is in force cannot be read; the message says which and why."""
 
 
+class _Configured:
+    """What runs under a configuration."""
+
+    configuration: bytes
+
+    @property
+    def digest(self) -> str:
+        """Hash of the configuration, 32 hex digits."""
+        return digest(self.configuration)
+
+
 @dataclass(frozen=True)
-class InForce:
+class InForce(_Configured):
     """What a worker runs in a partition, and since when.
 
     Attributes
@@ -75,14 +87,9 @@ class InForce:
     owner: str = ""
     at: str = ""
 
-    @property
-    def digest(self) -> str:
-        """Hash of the configuration, 32 hex digits."""
-        return digest(self.configuration)
-
 
 @dataclass(frozen=True)
-class Mapped:
+class Mapped(_Configured):
     """What an intake runs for a source partition, and since when.
 
     Attributes
@@ -104,11 +111,6 @@ class Mapped:
     configuration: bytes
     owner: str = ""
     at: str = ""
-
-    @property
-    def digest(self) -> str:
-        """Hash of the configuration, 32 hex digits."""
-        return digest(self.configuration)
 
 
 def digest(configuration: bytes) -> str:
@@ -168,10 +170,9 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
-        # A configuration that was written before anything was carried names no headers.
-        on_error, headers = found.get("on_error", NOTHING), tuple(found.get("carry_headers", ()))
-        coin_of_now, quota = settings.policies.coin, _quota(found.get("quota"))
-        policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, on_error)
+        headers, quota = tuple(found["carry_headers"]), _quota(found["quota"])
+        coin_of_now = settings.policies.coin
+        policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, found["on_error"])
         coin = found.get("coin", policies.coin_name)
         sources = source_config.parse(dict(orjson.loads(found.get("sources", "[]"))), headers)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
@@ -211,17 +212,17 @@ def _policy(made: Mapping[str, Any]) -> Policy:
     features = made["features"]
     shadow = tuple(Challenger(each["calibrator"], values(each["options"])) for each in made["shadow"])
     features = tuple(features) if isinstance(features, list) else features
-    # A configuration that was written before there were segments names none.
-    segments, pairs = tuple(made.get("segments", ())), tuple((one, other) for one, other in made.get("pairs", ()))
     read = {
         "options": values(made["options"]),
         "features": features,
         "shadow": shadow,
-        "quota": _quota(made.get("quota")),
-        "bands": (bands := made.get("bands")) and Bands(**values(bands)),
-        "points": (points := made.get("points")) and Points(**points),
+        "segments": tuple(made["segments"]),
+        "pairs": tuple((one, other) for one, other in made["pairs"]),
+        "quota": _quota(made["quota"]),
+        "bands": made["bands"] and Bands(**values(made["bands"])),
+        "points": made["points"] and Points(**made["points"]),
     }
-    return Policy(**{**made, **read, "segments": segments, "pairs": pairs})
+    return Policy(**{**made, **read})
 
 
 def _quota(made: Mapping[str, Any] | None) -> Quota | None:
@@ -283,8 +284,7 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKE
     InForceError
         If a record is none that `records` makes, or one is missing.
     """
-    kept = {key: value for key, value in found if key is not None and value is not None}
-    said = [_read(key, value, kept) for key, value in kept.items() if key.startswith(kind)]
+    said = _read(found, kind, _in_force)
     said.sort(key=lambda each: each.claim)
     for before, after in pairwise(said):
         if after.applied < before.applied:
@@ -297,31 +297,32 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKE
 
 def read_mapped(found: Iterable[tuple[bytes | None, bytes | None]]) -> list[Mapped]:
     """Return what intakes ran, the first offsets first; raises as `read`."""
-    kept = {key: value for key, value in found if key is not None and value is not None}
-    said = [_read_mapped(key, value, kept) for key, value in kept.items() if key.startswith(_MAPPED)]
+    said = _read(found, _MAPPED, _mapped)
     return sorted(said, key=lambda each: (each.topic, each.topic_id, each.partition, each.since))
 
 
-def _read(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> InForce:
-    with _understood(key):
-        said, whole = _whole(key, value, kept)
-        first, second = said["next"]
-        return InForce(said["claim"], said["applied"], (first, second), whole, said["owner"], said["at"])
+def _in_force(said: dict[str, Any], whole: bytes) -> InForce:
+    first, second = said["next"]
+    return InForce(said["claim"], said["applied"], (first, second), whole, said["owner"], said["at"])
 
 
-def _read_mapped(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> Mapped:
-    with _understood(key):
-        said, whole = _whole(key, value, kept)
-        place = said["topic"], said["id"], said["partition"], said["since"]
-        return Mapped(*place, whole, said["owner"], said["at"])
+def _mapped(said: dict[str, Any], whole: bytes) -> Mapped:
+    return Mapped(said["topic"], said["id"], said["partition"], said["since"], whole, said["owner"], said["at"])
 
 
-@contextmanager
-def _understood(key: bytes) -> Iterator[None]:
-    try:
-        yield
-    except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
-        raise InForceError(f"record {key!r} cannot be read, or what it names is missing: {exc!r}") from exc
+def _read(
+    found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes, make: Callable[[dict[str, Any], bytes], T]
+) -> list[T]:
+    """Return what is made of each record of a kind and of the configuration that it names."""
+    kept = {key: value for key, value in found if key is not None and value is not None}
+    made = []
+    for key, value in kept.items():
+        if key.startswith(kind):
+            try:
+                made.append(make(*_whole(key, value, kept)))
+            except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
+                raise InForceError(f"record {key!r} cannot be read, or what it names is missing: {exc!r}") from exc
+    return made
 
 
 def _whole(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes]:

@@ -13,7 +13,7 @@ from typing import Any
 from state.engine import BATCH_LIMIT
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
 from state.witnesses import SLACK
-from streams.config import stream_config
+from streams.config import stream_config, variables
 from streams.kafka import codecs
 from streams.kafka.security import Access, Security
 from streams.records.limits import Limits
@@ -30,8 +30,8 @@ from streams.sources.source import Source
 BROKERS = 100
 #: Bytes of a changelog batch that are not for the largest row: its key, the fence, and what batches need.
 ROW_ROOM = 8192
-#: Longest streams file and longest file of a secret, bytes.
-STREAMS_BYTES, SECRET_BYTES = 1 << 20, 4096
+#: Longest streams file, bytes.
+STREAMS_BYTES = 1 << 20
 #: Formats of outputs, and how the subjects of their schemas are named, of the topic and the schema's full name.
 OUTPUT_FORMATS = ("json", "avro")
 SUBJECTS = {"topic": "{topic}-value", "record": "{record}", "topic-record": "{topic}-{record}"}
@@ -105,6 +105,25 @@ def _calibrator(value: str) -> str:
 
 def _setting(help_: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
     return field(default=default, metadata={"help": help_, "parse": parse})
+
+
+@dataclass(frozen=True)
+class Coin:
+    """The secret that keys the draws. Every worker of a group needs the same."""
+
+    key: str | None = variables.variable(
+        "COIN_KEY",
+        "Secret that keys the draws, 16 to 64 bytes: without it, event ids foretell them",
+        in_file="this secret",
+    )
+
+    def __post_init__(self) -> None:
+        if self.key and not 16 <= len(self.key.encode()) <= 64:
+            raise ValueError("TRUEUP_COIN_KEY must have 16 to 64 bytes")
+
+
+#: Variables that are fields of other classes, in the order of the reference.
+GROUPS = (Security, Access, Coin, Registry)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,7 +450,7 @@ class Settings:
             for f in fields(cls)
             if "parse" in f.metadata
         ]
-        return own + [(name, help_, "none") for name, (_, help_) in (SECURITY | ACCESS | COIN | REGISTRY).items()]
+        return own + [(name, meaning, "none") for name, meaning in _grouped().items()]
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str]) -> "Settings":
@@ -444,11 +463,12 @@ class Settings:
         """
         known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
         values: dict[str, Any] = {}
+        grouped = _grouped()
         for name, value in environment.items():
-            if not name.startswith("TRUEUP_") or name in (SECURITY | ACCESS | COIN | REGISTRY) or name in _ELSEWHERE:
+            if not name.startswith("TRUEUP_") or name in grouped or name in _ELSEWHERE:
                 continue
             if name not in known:
-                meant = _nearest(name, (*known, *SECURITY, *ACCESS, *COIN, *REGISTRY))
+                meant = _nearest(name, (*known, *grouped))
                 raise SettingsError(f"{name} is not a setting of trueup; {meant}'trueup run --help' lists all")
             try:
                 values[known[name].name] = known[name].metadata["parse"](value)
@@ -456,13 +476,11 @@ class Settings:
                 shown = "" if "@" in value else f"={value!r}"  # an address with a password in it must not be logged
                 raise SettingsError(f"{name}{shown}: {exc}") from exc
         try:
-            values["security"] = Security(**_collected(environment, SECURITY))
-            values["registry"] = Registry(**_collected(environment, REGISTRY))
-            values["access"] = Access(**_collected(environment, ACCESS))
-            text = _read(values["streams"], STREAMS_BYTES) if values.get("streams") else ""
-            coin = _collected(environment, COIN).get("coin", "").encode()
-            if coin and not SHORTEST_COIN <= len(coin) <= LONGEST_COIN:
-                raise ValueError(f"TRUEUP_COIN_KEY must have {SHORTEST_COIN} to {LONGEST_COIN} bytes")
+            values["security"] = variables.read(Security, environment)
+            values["registry"] = variables.read(Registry, environment)
+            values["access"] = variables.read(Access, environment)
+            text = variables.text_of(values["streams"], STREAMS_BYTES) if values.get("streams") else ""
+            coin = (variables.read(Coin, environment).key or "").encode()
             default = values.get("default_calibrator", DEFAULT_CALIBRATOR)
             table = stream_config.loaded(text)
             values["policies"] = stream_config.policies(table, default, coin)
@@ -499,51 +517,13 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean TRUEUP_{near[0]}? " if near else ""
 
 
-#: Security variables and the field each sets. A name that ends in _FILE names a file that holds the secret.
-SECURITY = {
-    "TRUEUP_SECURITY_PROTOCOL": ("protocol", "PLAINTEXT, SSL or SASL_SSL; PLAINTEXT if not set"),
-    "TRUEUP_SASL_MECHANISM": ("mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; SCRAM-SHA-512 if not set"),
-    "TRUEUP_SASL_USERNAME": ("username", "User name for SASL_SSL"),
-    "TRUEUP_SASL_PASSWORD": ("password", "Its password"),
-    "TRUEUP_SASL_PASSWORD_FILE": ("password", "File that holds its password"),
-    "TRUEUP_SSL_CAFILE": ("cafile", "Authorities to trust, PEM; the system's if not set"),
-    "TRUEUP_SSL_CERTFILE": ("certfile", "The client's certificate, PEM, for mutual TLS"),
-    "TRUEUP_SSL_KEYFILE": ("keyfile", "Its key, PEM"),
-    "TRUEUP_SSL_KEY_PASSWORD": ("key_password", "The key's password"),
-    "TRUEUP_SSL_KEY_PASSWORD_FILE": ("key_password", "File that holds the key's password"),
-}
-#: The same of who may read metrics and pages.
-ACCESS = {
-    "TRUEUP_METRICS_CERTFILE": ("certfile", "The worker's certificate, PEM: metrics and pages by HTTPS"),
-    "TRUEUP_METRICS_KEYFILE": ("keyfile", "Its key, PEM, if not in the same file"),
-    "TRUEUP_METRICS_NAMES": ("hosts", "Names with a dot by which metrics and pages are asked for; others are refused"),
-    "TRUEUP_METRICS_USERNAME": ("username", "Who may read metrics and pages; the probes are open"),
-    "TRUEUP_METRICS_PASSWORD": ("password", "The reader's password"),
-    "TRUEUP_METRICS_PASSWORD_FILE": ("password", "File that holds the reader's password"),
-}
-#: The secret that keys the draws. Every worker of a group needs the same.
-COIN = {
-    "TRUEUP_COIN_KEY": ("coin", "Secret that keys the draws, 16 to 64 bytes: without it, event ids foretell them"),
-    "TRUEUP_COIN_KEY_FILE": ("coin", "File that holds this secret"),
-}
-SHORTEST_COIN, LONGEST_COIN = 16, 64
-#: The same of the schema registry.
-REGISTRY = {
-    "TRUEUP_REGISTRY_URL": (
-        "url",
-        "Schema registry with Confluent's interface, of sources and outputs; https://host:port",
-    ),
-    "TRUEUP_REGISTRY_USERNAME": ("username", "User name for the registry"),
-    "TRUEUP_REGISTRY_PASSWORD": ("password", "Its password"),
-    "TRUEUP_REGISTRY_PASSWORD_FILE": ("password", "File that holds its password"),
-    "TRUEUP_REGISTRY_TOKEN": ("token", "Bearer token for it, in the place of a user name"),
-    "TRUEUP_REGISTRY_TOKEN_FILE": ("token", "File that holds this token"),
-    "TRUEUP_REGISTRY_CAFILE": ("cafile", "Authorities to trust for it, PEM; the system's if not set"),
-    "TRUEUP_REGISTRY_CERTFILE": ("certfile", "The client's certificate for it, PEM"),
-    "TRUEUP_REGISTRY_KEYFILE": ("keyfile", "Its key, PEM"),
-}
 #: Variables of the development broker, and of which engine runs: read elsewhere, before there are settings.
 _ELSEWHERE = ("TRUEUP_KAFKA_LIB", "TRUEUP_COMPILED")
+
+
+def _grouped() -> dict[str, str]:
+    """Return the meaning of each variable of `GROUPS`."""
+    return {name: meaning for group in GROUPS for name, meaning in variables.meanings(group).items()}
 
 
 def _shown(default: object) -> str:
@@ -556,37 +536,3 @@ def _one_of(value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise ValueError(f"must be one of {', '.join(allowed)}")
     return value
-
-
-def _read(path: Path, limit: int) -> str:
-    try:
-        with path.open("rb") as file:
-            text = file.read(limit + 1)
-    except OSError as exc:
-        raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
-    if len(text) > limit:
-        raise ValueError(f"{path} is longer than {limit} bytes")
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not text in UTF-8") from None
-
-
-def _collected(environment: Mapping[str, str], names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-    """Return the attributes that the environment sets, secrets read from their files."""
-    values: dict[str, str] = {}
-    for name, (attribute, _) in names.items():
-        if name in environment:
-            if attribute in values:
-                raise ValueError(f"{name} is set, and so is {name.removesuffix('_FILE')}: set one of them")
-            value = environment[name]
-            values[attribute] = _secret(name, Path(value)) if name.endswith("_FILE") else value
-    return values
-
-
-def _secret(name: str, path: Path) -> str:
-    """Return the one line of a file, without its end."""
-    secret = _read(path, SECRET_BYTES).rstrip("\r\n")
-    if not secret or "\n" in secret:
-        raise ValueError(f"{name}={path} must hold one line, the secret")
-    return secret

@@ -270,7 +270,7 @@ class Lineage:
                 continue
             if tp in self._records:  # another broker has sent it meanwhile
                 continue
-            if end is not None and end < read.following:
+            if end < read.following:
                 self._fetcher._set_error(tp, RewrittenError(TP(*tp), max(end, 0)))  # noqa: SLF001 - as above
             else:
                 self._records.believe(tp, fetched)

@@ -62,8 +62,8 @@ class EndOfEpoch(Request[_AskEnd]):  # type: ignore[misc]
         return request_struct_class(-1, [(self._place.topic, [(self._place.partition, -1, self._epoch)])])
 
 
-async def end_of(client: AIOKafkaClient, place: TopicPartition, epoch: int) -> int | None:
-    """Return the offset behind the last record of an epoch; -1 if the log is of earlier ones; None if nobody can say.
+async def end_of(client: AIOKafkaClient, place: TopicPartition, epoch: int) -> int:
+    """Return the offset behind the last record of an epoch; -1 if the log is of earlier ones.
 
     Raises
     ------
@@ -73,10 +73,7 @@ async def end_of(client: AIOKafkaClient, place: TopicPartition, epoch: int) -> i
     leader = client.cluster.leader_for_partition(place)
     if leader in (None, -1):
         raise errors.LeaderNotAvailableError(f"{place.topic}/{place.partition} has no leader")
-    try:
-        ((_, ((code, _, _, end),)),) = (await client.send(leader, EndOfEpoch(place, epoch))).topics
-    except (errors.IncompatibleBrokerVersion, NotImplementedError):  # older than Kafka 2.3
-        return None
+    ((_, ((code, _, _, end),)),) = (await client.send(leader, EndOfEpoch(place, epoch))).topics
     if code:
         raise errors.for_code(code)(f"{place.topic}/{place.partition}: error {code}")
     return int(end)

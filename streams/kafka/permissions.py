@@ -7,6 +7,7 @@ with a topic and with a group.
 
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
@@ -16,11 +17,12 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
+from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
+from aiokafka.protocol.api import Request
 
 from streams.config.settings import Settings
 from streams.faust.requests import ask
+from streams.kafka import metadata
 
 #: Kafka's numbers for the operations that a worker needs; the answer has one bit for each.
 OPERATIONS: Final = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
@@ -98,105 +100,17 @@ def of_intake(settings: Settings) -> list[Grant]:
     ]
 
 
-class _MetadataResponse(Response):  # type: ignore[misc]  # aiokafka ships no types
-    API_KEY = 3
-    API_VERSION = 8
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))),
-        ("cluster_id", String()),
-        ("controller_id", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("topic", String()),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-            ),
-        ),
-        ("cluster_authorized_operations", Int32),
-    )
+class _GroupRequest(DescribeGroupsRequest_v3):  # type: ignore[misc]  # aiokafka ships no types
+    RESPONSE_TYPE = DescribeGroupsResponse_v3  # aiokafka reads the answer as if it were of version 2
 
 
-class _MetadataRequest(RequestStruct):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 8
-    RESPONSE_TYPE = _MetadataResponse
-    SCHEMA = Schema(
-        ("topics", Array(String())),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-    )
-
-
-class _Topics(Request[_MetadataRequest]):  # type: ignore[misc]
-    API_KEY = 3
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = list(names)
-
-    def build(self, kind: type[_MetadataRequest]) -> _MetadataRequest:
-        """Return the request as the broker reads it."""
-        return kind(self._names, False, False, True)  # noqa: FBT003 - the fields of the schema, in their order
-
-
-class _GroupsResponse(Response):  # type: ignore[misc]
-    API_KEY = 15
-    API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            Array(
-                ("error_code", Int16),
-                ("group", String()),
-                ("state", String()),
-                ("protocol_type", String()),
-                ("protocol", String()),
-                (
-                    "members",
-                    Array(
-                        ("member_id", String()),
-                        ("client_id", String()),
-                        ("client_host", String()),
-                        ("member_metadata", Bytes),
-                        ("member_assignment", Bytes),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-            ),
-        ),
-    )
-
-
-class _GroupsRequest(RequestStruct):  # type: ignore[misc]
-    API_KEY = 15
-    API_VERSION = 3
-    RESPONSE_TYPE = _GroupsResponse
-    SCHEMA = Schema(("groups", Array(String())), ("include_authorized_operations", Boolean))
-
-
-class _Group(Request[_GroupsRequest]):  # type: ignore[misc]
+class _Group(Request[_GroupRequest]):  # type: ignore[misc]
     API_KEY = 15
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def build(self, kind: type[_GroupsRequest]) -> _GroupsRequest:
+    def build(self, kind: type[_GroupRequest]) -> _GroupRequest:
         """Return the request as the broker reads it."""
         return kind([self._name], True)  # noqa: FBT003 - the fields of the schema, in their order
 
@@ -223,14 +137,10 @@ async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[st
 
     A topic that this user may not even see has an empty set. The brokers do not tell whether it exists.
     """
-    try:
-        response = await ask(admin, _Topics(names))
-    except NotImplementedError:  # a broker before 2.3
-        return dict.fromkeys(set(await admin.list_topics()) & set(names))
     return {
-        topic: frozenset() if code else _allowed(bits)
-        for code, topic, _, _, bits in response.topics
-        if not code or code == TopicAuthorizationFailedError.errno
+        each.name: frozenset() if each.error else _allowed(each.operations)
+        for each in await metadata.of(partial(ask, admin), names)
+        if each.error in (0, TopicAuthorizationFailedError.errno)
     }
 
 
@@ -257,11 +167,10 @@ async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mappin
 async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
     """Return which operations are allowed on a consumer group, which need not exist yet."""
     try:
-        coordinator = await admin.find_coordinator(name)
-        response = await ask(admin, _Group(name), coordinator)
+        response = await ask(admin, _Group(name), await admin.find_coordinator(name))
     except GroupAuthorizationFailedError:
         return frozenset()
-    except (KafkaError, NotImplementedError):  # no coordinator yet, or a broker before 2.3
+    except KafkaError:  # no coordinator yet
         return None
     code, *_, bits = response.groups[0]
     return frozenset() if code == GroupAuthorizationFailedError.errno else _allowed(bits)
@@ -273,12 +182,12 @@ async def _of_transactions(admin: AIOKafkaAdminClient, prefix: str) -> Allowed:
         await admin.find_coordinator(f"{prefix}state", _TRANSACTION)
     except TransactionalIdAuthorizationFailed:
         return frozenset()
-    except (KafkaError, NotImplementedError):  # no coordinator yet
+    except KafkaError:  # no coordinator yet
         return None
     return None
 
 
-def _allowed(bits: int) -> Allowed:
-    if bits == _UNKNOWN:
+def _allowed(bits: int | None) -> Allowed:
+    if bits in (None, _UNKNOWN):
         return None
     return frozenset(name for name, number in OPERATIONS.items() if bits >> number & 1)

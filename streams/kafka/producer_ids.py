@@ -4,8 +4,8 @@ A transactional id has one producer id. Every request for it raises its epoch. F
 highest epoch with which a producer id has appended, and refuse appends with a lower one, inside and outside
 transactions (KIP-98).
 
-aiokafka uses version 0 of the request, which cannot name the epoch that the caller holds. The versions here can
-(KIP-360). So a worker learns that another one has taken over, instead of taking over again.
+aiokafka uses version 0 of the request, which cannot name the epoch that the caller holds. Version 3 can (KIP-360). So a
+worker learns that another one has taken over, instead of taking over again.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, 
 TRANSACTION_MS = 10_000
 #: Pause before another attempt, s.
 BACKOFF = 0.1
-#: An error code of version 4 that aiokafka does not know.
+#: An error code of newer brokers that aiokafka does not know.
 PRODUCER_FENCED = 90
 
 
@@ -50,10 +50,6 @@ class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
     )
 
 
-class _Response4(_Response):
-    API_VERSION = 4
-
-
 class _Request(RequestStruct):  # type: ignore[misc]
     API_KEY = 22
     API_VERSION = 3
@@ -68,12 +64,7 @@ class _Request(RequestStruct):  # type: ignore[misc]
     )
 
 
-class _Request4(_Request):
-    API_VERSION = 4
-    RESPONSE_TYPE = _Response4
-
-
-class InitProducerId(Request[_Request | _Request4]):  # type: ignore[misc]
+class InitProducerId(Request[_Request]):  # type: ignore[misc]
     """Request for the next epoch of a transactional id, refused if the caller's epoch is not the newest."""
 
     API_KEY = 22
@@ -82,7 +73,7 @@ class InitProducerId(Request[_Request | _Request4]):  # type: ignore[misc]
         self._fields: tuple[Any, ...] = (transactional_id, TRANSACTION_MS, *held, {})
 
     def build(self, request_struct_class: type[_Request]) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the request in a version that the broker speaks."""
+        """Return the request as the broker reads it."""
         return request_struct_class(*self._fields)
 
 
@@ -131,7 +122,7 @@ async def _ask(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
     request = InitProducerId(transactional_id, held)
     response = await client.send(coordinator, request, group=ConnectionGroup.COORDINATION)
     code = response.error_code
-    if code in {PRODUCER_FENCED, errors.InvalidProducerEpoch.errno}:
+    if code == errors.InvalidProducerEpoch.errno:
         raise errors.ProducerFenced
     if code:
         raise errors.for_code(code)(f"{transactional_id}: error {code}")

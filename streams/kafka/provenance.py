@@ -7,25 +7,15 @@ topic of another cluster. But brokers give every topic a unique id (KIP-516, Apa
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeVar
-from uuid import UUID
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 from aiokafka import errors
 from aiokafka.admin.config_resource import ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import DescribeConfigsRequest
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.metadata import MetadataRequest_v5
-from aiokafka.protocol.types import (
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    TaggedFields,
-)
+
+from streams.kafka import metadata
 
 T = TypeVar("T")
 
@@ -78,83 +68,6 @@ class Described(NamedTuple):
     origin: Origin
     retention_ms: int
     policy: str = COMPACT
-
-
-class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
-    API_KEY = 3
-    API_VERSION = 10
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            CompactArray(
-                ("node_id", Int32),
-                ("host", CompactString()),
-                ("port", Int32),
-                ("rack", CompactString()),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("cluster_id", CompactString()),
-        ("controller_id", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("topic", CompactString()),
-                ("id_high", Int64),
-                ("id_low", Int64),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline_replicas", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("cluster_authorized_operations", Int32),
-        ("tags", TaggedFields),
-    )
-
-
-class _Request(RequestStruct):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 10
-    RESPONSE_TYPE = _Response
-    FLEXIBLE_VERSION = True
-    SCHEMA = Schema(
-        (
-            "topics",
-            CompactArray(("id_high", Int64), ("id_low", Int64), ("topic", CompactString()), ("tags", TaggedFields)),
-        ),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
-    )
-
-
-class _Topic(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]
-    API_KEY = 3
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def build(self, kind: Any) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the request in a version that the broker speaks."""
-        if kind is _Request:
-            return kind([(0, 0, self._name, {})], False, False, False, {})  # noqa: FBT003 - the schema's fields in order
-        return kind([self._name], False)  # noqa: FBT003 - as above
 
 
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
@@ -210,14 +123,10 @@ async def _insisted(client: AIOKafkaClient, ask: Callable[[], Awaitable[T]]) -> 
 
 
 async def _origin(client: AIOKafkaClient, app: str, name: str) -> Origin:
-    response = await client.send(client.get_random_node(), _Topic(name))
-    (topic,) = response.topics
-    if topic[0]:
-        raise errors.for_code(topic[0])(f"{name}: error {topic[0]}")
-    if response.API_VERSION < _Request.API_VERSION:
-        return Origin(app, response.cluster_id or "", "", len(topic[3]))
-    number = (topic[2] % (1 << 64) << 64) + topic[3] % (1 << 64)
-    return Origin(app, response.cluster_id or "", UUID(int=number).hex, len(topic[5]))
+    (topic,) = await metadata.of(partial(client.send, client.get_random_node()), [name])
+    if topic.error:
+        raise errors.for_code(topic.error)(f"{name}: error {topic.error}")
+    return Origin(app, topic.cluster, topic.id, topic.partitions)
 
 
 async def _cleaning(client: AIOKafkaClient, name: str) -> tuple[int, str]:

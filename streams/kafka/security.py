@@ -4,12 +4,14 @@ import base64
 import hashlib
 import hmac
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import faust
 from faust.types.auth import CredentialsT
+
+from streams.config.variables import variable
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -19,26 +21,19 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 class Security:
     """Transport security of every connection to the brokers.
 
-    Attributes
-    ----------
-    protocol
-        One of `PROTOCOLS`. SASL without TLS is not offered: it would send the password in clear text.
-    mechanism, username, password
-        Of SASL; used only with ``SASL_SSL``.
-    cafile
-        File of the certificate authorities to trust; None trusts the system's.
-    certfile, keyfile, key_password
-        The client's certificate, for mutual TLS.
+    SASL without TLS is not offered: it would send the password in clear text.
     """
 
-    protocol: str = "PLAINTEXT"
-    mechanism: str = "SCRAM-SHA-512"
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    cafile: str | None = None
-    certfile: str | None = None
-    keyfile: str | None = None
-    key_password: str | None = field(default=None, repr=False)
+    protocol: str = variable("SECURITY_PROTOCOL", "PLAINTEXT, SSL or SASL_SSL; PLAINTEXT if not set", "PLAINTEXT")
+    mechanism: str = variable(
+        "SASL_MECHANISM", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; SCRAM-SHA-512 if not set", "SCRAM-SHA-512"
+    )
+    username: str | None = variable("SASL_USERNAME", "User name for SASL_SSL")
+    password: str | None = variable("SASL_PASSWORD", "Its password", in_file="its password")
+    cafile: str | None = variable("SSL_CAFILE", "Authorities to trust, PEM; the system's if not set")
+    certfile: str | None = variable("SSL_CERTFILE", "The client's certificate, PEM, for mutual TLS")
+    keyfile: str | None = variable("SSL_KEYFILE", "Its key, PEM")
+    key_password: str | None = variable("SSL_KEY_PASSWORD", "The key's password", in_file="the key's password")
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
@@ -115,24 +110,18 @@ class Security:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may read a worker's metrics and pages, and how the worker proves itself to them.
+    """Who may read a worker's metrics and pages, and how the worker proves itself to them. The probes are open.
 
-    Attributes
-    ----------
-    certfile, keyfile
-        The worker's certificate, for HTTPS.
-    username, password
-        What readers must give (HTTP basic authentication). The probes need none.
-    hosts
-        Host names that requests may use, separated by commas. The worker's own name, addresses, and names without a
-        dot are always allowed.
+    The worker's own name, addresses, and names without a dot are always allowed as host names.
     """
 
-    certfile: str | None = None
-    keyfile: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    hosts: str | None = None
+    certfile: str | None = variable("METRICS_CERTFILE", "The worker's certificate, PEM: metrics and pages by HTTPS")
+    keyfile: str | None = variable("METRICS_KEYFILE", "Its key, PEM, if not in the same file")
+    hosts: str | None = variable(
+        "METRICS_NAMES", "Names with a dot by which metrics and pages are asked for; others are refused"
+    )
+    username: str | None = variable("METRICS_USERNAME", "Who may read metrics and pages; the probes are open")
+    password: str | None = variable("METRICS_PASSWORD", "The reader's password", in_file="the reader's password")
 
     def __post_init__(self) -> None:
         if bool(self.username) != bool(self.password):

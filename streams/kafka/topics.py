@@ -10,7 +10,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_code
 
 from streams.config.settings import Settings
-from streams.kafka import codecs, connectivity, owners, permissions
+from streams.kafka import connectivity, owners, permissions
 
 #: Room a record batch needs beyond its records, bytes.
 BATCH_OVERHEAD = 4096
@@ -58,27 +58,17 @@ class Topic:
 def wanted(settings: Settings) -> list[Topic]:
     """Return the topics of a worker or of a router, inputs first."""
     batch, ahead = settings.batch_bytes + BATCH_OVERHEAD, settings.limits.ahead_ms
-    changelog = Topic(settings.changelog, compacted=True, batch_bytes=settings.checkpoint_bytes + BATCH_OVERHEAD)
-    journal = Topic(settings.journal, compacted=False, batch_bytes=batch)
+    inputs: list[str] = [settings.forecasts, settings.outcomes]
+    outputs: list[str] = [*settings.outputs]
     if settings.routed:
-        return [
-            Topic(settings.forecasts, compacted=False, batch_bytes=batch, ahead_ms=ahead),
-            Topic(settings.outcomes, compacted=False, batch_bytes=batch, ahead_ms=ahead),
-            Topic(settings.routed, compacted=False, batch_bytes=batch, ahead_ms=ahead),
-            Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
-            changelog,
-            journal,
-            Topic(settings.configurations, compacted=True, batch_bytes=batch),
-        ]
-    maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps else []
+        inputs, outputs = [*inputs, settings.routed], [settings.dead_letters]
+    size = batch if settings.routed else 0
+    maps = [Topic(settings.maps, compacted=True, batch_bytes=batch)] if settings.maps and not settings.routed else []
     return [
-        Topic(settings.forecasts, compacted=False, batch_bytes=0, ahead_ms=ahead),
-        Topic(settings.outcomes, compacted=False, batch_bytes=0, ahead_ms=ahead),
-        Topic(settings.calibrated, compacted=False, batch_bytes=batch),
-        Topic(settings.resolved, compacted=False, batch_bytes=batch),
-        Topic(settings.dead_letters, compacted=False, batch_bytes=batch),
-        changelog,
-        journal,
+        *(Topic(name, compacted=False, batch_bytes=size, ahead_ms=ahead) for name in inputs),
+        *(Topic(name, compacted=False, batch_bytes=batch) for name in outputs),
+        Topic(settings.changelog, compacted=True, batch_bytes=settings.checkpoint_bytes + BATCH_OVERHEAD),
+        Topic(settings.journal, compacted=False, batch_bytes=batch),
         Topic(settings.configurations, compacted=True, batch_bytes=batch),
         *maps,
     ]
@@ -186,10 +176,7 @@ async def check(
         topics = [*wanted(settings), shared(settings)]
         handed = [name for names in settings.before.values() for name in names]
         allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), *handed])
-        problems = [
-            f"records compressed by {name} cannot be read here: install the locked packages (make setup), or cramjam"
-            for name in codecs.lacking()
-        ]
+        problems = list[str]()
         absent = [topic.name for topic in topics if topic.name not in allowed]
         if absent:
             problems.append(f"{_named(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
@@ -224,7 +211,7 @@ async def check(
         for topic in present:
             granted = allowed[topic.name]
             if granted is None or "DescribeConfigs" in granted:
-                configs = await _configs(admin, topic.name)
+                configs = await configs_of(admin, topic.name)
                 problems.extend(_problems(topic, configs))
                 problems.extend(_otherwise_kept(topic, configs, retention_ms))
         if as_worker:
@@ -276,7 +263,7 @@ async def lacking(settings: Settings) -> list[str]:
 async def kept_ms(settings: Settings, name: str) -> int:
     """Return how long a topic keeps records, ms; -1: for ever."""
     async with admin_client(settings) as admin:
-        configs = await _configs(admin, name)
+        configs = await configs_of(admin, name)
     return int(configs["retention.ms"]) if "delete" in configs["cleanup.policy"] else -1
 
 
@@ -296,69 +283,6 @@ def _missing_sources(settings: Settings, existing: set[str]) -> list[str]:
         for topic, name in sources.items()
         if topic not in existing
     ]
-
-
-async def remarks(settings: Settings) -> list[str]:
-    """Return warnings about settings of the topics that are allowed, one sentence each.
-
-    They are about topics of another application, about a ``compression.type`` that makes the brokers compress batches
-    again, about a changelog that keeps deletions for a short time, and about acknowledged records that may be lost.
-    """
-    async with admin_client(settings) as admin:
-        topics = wanted(settings)
-        allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), settings.owners])
-        found: list[str] = []
-        configs: dict[str, dict[str, str]] = {}
-        for topic in topics:
-            granted = allowed.get(topic.name, frozenset())
-            if granted is None or "DescribeConfigs" in granted:
-                configs[topic.name] = await _configs(admin, topic.name)
-                found += _remarks(topic, settings, configs[topic.name])
-        foreign = await owners.problems(settings, allowed.get(settings.owners, frozenset()))
-        return foreign + found + _losable(configs)
-
-
-def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return how acknowledged records may be lost, with the names of the topics."""
-    alone = [name for name, each in configs.items() if int(each.get("min.insync.replicas", "1")) < 2]
-    unclean = [name for name, each in configs.items() if each.get("unclean.leader.election.enable") == "true"]
-    found = []
-    if alone:
-        found.append(
-            f"min.insync.replicas is below 2 for {', '.join(alone)}: what was acknowledged is lost with one broker's "
-            "disk; set it to 2, with three replicas"
-        )
-    if unclean:
-        found.append(
-            f"unclean.leader.election.enable=true for {', '.join(unclean)}: a replica that lags may lead, and what it "
-            "lacks is lost although it was acknowledged; set it to false"
-        )
-    return found
-
-
-def _remarks(topic: Topic, settings: Settings, configs: Mapping[str, str]) -> list[str]:
-    kept = int(configs.get("delete.retention.ms", "86400000"))
-    found = _packed(topic, settings.compression, configs)
-    if topic.name == settings.changelog and kept < DELETE_RETENTION_MS:
-        found.append(
-            f"topic {topic.name} has delete.retention.ms={kept}: a disk that was away for half of that is restored "
-            f"from the first record; set {DELETE_RETENTION_MS}"
-        )
-    return found
-
-
-def _packed(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
-    if not topic.batch_bytes:  # an input: producers write it
-        return []
-    theirs = configs.get("compression.type", "producer")
-    if theirs in ("producer", "uncompressed" if ours == "none" else ours):
-        return []
-    same = "none" if theirs == "uncompressed" else theirs
-    said = (
-        f"topic {topic.name} has compression.type={theirs}, and TRUEUP_COMPRESSION is {ours}: "
-        f"the brokers pack every batch anew; set compression.type=producer, or TRUEUP_COMPRESSION={same}"
-    )
-    return [said]
 
 
 async def partitions(settings: Settings, name: str) -> int | None:
@@ -388,7 +312,7 @@ async def configs(settings: Settings, names: list[str]) -> dict[str, dict[str, s
     async with admin_client(settings) as admin:
         for name in names:
             with suppress(TopicsError):
-                found[name] = await _configs(admin, name)
+                found[name] = await configs_of(admin, name)
     return found
 
 
@@ -422,7 +346,7 @@ async def _sessions(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]
     asked, low, high = 1000 * settings.session_seconds, "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     broker = str(min(each["node_id"] for each in (await admin.describe_cluster())["brokers"]))
     try:
-        configs = await _configs(admin, broker, ConfigResourceType.BROKER)
+        configs = await configs_of(admin, broker, ConfigResourceType.BROKER)
         least, most = int(configs[low]), int(configs[high])
     except (TopicsError, KeyError, ValueError):
         return []
@@ -432,9 +356,10 @@ async def _sessions(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]
     return [f"TRUEUP_SESSION_SECONDS={settings.session_seconds:g} is not what the brokers allow: {allowed}"]
 
 
-async def _configs(
+async def configs_of(
     admin: AIOKafkaAdminClient, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC
 ) -> dict[str, str]:
+    """Return the configuration of a topic or a broker; raises TopicsError if this user may not ask."""
     (response,) = await admin.describe_configs([ConfigResource(kind, name)])
     found: dict[str, str] = {}
     for resource in response.resources:

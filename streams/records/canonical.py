@@ -8,9 +8,10 @@ from state.calibrators.answer import new
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
-from streams.records.decoding import SCOPED, Decoder, with_fields
+from streams.records.decoding import SCOPED, Decoder
 from streams.records.encoding import NO_HEADERS
 from streams.records.limits import Limits
+from streams.records.output_json import with_fields
 from streams.records.refused import Refused
 from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, target
 from streams.sources import far_off

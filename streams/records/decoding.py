@@ -1,10 +1,9 @@
-"""Records as they stand in the topics: bytes to events, and outputs to bytes.
+"""Records as they stand in the input topics: bytes to events.
 
 Decoding never raises on what a record holds: anything that cannot be used comes back as `Rejected` with a reason
 from `REASONS`, and goes to the dead letters whole.
 """
 
-import base64
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -15,9 +14,9 @@ import orjson
 from state import forecasts
 from state.calibrators.answer import new
 from state.entities import number
-from state.events import Calibrated, Carried, Event, Forecast, Outcome, Passed, Rejected, Resolved
+from state.events import Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.forecasts import LARGEST, PROBABILITY, PROBS, Classwise, Normal, Probs, Quantiles
+from state.forecasts import LARGEST, PROBABILITY, PROBS, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.segments import usable
 from streams.records.limits import FAR_OFF, LATEST, Limits
@@ -66,8 +65,6 @@ class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's 
     pass
 
 
-#: Largest whole number that is shown without a point.
-_WHOLE: Final = 2**53
 _steps: Final = lru_cache(maxsize=1024)(steps)
 _ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
 #: Longest Kafka key, in longest ids.
@@ -292,7 +289,8 @@ class Decoder:
             event_id = self._name(record, "event_id")
             if "scope" in record:
                 event_id = self._scoped(event_id, record)
-            raw = _readable(record)
+            kind = _only(record, *_ALTERNATIVES)
+            raw = _value(record[kind], kind, None)
             if timestamp > LATEST:
                 return None
         except _Unusable:
@@ -366,24 +364,17 @@ def _only(record: dict[str, Any], *allowed: str) -> str:
 def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.ForecastValue:
     """Return a forecast that is more than one probability."""
     kind = _only(record, "probs") if policy.kind == PROBS else _only(record, "quantiles", "normal")
-    given = record[kind]
-    try:
-        if kind == "probs":
-            return _probs(given, policy.classes)
-        if kind == "quantiles":
-            return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
-        return Normal(*_numbers((given["mean"], given["std"])))
-    except (ValueError, TypeError, KeyError):
-        raise _Unusable(kind) from None
+    return _value(record[kind], kind, policy.classes)
 
 
-def _readable(record: dict[str, Any]) -> forecasts.ForecastValue:
-    """Return the one forecast that a record gives, whatever its stream takes."""
-    kind = _only(record, *_ALTERNATIVES)
-    given = record[kind]
+def _value(given: Any, kind: str, classes: int | None) -> forecasts.ForecastValue:  # noqa: ANN401 - whatever stands there
+    """Return a forecast of a kind; of classes as many as are wanted, if it is said."""
     try:
         if kind == "probs":
-            return Probs([_rounded(value, kind) for value in _numbers(given)])
+            values = _numbers(given)
+            if classes is not None and len(values) != classes:
+                raise ValueError(f"there must be {classes} classes, got {len(values)}")
+            return Probs([_rounded(value, kind) for value in values])
         if kind == "quantiles":
             return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
         if kind == "normal":
@@ -391,13 +382,6 @@ def _readable(record: dict[str, Any]) -> forecasts.ForecastValue:
         return _rounded(given, kind)
     except (ValueError, TypeError, KeyError):
         raise _Unusable(kind) from None
-
-
-def _probs(given: object, classes: int) -> Probs:
-    values = _numbers(given)
-    if len(values) != classes:
-        raise ValueError(f"there must be {classes} classes, got {len(values)}")
-    return Probs([_rounded(value, "probs") for value in values])
 
 
 def _rounded(p: Any, reason: str) -> float:  # noqa: ANN401 - whatever stands there
@@ -438,171 +422,3 @@ def _segments(given: object, policy: Policy) -> tuple[str, ...]:
     if policy.segments_required and "" in values:
         raise _Unusable("segments")
     return tuple(values)
-
-
-def encode_calibrated(record: Calibrated) -> bytes:
-    """Return the JSON value of a ``calibrated`` record."""
-    (
-        _,
-        event_id,
-        stream,
-        raw,
-        p,
-        draw,
-        calibrator,
-        config,
-        version,
-        ts,
-        applied,
-        carried,
-        band,
-        points,
-        low,
-        high,
-        why,
-    ) = record
-    scope = ""
-    if SCOPED in event_id:
-        event_id, _, scope = event_id.partition(SCOPED)
-    if type(p) is float:
-        value = orjson.dumps(
-            {
-                "event_id": event_id,
-                "stream": stream,
-                "raw": raw,
-                "p": p,
-                "draw": draw,
-                "calibrator": calibrator,
-                "config": config,
-                "version": version,
-                "ts": ts,
-                "applied": applied,
-            }
-        )
-    else:
-        fields = ("raw", "p", "draw", "calibrator", "config", "version", "ts", "applied")
-        value = _encode_vectors(record, event_id, fields)
-    if band:
-        value = value[:-1] + b',"band":' + orjson.dumps(band) + b"}"
-    if points is not None:
-        value = value[:-1] + b',"points":%d}' % points
-    if low is not None:
-        value = value[:-1] + b"," + orjson.dumps({"p_low": low, "p_high": high})[1:]
-        if why:
-            value = value[:-1] + b',"why":' + orjson.dumps(why) + b"}"
-    if scope:
-        value = _within(scope, value)
-    return value if carried is None or not carried.fields else with_fields(carried.fields, value)
-
-
-def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
-    """Return the JSON value of the ``calibrated`` record that answers a dead letter's forecast with its raw score."""
-    forecast = record.forecast
-    if forecast is None:
-        raise ValueError("the forecast of this dead letter could not be read")
-    event_id, _, scope = forecast.event_id.partition(SCOPED)
-    shown: dict[str, Any] = {"event_id": event_id, "stream": forecast.stream or None}
-    for name in ("raw", "p"):
-        if type(forecast.raw) is float:
-            shown[name] = forecast.raw
-        else:
-            _show(shown, name, forecast.raw)
-    shown["calibrated"], shown["reason"], shown["ts"] = False, record.reason, forecast.ts
-    shown["dead_letter"] = {"topic": topic, "partition": partition, "offset": record.offset}
-    value = orjson.dumps(shown)
-    if scope:
-        value = _within(scope, value)
-    carried = forecast.carried
-    return with_fields(carried.fields, value) if carried is not None and carried.fields else value
-
-
-def encode_resolved(record: Resolved) -> bytes:
-    """Return the JSON value of a ``resolved`` record."""
-    _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
-    scope = ""
-    if SCOPED in event_id:
-        event_id, _, scope = event_id.partition(SCOPED)
-    if type(p) is float:
-        value = orjson.dumps(
-            {
-                "event_id": event_id,
-                "stream": stream,
-                "raw": raw,
-                "p": p,
-                "draw": draw,
-                "y": int(y),
-                "calibrator": calibrator,
-                "version": version,
-                "issued_ts": issued_ts,
-                "resolved_ts": resolved_ts,
-                "revision": revision,
-                "implied": implied,
-            }
-        )
-    else:
-        fields = ("raw", "p", "draw", "y", "calibrator", "version", "issued_ts", "resolved_ts", "revision", "implied")
-        value = _encode_vectors(record, event_id, fields)
-    return _within(scope, value) if scope else value
-
-
-def _within(scope: str, value: bytes) -> bytes:
-    """Return the value of a record whose event has a scope."""
-    return value[:-1] + b',"scope":' + orjson.dumps(scope) + b"}"
-
-
-def with_fields(fields: bytes, value: bytes) -> bytes:
-    """Return the value of a record that carries fields."""
-    return value[:-1] + b',"carried":' + fields + b"}"
-
-
-def event_name(record: dict[str, Any]) -> Any:  # noqa: ANN401 - what stands there, where it is no name
-    """Return the name by which the engine knows the event of an output."""
-    event_id, scope = record["event_id"], record.get("scope")
-    return f"{event_id}{SCOPED}{scope}" if isinstance(event_id, str) and isinstance(scope, str) else event_id
-
-
-def _encode_vectors(record: Calibrated | Resolved, event_id: str, fields: tuple[str, ...]) -> bytes:
-    """Return the JSON value of a record whose forecast is more than one probability: ``p`` takes its kind's name."""
-    shown: dict[str, Any] = {"event_id": event_id}
-    for name in ("stream", *fields):
-        value = getattr(record, name)
-        if isinstance(value, Quantiles | Normal | Classwise):
-            _show(shown, name, value)
-        elif name == "y" and value == int(value) and abs(value) <= _WHOLE:
-            shown["y"] = int(value)
-        else:
-            shown[name] = value
-    return orjson.dumps(shown)
-
-
-def _show(shown: dict[str, Any], name: str, value: object) -> None:
-    """Put a forecast of more than one probability into what is shown; ``p`` takes its kind's name."""
-    if isinstance(value, Quantiles):
-        shown["quantiles" if name == "p" else name] = {"levels": value.levels, "values": value.values}
-    elif isinstance(value, Normal):
-        shown["normal" if name == "p" else name] = {"mean": value.mean, "std": value.std}
-    elif isinstance(value, Classwise):
-        shown["probs" if name == "p" else name] = list(value)
-        if name == "p":
-            whole = value.normalised()
-            shown["normalised"], shown["argmax"] = list(whole), whole.argmax()
-
-
-def encode_letter(record: Rejected, topic: str, partition: int, limits: Limits) -> bytes:
-    """Return the JSON value of a ``dead-letters`` record; its value is base64, cut at the limit."""
-    key, value = record.key, record.value
-    letter: dict[str, Any] = {
-        "reason": record.reason,
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "key": None,
-        "value": None,
-        "value_bytes": 0 if value is None else len(value),
-    }
-    if record.withheld:
-        letter["withheld"] = True
-    else:
-        letter["key"] = None if key is None else base64.b64encode(key[: limits.letter_bytes]).decode()
-        letter["value"] = None if value is None else base64.b64encode(value[: limits.letter_bytes]).decode()
-    return orjson.dumps(letter)

@@ -6,8 +6,8 @@ from typing import Final, cast
 from state.events import Calibrated, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS
 from streams.config.settings import Settings
-from streams.records.decoding import encode_calibrated, encode_letter, encode_raw, encode_resolved
 from streams.records.output_avro import AvroValues
+from streams.records.output_json import encode_calibrated, encode_letter, encode_raw, encode_resolved
 
 #: Key, value, Kafka timestamp (ms) and headers of a record to produce.
 EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | None]]]

@@ -9,13 +9,18 @@ from aiokafka.structs import TopicPartition
 
 from state.calibrators.answer import new
 from state.events import Forecast, Rejected
+from streams.config.settings import Settings
 from streams.kafka import partitioner
 from streams.records.canonical import Canonical, Reader, Sent
-from streams.records.decoding import encode_letter, encode_raw
 from streams.records.encoding import NO_HEADERS
-from streams.records.limits import Limits
 from streams.records.output_avro import AvroValues
+from streams.records.output_json import encode_letter, encode_raw
 from streams.records.routing import place
+from streams.records.skips import PoisonError
+from streams.sources import mapping
+from streams.sources.formats import asks_registry
+from streams.sources.registry import SchemaId
+from streams.sources.schemas import Schemas
 
 
 class Record(NamedTuple):
@@ -58,28 +63,51 @@ class Making:
 
 
 class Maker:
-    """Makes of source records what intake sends. It is pure.
+    """Makes of source records what intake sends. It is pure: schemas that records name must be loaded before.
 
     Parameters
     ----------
-    readers
-        By source topic, in their order; of the readers of a role the first counts whose condition holds.
-    limits
-        Bound dead letters.
+    settings
+        Say which sources there are, and what bounds records.
 
     Attributes
     ----------
+    schemas
+        What the registry has said.
+    readers
+        By source topic, in their order; of the readers of a role the first counts whose condition holds.
+    topics
+        Names of the topics sent to, by their labels.
     widths
-        How many partitions the topics sent to have, by their labels.
+        How many partitions these have.
     ids
         Ids of the source topics.
     values
         Makes the values of raw answers; None: they are plain JSON.
     """
 
-    def __init__(self, readers: Mapping[str, Sequence[Reader]], limits: Limits) -> None:
-        self._readers = readers
-        self._limits = limits
+    def __init__(self, settings: Settings) -> None:
+        self._limits = settings.limits
+        self.schemas = Schemas(settings.registry)
+        self.readers: dict[str, list[Reader]] = defaultdict(list)
+        #: Those whose records name schemas of a registry.
+        self.asking: dict[str, list[Reader]] = defaultdict(list)
+        for mode in settings.modes:
+            if not mode.direct:
+                read = mapping.Mapping(mode.source, self.schemas)
+                reader = Reader(mode.source.name, mode.source.role, read, settings.policies, settings.limits)
+                self.readers[mode.topic].append(reader)
+                if asks_registry(mode.source.table):
+                    self.asking[mode.topic].append(reader)
+        self.topics: dict[str, str] = {
+            "forecasts": settings.forecasts,
+            "routes": settings.routes,
+            "labels": settings.labels,
+            "dead-letters": settings.dead_letters,
+            "configurations": settings.configurations,
+        }
+        if settings.policies.answering:
+            self.topics["calibrated"] = settings.calibrated
         self.widths: dict[str, int] = {}
         self.ids: dict[str, str] = {}
         self.values: AvroValues | None = None
@@ -90,6 +118,24 @@ class Maker:
         """Take the numbers of partitions and the ids; see the class."""
         self.widths, self.ids = widths, ids
         self._places = {}
+
+    def lacking(self, fetched: Mapping[TopicPartition, Sequence[Any]]) -> dict[SchemaId, str]:
+        """Return the schemas that records name and that are not loaded, each with a source that names it.
+
+        Raises
+        ------
+        PoisonError
+            If a record cannot be looked at.
+        """
+        lacking: dict[SchemaId, str] = {}
+        for tp, records in fetched.items():
+            for reader in self.asking.get(tp.topic, ()):
+                for record in records:
+                    try:
+                        lacking.update(dict.fromkeys(reader.lacking(record), reader.name))
+                    except Exception as exc:
+                        raise PoisonError(tp.topic, tp.partition, record.offset) from exc
+        return lacking
 
     def make(self, batch: Sequence[tuple[TopicPartition, Any]], now: int) -> Making:
         """Return what source records become.
@@ -136,7 +182,7 @@ class Maker:
         return making
 
     def _placed(self, tp: TopicPartition) -> list[tuple[Reader, str]]:
-        return [(reader, place(reader.name, self.ids[tp.topic], tp.partition)) for reader in self._readers[tp.topic]]
+        return [(reader, place(reader.name, self.ids[tp.topic], tp.partition)) for reader in self.readers[tp.topic]]
 
     def _put(self, to: Records, made: list[Sent]) -> None:
         hashes = partitioner.hashes([sent.key for sent in made])

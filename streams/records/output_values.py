@@ -13,8 +13,8 @@ import orjson
 from streams.records.output_avro import SCHEMAS, fields, payload
 from streams.sources import avro, framing
 from streams.sources.refusal import Unfit
-from streams.sources.registry import Registry, RegistryError
-from streams.sources.schemas import Schemas
+from streams.sources.registry import AVRO, Fetched, Registry, RegistryError
+from streams.sources.schemas import Known, Schemas
 
 _FRAME: Final = 5
 
@@ -31,7 +31,7 @@ class OutputValues:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._schemas = Schemas(registry)
-        self._parsed: dict[int, Any] = {}
+        self._parsed = Known(self._schemas, AVRO, _avro)
 
     async def load(self, values: Iterable[bytes | None]) -> None:
         """Load the schemas that values name, for `fields` and `same` to be called where a loop runs.
@@ -111,15 +111,12 @@ class OutputValues:
         number = _named(value)
         if number is None:
             return None
-        found = self._parsed.get(number)
-        if found is None:
-            if self._schemas.lacks(number):
-                asyncio.run(self.load([value]))
-            try:
-                found = self._parsed[number] = _ours(avro.parse_fetched(number, self._schemas.get(number)).schema)
-            except Unfit as exc:
-                raise ValueError(exc.args[1]) from None
-        return found
+        if number not in self._parsed and self._schemas.lacks(number):
+            asyncio.run(self.load([value]))
+        try:
+            return self._parsed[number]
+        except Unfit as exc:
+            raise ValueError(exc.args[1]) from None
 
 
 def packed(answer: dict[str, Any]) -> bytes:
@@ -148,6 +145,10 @@ def _named(value: bytes) -> int | None:
     """Return the id of the schema that a value names; None if it names none."""
     named = framing.schema_of(value, (), "")
     return named if isinstance(named, int) else None
+
+
+def _avro(fetched: Fetched) -> Any:  # noqa: ANN401 - fastavro's
+    return _ours(avro.parsed(fetched.text, fetched.references).schema)
 
 
 def _ours(schema: Any) -> Any:  # noqa: ANN401 - fastavro's

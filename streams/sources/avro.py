@@ -3,19 +3,16 @@
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import fastavro
-from fastavro import _read_py
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from streams.sources import framing
-from streams.sources.avro_bounds import LEVELS, Bounds, nests
+from streams.sources import avro_bounds, framing
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
-from streams.sources.registry import AVRO, Fetched, SchemaId
-from streams.sources.schemas import Schemas
+from streams.sources.registry import AVRO, SchemaId
+from streams.sources.schemas import Known, Schemas
 
 #: What a single-object encoding begins with, and how long its head is (Avro 1.11, *Single-object encoding*).
 _SINGLE, _HEAD = b"\xc3\x01", 10
@@ -56,20 +53,14 @@ class Avro:
     """
 
     def __init__(self, schema: str | Sequence[str] | None, schemas: Schemas, header: str) -> None:
-        self._schemas = schemas
         self._header = header
-        self._parsed: dict[SchemaId, Parsed] = {}
-        #: What is wrong with schemas: to find that may take longer than to read a thousand values.
-        self._refused: dict[SchemaId, Unfit] = {}
+        self._parsed = Known(schemas, AVRO, lambda fetched: parsed(fetched.text, fetched.references))
         #: The schemas that the source gives, by their fingerprints.
         self._fixed = None if schema is None else _by_fingerprint([schema] if isinstance(schema, str) else schema)
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
         """Return the id of a schema that has to be loaded first; None if there is none."""
-        if self._fixed is not None:
-            return None
-        schema = framing.schema_of(data, headers, self._header)
-        return schema if schema is not None and self._schemas.lacks(schema) else None
+        return None if self._fixed is not None else self._parsed.lacking(framing.schema_of(data, headers, self._header))
 
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever it says
         """Return what bytes say; see `streams.sources.formats.Format`."""
@@ -77,23 +68,9 @@ class Avro:
             return _of_files(self._fixed, data)
         if headers or data[:1] != b"\0" or len(data) < 5:
             named, _, payload = framing.split(data, headers, self._header, placed=False)
-            made = self._parsed.get(named) or self._parse(named)
         else:
-            number = int.from_bytes(data[1:5], "big")
-            made, payload = self._parsed.get(number) or self._parse(number), data[5:]
-        return _read(made, payload)
-
-    def _parse(self, named: SchemaId) -> Parsed:
-        if named in self._refused:
-            raise Unfit(*self._refused[named].args)
-        fetched = self._schemas.get(named)
-        try:
-            made = self._parsed[named] = parse_fetched(named, fetched)
-        except Unfit as exc:
-            if fetched is not None:  # what the registry does not have it may have later
-                self._refused[named] = exc
-            raise
-        return made
+            named, payload = int.from_bytes(data[1:5], "big"), data[5:]
+        return _read(self._parsed[named], payload)
 
 
 def _by_fingerprint(schemas: Sequence[str]) -> dict[bytes, Parsed]:
@@ -109,9 +86,6 @@ def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa:
     source = _BytesIO(payload)
     try:
         found = made.read(source, made.schema, None)
-    except (Unfit, RecursionError) as exc:
-        why = exc.args[1] if isinstance(exc, Unfit) else f"it nests deeper than {LEVELS} levels"
-        raise Unfit("format", f"the value cannot be read by its Avro schema: {why}") from None
     except Exception as exc:  # noqa: BLE001 - fastavro raises what the bytes lead it to
         raise Unfit(misfit, f"the value is not of its Avro schema: {exc!r}") from None
     if left := len(payload) - source.tell():
@@ -163,18 +137,6 @@ def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN
     )
 
 
-def parse_fetched(named: SchemaId, fetched: Fetched | None) -> Parsed:
-    """Return a fetched schema; raises Unfit if it is none of Avro, or its values would have no bound."""
-    if fetched is None:
-        raise Unfit("schema", f"the registry has no schema {named}")
-    if fetched.kind != AVRO:
-        raise Unfit("schema", f"schema {named} is of {fetched.kind}, not of {AVRO}")
-    try:
-        return parsed(fetched.text, fetched.references)
-    except ValueError as exc:
-        raise Unfit("schema", f"schema {named}: {exc}") from None
-
-
 def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
     """Return a schema; raises ValueError if it is none, or its values would have no bound."""
     named: dict[str, Any] = {}
@@ -182,34 +144,19 @@ def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
         for _, each in references:
             fastavro.parse_schema(_plain(json.loads(each)), named)
         schema = fastavro.parse_schema(_plain(json.loads(text)), named)
-        bounds = Bounds(named)
-        for each in (*named.values(), schema):
-            bounds.check(each)
-        read = _read_guarded if bounds.levels(schema) > LEVELS else fastavro.schemaless_reader
+        avro_bounds.check(schema, named)
         if references and not (isinstance(schema, dict) and "fields" in schema):
             field = {"name": "value", "type": schema}
             whole = fastavro.parse_schema({"type": "record", "name": _WHOLE, "fields": [field]}, named)
-            return Parsed(partial(_read_whole, read), whole)
+            return Parsed(_read_whole, whole)
     except Exception as exc:
         raise ValueError(f"it is no Avro schema: {exc!r}") from exc
-    return Parsed(read, schema)
+    return Parsed(fastavro.schemaless_reader, schema)
 
 
-def _read_whole(read: Callable[[io.BytesIO, Any, None], Any], source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
+def _read_whole(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
     """Read a value as the one field of a record: of a union fastavro does not keep what it refers to."""
-    return read(source, schema, none)["value"]
-
-
-def _read_guarded(source: io.BytesIO, schema: Any, none: None) -> Any:  # noqa: ANN401 - whatever it says
-    """Read a value whose schema does not bound its depth; raises an exception if it is too deep, or is not of it.
-
-    It is read in Python: a value that nests too deep for that raises RecursionError, in C it would end the process. The
-    bound does not depend on how deep the stack is already, so that an audit reads what a worker read.
-    """
-    found = _read_py.schemaless_reader(source, schema, none)
-    if nests(found, LEVELS):
-        raise Unfit("format", f"it nests deeper than {LEVELS} levels")
-    return found
+    return fastavro.schemaless_reader(source, schema, none)["value"]  # type: ignore[call-overload,index]
 
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON

@@ -26,7 +26,7 @@ from streams.sources import framing, proto_file
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import PROTOBUF, Fetched, SchemaId
-from streams.sources.schemas import Schemas
+from streams.sources.schemas import Known, Schemas
 
 #: The files that every schema may refer to without saying where they are.
 _WELL_KNOWN: Final = {
@@ -71,26 +71,20 @@ class Protobuf:
     """
 
     def __init__(self, schema: str | None, message: str | None, schemas: Schemas, header: str) -> None:
-        self._schemas = schemas
         self._header = header
-        self._classes: dict[tuple[SchemaId, tuple[int, ...]], type[Message]] = {}
+        self._files = Known(schemas, PROTOBUF, _Messages)
         self._fixed = None if schema is None else _of_set(schema, message or "")
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
         """Return the id of a schema that has to be loaded first; None if there is none."""
-        if self._fixed is not None:
-            return None
-        schema = framing.schema_of(data, headers, self._header)
-        return schema if schema is not None and self._schemas.lacks(schema) else None
+        return None if self._fixed is not None else self._files.lacking(framing.schema_of(data, headers, self._header))
 
     def decode(self, data: bytes, headers: Headers) -> dict[str, Any]:
         """Return what bytes say; see `streams.sources.formats.Format`."""
         made, payload = self._fixed, data
         if made is None:
             schema, place, payload = framing.split(data, headers, self._header, placed=True)
-            made = self._classes.get((schema, place))
-            if made is None:
-                made = self._classes[schema, place] = parse_fetched(schema, self._schemas.get(schema), place)
+            made = self._files[schema].at(place)
         try:
             read = made.FromString(payload)
             if UnknownFieldSet(read):
@@ -116,22 +110,33 @@ def _require_known(message: Message) -> None:
         raise Unfit("schema", f"the value is of another message than {known.full_name}: {what}")
 
 
-def parse_fetched(named: SchemaId, fetched: Fetched | None, place: tuple[int, ...]) -> type[Message]:
-    """Return the class of the message at a place of a fetched schema; raises Unfit if there is none."""
-    if fetched is None:
-        raise Unfit("schema", f"the registry has no schema {named}")
-    if fetched.kind != PROTOBUF:
-        raise Unfit("schema", f"schema {named} is of {fetched.kind}, not of {PROTOBUF}")
-    try:
-        files = [_file(text, name) for name, text in fetched.references]
-        own = _file(fetched.text, _FILE)
-        return _message(_closed([*files, own]), ".".join(filter(None, (own.package, _named(own.message_type, place)))))
-    except (ValueError, LookupError, TypeError) as exc:
-        raise Unfit("schema", f"schema {named}: {exc}") from None
+class _Messages:
+    """The messages of a schema that a registry has; raises ValueError or TypeError if it is none."""
+
+    def __init__(self, fetched: Fetched) -> None:
+        texts = [*fetched.references, (_FILE, fetched.text)]
+        try:
+            files = [_descriptor(text, name) for name, text in texts]
+        except (DecodeError, ValueError):  # the registry gives files as text
+            files = proto_file.descriptors(texts)
+        self._pool = _pool(_closed(files))
+        self._file = next(file for file in files if file.name == _FILE)
+        self._classes: dict[tuple[int, ...], type[Message]] = {}
+
+    def at(self, place: tuple[int, ...]) -> type[Message]:
+        """Return the class of the message at a place; raises Unfit if there is none."""
+        found = self._classes.get(place)
+        if found is None:
+            try:
+                name = ".".join(filter(None, (self._file.package, _named(self._file.message_type, place))))
+                found = self._classes[place] = GetMessageClass(self._pool.FindMessageTypeByName(name))
+            except (LookupError, TypeError) as exc:
+                raise Unfit("schema", f"the value names a message that its schema does not have: {exc}") from None
+        return found
 
 
 def _named(messages: Iterable[DescriptorProto], place: tuple[int, ...]) -> str:
-    """Return the name of the message at a place of a file."""
+    """Return the name of the message at a place of a file; raises LookupError if there is none."""
     names = []
     for index in place:
         found = list(messages)
@@ -142,15 +147,9 @@ def _named(messages: Iterable[DescriptorProto], place: tuple[int, ...]) -> str:
     return ".".join(names)
 
 
-def _file(text: str, name: str) -> FileDescriptorProto:
-    """Return a file's descriptor under the name by which others refer to it."""
-    try:
-        found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (DecodeError, binascii.Error, ValueError):
-        try:
-            found = proto_file.descriptor(text)
-        except ValueError as exc:
-            raise ValueError(f"it is neither a FileDescriptorProto in base64 nor a .proto file: {exc}") from None
+def _descriptor(text: str, name: str) -> FileDescriptorProto:
+    """Return a file's descriptor, which is given in base64, under the name by which others refer to it."""
+    found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     found.name = name
     return found
 
@@ -174,16 +173,16 @@ def _of_set(schema: str, message: str) -> type[Message]:
             "it is no FileDescriptorSet: protoc --descriptor_set_out --include_imports makes one"
         ) from None
     try:
-        return _message(list(files), message)
+        return GetMessageClass(_pool(files).FindMessageTypeByName(message))
     except (LookupError, TypeError) as exc:
         raise ValueError(f"message {message!r}: {exc}") from None
 
 
-def _message(files: Iterable[FileDescriptorProto], message: str) -> type[Message]:
+def _pool(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
     pool = DescriptorPool()
     for each in _WELL_KNOWN.values():
         pool.AddSerializedFile(each)
     for file in files:
         if file.name not in _WELL_KNOWN:
             pool.AddSerializedFile(file.SerializeToString())
-    return GetMessageClass(pool.FindMessageTypeByName(message))
+    return pool

@@ -1,12 +1,17 @@
 """Why a source record became no record, and the exception that carries it there."""
 
-from collections.abc import Iterator
+from reprlib import Repr
 from typing import Any, Final, NamedTuple
 
 #: The reason of a record that the mapping says to pass over.
 PASSED: Final = "passed"
 #: Most characters of a value in a message.
 _SHORT: Final = 60
+#: Looks at no more of a value than is shown of it: it may be long, or nest a thousand levels.
+_SHOWN: Final = Repr()
+_SHOWN.maxstring = _SHOWN.maxlong = _SHOWN.maxother = 4 * _SHORT
+_SHOWN.maxdict = _SHOWN.maxlist = _SHORT
+_SHOWN.maxlevel = _SHORT
 
 
 class Refusal(NamedTuple):
@@ -37,30 +42,6 @@ class Unfit(Exception):  # noqa: N818 - carries a reason from the mapping's part
 
 
 def short(value: object) -> str:
-    """Return a value as it is shown in a message, cut at 60 characters; what is cut is not looked at."""
-    text = ""
-    for part in _parts(value):
-        text += part
-        if len(text) > _SHORT:
-            return text[: _SHORT - 3] + "..."
-    return text
-
-
-def _parts(value: object) -> Iterator[str]:
-    """Yield the parts of a value's repr: what nests a thousand levels has none that ends."""
-    if isinstance(value, dict):
-        yield "{"
-        for n, (name, each) in enumerate(value.items()):
-            yield ", " if n else ""
-            yield from _parts(name)
-            yield ": "
-            yield from _parts(each)
-        yield "}"
-    elif isinstance(value, list):
-        yield "["
-        for n, each in enumerate(value):
-            yield ", " if n else ""
-            yield from _parts(each)
-        yield "]"
-    else:
-        yield repr(value[: _SHORT + 1] if isinstance(value, str | bytes) else value)
+    """Return a value as it is shown in a message, cut at 60 characters."""
+    text = _SHOWN.repr(value)
+    return text if len(text) <= _SHORT else text[: _SHORT - 3] + "..."

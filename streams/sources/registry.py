@@ -9,7 +9,7 @@ Hortonworks Registry 0.9.1 say, refuse a field that they do not know: that a sch
 import logging
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,8 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 import orjson
+
+from streams.config.variables import variable
 
 log = logging.getLogger("trueup")
 
@@ -75,29 +77,19 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True)
 class Registry:
-    """Where the registry is, and how it is reached.
+    """Where the registry is, and how it is reached."""
 
-    Attributes
-    ----------
-    url
-        Its address, without a password.
-    username, password
-        Of basic authentication.
-    token
-        Of bearer authentication.
-    cafile
-        File of the certificate authorities to trust; None trusts the system's.
-    certfile, keyfile
-        The client's certificate, for mutual TLS.
-    """
-
-    url: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    cafile: str | None = None
-    certfile: str | None = None
-    keyfile: str | None = None
+    url: str | None = variable(
+        "REGISTRY_URL", "Schema registry with Confluent's interface, of sources and outputs; https://host:port"
+    )
+    username: str | None = variable("REGISTRY_USERNAME", "User name for the registry")
+    password: str | None = variable("REGISTRY_PASSWORD", "Its password", in_file="its password")
+    token: str | None = variable(
+        "REGISTRY_TOKEN", "Bearer token for it, in the place of a user name", in_file="this token"
+    )
+    cafile: str | None = variable("REGISTRY_CAFILE", "Authorities to trust for it, PEM; the system's if not set")
+    certfile: str | None = variable("REGISTRY_CERTFILE", "The client's certificate for it, PEM")
+    keyfile: str | None = variable("REGISTRY_KEYFILE", "Its key, PEM")
 
     def __post_init__(self) -> None:
         given = [name for name, value in vars(self).items() if value is not None and name != "url"]

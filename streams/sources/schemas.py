@@ -5,11 +5,12 @@ id what its schema is, or that there is none.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
+from streams.sources.refusal import Unfit
 from streams.sources.registry import Fetched, Registry, SchemaId
 from streams.sources.wait import Wait
 
@@ -18,6 +19,8 @@ UNKNOWN_SECONDS: Final = 60.0
 _MOST_UNKNOWN: Final = 10_000
 #: Most schemas that are asked for at one time: whoever names ten thousand that do not exist holds up everybody.
 AT_ONCE: Final = 16
+
+Made = TypeVar("Made")
 
 
 class Schemas:
@@ -83,3 +86,42 @@ class Schemas:
         if len(self._unknown) >= _MOST_UNKNOWN:  # ids are named by the records: do not let them fill memory
             self._unknown.clear()
         self._unknown[schema] = monotonic() + UNKNOWN_SECONDS
+
+
+class Known(dict[SchemaId, Made]):
+    """What was made of schemas that records name, each once; so is found once what is wrong with one.
+
+    Parameters
+    ----------
+    schemas
+        Where they are looked up.
+    kind
+        Of which they must be.
+    make
+        Makes it of a schema; raises ValueError or TypeError.
+    """
+
+    def __init__(self, schemas: Schemas, kind: str, make: Callable[[Fetched], Made]) -> None:
+        super().__init__()
+        self._schemas, self._kind, self._make = schemas, kind, make
+        self._refused: dict[SchemaId, Unfit] = {}
+
+    def lacking(self, schema: SchemaId | None) -> SchemaId | None:
+        """Return a schema that has to be loaded before it is known; else None."""
+        return schema if schema is not None and self._schemas.lacks(schema) else None
+
+    def __missing__(self, schema: SchemaId) -> Made:
+        """Make what was not made before; raises Unfit if that cannot be."""
+        fetched = self._schemas.get(schema)
+        if fetched is None:  # the registry may have it later
+            raise Unfit("schema", f"the registry has no schema {schema}")
+        if schema in self._refused:
+            raise Unfit(*self._refused[schema].args)
+        try:
+            if fetched.kind != self._kind:
+                raise ValueError(f"it is of {fetched.kind}, not of {self._kind}")
+            made = self[schema] = self._make(fetched)
+        except (ValueError, TypeError) as exc:
+            self._refused[schema] = Unfit("schema", f"schema {schema}: {exc}")
+            raise self._refused[schema] from None
+        return made

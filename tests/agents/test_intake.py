@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
+from inspect import Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from aiokafka.errors import CommitFailedError, KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from agents import intake as module
+from agents import taken_up
 from agents.intake import Intake
 from agents.worker import FAILED
 from state.witnesses import SLACK
@@ -30,6 +32,7 @@ from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
 from streams.records import skips
+from streams.records.making import Maker
 from streams.records.output_avro import SCHEMAS, AvroValues
 from streams.records.skips import PoisonError
 
@@ -213,7 +216,7 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
         async def main() -> None:
             made = Intake(settings, IntakeGauges("0", ["scores", "labels"], list))
             scene = Scene(intake=made, consumer=Consumer(), producer=Producer(), stored={})
-            scene.identities = {name: Identity("6f", 2) for name in (*made.topics.values(), *made.readers)}
+            scene.identities = {name: Identity("6f", 2) for name in (*made.maker.topics.values(), *made.maker.readers)}
 
             async def identity(_: object, name: str) -> Identity:
                 await asyncio.sleep(0)
@@ -231,8 +234,8 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
                     yield topic, records[at : at + 2]
 
             monkeypatch.setattr(provenance, "identity", identity)
-            monkeypatch.setattr(module, "batches", written)
-            made._consumer, made._producer = scene.consumer, scene.producer
+            monkeypatch.setattr(taken_up, "batches", written)
+            made._consumer, made._sender.producer = scene.consumer, cast("Any", scene.producer)
             made._admin = SimpleNamespace(list_consumer_group_offsets=stored)
             await story(scene)
 
@@ -241,129 +244,132 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
     return run
 
 
+def story(told: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Tell a test of a scene, on a loop of its own."""
+
+    def test(play: Play, **fixtures: Any) -> None:
+        play(lambda scene: told(scene=scene, **fixtures))
+
+    asked = signature(told).parameters.values()
+    test.__signature__ = Signature(  # type: ignore[attr-defined]
+        [each.replace(name="play") if each.name == "scene" else each for each in asked]
+    )
+    test.__name__ = told.__name__
+    return test
+
+
 def score(event_id: str, risk: float = 0.5, model: str = "m") -> dict[str, Any]:
     return {"id": event_id, "model": model, "risk": risk}
 
 
-def test_a_route_follows_when_its_forecast_is_acknowledged(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.producer.acknowledges.clear()
-        scene.give(S0, score("e1"), score("e2"))
-        scene.give(L0, {"id": "e1", "y": 1, "kind": "final"})
-        await scene.steps()
-        assert sorted(set(scene.producer.topics())) == ["forecasts", "trueup-labels"]
-        scene.producer.acknowledges.set()
-        await scene.steps()
-        assert scene.producer.topics()[-1] == "trueup-routes"
-        for topic, partition, batch in scene.producer.sent:
-            for key, value, stamp in batch:
-                assert partition == partitioner.partition(key or b"", 2)
-                assert stamp in (100, 101)
-                assert orjson.loads(value)["origin"][0].startswith(
-                    "labels@6f/0" if "labels" in topic else "scores@6f/0"
-                )
-
-    play(story)
+@story
+async def test_a_route_follows_when_its_forecast_is_acknowledged(scene: Scene) -> None:
+    await scene.begin()
+    scene.producer.acknowledges.clear()
+    scene.give(S0, score("e1"), score("e2"))
+    scene.give(L0, {"id": "e1", "y": 1, "kind": "final"})
+    await scene.steps()
+    assert sorted(set(scene.producer.topics())) == ["forecasts", "trueup-labels"]
+    scene.producer.acknowledges.set()
+    await scene.steps()
+    assert scene.producer.topics()[-1] == "trueup-routes"
+    for topic, partition, batch in scene.producer.sent:
+        for key, value, stamp in batch:
+            assert partition == partitioner.partition(key or b"", 2)
+            assert stamp in (100, 101)
+            assert orjson.loads(value)["origin"][0].startswith("labels@6f/0" if "labels" in topic else "scores@6f/0")
 
 
-def test_what_is_in_force_is_written_down_before_the_first_record_under_it(play: Play, settings: Settings) -> None:
-    async def story(scene: Scene) -> None:
-        scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
-        scene.producer.acknowledges.clear()
-        assigned = asyncio.create_task(scene.begin())
-        scene.give(S0, score("e1"), start=40)
-        await asyncio.sleep(0.01)
-        assert not assigned.done()
-        scene.producer.acknowledges.set()
-        await assigned
-        assert scene.producer.sent == []
-        assert {topic for topic, *_ in scene.producer.announced} == {"trueup-configurations"}
-        found = in_force.read_mapped((key, value) for _, _, key, value in scene.producer.announced)
-        assert [(each.topic, each.topic_id, each.partition, each.since) for each in found] == [
-            (L0.topic, "6f", 0, 0),
-            (S0.topic, "6f", 0, 40),
-        ]
-        assert {each.configuration for each in found} == {in_force.mapping(settings)}
-        scene.producer.failure = KafkaError()
-        await scene.intake.on_partitions_assigned({S0})
-        assert isinstance(scene.intake.failure, KafkaError), "nothing may be sent under what nobody can read"
-
-    play(story)
-
-
-def test_offsets_are_committed_after_everything_is_acknowledged_and_with_what_the_topics_are(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.producer.acknowledges.clear()
-        scene.give(S0, *(score(f"e{i}") for i in range(10)))
-        await scene.steps()
-        await asyncio.sleep(0.06)
-        await scene.steps(1)
-        assert scene.consumer.commits == []
-        scene.producer.acknowledges.set()
-        await scene.steps()
-        await asyncio.sleep(0.06)
-        await scene.steps()
-        ((offset, noted),) = [commit[S0] for commit in scene.consumer.commits]
-        assert offset == 10
-        assert json.loads(noted) == {"id": "6f", "epoch": -1, "partitions": [2, 2, 2]}
-
-    play(story)
+@story
+async def test_what_is_in_force_is_written_down_before_the_first_record_under_it(
+    scene: Scene, settings: Settings
+) -> None:
+    scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
+    scene.producer.acknowledges.clear()
+    assigned = asyncio.create_task(scene.begin())
+    scene.give(S0, score("e1"), start=40)
+    await asyncio.sleep(0.01)
+    assert not assigned.done()
+    scene.producer.acknowledges.set()
+    await assigned
+    assert scene.producer.sent == []
+    assert {topic for topic, *_ in scene.producer.announced} == {"trueup-configurations"}
+    found = in_force.read_mapped((key, value) for _, _, key, value in scene.producer.announced)
+    assert [(each.topic, each.topic_id, each.partition, each.since) for each in found] == [
+        (L0.topic, "6f", 0, 0),
+        (S0.topic, "6f", 0, 40),
+    ]
+    assert {each.configuration for each in found} == {in_force.mapping(settings)}
+    scene.producer.failure = KafkaError()
+    await scene.intake.on_partitions_assigned({S0})
+    assert isinstance(scene.intake.failure, KafkaError), "nothing may be sent under what nobody can read"
 
 
-def test_more_than_a_batch_holds_is_sent_in_order(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.give(S0, *(score(f"e{i}") for i in range(10)))
-        await scene.steps()
-        sent = [
-            orjson.loads(value)["event_id"]
-            for t, _, batch in scene.producer.sent
-            if t == "forecasts"
-            for _, value, _ in batch
-        ]
-        assert sent == [f"e{i}" for i in range(10)]
+@story
+async def test_offsets_are_committed_after_all_is_acknowledged_and_with_what_the_topics_are(
+    scene: Scene,
+) -> None:
+    await scene.begin()
+    scene.producer.acknowledges.clear()
+    scene.give(S0, *(score(f"e{i}") for i in range(10)))
+    await scene.steps()
+    await asyncio.sleep(0.06)
+    await scene.steps(1)
+    assert scene.consumer.commits == []
+    scene.producer.acknowledges.set()
+    await scene.steps()
+    await asyncio.sleep(0.06)
+    await scene.steps()
+    ((offset, noted),) = [commit[S0] for commit in scene.consumer.commits]
+    assert offset == 10
+    assert json.loads(noted) == {"id": "6f", "epoch": -1, "partitions": [2, 2, 2]}
 
-    play(story)
+
+@story
+async def test_more_than_a_batch_holds_is_sent_in_order(scene: Scene) -> None:
+    await scene.begin()
+    scene.give(S0, *(score(f"e{i}") for i in range(10)))
+    await scene.steps()
+    sent = [
+        orjson.loads(value)["event_id"]
+        for t, _, batch in scene.producer.sent
+        if t == "forecasts"
+        for _, value, _ in batch
+    ]
+    assert sent == [f"e{i}" for i in range(10)]
 
 
-def test_a_batch_of_a_partition_is_sent_when_the_one_before_it_is_acknowledged(play: Play) -> None:
+@story
+async def test_a_batch_of_a_partition_is_sent_when_the_one_before_it_is_acknowledged(scene: Scene) -> None:
     """Else the second may come through without the first, which the router then takes for a copy when it comes."""
-
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.producer.acknowledges.clear()
-        scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(20)))
-        await scene.steps()
-        partitions = [partition for _, partition, _ in scene.producer.sent]
-        assert sorted(partitions) == [0, 1]
-        scene.producer.failure = KafkaError("no leader")
-        scene.producer.acknowledges.set()
-        await scene.steps(1)
-        await asyncio.sleep(0.01)
-        assert len(scene.producer.sent) == 2
-
-    play(story)
+    await scene.begin()
+    scene.producer.acknowledges.clear()
+    scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(20)))
+    await scene.steps()
+    partitions = [partition for _, partition, _ in scene.producer.sent]
+    assert sorted(partitions) == [0, 1]
+    scene.producer.failure = KafkaError("no leader")
+    scene.producer.acknowledges.set()
+    await scene.steps(1)
+    await asyncio.sleep(0.01)
+    assert len(scene.producer.sent) == 2
 
 
-def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.give(S0, score("e1"), score("e2", risk=2), score(""))
-        scene.give(L0, {"id": "e1", "y": "x", "kind": "final"}, {"id": "e1", "y": 1, "kind": "draft"})
-        await scene.steps()
-        letters = [orjson.loads(v) for t, _, batch in scene.producer.sent if t == "dead-letters" for _, v, _ in batch]
-        assert sorted((each["topic"], each["offset"], each["reason"]) for each in letters) == [
-            ("labels.v1", 0, "label"),
-            ("scores.v3", 1, "probability"),
-            ("scores.v3", 2, "event_id"),
-        ]
-        shown = scene.intake._gauges.exposition().decode()
-        assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
-        assert 'trueup_dead_letters_total{reason="label",topic="labels"} 1.0' in shown
-
-    play(story)
+@story
+async def test_what_cannot_be_used_is_a_dead_letter_with_the_place_at_its_source(scene: Scene) -> None:
+    await scene.begin()
+    scene.give(S0, score("e1"), score("e2", risk=2), score(""))
+    scene.give(L0, {"id": "e1", "y": "x", "kind": "final"}, {"id": "e1", "y": 1, "kind": "draft"})
+    await scene.steps()
+    letters = [orjson.loads(v) for t, _, batch in scene.producer.sent if t == "dead-letters" for _, v, _ in batch]
+    assert sorted((each["topic"], each["offset"], each["reason"]) for each in letters) == [
+        ("labels.v1", 0, "label"),
+        ("scores.v3", 1, "probability"),
+        ("scores.v3", 2, "event_id"),
+    ]
+    shown = scene.intake._gauges.exposition().decode()
+    assert 'trueup_mapped_records_total{fate="passed",source="labels"} 1.0' in shown
+    assert 'trueup_dead_letters_total{reason="label",topic="labels"} 1.0' in shown
 
 
 @pytest.mark.parametrize("settings", [STREAMS.replace('p = "risk"', 'p = "risk"\nts = "at"')], indirect=True)
@@ -403,232 +409,210 @@ def of_topic(scene: Scene, topic: str) -> list[tuple[int, bytes | None, dict[str
     ]
 
 
-def test_headers_go_on_to_the_forecast_and_to_nothing_else(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.give(S0, score("e1"), headers=TRACE)
-        scene.give(L0, {"id": "e1", "y": 1, "kind": "final"}, headers=TRACE)
-        await scene.steps()
-        assert [headers for *_, headers in of_topic(scene, "forecasts")] == [[TRACE[0]]]
-        for topic in ("trueup-routes", "trueup-labels"):
-            assert [headers for *_, headers in of_topic(scene, topic)] == [[]]
-
-    play(story)
+@story
+async def test_headers_go_on_to_the_forecast_and_to_nothing_else(scene: Scene) -> None:
+    await scene.begin()
+    scene.give(S0, score("e1"), headers=TRACE)
+    scene.give(L0, {"id": "e1", "y": 1, "kind": "final"}, headers=TRACE)
+    await scene.steps()
+    assert [headers for *_, headers in of_topic(scene, "forecasts")] == [[TRACE[0]]]
+    for topic in ("trueup-routes", "trueup-labels"):
+        assert [headers for *_, headers in of_topic(scene, topic)] == [[]]
 
 
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
-def test_with_schemas_intake_answers_in_avro(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        scene.intake.maker.values = AvroValues({"calibrated": 7})
-        await scene.begin()
-        scene.give(S0, score("e3", model="unknown"))
-        await scene.steps()
-        ((_, _, batch),) = [each for each in scene.producer.sent if each[0] == "calibrated"]
-        ((_, value, _),) = batch
-        found = fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMAS["calibrated"], None)
-        assert isinstance(found, dict)
-        assert value[:5] == b"\0\0\0\0\7"
-        assert (found["event_id"], found["p"], found["calibrated"], found["draw"]) == ("e3", 0.5, False, None)
-        assert (found["reason"], found["dead_letter"]["offset"]) == ("unknown_stream", 0)
-
-    play(story)
+@story
+async def test_with_schemas_intake_answers_in_avro(scene: Scene) -> None:
+    scene.intake.maker.values = AvroValues({"calibrated": 7})
+    await scene.begin()
+    scene.give(S0, score("e3", model="unknown"))
+    await scene.steps()
+    ((_, _, batch),) = [each for each in scene.producer.sent if each[0] == "calibrated"]
+    ((_, value, _),) = batch
+    found = fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMAS["calibrated"], None)
+    assert isinstance(found, dict)
+    assert value[:5] == b"\0\0\0\0\7"
+    assert (found["event_id"], found["p"], found["calibrated"], found["draw"]) == ("e3", 0.5, False, None)
+    assert (found["reason"], found["dead_letter"]["offset"]) == ("unknown_stream", 0)
 
 
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
-def test_a_dead_forecast_is_answered_by_intake_before_its_offset_is_committed(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.producer.acknowledges.clear()
-        far = score("far") | {"risk": 0.25}
-        scene.give(S0, score("e1"), score("e2", risk=2), score("e3", model="unknown"), headers=TRACE)
-        await scene.steps()
-        await asyncio.sleep(0.06)
-        await scene.steps(1)
-        assert scene.consumer.commits == []
-        scene.producer.acknowledges.set()
-        scene.give(S0, far, start=3, timestamp=10**14)
-        await scene.steps()
-        place = {"topic": "scores.v3", "partition": 0}
-        raw = {"calibrated": False, "dead_letter": {**place, "offset": 2}, "ts": 102}
-        told = {"event_id": "e3", "stream": "unknown", "scope": "unknown", "raw": 0.5, "p": 0.5}
-        ahead = {**raw, "event_id": "far", "stream": "m", "scope": "m", "raw": 0.25, "p": 0.25, "ts": 10**14}
-        assert of_topic(scene, "calibrated") == [
-            (
-                partitioner.partition(b"unknown", 2),
-                b"unknown",
-                {**raw, **told, "reason": "unknown_stream"},
-                None,
-                [TRACE[0]],
-            ),
-            (
-                partitioner.partition(b"m", 2),
-                b"m",
-                {**ahead, "dead_letter": {**place, "offset": 3}, "reason": "far_ahead"},
-                None,
-                [],
-            ),
-        ]
-        letters = [value["offset"] for _, _, value, _, _ in of_topic(scene, "dead-letters")]
-        assert letters == [1, 2, 3]
-        assert ("raw_answers", (), 2.0) in list(scene.intake.samples())
-
-    play(story)
+@story
+async def test_a_dead_forecast_is_answered_by_intake_before_its_offset_is_committed(scene: Scene) -> None:
+    await scene.begin()
+    scene.producer.acknowledges.clear()
+    far = score("far") | {"risk": 0.25}
+    scene.give(S0, score("e1"), score("e2", risk=2), score("e3", model="unknown"), headers=TRACE)
+    await scene.steps()
+    await asyncio.sleep(0.06)
+    await scene.steps(1)
+    assert scene.consumer.commits == []
+    scene.producer.acknowledges.set()
+    scene.give(S0, far, start=3, timestamp=10**14)
+    await scene.steps()
+    place = {"topic": "scores.v3", "partition": 0}
+    raw = {"calibrated": False, "dead_letter": {**place, "offset": 2}, "ts": 102}
+    told = {"event_id": "e3", "stream": "unknown", "scope": "unknown", "raw": 0.5, "p": 0.5}
+    ahead = {**raw, "event_id": "far", "stream": "m", "scope": "m", "raw": 0.25, "p": 0.25, "ts": 10**14}
+    assert of_topic(scene, "calibrated") == [
+        (
+            partitioner.partition(b"unknown", 2),
+            b"unknown",
+            {**raw, **told, "reason": "unknown_stream"},
+            None,
+            [TRACE[0]],
+        ),
+        (
+            partitioner.partition(b"m", 2),
+            b"m",
+            {**ahead, "dead_letter": {**place, "offset": 3}, "reason": "far_ahead"},
+            None,
+            [],
+        ),
+    ]
+    letters = [value["offset"] for _, _, value, _, _ in of_topic(scene, "dead-letters")]
+    assert letters == [1, 2, 3]
+    assert ("raw_answers", (), 2.0) in list(scene.intake.samples())
 
 
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)
 def test_intake_may_write_answers_where_it_gives_some(settings: Settings) -> None:
     assert ("calibrated", ("Write",)) in {(grant.name, grant.operations) for grant in of_intake(settings)}
-    assert "calibrated" in Intake(settings, IntakeGauges("0", [], list)).topics
+    assert "calibrated" in Intake(settings, IntakeGauges("0", [], list)).maker.topics
 
 
-def test_partitions_leave_when_what_is_on_its_way_is_committed(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.producer.acknowledges.clear()
-        scene.give(S0, score("e1"))
-        await scene.steps()
-        leaving = asyncio.create_task(scene.intake.on_partitions_revoked({S0, L0}))
-        scene.give(S0, score("e2"), start=1)
-        await asyncio.sleep(0.01)
-        await scene.steps()
-        assert not leaving.done()
-        scene.producer.acknowledges.set()
-        await leaving
-        assert [commit[S0][0] for commit in scene.consumer.commits] == [1]
-        assert scene.producer.topics() == ["forecasts", "trueup-routes"]  # e2 is left to the new owner
-
-    play(story)
+@story
+async def test_partitions_leave_when_what_is_on_its_way_is_committed(scene: Scene) -> None:
+    await scene.begin()
+    scene.producer.acknowledges.clear()
+    scene.give(S0, score("e1"))
+    await scene.steps()
+    leaving = asyncio.create_task(scene.intake.on_partitions_revoked({S0, L0}))
+    scene.give(S0, score("e2"), start=1)
+    await asyncio.sleep(0.01)
+    await scene.steps()
+    assert not leaving.done()
+    scene.producer.acknowledges.set()
+    await leaving
+    assert [commit[S0][0] for commit in scene.consumer.commits] == [1]
+    assert scene.producer.topics() == ["forecasts", "trueup-routes"]  # e2 is left to the new owner
 
 
-def test_what_was_fetched_while_partitions_moved_is_read_again(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        scene.stored = {S0: OffsetAndMetadata(1, json.dumps({"id": "6f", "partitions": [2, 2, 2]}))}
-        await scene.intake.on_partitions_revoked(set())
-        scene.give(S0, score("e2"), start=1)  # the client begins at what is committed as soon as it is assigned
-        await scene.steps(1)
-        assert scene.producer.sent == []
-        await scene.begin()
-        assert scene.consumer.sought[S0] == 1
-
-    play(story)
+@story
+async def test_what_was_fetched_while_partitions_moved_is_read_again(scene: Scene) -> None:
+    scene.stored = {S0: OffsetAndMetadata(1, json.dumps({"id": "6f", "partitions": [2, 2, 2]}))}
+    await scene.intake.on_partitions_revoked(set())
+    scene.give(S0, score("e2"), start=1)  # the client begins at what is committed as soon as it is assigned
+    await scene.steps(1)
+    assert scene.producer.sent == []
+    await scene.begin()
+    assert scene.consumer.sought[S0] == 1
 
 
-def test_a_commit_that_comes_too_late_is_left_to_the_new_owner(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.consumer.refuses = True
-        scene.give(S0, score("e1"))
-        await scene.steps()
-        await scene.intake.on_partitions_revoked({S0, L0})
-        assert scene.intake.failure is None
-
-    play(story)
+@story
+async def test_a_commit_that_comes_too_late_is_left_to_the_new_owner(scene: Scene) -> None:
+    await scene.begin()
+    scene.consumer.refuses = True
+    scene.give(S0, score("e1"))
+    await scene.steps()
+    await scene.intake.on_partitions_revoked({S0, L0})
+    assert scene.intake.failure is None
 
 
-def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committed(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        scene.producer.failure = KafkaError("no")
-        scene.give(S0, score("e1"))
-        await scene.steps(1)
-        scene.give(S0, score("e2"), start=1)
-        await scene.steps()
-        assert isinstance(scene.intake.failure, KafkaError)
-        assert scene.producer.topics() == ["forecasts"]
-        assert scene.consumer.commits == []
-
-    play(story)
+@story
+async def test_a_send_that_fails_ends_it_and_nothing_after_it_is_sent_or_committed(scene: Scene) -> None:
+    await scene.begin()
+    scene.producer.failure = KafkaError("no")
+    scene.give(S0, score("e1"))
+    await scene.steps(1)
+    scene.give(S0, score("e2"), start=1)
+    await scene.steps()
+    assert isinstance(scene.intake.failure, KafkaError)
+    assert scene.producer.topics() == ["forecasts"]
+    assert scene.consumer.commits == []
 
 
 @pytest.mark.parametrize("where", ["canonical", "lacking"])
-def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
-    play: Play, monkeypatch: pytest.MonkeyPatch, where: str
+@story
+async def test_a_record_that_cannot_be_mapped_is_named_and_nothing_behind_it_is_sent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        (reader,) = scene.intake.readers["scores.v3"]
-        if where == "lacking":
-            scene.intake._asking["scores.v3"] = [reader]
-        mapped = getattr(reader, where)
+    await scene.begin()
+    (reader,) = scene.intake.maker.readers["scores.v3"]
+    if where == "lacking":
+        scene.intake.maker.asking["scores.v3"] = [reader]
+    mapped = getattr(reader, where)
 
-        def failing(record: Any, *rest: Any) -> Any:
-            if b"bad" in record.value:
-                raise RecursionError("a defect that this record shows")
-            return mapped(record, *rest)
+    def failing(record: Any, *rest: Any) -> Any:
+        if b"bad" in record.value:
+            raise RecursionError("a defect that this record shows")
+        return mapped(record, *rest)
 
-        monkeypatch.setattr(reader, where, failing)
-        scene.give(S0, score("e1"), score("e2"), score("bad"), score("e3"), start=5)
-        with pytest.raises(PoisonError, match=r"scores.v3/0@7 cannot be read or folded"):
-            await scene.steps()
-        assert scene.producer.topics() == []
-        assert scene.consumer.commits == []
-
-    play(story)
-
-
-def test_a_record_that_cannot_be_mapped_ends_nothing_before_it_is_known_what_is_left_out(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(scene: Scene) -> None:
-        reader = SimpleNamespace(name="a", lacking=Mock(side_effect=RecursionError))
-        scene.intake._asking["scores.v3"] = cast("Any", [reader])
-        monkeypatch.setattr(module, "WAIT_MS", 1)
-        scene.give(S0, score("bad"))
-        await scene.steps(1)
-        await scene.begin()
-        scene.give(S0, score("bad"))
-        with pytest.raises(PoisonError, match=r"scores.v3/0@0 cannot be read or folded"):
-            await scene.steps(1)
-
-    play(story)
-
-
-def test_a_record_stamped_ahead_before_the_mark_of_a_transaction_holds_nothing_back(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        fetched = scene.consumer.getmany
-
-        async def getmany(timeout_ms: int) -> dict[TopicPartition, list[Any]]:
-            given = await fetched(timeout_ms)
-            if S0 in given:
-                scene.consumer.ends[S0] += 1
-            return given
-
-        scene.consumer.getmany = getmany  # type: ignore[method-assign]
-        scene.give(S0, score("ahead"), timestamp=100 + 2 * SLACK)
-        scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(3)))
+    monkeypatch.setattr(reader, where, failing)
+    scene.give(S0, score("e1"), score("e2"), score("bad"), score("e3"), start=5)
+    with pytest.raises(PoisonError, match=r"scores.v3/0@7 cannot be read or folded"):
         await scene.steps()
-        assert sum(len(batch) for topic, _, batch in scene.producer.sent if topic == "trueup-labels") == 3
+    assert scene.producer.topics() == []
+    assert scene.consumer.commits == []
 
-    play(story)
+
+@story
+async def test_a_record_that_cannot_be_mapped_ends_nothing_before_it_is_known_what_is_left_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = SimpleNamespace(name="a", lacking=Mock(side_effect=RecursionError))
+    scene.intake.maker.asking["scores.v3"] = cast("Any", [reader])
+    monkeypatch.setattr(module, "WAIT_MS", 1)
+    scene.give(S0, score("bad"))
+    await scene.steps(1)
+    await scene.begin()
+    scene.give(S0, score("bad"))
+    with pytest.raises(PoisonError, match=r"scores.v3/0@0 cannot be read or folded"):
+        await scene.steps(1)
 
 
-def test_what_operators_left_out_of_a_source_is_known_when_its_partition_is_taken_up(
-    play: Play, caplog: pytest.LogCaptureFixture
+@story
+async def test_a_record_stamped_ahead_before_the_mark_of_a_transaction_holds_nothing_back(scene: Scene) -> None:
+    await scene.begin()
+    fetched = scene.consumer.getmany
+
+    async def getmany(timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        given = await fetched(timeout_ms)
+        if S0 in given:
+            scene.consumer.ends[S0] += 1
+        return given
+
+    scene.consumer.getmany = getmany  # type: ignore[method-assign]
+    scene.give(S0, score("ahead"), timestamp=100 + 2 * SLACK)
+    scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(3)))
+    await scene.steps()
+    assert sum(len(batch) for topic, _, batch in scene.producer.sent if topic == "trueup-labels") == 3
+
+
+@story
+async def test_what_operators_left_out_of_a_source_is_known_when_its_partition_is_taken_up(
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     def skip(offset: int, **changes: Any) -> tuple[str, int, bytes, bytes]:
         made = skips.SourceSkip(S0.topic, "6f", 0, offset, f"ticket {offset}", "me", "now")._replace(**changes)
         return "trueup-configurations", 0, *skips.source_record(made)
 
-    async def story(scene: Scene) -> None:
-        scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
-        scene.producer.announced = [
-            skip(39),
-            skip(40),
-            skip(44),
-            skip(41, topic_id="5e"),
-            skip(42, topic="other"),
-            skip(43, partition=7),
-        ]
-        await scene.begin()
-        left_out = scene.intake._skipped
-        assert left_out[S0] == {n: f"skipped at {n}: ticket {n}" for n in (39, 40, 44)}
-        assert [at for at in (39, 40, 41, 42, 43, 44) if f"@{at}: ticket" in caplog.text] == [40, 44]
-        scene.producer.announced.append(("trueup-configurations", 0, b"skipped/6f/0/1", b"{"))
-        await scene.intake.on_partitions_assigned({S0})
-        assert "skipped/6f/0/1" in str(scene.intake.failure)
-
-    play(story)
+    scene.stored = {S0: OffsetAndMetadata(40, '{"id":"6f","partitions":[2,2,2]}')}
+    scene.producer.announced = [
+        skip(39),
+        skip(40),
+        skip(44),
+        skip(41, topic_id="5e"),
+        skip(42, topic="other"),
+        skip(43, partition=7),
+    ]
+    await scene.begin()
+    left_out = scene.intake._taken.skipped
+    assert left_out[S0] == {n: f"skipped at {n}: ticket {n}" for n in (39, 40, 44)}
+    assert [at for at in (39, 40, 41, 42, 43, 44) if f"@{at}: ticket" in caplog.text] == [40, 44]
+    scene.producer.announced.append(("trueup-configurations", 0, b"skipped/6f/0/1", b"{"))
+    await scene.intake.on_partitions_assigned({S0})
+    assert "skipped/6f/0/1" in str(scene.intake.failure)
 
 
 def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
@@ -652,50 +636,48 @@ def test_an_intake_that_dies_of_a_record_counts_it_and_says_what_helps(
         assert "scores.v3/0@7" in caplog.text
 
 
-def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.begin()
-        there, asked = asyncio.Event(), list[dict[str, str]]()
+@story
+async def test_records_wait_for_their_schemas_and_are_dropped_with_their_partitions(scene: Scene) -> None:
+    await scene.begin()
+    there, asked = asyncio.Event(), list[dict[str, str]]()
 
-        async def load(schemas: dict[str, str]) -> None:
-            asked.append(schemas)
-            await there.wait()
+    async def load(schemas: dict[str, str]) -> None:
+        asked.append(schemas)
+        await there.wait()
 
-        asks = SimpleNamespace(name="a", lacking=lambda _: [] if there.is_set() else ["7"])
-        scene.intake.schemas = cast("Any", SimpleNamespace(load=load))
-        scene.intake._asking["scores.v3"] = cast("Any", [asks])
-        scene.give(S0, score("e1"))
-        await scene.steps(1)
-        scene.give(S0, score("e2"), start=1)
-        await scene.steps(1)
-        assert asked == [{"7": "a"}]
-        assert scene.producer.topics() == []
-        there.set()
-        await scene.steps()
-        assert [orjson.loads(batch[0][1])["event_id"] for t, _, batch in scene.producer.sent if t == "forecasts"] == [
-            "e1",
-            "e2",
-        ]
-        there.clear()
-        scene.give(S0, score("e3"), start=2)
-        await scene.steps(1)
-        await scene.intake.on_partitions_revoked({S0, L0})
-        there.set()
-        await scene.begin()
-        sent = len(scene.producer.sent)
-        await scene.steps()
-        assert len(scene.producer.sent) == sent
-        # What is fetched while partitions are taken up is fetched again, as they are sought.
-        await scene.intake.on_partitions_revoked({S0, L0})
-        there.clear()
-        scene.give(S0, score("e3"), start=2)
-        await scene.steps(1)
-        await scene.begin()
-        there.set()
-        await scene.steps()
-        assert len(scene.producer.sent) == sent
-
-    play(story)
+    asks = SimpleNamespace(name="a", lacking=lambda _: [] if there.is_set() else ["7"])
+    scene.intake.maker.schemas = cast("Any", SimpleNamespace(load=load))
+    scene.intake.maker.asking["scores.v3"] = cast("Any", [asks])
+    scene.give(S0, score("e1"))
+    await scene.steps(1)
+    scene.give(S0, score("e2"), start=1)
+    await scene.steps(1)
+    assert asked == [{"7": "a"}]
+    assert scene.producer.topics() == []
+    there.set()
+    await scene.steps()
+    assert [orjson.loads(batch[0][1])["event_id"] for t, _, batch in scene.producer.sent if t == "forecasts"] == [
+        "e1",
+        "e2",
+    ]
+    there.clear()
+    scene.give(S0, score("e3"), start=2)
+    await scene.steps(1)
+    await scene.intake.on_partitions_revoked({S0, L0})
+    there.set()
+    await scene.begin()
+    sent = len(scene.producer.sent)
+    await scene.steps()
+    assert len(scene.producer.sent) == sent
+    # What is fetched while partitions are taken up is fetched again, as they are sought.
+    await scene.intake.on_partitions_revoked({S0, L0})
+    there.clear()
+    scene.give(S0, score("e3"), start=2)
+    await scene.steps(1)
+    await scene.begin()
+    there.set()
+    await scene.steps()
+    assert len(scene.producer.sent) == sent
 
 
 def test_of_the_sources_of_a_topic_the_first_counts_whose_condition_holds(tmp_path: Path) -> None:
@@ -703,7 +685,7 @@ def test_of_the_sources_of_a_topic_the_first_counts_whose_condition_holds(tmp_pa
         "[sources.labels]", "[sources.more]"
     )
     (tmp_path / "streams.toml").write_text(twice)
-    made = Intake(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")}), IntakeGauges("0", [], list))
+    made = Maker(Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")}))
     made.know(dict.fromkeys(made.topics, 2), dict.fromkeys(made.readers, "6f"))
     record = SimpleNamespace(
         offset=0, timestamp=100, key=b"k", value=orjson.dumps(score("e1")), headers=(), topic=S0.topic
@@ -725,54 +707,48 @@ def noted(topic_id: str, *partitions: int) -> str:
         (noted("6f", 2, 4, 2), PartitionsError),
     ],
 )
-def test_it_goes_on_only_where_the_topics_are_what_they_were(
-    play: Play, meta: str, error: type[Exception] | None
+@story
+async def test_it_goes_on_only_where_the_topics_are_what_they_were(
+    scene: Scene, meta: str, error: type[Exception] | None
 ) -> None:
-    async def story(scene: Scene) -> None:
-        scene.stored = {S0: OffsetAndMetadata(7, meta), L0: OffsetAndMetadata(-1, "")}
-        scene.consumer.first[L0] = 5
-        await scene.intake.on_partitions_assigned({S0, L0})
-        if error is None:
-            assert scene.intake.failure is None
-            assert scene.consumer.sought == {S0: 7, L0: 5}
-            read = scene.intake._read[S0]  # a log that was cut before it is noticed: see `Lineage`
-            assert (read.epoch, read.following) == ((4, 7) if meta else (-1, -1))
-        else:
-            assert isinstance(scene.intake.failure, error)
-
-    play(story)
+    scene.stored = {S0: OffsetAndMetadata(7, meta), L0: OffsetAndMetadata(-1, "")}
+    scene.consumer.first[L0] = 5
+    await scene.intake.on_partitions_assigned({S0, L0})
+    if error is None:
+        assert scene.intake.failure is None
+        assert scene.consumer.sought == {S0: 7, L0: 5}
+        read = scene.intake._taken.read[S0]  # a log that was cut before it is noticed: see `Lineage`
+        assert (read.epoch, read.following) == ((4, 7) if meta else (-1, -1))
+    else:
+        assert isinstance(scene.intake.failure, error)
 
 
-def test_topics_that_change_meanwhile_are_noticed(play: Play) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.intake.on_partitions_assigned({S0, L0})
-        await scene.intake._look()
-        scene.identities["forecasts"] = Identity("6f", 3)
-        with pytest.raises(PartitionsError, match="forecasts has 3 partitions, and had 2"):
-            await scene.intake._look()
-        scene.identities["forecasts"] = Identity("6f", 2)
-        scene.identities["scores.v3"] = Identity("70", 2)
-        with pytest.raises(DataLossError, match=r"scores\.v3 was deleted and made anew"):
-            await scene.intake._look()
-
-    play(story)
+@story
+async def test_topics_that_change_meanwhile_are_noticed(scene: Scene) -> None:
+    await scene.intake.on_partitions_assigned({S0, L0})
+    await scene.intake._taken.look(cast("Any", None))
+    scene.identities["forecasts"] = Identity("6f", 3)
+    with pytest.raises(PartitionsError, match="forecasts has 3 partitions, and had 2"):
+        await scene.intake._taken.look(cast("Any", None))
+    scene.identities["forecasts"] = Identity("6f", 2)
+    scene.identities["scores.v3"] = Identity("70", 2)
+    with pytest.raises(DataLossError, match=r"scores\.v3 was deleted and made anew"):
+        await scene.intake._taken.look(cast("Any", None))
 
 
 @pytest.mark.parametrize(
     ("policy", "first", "goes_on"), [("continue", 9, True), ("stop", 9, False), ("continue", 3, False)]
 )
-def test_records_deleted_unread_are_a_loss(play: Play, policy: str, first: int, goes_on: bool) -> None:  # noqa: FBT001
-    async def story(scene: Scene) -> None:
-        object.__setattr__(scene.intake._settings, "data_loss", policy)
-        scene.consumer.first[S0] = first
-        if goes_on:
-            await scene.intake._out_of_range({S0: 5})
-            assert scene.consumer.sought == {S0: 9}
-        else:
-            with pytest.raises(DataLossError):
-                await scene.intake._out_of_range({S0: 5})
-
-    play(story)
+@story
+async def test_records_deleted_unread_are_a_loss(scene: Scene, policy: str, first: int, goes_on: bool) -> None:  # noqa: FBT001
+    object.__setattr__(scene.intake._settings, "data_loss", policy)
+    scene.consumer.first[S0] = first
+    if goes_on:
+        await scene.intake._taken.go_on_behind(scene.consumer, {S0: 5})
+        assert scene.consumer.sought == {S0: 9}
+    else:
+        with pytest.raises(DataLossError):
+            await scene.intake._taken.go_on_behind(scene.consumer, {S0: 5})
 
 
 def test_without_a_source_there_is_nothing_to_run(caplog: pytest.LogCaptureFixture) -> None:

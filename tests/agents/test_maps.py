@@ -187,7 +187,7 @@ class Producer:
 
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> type[Producer]:
-    monkeypatch.setattr(maps, "AIOKafkaProducer", Producer)
+    monkeypatch.setattr(maps, "writer", lambda _, **options: Producer(**options))
     monkeypatch.setattr(Producer, "failures", 0)
     monkeypatch.setattr(Producer, "sent", [], raising=False)
     return Producer

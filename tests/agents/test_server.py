@@ -5,10 +5,10 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPResponse
 from time import monotonic
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
@@ -320,11 +320,11 @@ def test_a_host_with_characters_that_no_name_has_is_no_request(
     ],
 )
 def test_metrics_are_packed_for_who_accepts_it(server: Server, accepted: str, *, packed: bool) -> None:
-    head = said(server, f"GET /metrics HTTP/1.1\r\nAccept-Encoding: {accepted}\r\n\r\n".encode()).partition(
-        b"\r\n\r\n"
-    )[0]
+    answered = said(server, f"GET /metrics HTTP/1.1\r\nAccept-Encoding: {accepted}\r\n\r\n".encode())
+    head, _, body = answered.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
     assert (b"Content-Encoding: gzip" in head) == packed
+    assert (gzip.decompress(body) if packed else body) == get(server, "/metrics").body.encode()
 
 
 def test_it_can_only_be_read(server: Server) -> None:
@@ -342,95 +342,29 @@ def test_a_head_without_end_is_no_request(server: Server, head: bytes) -> None:
     assert get(server, "/healthz").status == 200
 
 
-class Counted(Collector):
-    """Counts how often it is collected, and takes as long as its clock says."""
-
-    def __init__(self) -> None:
-        self.now, self.takes, self.times = 1000.0, 0.0, 0
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        self.times += 1
-        self.now += self.takes
-        yield GaugeMetricFamily("trueup_ready", "Ready", value=self.times)
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        return ()
-
-
-def test_metrics_are_made_anew_when_they_are_nine_times_as_old_as_what_making_them_used(
+def test_what_is_made_is_shared_until_it_is_nine_times_as_old_as_what_making_it_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    registry = CollectorRegistry()
-    registry.register(counted := Counted())
-    monkeypatch.setattr(servers, "monotonic", lambda: counted.now)
-    monkeypatch.setattr(servers, "thread_time", lambda: counted.now)
-    shared = servers._Shared(lambda: generate_latest(registry))
-    counted.takes = 2.0
-    for after, times in ((0, 1), (17.9, 1), (0.2, 2), (17.9, 2), (100, 3)):
-        counted.now += after
-        headers, body = shared("")
-        assert counted.times == times
-        assert f"trueup_ready {times}.0".encode() in body
-        assert headers[0][1].startswith("text/plain; version=")
-    headers, packed = shared("gzip, deflate")
-    assert ("Content-Encoding", "gzip") in headers
-    assert gzip.decompress(packed) == body
+    now, made = 1000.0, list[str]()
 
-
-def test_who_comes_while_metrics_are_made_gets_the_last_ones_unless_they_are_old(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now, begun, free = 1000.0, threading.Event(), threading.Event()
-    made = iter([b"first", b"second"])
-
-    def exposition() -> bytes:
-        if begun.is_set():
-            assert free.wait(10)
-        begun.set()
-        return next(made)
-
-    monkeypatch.setattr(servers, "monotonic", lambda: now)
-    shared = servers._Shared(exposition)
-    assert shared("")[1] == b"first"
-    now += 1.0
-    second: list[bytes] = []
-    making = threading.Thread(target=lambda: second.append(shared("")[1]))
-    making.start()
-    while not shared._lock.locked():
-        assert making.is_alive()
-    assert shared("")[1] == b"first"
-    assert gzip.decompress(shared("gzip")[1]) == b"first"
-    now += servers.STALE
-    waiting = threading.Thread(target=lambda: second.append(shared("")[1]))
-    waiting.start()
-    free.set()
-    for each in (making, waiting):
-        each.join(10)
-    assert second == [b"second", b"second"]
-
-
-# -- pages ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_page_is_shared_while_it_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, made = 100.0, list[str]()
-
-    def asked(path: str) -> SimpleNamespace:
-        def make(_: object) -> tuple[str, list[tuple[str, str]], bytes]:
-            nonlocal now
-            made.append(path)
-            now += 1.0
-            return "200 OK", [], path.encode()
-
-        return SimpleNamespace(path=path, asked=make)
+    def make(name: str) -> str:
+        nonlocal now
+        made.append(name)
+        now += 2.0
+        return name
 
     monkeypatch.setattr(servers, "monotonic", lambda: now)
     monkeypatch.setattr(servers, "thread_time", lambda: now)
-    pages = servers._Pages(cast("Any", None))
-    assert pages(cast("Any", asked("/a")))[2] == pages(cast("Any", asked("/a")))[2] == b"/a"
-    assert pages(cast("Any", asked("/b")))[2] == b"/b"
-    now += servers.KEPT - 0.5
-    pages(cast("Any", asked("/b")))
-    assert made == ["/a", "/b"]
-    pages(cast("Any", asked("/a")))
-    assert made == ["/a", "/b", "/a"]
+    kept = servers._Kept[str](2)
+    for after, name, times in (
+        (0, "/a", 1),
+        (17.9, "/a", 1),
+        (0.2, "/a", 2),
+        (0, "/b", 3),
+        (0, "/a", 3),
+        (0, "/c", 4),
+        (0, "/a", 5),
+    ):
+        now += after
+        assert kept.get(name, partial(make, name)) == name
+        assert len(made) == times, (name, made)

@@ -16,10 +16,7 @@ from state import kinds
 from state.frames import OtherFormat, seal
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.state_table import StateTable
-from streams.faust.stores import MemoryStore, RocksStore
 from streams.faust.turns import Turn
-from streams.kafka.security import Security
 from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
@@ -58,27 +55,6 @@ def topology(run: Run, tmp_path: Path, ended: Ended) -> Iterator[Topology]:
 # -- wiring --------------------------------------------------------------------------------------------------------
 
 
-def test_the_application_is_told_the_settings(tmp_path: Path) -> None:
-    settings = Settings(
-        app_id="mine",
-        brokers=("a:1", "b:2"),
-        data_dir=tmp_path,
-        instance_id="w1",
-        commit_seconds=0.5,
-        session_seconds=20,
-        request_seconds=7,
-        batch_bytes=500_000,
-    )
-    conf = build(settings, abort=lambda: None).app.faust.conf
-    assert conf.id == "mine"
-    assert [str(url) for url in conf.broker] == ["kafka://a:1", "kafka://b:2"]
-    assert Path(conf.datadir) == tmp_path / "mine"
-    assert conf.consumer_group_instance_id == "w1"
-    assert (conf.broker_commit_interval, conf.broker_session_timeout, conf.broker_heartbeat_interval) == (0.5, 20, 2)
-    assert (conf.producer_request_timeout, conf.producer_max_batch_size) == (7, 500_000)
-    assert conf.producer_max_request_size > conf.producer_max_batch_size
-
-
 def test_nothing_is_lost_by_a_default_of_faust(topology: Topology) -> None:
     conf = topology.app.faust.conf
     assert not topology.app.faust.in_transaction
@@ -98,42 +74,6 @@ def test_every_session_that_is_accepted_is_one_faust_starts_with(tmp_path: Path,
     conf = build(settings, abort=lambda: None).app.faust.conf
     assert conf.broker_heartbeat_interval < conf.broker_session_timeout <= conf.broker_request_timeout
     assert conf.broker_session_timeout <= conf.broker_rebalance_timeout
-
-
-def test_there_is_one_table_and_its_changelog_is_that_of_the_settings(topology: Topology) -> None:
-    assert list(topology.app.faust.tables) == ["state"]
-    table = topology.app.faust.tables["state"]
-    assert table is topology.table
-    assert isinstance(table, StateTable)
-    assert table.changelog_topic.get_topic_name() == topology.settings.changelog
-
-
-@pytest.mark.parametrize(("memory", "store"), [(True, MemoryStore), (False, RocksStore)])
-def test_the_table_is_on_disk_unless_asked_for_in_memory(tmp_path: Path, memory: bool, store: type) -> None:  # noqa: FBT001 - a case
-    assert type(wire(tmp_path, memory=memory).table.store) is store
-
-
-def test_the_table_takes_the_sizes_of_the_settings(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, write_buffer_bytes=1 << 20, block_cache_bytes=1 << 21)
-    made = build(settings, abort=lambda: None)
-    assert made.table.options == {"write_buffer_size": 1 << 20, "block_cache_size": 1 << 21}
-
-
-def test_two_applications_share_nothing(tmp_path: Path) -> None:
-    one, other = (wire(tmp_path / name, memory=True) for name in "ab")
-    one.table.store.write(0, [(b"k", b"v")], 0)
-    assert other.table.read(0, b"k") is None
-    assert one.gauges.registry is not other.gauges.registry
-    assert one.app.faust.agents["process"] is not other.app.faust.agents["process"]
-
-
-@pytest.mark.parametrize("security", [Security(), Security(protocol="SSL")], ids=["plain text", "TLS"])
-def test_brokers_are_met_with_the_security_of_the_settings(tmp_path: Path, security: Security) -> None:
-    credentials = build(
-        Settings(data_dir=tmp_path, security=security), abort=lambda: None
-    ).app.faust.conf.broker_credentials
-    assert (credentials is None) == (security.protocol == "PLAINTEXT")
-    assert getattr(credentials, "context", None) is security.context
 
 
 # -- the agent -----------------------------------------------------------------------------------------------------

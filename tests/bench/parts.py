@@ -5,7 +5,7 @@
 The records of a backlog, their outcomes 5,000 records later, are taken through the engine in parts of each size, over a
 dictionary instead of RocksDB. Then intake maps and packs scores and labels of other keys, as ``repartition.py`` has
 them. Each figure is the least of five runs, in us a record. A part whose objects fit the processor's own cache costs
-least: `agents.processor.PART`, `agents.intake.PART`. The last line is one JSON object.
+least: `agents.processor.PART`, `agents.sending.PART`. The last line is one JSON object.
 """
 
 import argparse
@@ -19,9 +19,9 @@ from time import perf_counter
 import orjson
 from aiokafka.structs import TopicPartition
 
-import agents.intake
+import agents.sending
 from agents import compiled, processor
-from agents.intake import Intake, Sending
+from agents.sending import Sending
 from agents.worker import collect_rarely
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
@@ -30,10 +30,10 @@ from streams.config.settings import Settings
 from streams.faust.outputs import PackedBatch
 from streams.faust.producing import RecordBatch
 from streams.kafka import codecs
-from streams.metrics.routing import IntakeGauges
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from streams.records.limits import Limits
+from streams.records.making import Maker
 from streams.records.merge import Merged
 from tests.bench import repartition
 from tests.bench.backlog import Job, backlog
@@ -99,7 +99,7 @@ def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
         streams = Path(directory) / "streams.toml"
         streams.write_text(repartition.sources("b", encoder))
         settings = Settings.from_env({"TRUEUP_STREAMS": str(streams)})
-    intake = Intake(settings, IntakeGauges("", [], list))
+    intake = Maker(settings)
     intake.know(dict.fromkeys(intake.topics, 4), dict.fromkeys(intake.readers, "id"))
     codec, now, best = (
         codecs.NUMBERS[settings.compression],
@@ -155,7 +155,7 @@ def main() -> None:
         for form in repartition.FORMATS
         for size in map(int, options.sizes.split(","))
     }
-    print(f"intake takes parts of {agents.intake.PART}\n{shown(mapped, INTAKE)}")
+    print(f"intake takes parts of {agents.sending.PART}\n{shown(mapped, INTAKE)}")
     found |= mapped
     print(orjson.dumps({name: {k: round(v, 2) for k, v in one.items()} for name, one in found.items()}).decode())
 

@@ -15,14 +15,13 @@ from typing import Any
 import orjson
 from aiokafka.client import AIOKafkaClient
 
-from agents.intake import Intake
 from state.engine import BATCH_LIMIT
 from state.events import Rejected
 from state.journal import Entry
 from state.router import Router
 from streams.config.settings import Settings
 from streams.kafka import partitioner, provenance
-from streams.metrics.routing import IntakeGauges
+from streams.records.making import Maker
 from streams.records.routing import RouteDecoder, encode_outcome, place
 from tests.chaos.judge import Verdict, judge_all
 from tests.chaos.sources import NAME, Sources
@@ -133,7 +132,7 @@ def judge_sources(on: Sources) -> Verdict:
 
 def _judge_intake(recorded: Recorded, found: _Findings) -> int:
     """Every source record became what the pure mapping makes of it, in the order of its partition."""
-    intake = Intake(recorded.settings, IntakeGauges("0", [], list))
+    intake = Maker(recorded.settings)
     wanted: dict[str, set[Sent]] = defaultdict(set)
     letters: set[tuple[Any, ...]] = set()
     for label, records in recorded.sources.items():

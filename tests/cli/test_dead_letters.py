@@ -8,8 +8,8 @@ from cli import main
 from cli.dead_letters import _letter
 from state.events import Rejected
 from state.fence import FORECASTS
-from streams.records.decoding import encode_letter
 from streams.records.limits import Limits
+from streams.records.output_json import encode_letter
 
 
 def test_a_letter_knows_its_record_and_a_topic_that_was_made_anew_has_another() -> None:

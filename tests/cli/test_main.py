@@ -21,7 +21,7 @@ from replay.audit import auditor
 from state.policy import DEFAULT_CALIBRATOR
 from streams.config import effective_config
 from streams.config.settings import Settings
-from streams.kafka import topics
+from streams.kafka import remarks, topics
 from streams.kafka.topics import TopicsError
 from streams.records.output_schemas import NAMES
 from streams.records.output_schemas import text as schema_text
@@ -319,7 +319,7 @@ def test_topics_create_makes_what_is_missing_and_says_so(
     create, check = Called(["forecasts", "outcomes"]), Called([])
     monkeypatch.setattr(topics, "create", create.later)
     monkeypatch.setattr(topics, "check", check.later)
-    monkeypatch.setattr(topics, "remarks", Called([]).later)
+    monkeypatch.setattr(remarks, "of", Called([]).later)
     assert main.main(["topics", "create", "--partitions", "8", "--replication", "3", "--retention", "30d"]) == 0
     ((_, named),) = create.how
     assert named == {"partitions": 8, "replication": 3, "retention_ms": 30 * 86_400_000, "dry_run": False}
@@ -332,7 +332,7 @@ def test_topics_create_leaves_what_exists(monkeypatch: pytest.MonkeyPatch, capsy
     create = Called([])
     monkeypatch.setattr(topics, "create", create.later)
     monkeypatch.setattr(topics, "check", Called([]).later)
-    monkeypatch.setattr(topics, "remarks", Called([]).later)
+    monkeypatch.setattr(remarks, "of", Called([]).later)
     assert main.main(["topics", "create"]) == 0
     ((_, named),) = create.how
     assert named == {"partitions": 4, "replication": 1, "retention_ms": None, "dry_run": False}
@@ -345,7 +345,7 @@ def test_topics_are_those_of_every_stage_once_intake_reads_a_source(
     create = Called([])
     monkeypatch.setattr(topics, "create", create.later)
     monkeypatch.setattr(topics, "check", Called([]).later)
-    monkeypatch.setattr(topics, "remarks", Called([]).later)
+    monkeypatch.setattr(remarks, "of", Called([]).later)
     monkeypatch.setattr(topics, "missing_sources", Called([]).later)
     source = '[sources.a]\ntopic = "{}"\nrole = "forecast"\nevent_id = "id"\nstream = "s"\np = "p"\n'
     for topic, stages in (("elsewhere", ["trueup", "trueup-router"]), ("forecasts", ["trueup"])):
@@ -369,7 +369,7 @@ def test_topics_check_remarks_on_what_may_surprise_and_ends_with_0(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(topics, "check", Called([]).later)
-    monkeypatch.setattr(topics, "remarks", Called(["one is odd"]).later)
+    monkeypatch.setattr(remarks, "of", Called(["one is odd"]).later)
     assert main.main(["topics", "check"]) == 0
     assert capsys.readouterr().out == "all topics are as they must be\nnote: one is odd\n"
 
@@ -377,7 +377,8 @@ def test_topics_check_remarks_on_what_may_surprise_and_ends_with_0(
 def test_a_source_topic_that_is_missing_is_wrong_for_check_and_a_note_for_create(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, found in (("create", []), ("check", []), ("remarks", []), ("missing_sources", ["source a is missing"])):
+    monkeypatch.setattr(remarks, "of", Called([]).later)
+    for name, found in (("create", []), ("check", []), ("missing_sources", ["source a is missing"])):
         monkeypatch.setattr(topics, name, Called(found).later)
     assert main.main(["topics", "check"]) == 1
     assert capsys.readouterr() == ("", "source a is missing\n")

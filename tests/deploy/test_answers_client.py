@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from state.events import Calibrated, Resolved
-from streams.records.decoding import encode_calibrated
 from streams.records.output_avro import AvroValues
+from streams.records.output_json import encode_calibrated
 from streams.records.output_schemas import text
 from tests.e2e.world import ROOT
 from tests.streams.sources.registries import StandIn

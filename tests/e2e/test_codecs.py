@@ -13,7 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from lab.broker import KAFKA
 from streams.config.settings import Settings
-from streams.kafka import topics
+from streams.kafka import remarks, topics
 from tests.e2e.world import World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
@@ -46,7 +46,7 @@ def test_inputs_outputs_and_changelog_that_are_compressed_are_read(world: MakeWo
 
 
 def packings(settings: Settings) -> list[str]:
-    return [remark for remark in asyncio.run(topics.remarks(settings)) if "compression.type" in remark]
+    return [remark for remark in asyncio.run(remarks.of(settings)) if "compression.type" in remark]
 
 
 @pytest.mark.parametrize("codec", CODECS)

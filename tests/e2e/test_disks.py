@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from state import kinds
 from state.fence import Fence
 from streams.config.settings import Settings
-from streams.kafka import topics
+from streams.kafka import remarks, topics
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
 from tests.streams.fakes import wire
@@ -159,7 +159,7 @@ def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions
     labels = (*OUTPUTS, "forecasts", "outcomes", "journal", "changelog", "configurations")
 
     def noted() -> list[str]:
-        return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(topics.remarks(w.settings))]
+        return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(remarks.of(w.settings))]
 
     assert noted() == ["min.insync.replicas is below 2"], "of one replica; deletions are kept for seven days"
     for label in labels:

@@ -15,14 +15,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
-from agents.intake import Intake
 from state import kinds
 from state.events import Rejected
 from state.journal import Entry
 from state.router import Router
 from state.routes import Routed
 from streams.kafka import partitioner, topics
-from streams.metrics.routing import IntakeGauges
+from streams.records.making import Maker
 from streams.records.routing import RouteDecoder, encode_outcome
 from tests.e2e.world import BESIDE, Read, Worker, World, along, is_written, journaled, produced, wait_for
 from tests.events import Sent
@@ -191,7 +190,7 @@ class Hour:
 
     def _judge_intake(self) -> None:
         w = self.world
-        intake = Intake(w.settings, IntakeGauges("0", [], list))
+        intake = Maker(w.settings)
         wanted: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
         letters = set()
         ids = self._ids()

@@ -26,8 +26,8 @@ from state.events import Calibrated, Carried
 from state.forecasts import Normal, Probs, Quantiles
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
-from streams.records.decoding import encode_calibrated
 from streams.records.output_avro import AvroValues
+from streams.records.output_json import encode_calibrated
 from streams.records.output_schemas import text
 from streams.records.output_values import OutputValues
 from streams.sources.registry import Registry, RegistryError

@@ -34,8 +34,9 @@ from streams.config.settings import Settings
 from streams.faust import unpacking
 from streams.kafka import topics
 from streams.records import skips
-from streams.records.decoding import Decoder, event_name
+from streams.records.decoding import Decoder
 from streams.records.encoding import encode
+from streams.records.output_json import event_name
 from streams.records.refused import named
 from tests.events import Sent
 

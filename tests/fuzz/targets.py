@@ -35,7 +35,7 @@ from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.faust.producing import RecordBatch
-from streams.kafka import topics
+from streams.kafka import remarks, topics
 from streams.records.decoding import REASONS, Decoder
 from streams.records.encoding import answered_raw, encode, encoded
 from streams.records.limits import LATEST, Limits
@@ -319,7 +319,7 @@ def arguments(data: bytes) -> None:
             (broker, "serve", _zero),
             (topics, "create", _nothing),
             (topics, "check", _nothing),
-            (topics, "remarks", _nothing),
+            (remarks, "of", _nothing),
             (logs, "configure", _zero),
         ):
             stack.enter_context(patch.object(place, name, stub))
@@ -494,7 +494,7 @@ def _batches() -> Iterator[bytes]:
 def _protos() -> Iterator[bytes]:
     """Yield a Protobuf schema as text and as descriptor."""
     yield _PROTO.encode()
-    yield proto_file.descriptor(_PROTO).SerializeToString()
+    yield proto_file.descriptors([("a.proto", _PROTO)])[-1].SerializeToString()
 
 
 _VALUES: Final = (

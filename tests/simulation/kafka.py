@@ -21,7 +21,6 @@ from aiokafka import errors
 from aiokafka.conn import CloseReason
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from streams.kafka.producer_ids import PRODUCER_FENCED
 from tests.simulation.loop import PROCESS, Loop, Process
 
 #: The versions of requests that it speaks, by their number.
@@ -506,7 +505,7 @@ class Kafka:
             reply(0, OK, producer, epoch, *rest)
         elif held not in ((-1, -1), (producer, epoch)):
             self._log(f"{by}: {name} is fenced at epoch {held[1]}")
-            reply(0, PRODUCER_FENCED if request.API_VERSION >= 4 else STALE, -1, -1, *rest)
+            reply(0, STALE, -1, -1, *rest)
         else:
             self.producers[name] = producer, epoch + 1, epoch if held != (-1, -1) else -1
             self._log(f"{by}: {name} has epoch {epoch + 1}")

@@ -10,7 +10,6 @@ import orjson
 import pytest
 from aiokafka import TopicPartition
 
-from agents.intake import Intake
 from replay import moves
 from replay.audit import checkpoint, follower, intake_verifier, mapper, router_verifier
 from replay.audit.account import Account, Followed, Sent
@@ -34,8 +33,8 @@ from streams.config.in_force import described
 from streams.config.in_force import digest as hash_of
 from streams.config.settings import Settings
 from streams.kafka import partitioner
-from streams.metrics.routing import IntakeGauges
 from streams.records.encoding import encode
+from streams.records.making import Maker
 from streams.records.output_values import OutputValues
 from streams.records.routing import RouteDecoder, encode_outcome
 
@@ -149,7 +148,7 @@ class Logs:
     def intake(self, *topics: str, since: int = 0) -> None:
         """Send on what sources hold, from an offset on."""
         plan = self.plan()
-        intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
+        intake = Maker(plan.settings)
         intake.know(dict.fromkeys(MADE, PARTITIONS), plan.ids)
         for topic in topics or self.sources:
             for each in self.sources[topic][since:]:
@@ -497,7 +496,7 @@ def test_a_source_that_was_made_anew_is_not_judged(logs: Logs) -> None:
 def test_dead_letters_of_a_clock_that_ran_behind_are_told_apart(logs: Logs) -> None:
     logs.score("late", 60)
     plan = logs.plan()
-    intake = Intake(plan.settings, IntakeGauges("0", ["scores", "verdicts"], list))
+    intake = Maker(plan.settings)
     intake.know(dict.fromkeys(MADE, PARTITIONS), plan.ids)
     making = intake.make([(TopicPartition("scores", 0), logs.sources["scores"][-1])], START - DAY)
     for one in mapper.made(making):

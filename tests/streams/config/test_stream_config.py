@@ -1,11 +1,9 @@
 """The streams file: patterns in order, and whatever is not allowed is said with its place."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from state.bands import Bands, Points
-from state.policy import DEFAULT_TTL_MS, Policies, Policy
+from state.policy import DEFAULT_TTL_MS, Policy
 from state.quotas import Quota, Rate
 from streams.config import stream_config
 
@@ -191,37 +189,6 @@ def test_what_is_not_allowed_is_refused_with_its_place_and_what_is(text: str, sa
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_a_seed_no_calibrator_could_serve_with_is_refused(seed: int) -> None:
     assert "seed must be between" in refused(f"[streams.s]\nseed = {seed}")
-
-
-VALUES = st.recursive(
-    st.sampled_from(
-        ["true", "0", "-1", "50", "1.5", "nan", '"platt"', '"platt+minimax"', '"30d"', '"x"', "1979-05-27"]
-    ),
-    lambda inner: (
-        st.lists(inner, max_size=3).map(lambda values: f"[{', '.join(values)}]")
-        | st.tuples(st.sampled_from(["grid", "ttl", "x"]), inner).map(lambda pair: f"{{ {pair[0]} = {pair[1]} }}")
-    ),
-    max_leaves=4,
-)
-KEYS = st.sampled_from(
-    ["closed", "early_ttl", "streams", "calibrator", "ttl", "features", "seed", "options", "x", '"*"']
-)
-LINES = st.tuples(KEYS, VALUES).map(" = ".join) | st.sampled_from(
-    ["[streams.s]", '[streams."f-*"]', "[options]", "[x]", "#"]
-)
-
-
-@given(st.lists(LINES, max_size=6).map("\n".join) | st.text(max_size=60))
-def test_any_text_gives_policies_or_a_value_error(text: str) -> None:
-    try:
-        policies = stream_config.parse(text, DEFAULT)
-    except ValueError as exc:
-        said = str(exc)
-        assert said
-    else:
-        assert isinstance(policies, Policies)
-        found = policies.of("s")
-        assert found is None or found.ttl_ms > 0
 
 
 @pytest.mark.parametrize("text", ["early_ttl = " + "[" * 100_000, "early_ttl = " + "{a=" * 100_000])

@@ -16,9 +16,9 @@ from state.policy import Policies, Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer
-from streams.records.decoding import encode_raw
 from streams.records.encoding import encode
 from streams.records.output_avro import AvroValues
+from streams.records.output_json import encode_raw
 from streams.sources.registry import Registry
 from tests.streams.fakes import Producer, Row
 

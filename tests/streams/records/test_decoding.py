@@ -16,17 +16,10 @@ from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
 from state.quotas import REFUSED, REFUSED_ID, WHOLE
 from streams.config.settings import Settings
-from streams.records.decoding import (
-    KEY_IDS,
-    REASONS,
-    Decoder,
-    encode_calibrated,
-    encode_letter,
-    encode_resolved,
-    event_name,
-)
+from streams.records.decoding import KEY_IDS, REASONS, Decoder
 from streams.records.encoding import key_of
 from streams.records.limits import Limits
+from streams.records.output_json import encode_calibrated, encode_letter, encode_resolved, event_name
 from streams.records.refused import Refused, Skipped
 
 LIMITS = Limits()

@@ -1,7 +1,6 @@
 """Two topics become one order, which is a function of the records and not of how they arrived."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import TypeAlias, cast
 
 import pytest
@@ -98,26 +97,6 @@ def stamps(of: PartitionBuffer) -> list[tuple[int, int]]:
     return [(topic, each.timestamp) for topic, each in drained(of)]
 
 
-def test_records_go_in_the_order_of_time_and_a_forecast_before_an_outcome_of_its_millisecond() -> None:
-    of = buffer()
-    of.add(O, made(O, 1, 5, 5, 9))
-    of.add(F, made(F, 2, 5, 8))
-    assert order(take(of)) == [(O, 1), (F, 2), (F, 5), (O, 5), (O, 5), (F, 8), (O, 9)]
-
-
-def test_a_topic_stays_in_the_order_of_its_offsets_when_its_clock_runs_backwards() -> None:
-    of = buffer()
-    of.add(F, made(F, 9, 1))
-    of.add(O, made(O, 5))
-    assert order(take(of)) == [(O, 5), (F, 9), (F, 1)]
-
-
-def test_an_empty_buffer_has_no_batch() -> None:
-    of = buffer()
-    assert take(of) is None
-    assert not of.busy
-
-
 def test_one_batch_is_folded_at_a_time_and_two_are_out() -> None:
     of = buffer()
     of.add(F, made(F, 1, 2, 3))
@@ -189,20 +168,7 @@ def test_patience_starts_anew_when_the_partner_came_meanwhile() -> None:
     assert order(take(of, never, clock=clock)) == [(F, 3)]
 
 
-def test_without_patience_nothing_waits() -> None:
-    of = buffer()
-    of.add(F, made(F, 1))
-    assert order(take(of, never, patience=0)) == [(F, 1)]
-
-
 # -- limits, ends, epochs ------------------------------------------------------------------------------------------
-
-
-def test_a_batch_holds_no_more_records_than_the_limit() -> None:
-    of = buffer()
-    of.add(F, made(F, *range(0, 10, 2)))
-    of.add(O, made(O, *range(1, 10, 2)))
-    assert order(take(of, limit=4)) == [(F, 0), (O, 1), (F, 2), (O, 3)]
 
 
 def test_a_batch_ends_with_the_record_that_reaches_the_limit_of_bytes() -> None:
@@ -229,19 +195,6 @@ def test_a_record_counts_the_bytes_of_its_key_and_of_its_value_where_it_has_them
     assert of.sizes == [31, 0]
     assert len(order(take(of, size=30))) == 2
     assert of.sizes == [1, 0]
-
-
-def test_ends_are_the_next_offsets_of_the_topics_in_the_batch_and_of_no_other() -> None:
-    of = buffer()
-    of.add(F, made(F, 1, 2, 9, start=50))
-    of.add(O, made(O, 3, start=7))
-    batch = take(of, limit=2)
-    assert batch is not None
-    assert (batch.partition, batch.ends) == (3, {SOURCES[F]: 52})
-    acknowledge(of)
-    batch = take(of)
-    assert batch is not None
-    assert batch.ends == {SOURCES[F]: 53, SOURCES[O]: 8}
 
 
 def test_ends_pass_over_offsets_that_are_not_records() -> None:
@@ -362,16 +315,6 @@ def test_what_comes_later_does_not_change_the_order_of_a_batch(
             at = end
             acknowledge(of)
     assert at == [len(forecasts), len(outcomes)]
-
-
-@given(TIMESTAMPS.map(sorted), TIMESTAMPS.map(sorted))
-def test_topics_in_time_order_are_merged_in_time_order(forecasts: list[int], outcomes: list[int]) -> None:
-    of = buffer()
-    of.add(F, made(F, *forecasts))
-    of.add(O, made(O, *outcomes))
-    found = stamps(of)
-    assert all((a_ts, a) <= (b_ts, b) for (a, a_ts), (b, b_ts) in pairwise(found))
-    assert len(found) == len(forecasts) + len(outcomes)
 
 
 def entries(number: int, records: Sequence[tuple[int, Record]], size: int) -> list[Entry]:

@@ -16,9 +16,10 @@ from state.fence import FORECASTS
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from streams.config.settings import OUTPUT_FORMATS, Settings
 from streams.records import output_avro
-from streams.records.decoding import SCOPED, encode_calibrated, encode_raw, encode_resolved
+from streams.records.decoding import SCOPED
 from streams.records.encoding import encoded
 from streams.records.output_avro import SCHEMAS, AvroValues, record
+from streams.records.output_json import encode_calibrated, encode_raw, encode_resolved
 from streams.records.output_schemas import FIELDS, avro, rows, text
 from streams.sources.avro import parsed
 from tests.streams.sources.registries import unreadable_avro

@@ -10,8 +10,8 @@ import pytest
 
 from state.events import Calibrated, Carried
 from state.forecasts import Probs
-from streams.records.decoding import encode_calibrated
 from streams.records.output_avro import AvroValues
+from streams.records.output_json import encode_calibrated
 from streams.records.output_schemas import avro, text
 from streams.records.output_values import OutputValues, packed
 from streams.sources import wait

@@ -152,7 +152,7 @@ class StandIn:
 def plain(held: dict[str, Any]) -> Any:
     """Return a schema however it is formatted."""
     kind, text = held.get("schemaType"), held["schema"]
-    return (kind, proto_file.descriptor(text) if kind == "PROTOBUF" else json.loads(text))
+    return (kind, proto_file.descriptors([("a.proto", text)])[-1] if kind == "PROTOBUF" else json.loads(text))
 
 
 def unreadable(reader: dict[str, Any], writer: dict[str, Any]) -> str:

@@ -5,8 +5,6 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streams.sources import config, modes
 from streams.sources.mapping import Mapping
@@ -351,42 +349,6 @@ def test_a_topic_is_read_by_the_worker_or_by_the_intake_and_never_by_both() -> N
         of(scores, scores.replace("scores", "others"))
     with pytest.raises(ValueError, match="role is outcome"):
         of(labels.replace('"labels"', '"scores"'))
-
-
-NUMBERS = st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)
-PLAIN = st.none() | st.booleans() | NUMBERS | st.text(max_size=9)
-NAMES = st.sampled_from("abcd")
-ANY = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3))
-TABLES = (
-    f"""{FORECAST}
-    p = {{ path = "a", scale = "percent" }}
-    ts = {{ path = ["b", "@timestamp"], unit = "s" }}
-    segments = {{ c = "c" }}
-    """,
-    f"""{FORECAST}
-    probs = "a.b"
-    x = {{ a = {{ path = "c", range = [0, 3] }}, b = {{ path = "d", categories = ["", "0"] }} }}
-    """,
-    f"""{FORECAST}
-    quantiles = {{ levels = "a", values = "b" }}
-    when = {{ c = {{ exists = true }} }}
-    model_version = "{{d}}/{{@key}}"
-    """,
-    f"""{OUTCOME}
-    y = {{ path = "a[0]", labels = {{ "0" = 0, "*" = 1 }} }}
-    revision = "b"
-    precedence = 3
-    stream = "@key"
-    """,
-)
-COMPILED = [Mapping(source(table)) for table in TABLES]
-
-
-@given(record=ANY, key=st.none() | st.binary(max_size=9), ts=st.integers(0, 2**62))
-def test_any_record_is_an_object_of_json_or_a_refusal(record: Any, key: bytes | None, ts: int) -> None:
-    for mapping in COMPILED:
-        found = mapping.read(orjson.dumps(record), key, (), "t", ts)
-        assert isinstance(found, Refusal) or orjson.dumps(found)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import orjson
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS
 from state.policy import Policies, Policy
-from streams.records.decoding import REASONS, Decoder, encode_raw
+from streams.records.decoding import REASONS, Decoder
 from streams.records.limits import Limits
+from streams.records.output_json import encode_raw
 from streams.sources import config
 from streams.sources.carrying import headers
 from streams.sources.fields import FIELDS

@@ -1,0 +1,211 @@
+"""What intake sends of source records: batches on their way, each behind the one before it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import perf_counter, time
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.structs import TopicPartition
+
+from agents.notices import Notices
+from streams.config.settings import Settings
+from streams.faust.client import listen
+from streams.faust.contact import Contact
+from streams.faust.outputs import PackedBatch
+from streams.faust.producing import RecordBatch
+from streams.kafka import codecs
+from streams.metrics.routing import IntakeGauges
+from streams.records.making import Maker, Making
+from streams.records.skips import PoisonError
+
+#: Batches that may be on their way: one is sent while the next is read.
+FLYING: Final = 2
+#: Source records mapped and packed at a time. What is made of so many stays in a processor's own cache
+#: (python -m tests.bench.parts).
+PART: Final = 250
+
+#: Called with the number of the step just finished; tests kill the process here. 1: first records acknowledged,
+#: 2: routes acknowledged, 3: offsets committed.
+Probe = Callable[[int], None]
+
+
+class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no type hints
+    """A producer whose batches take records by the hundred.
+
+    Parameters
+    ----------
+    settings
+        Sizes and codec.
+    contact
+        Is told what brokers answer.
+    options
+        Further settings of aiokafka's.
+    """
+
+    def __init__(self, settings: Settings, contact: Contact, options: dict[str, Any]) -> None:
+        super().__init__(
+            bootstrap_servers=",".join(settings.brokers),
+            acks="all",
+            enable_idempotence=True,
+            max_request_size=settings.batch_bytes + 100_000,
+            request_timeout_ms=int(settings.request_seconds * 1000),
+            **options,
+        )
+        listen(self.client, contact)
+        self._batch_bytes, self._codec = settings.batch_bytes, codecs.NUMBERS[settings.compression]
+
+    def create_batch(self) -> RecordBatch:
+        """Return an empty batch."""
+        return RecordBatch(self._batch_bytes, self._codec)
+
+
+class Sending:
+    """What a batch of source records became, packed.
+
+    Parameters
+    ----------
+    packed
+        Makes room for what is sent together.
+
+    Attributes
+    ----------
+    first, then
+        What is sent first, and what follows when that is acknowledged.
+    ends
+        Next offset of each source partition.
+    """
+
+    def __init__(self, packed: Callable[[], PackedBatch]) -> None:
+        self.first, self.then = packed(), packed()
+        self.ends: dict[TopicPartition, int] = {}
+        self.records = self.raw_answers = 0
+        self.started = perf_counter()
+
+    def add(self, making: Making) -> None:
+        """Add what some records became."""
+        for to, made in ((self.first, making.first), (self.then, making.then)):
+            for (label, partition), records in made.items():
+                to.pack(label, partition, records)
+        self.ends |= making.ends
+        self.raw_answers += making.raw_answers
+
+
+class Sender:
+    """Makes of source records what is sent, sends it, and counts.
+
+    Parameters
+    ----------
+    done
+        Called with the next offset of each source partition when all that was made of the records before is
+        acknowledged.
+
+    Attributes
+    ----------
+    producer
+        Sends; to be set before the first batch.
+    failure
+        What ended sending; nothing is sent after that.
+    raw_answers
+        Dead forecasts that were answered with their raw score.
+    """
+
+    producer: Producer
+
+    def __init__(
+        self,
+        maker: Maker,
+        gauges: IntakeGauges,
+        notices: Notices,
+        probe: Probe,
+        done: Callable[[dict[TopicPartition, int]], object],
+    ) -> None:
+        self._maker, self._gauges, self._notices, self._probe, self._done = maker, gauges, notices, probe, done
+        self._flying: deque[asyncio.Task[None]] = deque()
+        self.failure: BaseException | None = None
+        self.raw_answers = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._flying
+
+    async def room(self) -> None:
+        """Wait until another batch may go."""
+        while len(self._flying) >= FLYING:
+            await self._flying[0]
+
+    def send(self, batch: Sequence[tuple[TopicPartition, Any]]) -> None:
+        """Map and pack source records, and send what they become; raises `PoisonError` if one cannot be mapped."""
+        before = self._flying[-1] if self._flying else None
+        self._flying.append(asyncio.create_task(self._deliver(self._packed(batch), before)))
+
+    async def land(self) -> None:
+        """Wait for what is on its way."""
+        while self._flying:
+            await self._flying[-1]
+
+    def _made(self, batch: Sequence[tuple[TopicPartition, Any]], now: int) -> Making:
+        """Return what source records become, and count it."""
+        making = self._maker.make(batch, now)
+        for fate, n in making.fates.items():
+            self._gauges.mapped(*fate, n)
+        for tp, offset, reason in making.rejected:
+            self._notices.dead(tp.topic, tp.partition, offset, reason)
+        return making
+
+    def _packed(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Sending:
+        """Return what a batch becomes, packed a part at a time."""
+        sending, now = Sending(self._empty), int(time() * 1000)
+        for at in range(0, len(batch), PART):
+            part = batch[at : at + PART]
+            try:
+                sending.add(self._made(part, now))
+            except Exception as exc:
+                raise (self._poison(part, now) or exc) from exc
+        sending.records = len(batch)
+        return sending
+
+    def _poison(self, part: Sequence[tuple[TopicPartition, Any]], now: int) -> PoisonError | None:
+        """Find the record that cannot be mapped or packed, by taking them one by one; nothing of it is kept."""
+        for tp, record in part:
+            try:
+                Sending(self._empty).add(self._maker.make([(tp, record)], now))
+            except Exception:  # noqa: BLE001 - whatever it is, it ended the part
+                return PoisonError(tp.topic, tp.partition, record.offset)
+        return None
+
+    def _empty(self) -> PackedBatch:
+        return PackedBatch(self._maker.topics, self.producer.create_batch, self._append, self._gauges.produced)
+
+    async def _deliver(self, sending: Sending, before: "asyncio.Task[None] | None") -> None:
+        """Send a batch after the one before it, and note that its offsets may be committed.
+
+        Of each partition one record batch goes after another: while a partition has no leader the client gives up the
+        first of several and may still send the next. The router would then take the records of the first, which are
+        sent again, for copies.
+        """
+        try:
+            if before is not None:
+                await before
+            if self.failure is not None:
+                return
+            await sending.first.send()
+            self._probe(1)
+            await sending.then.send()
+            self._probe(2)
+            self._done(sending.ends)
+            self._gauges.batch(sending.records, perf_counter() - sending.started)
+            self.raw_answers += sending.raw_answers
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the batch was not sent
+            self.failure = exc
+        finally:
+            self._flying.popleft()
+
+    async def _append(self, batches: list[tuple[RecordBatch, str, int]]) -> list[int]:
+        """Append record batches; return the first offset of each, when all are acknowledged."""
+        sent = [
+            await self.producer.send_batch(batch, topic, partition=partition) for batch, topic, partition in batches
+        ]
+        return [int(each.offset) for each in await asyncio.gather(*sent)]

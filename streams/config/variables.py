@@ -1,0 +1,87 @@
+"""Variables that are fields of one class: each is declared once, with its name, its meaning and its default."""
+
+from collections.abc import Mapping
+from dataclasses import field, fields
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+#: Longest file of a secret, bytes.
+_SECRET_BYTES: Final = 4096
+#: What the name of a variable ends in that names a file which holds a secret.
+_FILE: Final = "_FILE"
+
+
+def variable(name: str, meaning: str, default: str | None = None, *, in_file: str = "") -> Any:  # noqa: ANN401 - a field's
+    """Return a field that is read from ``TRUEUP_`` and a name.
+
+    Parameters
+    ----------
+    in_file
+        Of a secret, what it is called: a variable that ends in ``_FILE`` may name a file that holds it. No repr shows
+        it.
+    """
+    metadata = {"variable": f"TRUEUP_{name}", "meaning": meaning, "secret": in_file}
+    return field(default=default, repr=not in_file, metadata=metadata)
+
+
+def meanings(of: type) -> dict[str, str]:
+    """Return the meaning of each variable of a class."""
+    found: dict[str, str] = {}
+    for each in fields(of):
+        name, secret = each.metadata["variable"], each.metadata["secret"]
+        found[name] = each.metadata["meaning"]
+        if secret:
+            found[name + _FILE] = f"File that holds {secret}"
+    return found
+
+
+def values(held: Any, hidden: str) -> dict[str, str]:  # noqa: ANN401 - of such a class
+    """Return the value of each variable of an object, ``hidden`` for a secret; empty for none."""
+    found = {each.metadata["variable"]: getattr(held, each.name) for each in fields(held)}
+    secrets = {each.metadata["variable"] for each in fields(held) if each.metadata["secret"]}
+    return {name: "" if value is None else hidden if name in secrets else str(value) for name, value in found.items()}
+
+
+def read(of: type[T], environment: Mapping[str, str]) -> T:
+    """Return an object of a class as the environment sets it, secrets read from their files.
+
+    Raises
+    ------
+    ValueError
+        If a secret is set twice or its file cannot be read, or if the class refuses what is set.
+    """
+    found: dict[str, str] = {}
+    for each in fields(of):  # type: ignore[arg-type]  # a dataclass
+        name = each.metadata["variable"]
+        if name in environment:
+            found[each.name] = environment[name]
+        if each.metadata["secret"] and (file := name + _FILE) in environment:
+            if name in environment:
+                raise ValueError(f"{file} is set, and so is {name}: set one of them")
+            found[each.name] = _secret(file, Path(environment[file]))
+    return of(**found)
+
+
+def _secret(name: str, path: Path) -> str:
+    """Return the one line of a file, without its end."""
+    secret = text_of(path, _SECRET_BYTES).rstrip("\r\n")
+    if not secret or "\n" in secret:
+        raise ValueError(f"{name}={path} must hold one line, the secret")
+    return secret
+
+
+def text_of(path: Path, limit: int) -> str:
+    """Return the text of a file of so many bytes at most; raises ValueError if it is none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(limit + 1)
+    except OSError as exc:
+        raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
+    if len(text) > limit:
+        raise ValueError(f"{path} is longer than {limit} bytes")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8") from None

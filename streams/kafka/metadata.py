@@ -1,0 +1,130 @@
+"""What brokers say of topics beyond what aiokafka asks: their ids, and what this user may do with them."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest_v5
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
+
+
+class Metadata(NamedTuple):
+    """A topic, as a broker describes it.
+
+    Attributes
+    ----------
+    cluster
+        Id of the cluster.
+    name, id, partitions
+        Its name, its id as hexadecimal digits (empty where brokers are older than 2.8) and its number of partitions.
+    error
+        A code, 0 where the rest can be had.
+    operations
+        What this user may do, a bit for each of Kafka's numbers; None where brokers are older than 2.8.
+    """
+
+    cluster: str
+    name: str
+    id: str
+    partitions: int
+    error: int
+    operations: int | None
+
+
+class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
+    API_KEY = 3
+    API_VERSION = 10
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString()),
+                ("port", Int32),
+                ("rack", CompactString()),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("topic", CompactString()),
+                ("id_high", Int64),
+                ("id_low", Int64),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_authorized_operations", Int32),
+        ("tags", TaggedFields),
+    )
+
+
+class _Request(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 10
+    RESPONSE_TYPE = _Response
+    FLEXIBLE_VERSION = True
+    SCHEMA = Schema(
+        (
+            "topics",
+            CompactArray(("id_high", Int64), ("id_low", Int64), ("topic", CompactString()), ("tags", TaggedFields)),
+        ),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class _Topics(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]
+    API_KEY = 3
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = list(names)
+
+    def build(self, kind: Any) -> Any:  # noqa: ANN401 - aiokafka's
+        """Return the request in a version that the broker speaks."""
+        if kind is _Request:
+            return kind([(0, 0, name, {}) for name in self._names], False, False, True, {})  # noqa: FBT003 - in order
+        return kind(self._names, False)  # noqa: FBT003 - as above
+
+
+async def of(send: Callable[[Request], Awaitable[Any]], names: Iterable[str]) -> list[Metadata]:
+    """Return what one broker says of topics; ``send`` asks it."""
+    response = await send(_Topics(names))
+    cluster = response.cluster_id or ""
+    if response.API_VERSION < _Request.API_VERSION:
+        return [Metadata(cluster, name, "", len(parts), code, None) for code, name, _, parts in response.topics]
+    return [
+        Metadata(cluster, name, UUID(int=(high % (1 << 64) << 64) + low % (1 << 64)).hex, len(parts), code, bits)
+        for code, name, high, low, _, parts, bits, *_ in response.topics
+    ]

@@ -1,0 +1,70 @@
+"""Settings of topics that are allowed, and that somebody should know of."""
+
+from collections.abc import Mapping
+
+from streams.config.settings import Settings
+from streams.kafka import owners, permissions
+from streams.kafka.topics import DELETE_RETENTION_MS, Topic, admin_client, configs_of, wanted
+
+
+async def of(settings: Settings) -> list[str]:
+    """Return warnings about settings of the topics that are allowed, one sentence each.
+
+    They are about topics of another application, about a ``compression.type`` that makes the brokers compress batches
+    again, about a changelog that keeps deletions for a short time, and about acknowledged records that may be lost.
+    """
+    async with admin_client(settings) as admin:
+        topics = wanted(settings)
+        allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), settings.owners])
+        found: list[str] = []
+        configs: dict[str, dict[str, str]] = {}
+        for topic in topics:
+            granted = allowed.get(topic.name, frozenset())
+            if granted is None or "DescribeConfigs" in granted:
+                configs[topic.name] = await configs_of(admin, topic.name)
+                found += _remarks(topic, settings, configs[topic.name])
+        foreign = await owners.problems(settings, allowed.get(settings.owners, frozenset()))
+        return foreign + found + _losable(configs)
+
+
+def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return how acknowledged records may be lost, with the names of the topics."""
+    alone = [name for name, each in configs.items() if int(each.get("min.insync.replicas", "1")) < 2]
+    unclean = [name for name, each in configs.items() if each.get("unclean.leader.election.enable") == "true"]
+    found = []
+    if alone:
+        found.append(
+            f"min.insync.replicas is below 2 for {', '.join(alone)}: what was acknowledged is lost with one broker's "
+            "disk; set it to 2, with three replicas"
+        )
+    if unclean:
+        found.append(
+            f"unclean.leader.election.enable=true for {', '.join(unclean)}: a replica that lags may lead, and what it "
+            "lacks is lost although it was acknowledged; set it to false"
+        )
+    return found
+
+
+def _remarks(topic: Topic, settings: Settings, configs: Mapping[str, str]) -> list[str]:
+    kept = int(configs.get("delete.retention.ms", "86400000"))
+    found = _packed(topic, settings.compression, configs)
+    if topic.name == settings.changelog and kept < DELETE_RETENTION_MS:
+        found.append(
+            f"topic {topic.name} has delete.retention.ms={kept}: a disk that was away for half of that is restored "
+            f"from the first record; set {DELETE_RETENTION_MS}"
+        )
+    return found
+
+
+def _packed(topic: Topic, ours: str, configs: Mapping[str, str]) -> list[str]:
+    if not topic.batch_bytes:  # an input: producers write it
+        return []
+    theirs = configs.get("compression.type", "producer")
+    if theirs in ("producer", "uncompressed" if ours == "none" else ours):
+        return []
+    same = "none" if theirs == "uncompressed" else theirs
+    said = (
+        f"topic {topic.name} has compression.type={theirs}, and TRUEUP_COMPRESSION is {ours}: "
+        f"the brokers pack every batch anew; set compression.type=producer, or TRUEUP_COMPRESSION={same}"
+    )
+    return [said]
