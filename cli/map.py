@@ -22,10 +22,8 @@ from cli.options import DONE, NO
 from replay import process_pool
 from replay.configuration import PRESENT, Configuration
 from replay.console import Console
-from replay.delay import Delay
-from replay.partition_task import Part
+from replay.partition_task import parts
 from replay.run import cores
-from replay.sources.files import FileSource
 from state import kinds, maps
 from state.bands import log_odds
 from state.kind import kind_of
@@ -101,25 +99,11 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
     )
     present = Configuration(PRESENT, settings.policies)
     with TemporaryDirectory(prefix="trueup-map-") as directory:
-        if isinstance(source, FileSource) and source.partitions > 1:
-            source = source.spooled(Path(directory))
-        parts = [
-            Part(
-                source,
-                n,
-                [[present]],
-                settings.limits,
-                Delay(),
-                Path(directory) / str(n),
-                letters=False,
-                engine=present,
-                direct=settings.direct,
-            )
-            for n in range(source.partitions)
-        ]
+        place = Path(directory)
+        made = parts(source.ready(place), [[present]], settings, place, rows=True)
         held: dict[int, dict[bytes, bytes]] = defaultdict(dict)
-        for n, done in enumerate(process_pool.play(parts, cores(), lambda *_: None)):
-            for key, row in () if done.folded is None else done.folded.rows():
+        for n, done in enumerate(process_pool.play(made, cores(), lambda *_: None)):
+            for key, row in done.folded.rows():
                 if kind_of(key).shown:
                     held[n][key] = row
     return StateRows({n: by_stream(rows) for n, rows in held.items()}, {})

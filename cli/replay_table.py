@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from replay import intervals
-from replay.report import recommendation
+from replay.figures import Scorecard
+from replay.report import recommendation, sentences
 from replay.report.warnings import lateness, unresolved, unsorted
-from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, Scorecard, drawn
+from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
 from streams.metrics import bands
 from streams.metrics.segments import LARGE, recent_table
 from streams.metrics.segments import table as pair_table
@@ -115,7 +116,7 @@ def _ranks(contenders: list[Contender], result: Result) -> Table:
     for contender in contenders:
         if contender.overall is None:
             continue
-        phase, learnt = contender.overall.settled, recommendation.learning(contender)
+        phase, learnt = contender.overall.settled, sentences.learning(contender)
         if contender.delay not in delays:
             delays.add(contender.delay)
             table.add_row(RAW, "", *_order(phase.raw))

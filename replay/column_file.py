@@ -3,19 +3,65 @@
 from array import array
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Final
 
 #: Numbers of a column held in memory, at most, between two calls of `Tape.spill`.
-HELD = 65_536
+HELD: Final = 65_536
 
-_TYPES = {"d": np.float64, "q": np.int64, "i": np.int32, "b": np.int8}
+#: The columns of a partition and their types, as `array` has them. Those of a contender have its number behind the
+#: name, those of segments the place of the segment, and losses a number of each.
+COLUMNS: Final = {
+    # Of all forecasts of probabilities, in the order in which they were answered: the stream's number, how many
+    # outcomes had been learnt, and what a contender served and drew. The slots of segments are -1 where the stream has
+    # fewer; bands, of raw and of what was served, are -1 and the ends of intervals NaN where it has none.
+    "issued_ms": "q",
+    "stream": "i",
+    "version": "q",
+    "raw": "d",
+    "p": "d",
+    "draw": "d",
+    "slot": "i",
+    "raw_band": "b",
+    "band": "b",
+    "low": "d",
+    "high": "d",
+    # Numbers of the forecasts whose outcome counts nowhere, because their entity had taught.
+    "untaught": "q",
+    # Of those resolved, in the order in which they were: the forecast's number, the label, how long it took, the
+    # largest event time of any resolved event up to then, and whether silence gave the label. That time never falls, so
+    # partitions can be merged by it. With segments also how many forecasts had been answered.
+    "index": "q",
+    "y": "b",
+    "delay_ms": "q",
+    "time": "q",
+    "implied": "b",
+    "before": "q",
+    # Of revisions, in their order: the place of the event among those resolved, its label since, and the time of that.
+    "revised": "q",
+    "revised_y": "b",
+    "revised_ms": "q",
+    # Of events of classes and numbers, once more when a label is revised: the stream's number, the event's number in
+    # the order of resolution, the time of that, what raw and a contender lose by each of
+    # `state.scoring.pair_scores.LOSSES`, NaN beyond them, and whether that answered in its warm-up.
+    "vector": "i",
+    "vector_serial": "q",
+    "vector_ms": "q",
+    "was": "d",
+    "loss": "d",
+    "vector_warm": "b",
+    # Of outcomes whose forecast had expired: the stream's number, and how long they took.
+    "missed": "i",
+    "missed_ms": "q",
+}
+
+
+def type_of(name: str) -> str:
+    """Return the type of a column."""
+    return COLUMNS[name.rstrip("_0123456789")]
 
 
 class Tape:
-    """Some columns of equal purpose in one directory.
+    """The columns of a partition, in one directory.
 
     Parameters
     ----------
@@ -28,9 +74,9 @@ class Tape:
         self._directory = directory
         self._held: dict[str, array[Any]] = {}
 
-    def column(self, name: str, kind: str) -> Callable[[float], None]:
-        """Open a column of one of the kinds of `array`, ``d``, ``q``, ``i`` or ``b``; return what appends to it."""
-        held = self._held[f"{name}.{kind}"] = array(kind)
+    def column(self, name: str) -> Callable[[float], None]:
+        """Open one of `COLUMNS`; return what appends to it."""
+        held = self._held[name] = array(type_of(name))
         return held.append
 
     def spill(self, least: int = HELD) -> None:
@@ -44,11 +90,3 @@ class Tape:
     def close(self) -> None:
         """Write all columns."""
         self.spill(0)
-
-
-def played(directory: Path, name: str, kind: str) -> NDArray[Any]:
-    """Return a column that a `Tape` wrote, mapped from its file."""
-    path = directory / f"{name}.{kind}"
-    if not path.stat().st_size:  # an empty file cannot be mapped
-        return np.empty(0, _TYPES[kind])
-    return np.memmap(path, dtype=_TYPES[kind], mode="r")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from state.events import Event, Forecast, Outcome
 from streams.config import stream_config
@@ -13,20 +14,13 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Delay:
-    """A change of the outcomes' times.
+    """A change of the outcomes' times."""
 
-    Attributes
-    ----------
-    name
-        ``as-is``, ``none``, or the added time such as ``+2d``.
-    added_ms
-        Added to the time of every outcome.
-    none
-        Whether every outcome comes right behind its forecast.
-    """
-
+    #: ``as-is``, ``none``, or the added time such as ``+2d``.
     name: str = AS_IS
+    #: Added to the time of every outcome.
     added_ms: int = 0
+    #: Whether every outcome comes right behind its forecast.
     none: bool = False
 
     @classmethod
@@ -42,6 +36,10 @@ class Delay:
         except ValueError:
             pass
         raise SettingsError(f"--delay {text}: must be as-is, none, or an added time such as +12h or +2d")
+
+
+#: Outcomes come as they did.
+UNCHANGED: Final = Delay()
 
 
 def at_once(events: Iterable[Event], known: dict[str, Outcome | int]) -> Iterator[Event]:

@@ -15,7 +15,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from replay.row_engine import EngineOutput
+from replay.engine_output import EngineOutput
 from replay.sources.topics import TopicSource
 from state import kinds
 from state.fence import Fence
@@ -104,8 +104,8 @@ async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]
         ]
 
 
-def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> int:
-    """Write the state and return the number of rows, once all is acknowledged and committed.
+def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> None:
+    """Write the state, all of it acknowledged and committed.
 
     Raises
     ------
@@ -113,28 +113,21 @@ def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput
         If the brokers refuse. Then the changelog holds no state; delete it, or take another application id.
     """
     try:
-        return asyncio.run(_write(settings, source, folded))
+        asyncio.run(_write(settings, source, folded))
     except (KafkaError, OSError) as exc:
         raise TopicsError(
             f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept: delete it"
         ) from exc
 
 
-async def _write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> int:
-    written = 0
-    producer = writer(settings)
-    try:
-        await producer.start()
+async def _write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> None:
+    async with writer(settings) as producer:
         for n in range(len(folded)):
             await append(producer, settings, n, [(kinds.FENCE.key(), UNFINISHED)])
         for n, each in enumerate(folded):
-            rows = ((key, row) for key, row in each.rows() if key != kinds.FENCE.key())
-            written += await append(producer, settings, n, rows)
+            await append(producer, settings, n, (row for row in each.rows() if row[0] != kinds.FENCE.key()))
         for n, each in enumerate(folded):
             await append(producer, settings, n, [(kinds.FENCE.key(), _fence(source, n, each).encode())])
-            written += 1
-    finally:
-        await producer.stop()
     async with open_group(settings) as consumer:
         offsets = {
             TopicPartition(name, n): span[1]
@@ -143,7 +136,6 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
         }
         consumer.assign(list(offsets))
         await consumer.commit(offsets)
-    return written
 
 
 def next_commands(settings: Settings) -> list[str]:

@@ -28,17 +28,15 @@ from aiokafka.errors import KafkaError
 
 from replay import process_pool
 from replay.configuration import Configuration
-from replay.delay import Delay
+from replay.engine_output import EngineOutput
 from replay.export_state import UNFINISHED, append, open_group
 from replay.loaded import Loaded
 from replay.moves import is_of_engine
-from replay.partition_task import Done, Part
-from replay.row_engine import EngineOutput
+from replay.partition_task import Done, parts
 from replay.run import Show
 from replay.score import dead
 from replay.sources.files import FileSource
 from replay.sources.record import TableError
-from replay.sources.table import TableSource
 from state import kinds, ledger
 from state.fence import FATES, FORECAST_FATES, INPUT_FATES, Fence
 from streams.config import in_force
@@ -56,17 +54,11 @@ _ROUTED_MS: Final = 86_400_000
 
 @dataclass(frozen=True)
 class Group:
-    """A group that may be loaded.
+    """A group that may be loaded."""
 
-    Attributes
-    ----------
-    next
-        By partition, the next offsets of forecasts and of outcomes that it has not answered; 0 where it is new.
-    since
-        By partition, `Loaded.since`.
-    """
-
+    #: By partition, the next offsets of forecasts and of outcomes that it has not answered; 0 where it is new.
     next: Sequence[tuple[int, int]]
+    #: By partition, `Loaded.since`.
     since: Sequence[tuple[int, int, int]]
 
     @property
@@ -160,28 +152,13 @@ def load(
     TopicsError
         If the brokers refuse. Then the changelog holds no state that a worker would accept.
     """
-    with TemporaryDirectory(prefix="trueup-load-") as made:
-        directory = Path(made)
-        read = source.spooled(directory) if source.partitions > 1 else source
-        direct = None if isinstance(source, TableSource) else settings.direct
-        parts = [
-            Part(
-                read,
-                n,
-                [[configuration]],
-                settings.limits,
-                Delay(),
-                directory / str(n),
-                letters=False,
-                engine=configuration,
-                direct=direct,
-            )
-            for n in range(source.partitions)
-        ]
-        done = process_pool.play(parts, processes, lambda read_: show("folding", read_, source.size))
+    with TemporaryDirectory(prefix="trueup-load-") as temporary:
+        directory = Path(temporary)
+        made = parts(source.ready(directory), [[configuration]], settings, directory, rows=True)
+        done = process_pool.play(made, processes, lambda read: show("folding", read, source.size))
         lost, last_ms = _require_usable(done)
         show("writing the state", 0, 0)
-        folded = [part.folded for part in done if part.folded is not None]
+        folded = [part.folded for part in done]
         try:
             written, routes = asyncio.run(
                 _write(settings, configuration, folded, group, source.manifest()["files"], last_ms)
@@ -191,7 +168,7 @@ def load(
                 f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept. Delete it "
                 f"and {settings.configurations}, make them by 'trueup topics create', and load again"
             ) from exc
-    fates = [sum(part.folded.fence.fates[n] for part in done if part.folded) for n in range(len(FATES))]
+    fates = [sum(each.fence.fates[n] for each in folded) for n in range(len(FATES))]
     found = Fence(fates=fates)
     return (
         f"{sum(fates[:FORECAST_FATES]):,} forecasts and {sum(fates[FORECAST_FATES:INPUT_FATES]):,} outcomes are loaded "

@@ -11,23 +11,15 @@ VERSION: Final = 1
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a partition began with.
+    """What a partition began with."""
 
-    Attributes
-    ----------
-    files
-        Name, size and digest of each file.
-    at
-        When, ISO 8601; for people.
-    rows
-        How many.
-    since
-        Next offsets of calibrated and resolved records and of dead letters then.
-    """
-
+    #: Name, size and digest of each file.
     files: Mapping[str, Any]
+    #: When, ISO 8601; for people.
     at: str
+    #: How many.
     rows: int
+    #: Next offsets of calibrated and resolved records and of dead letters then.
     since: tuple[int, int, int]
 
     def encode(self) -> bytes:

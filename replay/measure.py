@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replay.figures import Ages, Alerts, Bin, Caught, Coverage, Delays, Late, Scorecard
 from replay.ranking import Moments, ranked_by
-from replay.result import Ages, Alerts, Bin, Caught, Coverage, Delays, Late, Scorecard
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS, COARSE, EDGES, FINE, WITHIN
 from state.scoring.certificate import certificate

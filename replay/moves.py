@@ -40,26 +40,17 @@ class MoveError(ValueError):
 
 @dataclass(frozen=True)
 class Upstream:
-    """How far intake and router of a group had come that was moved: for audits from the sources on.
+    """How far intake and router of a group had come that was moved: for audits from the sources on."""
 
-    Attributes
-    ----------
-    topics
-        Name and id of the old group's routes and labels, by their labels.
-    fences
-        By old partition of the router, how many records had been applied, and the next offsets of routes and of labels.
-    ends
-        By old partition, the next offsets of forecasts and of outcomes: what intake and router had written.
-    since
-        By new partition, where those of the new group begin: their next offsets then.
-    sources
-        Of each source partition that intake had read: topic, partition, next offset, and the topic's id.
-    """
-
+    #: Name and id of the old group's routes and labels, by their labels.
     topics: Mapping[str, tuple[str, str]]
+    #: By old partition of the router, how many records had been applied, and the next offsets of routes and of labels.
     fences: tuple[tuple[int, int, int], ...]
+    #: By old partition, the next offsets of forecasts and of outcomes: what intake and router had written.
     ends: tuple[tuple[int, int], ...]
+    #: By new partition, where those of the new group begin: their next offsets then.
     since: tuple[tuple[int, int], ...]
+    #: Of each source partition that intake had read: topic, partition, next offset, and the topic's id.
     sources: tuple[tuple[str, int, int, str], ...]
 
     @classmethod
@@ -74,49 +65,34 @@ class Upstream:
 
 @dataclass(frozen=True)
 class Move:
-    """How the rows came about that a partition of a group began with.
+    """How the rows came about that a partition of a group began with."""
 
-    Attributes
-    ----------
-    app, prefix
-        ``TRUEUP_APP_ID`` and ``TRUEUP_TOPIC_PREFIX`` of the old group.
-    changelog, ends
-        The id of its changelog, and where each partition of that ended.
-    by
-        What the inputs are keyed by, one of `KEYS`.
-    topics
-        Name and id of each of the old group's topics, by their labels.
-    fences
-        By old partition, how many records had been applied, and the next offsets of forecasts and of outcomes.
-    outputs
-        By old partition, the next offsets of what was answered, of what was resolved and of dead letters.
-    shards
-        How many keys a stream is divided into, where it is more than one.
-    grown
-        Whether an input stayed the topic that it was.
-    next
-        By new partition, the next offsets of both inputs.
-    since
-        By new partition, where the new group's outputs begin: their next offsets then.
-    digests
-        Of the rows of this partition by kind: a hash, see `digests`.
-    upstream
-        How far intake and router had come; None if there were none, or an earlier version wrote this down.
-    """
-
+    #: ``TRUEUP_APP_ID`` of the old group.
     app: str
+    #: The id of its changelog, and where each partition of that ended.
     changelog: str
     ends: tuple[int, ...]
+    #: What the inputs are keyed by, one of `KEYS`.
     by: str
+    #: Name and id of each of the old group's topics, by their labels.
     topics: Mapping[str, tuple[str, str]]
+    #: By old partition, how many records had been applied, and the next offsets of forecasts and of outcomes.
     fences: tuple[tuple[int, int, int], ...]
+    #: By old partition, the next offsets of what was answered, of what was resolved and of dead letters.
     outputs: tuple[tuple[int, int, int], ...]
+    #: How many keys a stream is divided into, where it is more than one.
     shards: Mapping[str, int]
+    #: Whether an input stayed the topic that it was.
     grown: bool
+    #: By new partition, the next offsets of both inputs.
     next: tuple[tuple[int, int], ...]
+    #: By new partition, where the new group's outputs begin: their next offsets then.
     since: tuple[tuple[int, int, int], ...]
+    #: Of the rows of this partition by kind: a hash, see `digests`.
     digests: Mapping[str, str]
+    #: How far intake and router had come; None if there were none, or an earlier version wrote this down.
     upstream: Upstream | None = None
+    #: Its ``TRUEUP_TOPIC_PREFIX``.
     prefix: str = ""
 
     @property

@@ -1,13 +1,11 @@
 """Calibrated records of a replay on a topic of their own, marked with the replay they are of."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from aiokafka.errors import KafkaError
-from aiokafka.producer.message_accumulator import BatchBuilder
 
-from replay.row_engine import PositionedRecord
+from replay.engine_output import EngineOutput
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 from streams.kafka.topics import TopicsError
@@ -15,8 +13,6 @@ from streams.kafka.writer import writer
 
 #: Header of every record: the name of the replay, `replay.result.Result.run`.
 HEADER = "trueup-replay"
-#: Record batches on their way at once.
-_IN_FLIGHT = 32
 
 
 def check(settings: Settings, topic: str, partitions: int) -> None:
@@ -39,8 +35,8 @@ def check(settings: Settings, topic: str, partitions: int) -> None:
         raise TopicsError(f"topic {topic} has {count} partitions, the replay {partitions}: it needs as many")
 
 
-def send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedRecord]) -> int:
-    """Produce records, each to the partition of what it answers, and return how many once all are acknowledged.
+def send(settings: Settings, topic: str, run: str, folded: Sequence[EngineOutput]) -> None:
+    """Produce the calibrated records of all partitions, each to the partition of what it answers; all acknowledged.
 
     Raises
     ------
@@ -48,7 +44,7 @@ def send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedR
         If the brokers refuse. Records sent before carry the header of the run, by which they can be told.
     """
     try:
-        return asyncio.run(_send(settings, topic, run, answers))
+        asyncio.run(_send(settings, topic, run, folded))
     except (KafkaError, OSError) as exc:
         raise TopicsError(
             f"cannot write to {topic}: {exc!r}; what was written has the header {HEADER}={run}, "
@@ -56,32 +52,17 @@ def send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedR
         ) from exc
 
 
-async def _send(settings: Settings, topic: str, run: str, answers: Iterable[PositionedRecord]) -> int:
-    producer = writer(settings)
+async def _send(settings: Settings, topic: str, run: str, folded: Sequence[EngineOutput]) -> None:
     headers = [(HEADER, run.encode())]
-    sent = 0
-    try:
-        await producer.start()
-        batches: dict[int, BatchBuilder] = {}
-        waiting: dict[int, list[asyncio.Future[object]]] = defaultdict(list)
-
-        async def flush(partition: int) -> None:
-            waiting[partition].append(await producer.send_batch(batches.pop(partition), topic, partition=partition))
-            if len(waiting[partition]) >= _IN_FLIGHT:
-                await asyncio.gather(*waiting.pop(partition))
-
-        for answer in answers:
-            batch = batches.get(answer.partition) or batches.setdefault(answer.partition, producer.create_batch())
-            # A batch's first record is always taken, however large; the broker judges its size.
-            fields = {"key": answer.key, "value": answer.value, "headers": headers}
-            if batch.append(timestamp=answer.ts, **fields) is None:
-                await flush(answer.partition)
-                batches[answer.partition] = producer.create_batch()
-                batches[answer.partition].append(timestamp=answer.ts, **fields)
-            sent += 1
-        for partition in list(batches):
-            await flush(partition)
-        await asyncio.gather(*(future for futures in waiting.values() for future in futures))
-    finally:
-        await producer.stop()
-    return sent
+    async with writer(settings) as producer:
+        for partition, each in enumerate(folded):
+            batch = producer.create_batch()
+            for answer in each.answers():
+                fields = {"key": answer.key, "value": answer.value, "headers": headers}
+                # A batch's first record is always taken, however large; the broker judges its size.
+                if batch.append(timestamp=answer.ts, **fields) is None:
+                    await (await producer.send_batch(batch, topic, partition=partition))
+                    batch = producer.create_batch()
+                    batch.append(timestamp=answer.ts, **fields)
+            if batch.record_count():
+                await (await producer.send_batch(batch, topic, partition=partition))

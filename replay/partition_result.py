@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from replay.column_file import type_of
+from state.arrays import Floats
 from state.fence import FATES
 from state.scoring.bias import Bias
 from state.scoring.segment_pairs import SegmentPairScores
@@ -13,99 +18,80 @@ from streams.metrics.functions import Part
 
 #: Losses of an event of classes; one of a number has fewer.
 LOSSES: Final = 2
+_TYPES: Final[dict[str, Any]] = {"d": np.float64, "q": np.int64, "i": np.int32, "b": np.int8}
 
 
 class Look(NamedTuple):
-    """A calibrator's error and bound at one moment.
+    """A calibrator's error and bound at one moment."""
 
-    Attributes
-    ----------
-    time
-        When the outcome before it was resolved, ms; see `PartitionResult`.
-    stream, contender
-        Their numbers.
-    learnt
-        Outcomes learnt.
-    error, bound
-        As `state.calibrators.base.Recalibrator` gives them.
-    """
-
+    #: When the outcome before it was resolved, ms; see `PartitionResult`.
     time: int
-    stream: int
+    stream: str
+    #: Its number.
     contender: int
+    #: Outcomes learnt.
     learnt: int
+    #: As `state.calibrators.base.Recalibrator` gives them.
     error: float | None
     bound: float | None
 
 
 @dataclass
 class PartitionResult:
-    """What replaying one partition gave. Everything that grows with the records is in the column files.
+    """What replaying one partition gave. What grows with the records is in columns, `replay.column_file.COLUMNS`."""
 
-    Columns of all probability forecasts, in the order in which they were answered: ``issued_ms`` (q), ``stream`` (i),
-    ``version`` (q), how many outcomes were learnt before, ``raw`` (d), and ``p0``, ``p1`` and so on (d), what each
-    contender served, and ``draw0`` and so on (d), what it drew; ``slot0`` and so on (i), the slots of its segments, -1
-    where its stream has fewer. Columns of those resolved, in the order in which they were: ``index`` (q) of the
-    forecast, ``y`` (b), ``delay_ms`` (q), and ``time`` (q), the largest event time of any resolved event up to then,
-    ms: it never falls, so that partitions can be merged by it; and ``implied`` (b), whether silence gave the label.
-    ``untaught`` (q): forecasts whose outcome counts nowhere, because their entity had taught.
-    With segments ``before`` (q), too: the forecasts that had been answered. With bands ``raw_band0``, ``band0`` and so
-    on (b), the bands of the raw forecast and of what each contender served, -1 where its stream has none. With
-    intervals ``low`` and ``high`` (d) of what serves, NaN likewise.
-    Columns of revisions, in their order: ``revised`` (q), the place of the event among those resolved, ``revised_y``
-    (b) and ``revised_ms`` (q), the label it has since and its time. Columns of events of classes and numbers, once more
-    when a label is revised: ``vector`` (i), the stream's number, ``vector_serial`` (q), the event's number in the order
-    of resolution, ``vector_ms`` (q), the time of that, and of each contender ``was0_0``, ``loss0_0``, ``was0_1``,
-    ``loss0_1`` and so on (d), what raw and it lose by each of `state.scoring.pair_scores.LOSSES`, NaN beyond them, and
-    ``vector_warm0`` and so on (b), whether it answered in its warm-up. Columns of outcomes whose forecast had expired:
-    ``missed`` (i), its stream, and ``missed_ms`` (q), how long they took.
-
-    Attributes
-    ----------
-    directory
-        Of the columns.
-    streams
-        Names, by number.
-    fates
-        By `state.fence.FATES`.
-    expired
-        Forecasts of probabilities that expired, by stream.
-    records
-        Applied.
-    untaught
-        Events whose outcome counts nowhere, because their entity had taught.
-    immature
-        Forecasts that have not matured at the end.
-    dead
-        Dead letters, by topic and reason.
-    looks
-        In time order, a last one of each calibrator at the end.
-    dictionaries
-        By stream: what the slots of its segments stand for.
-    warmed
-        By stream and contender: the number of the forecast of a probability that ended its warm-up.
-    biases
-        By stream and contender; of streams with features.
-    functions
-        Outcomes learnt, and the biases that the calibrator bounds, by stream and contender; of those that bound any.
-    vectors
-        Scores of streams of classes and numbers, by stream and contender.
-    segments
-        Of these by stream, contender and slot; they count as expired what has no outcome at the end.
-    """
-
+    #: Of the columns.
     directory: Path
+    #: Names, by their number in columns.
     streams: list[str] = field(default_factory=list)
+    #: By `state.fence.FATES`.
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
-    expired: dict[int, int] = field(default_factory=dict)
+    #: Forecasts of probabilities that expired, by stream.
+    expired: dict[str, int] = field(default_factory=dict)
+    #: Applied.
     records: int = 0
+    #: Events whose outcome counts nowhere, because their entity had taught.
     untaught: int = 0
+    #: Forecasts that have not matured at the end.
     immature: int = 0
+    #: Dead letters, by topic and reason.
     dead: dict[tuple[int, str], int] = field(default_factory=dict)
+    #: In time order, a last one of each calibrator at the end.
     looks: list[Look] = field(default_factory=list)
-    dictionaries: dict[int, Dictionary] = field(default_factory=dict)
-    warmed: dict[tuple[int, int], int] = field(default_factory=dict)
-    biases: dict[tuple[int, int], Bias] = field(default_factory=dict)
-    functions: dict[tuple[int, int], Part] = field(default_factory=dict)
-    vectors: dict[tuple[int, int], VectorHistory] = field(default_factory=dict)
-    segments: dict[tuple[int, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
+    #: By stream: what the slots of its segments stand for.
+    dictionaries: dict[str, Dictionary] = field(default_factory=dict)
+    #: By stream and contender: the number of the forecast of a probability that ended its warm-up.
+    warmed: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: By stream and contender; of streams with features.
+    biases: dict[tuple[str, int], Bias] = field(default_factory=dict)
+    #: Outcomes learnt, and the biases that the calibrator bounds, by stream and contender; of those that bound any.
+    functions: dict[tuple[str, int], Part] = field(default_factory=dict)
+    #: Scores of streams of classes and numbers, by stream and contender.
+    vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
+    #: Of these by stream, contender and slot; they count as expired what has no outcome at the end.
+    segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return one of `replay.column_file.COLUMNS`, mapped from its file."""
+        path, kind = self.directory / name, _TYPES[type_of(name)]
+        if not path.stat().st_size:  # an empty file cannot be mapped
+            return np.empty(0, kind)
+        return np.memmap(path, dtype=kind, mode="r")
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return (self.directory / name).exists()
+
+    @property
+    def slots(self) -> list[NDArray[Any]]:
+        """The slots of all forecasts of probabilities by segment; one column of zeros without segments."""
+        found = [self.column(path.name) for path in sorted(self.directory.glob("slot*"))]
+        return found or [np.zeros(len(self.column("stream")), dtype=np.int32)]
+
+    @property
+    def labels(self) -> Floats:
+        """The last label of each resolved forecast of a probability."""
+        labels = self.column("y").astype(np.float64)
+        # Of several revisions of one event the last one stays.
+        labels[self.column("revised")] = self.column("revised_y")
+        return labels

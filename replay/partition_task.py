@@ -2,20 +2,23 @@
 
 import gc
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from replay.configuration import Configuration
-from replay.delay import Delay, at_once
+from replay.delay import UNCHANGED, Delay, at_once
+from replay.engine_output import EngineOutput, write_answers
 from replay.partition_result import PartitionResult
 from replay.player import Player
-from replay.row_engine import Engine, EngineOutput
 from replay.sources.merge import merged
 from replay.sources.record import Source, SourceRecord, loaded
 from state.events import Event, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
+from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 from streams.records.output_json import encode_letter
@@ -25,59 +28,55 @@ from streams.sources.references import Headers
 
 @dataclass(frozen=True)
 class Part:
-    """What to do with one partition under one delay.
+    """What to do with one partition under one delay."""
 
-    Attributes
-    ----------
-    source, partition
-        Where the records are.
-    groups
-        Configurations, together where they agree in `Configuration.reading`.
-    limits
-        What a record may be.
-    delay
-        When outcomes come.
-    directory
-        For everything this part writes.
-    letters
-        Whether dead letters are written, to ``dead.jsonl`` there: those of the first group.
-    engine
-        The configuration whose rows and records are made too, by the engine itself; None for none.
-    direct
-        The sources whose records are mapped; None for none.
-    """
-
+    #: Where the records are.
     source: Source
     partition: int
+    #: Configurations, together where they agree in `Configuration.reading`.
     groups: Sequence[Sequence[Configuration]]
+    #: What a record may be.
     limits: Limits
-    delay: Delay
-    directory: Path
-    letters: bool
-    engine: Configuration | None
+    #: The sources whose records are mapped; None for none.
     direct: Direct | None
+    #: For everything this part writes.
+    directory: Path
+    #: When outcomes come.
+    delay: Delay = UNCHANGED
+    #: Whether dead letters are written, to ``dead.jsonl`` there: those of the first group.
+    letters: bool = False
+    #: Whether calibrated records are written, and a worker's rows; of both there is one configuration, and no delay.
+    #: Time does not run on beyond the last record where rows are wanted: more records will come.
+    answers: bool = False
+    rows: bool = False
+
+
+def parts(
+    source: Source,
+    groups: Sequence[Sequence[Configuration]],
+    settings: Settings,
+    directory: Path,
+    **wanted: Any,  # noqa: ANN401 - as `Part` has them
+) -> list[Part]:
+    """Return the parts of a source that is ready, which write below a directory; ``wanted`` is more of `Part`."""
+    direct = settings.direct if source.mapped else None
+    return [
+        Part(source, n, groups, settings.limits, direct, directory / str(n), **wanted) for n in range(source.partitions)
+    ]
 
 
 @dataclass
 class Done:
-    """What a part gave.
+    """What a part gave."""
 
-    Attributes
-    ----------
-    played
-        Of each group.
-    folded
-        What the engine folded, if it did.
-    start_ms, end_ms
-        Smallest and largest timestamp of a record; None without records.
-    read, out_of_order
-        Records of each topic, and those whose time is before that of an earlier one.
-    """
-
+    #: Of each group.
     played: list[PartitionResult]
-    folded: EngineOutput | None
+    #: What the engine left, as far as `Part` asks for it.
+    folded: EngineOutput
+    #: Smallest and largest timestamp of a record; None without records.
     start_ms: int | None
     end_ms: int | None
+    #: Records of each topic, and those whose time is before that of an earlier one.
     read: tuple[int, int]
     out_of_order: tuple[int, int]
 
@@ -89,11 +88,6 @@ def run(part: Part, progress: Callable[[int], None]) -> Done:
     ----------
     progress
         Called with how much of `Source.size` was read since the last call. What it raises ends the run.
-
-    Raises
-    ------
-    RuntimeError
-        If the workers' engine and replay's count the records' fates differently.
     """
     # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
     # So only what is new since the last chunk is looked through.
@@ -109,40 +103,37 @@ def run(part: Part, progress: Callable[[int], None]) -> Done:
 def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int], int]) -> Done:
     part.directory.mkdir(parents=True, exist_ok=True)
     source, n = part.source, part.partition
-    with (part.directory / "dead.jsonl").open("wb") as dead:
+    with ExitStack() as stack:
+        dead = stack.enter_context((part.directory / "dead.jsonl").open("wb"))
+        answers = stack.enter_context((part.directory / "answers").open("wb")) if part.answers else None
 
         def bury(letter: Rejected) -> None:
             dead.write(encode_letter(letter, source.names[letter.topic], n, part.limits) + b"\n")
 
         players = [
-            Player(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore)
+            Player(group, part.directory / f"group-{i}", bury if part.letters and not i else _ignore, rows=part.rows)
             for i, group in enumerate(part.groups)
         ]
         readers = [_Reader(part, group[0].policies) for group in part.groups]
-        engine = part.engine and Engine(part.engine.policies, part.directory)
-        folds = next((i for i, group in enumerate(part.groups) if part.engine in group), 0)
         order = _Order(part.delay.added_ms)
-        try:
-            for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n), part.delay.added_ms):
-                order.note(chunk.records)
-                for i, (reader, player) in enumerate(zip(readers, players, strict=True)):
-                    events = reader.events(chunk.records)
+        for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n), part.delay.added_ms):
+            order.note(chunk.records)
+            for reader, player in zip(readers, players, strict=True):
+                events = reader.events(chunk.records)
+                # Nobody holds the outputs when what is new is looked through: that took a tenth of the time.
+                if answers:
+                    write_answers(answers, n, chunk.records, events, player.play(events))
+                else:
                     player.play(events)
-                    if engine and i == folds:
-                        engine.fold(chunk.records, events)
-                progress(chunk.done)
-                collect(0)
-            folded = engine.end() if engine else None
-        finally:
-            if engine:
-                engine.close()
-    mine = players[folds].played.fates
-    if folded is not None and folded.fence.fates != mine:
-        raise RuntimeError(f"partition {n}: the engine's fates {folded.fence.fates} are not those in memory, {mine}")
-    if source.until_ms is not None:
+            progress(chunk.done)
+            collect(0)
+    if source.until_ms is not None and not part.rows:
         for player in players:
             player.run_on(max(source.until_ms, order.latest))
     played = [player.end() for player in players]
+    folded = EngineOutput(part.directory, players[0].partition.fence)
+    if part.rows:
+        folded.write_rows(players[0].rows())
     return Done(played, folded, *order.span, (order.read[0], order.read[1]), (order.behind[0], order.behind[1]))
 
 
@@ -200,12 +191,12 @@ class _Reader:
         self._added_ms = part.delay.added_ms
         self._known: dict[str, Outcome | int] | None = None
         if part.delay.none:
-            chunks = part.source.read(OUTCOMES, part.partition)
-            outcomes = (self._outcome(record) for chunk in chunks for record in loaded(self._decoder, chunk.records))
-            self._known = {}
-            for outcome in outcomes:
-                if isinstance(outcome, Outcome):
-                    self._known.setdefault(outcome.event_id, outcome)
+            known: dict[str, Outcome | int] = {}
+            for chunk in part.source.read(OUTCOMES, part.partition):
+                for event in self.events(chunk.records):
+                    if isinstance(event, Outcome):
+                        known.setdefault(event.event_id, event)
+            self._known = known
 
     def events(self, records: Sequence[SourceRecord]) -> list[Event]:
         """Return the events of some records, in the order in which they are to be played."""
@@ -219,13 +210,6 @@ class _Reader:
             for timestamp, topic, offset, key, value, reason, headers in loaded(self._decoder, records)
         ]
         return events if self._known is None else list(at_once(events, self._known))
-
-    def _outcome(self, record: SourceRecord) -> Event:
-        if record.reason:
-            return Rejected(
-                record.offset, record.key, record.value, OUTCOMES, record.reason, "", max(record.timestamp, 0)
-            )
-        return self._decoder.outcome(record.offset, record.key, record.value, max(record.timestamp, 0), record.headers)
 
     def _later(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()

@@ -17,41 +17,27 @@ NEAR: Final = 1e-9
 
 
 class Ranks(NamedTuple):
-    """How forecasts of one kind rank within windows, on what has an outcome.
+    """How forecasts of one kind rank within windows, on what has an outcome."""
 
-    Attributes
-    ----------
-    auc
-        Share of pairs of a one and a zero of one window in which the one has the larger forecast, ties half; NaN
-        without pairs.
-    ks
-        The largest distance between the distribution functions of zeros and ones, of their places in their windows.
-    recall, precision
-        By volume: share of the ones among the highest forecasts of that share of each window, and share of ones among
-        those. Of a tie at the edge, in proportion. NaN without ones.
-    moves
-        What each event adds to AUC and to the recall at the first volume, in first order, [n, 2]. They sum to 0.
-    """
-
+    #: Share of pairs of a one and a zero of one window in which the one has the larger forecast, ties half; NaN without
+    #: pairs.
     auc: float
+    #: The largest distance between the distribution functions of zeros and ones, of their places in their windows.
     ks: float
+    #: By volume: share of the ones among the highest forecasts of that share of each window, and share of ones among
+    #: those. Of a tie at the edge, in proportion. NaN without ones.
     recall: dict[float, float]
     precision: dict[float, float]
+    #: What each event adds to AUC and to the recall at the first volume, in first order, [n, 2]. They sum to 0.
     moves: Floats
 
 
 class Moments(NamedTuple):
-    """Which forecasts are ranked with one another.
+    """Which forecasts are ranked with one another."""
 
-    Attributes
-    ----------
-    window
-        Number of the window of each, [n], see `windows`.
-    alike
-        Number of its group of equal raw forecasts of one window, [n], see `evened`.
-    """
-
+    #: Number of the window of each, [n], see `windows`.
     window: Integers
+    #: Number of its group of equal raw forecasts of one window, [n], see `evened`.
     alike: Integers
 
     def at(self, chosen: Any) -> "Moments":  # noqa: ANN401 - an index

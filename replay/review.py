@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from replay.figures import Cut, Fit, Month, Review
 from replay.measure import ranked
-from replay.result import Cut, Fit, Month, Review
 from state.arrays import Floats, Integers
 from state.scoring.distribution import CELLS, EDGES, psi
 from state.scoring.losses import LOG_CLIP

@@ -16,17 +16,16 @@ import orjson
 
 from agents import __version__
 from replay import bootstrap, export_state, output_topic, process_pool, score
+from replay.comparison import compared
 from replay.configuration import Configuration
-from replay.delay import Delay
+from replay.delay import UNCHANGED, Delay
+from replay.engine_output import EngineOutput, answers
 from replay.measure import VOLUME
-from replay.partition_task import Done, Part
+from replay.partition_task import Done, parts
 from replay.report import pdf
 from replay.report.page import page
 from replay.result import Pace, Result
-from replay.row_engine import EngineOutput, answers
-from replay.sources.files import FileSource
 from replay.sources.record import Source
-from replay.sources.table import TableSource
 from replay.sources.topics import TopicSource
 from streams.atomic_file import written
 from streams.config.settings import Settings, SettingsError
@@ -37,55 +36,43 @@ Show = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What to replay and what to make of it.
+    """What to replay and what to make of it."""
 
-    Attributes
-    ----------
-    source
-        Where the records are.
-    configurations
-        At least one.
-    delays
-        At least one; each is a pass of its own, because it changes the order of events.
-    taken
-        `replay.result.Result.taken`.
-    processes
-        At most so many.
-    threshold
-        For `replay.result.Alerts`; None for none.
-    volume
-        Of `replay.result.Scorecard.recall`, in (0, 1].
-    block, resamples
-        Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
-    manifest, report, pdf, output, letters
-        Files to write: what was read, `replay.report` as HTML and as PDF, calibrated records, dead letters.
-    command, model
-        What the report says of how it was made, and of whose scores these are.
-    to_topic, write_state
-        A topic for calibrated records; the application id of a worker that is to go on.
-    """
-
+    #: Where the records are.
     source: Source
+    #: At least one.
     configurations: Sequence[Configuration]
-    delays: Sequence[Delay] = (Delay(),)
+    #: At least one; each is a pass of its own, because it changes the order of events.
+    delays: Sequence[Delay] = (UNCHANGED,)
+    #: `replay.result.Result.taken`.
     taken: Sequence[str] = ()
+    #: At most so many.
     processes: int = 1
+    #: For `replay.result.Alerts`; None for none.
     threshold: float | None = None
+    #: Of `replay.result.Scorecard.recall`, in (0, 1].
     volume: float = VOLUME
+    #: Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
     block: int | None = None
     resamples: int = bootstrap.RESAMPLES
+    #: Files to write: what was read, `replay.report` as HTML and as PDF.
     manifest: Path | None = None
     report: Path | None = None
     pdf: Path | None = None
+    #: What the report says of how it was made, and of whose scores these are.
     command: str = ""
     model: str = ""
+    #: Files to write: calibrated records, dead letters.
     output: Path | None = None
     letters: Path | None = None
+    #: A topic for calibrated records.
     to_topic: str | None = None
+    #: The application id of a worker that is to go on.
     write_state: str | None = None
 
     def __post_init__(self) -> None:
-        if self.engine is not None and (len(self.configurations) > 1 or self.delays != (Delay(),)):
+        records = self.answers or self.write_state
+        if records and (len(self.configurations) > 1 or self.delays != (UNCHANGED,)):
             raise SettingsError(
                 "--output, --to-topic and --write-state are of one configuration and of what happened: "
                 "give one --calibrator or --streams, and no --delay"
@@ -94,10 +81,9 @@ class Request:
             raise SettingsError("--write-state needs topics: a worker goes on from their offsets, files have none")
 
     @property
-    def engine(self) -> Configuration | None:
-        """The configuration whose rows and records are wanted."""
-        wanted = self.output or self.to_topic or self.write_state
-        return self.configurations[0] if wanted else None
+    def answers(self) -> bool:
+        """Whether calibrated records are wanted."""
+        return bool(self.output or self.to_topic)
 
     @property
     def run(self) -> str:
@@ -149,35 +135,31 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
     began = perf_counter()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="trueup-replay-")))
-        if isinstance(source, FileSource) and source.partitions > 1:
-            source = source.spooled(directory)
+        source = source.ready(directory)
         groups = _groups(request.configurations)
         passes = []
         for n, delay in enumerate(request.delays):
             what = "replaying" if len(request.delays) == 1 else f"replaying, delay {delay.name}"
-            parts = [
-                Part(
-                    source,
-                    partition,
-                    groups,
-                    settings.limits,
-                    delay,
-                    directory / f"delay-{n}" / str(partition),
-                    letters=request.letters is not None and not n,
-                    engine=request.engine,
-                    direct=None if isinstance(request.source, TableSource) else settings.direct,
-                )
-                for partition in range(source.partitions)
-            ]
+            made = parts(
+                source,
+                groups,
+                settings,
+                directory / f"delay-{n}",
+                delay=delay,
+                letters=request.letters is not None and not n,
+                answers=request.answers,
+                rows=request.write_state is not None,
+            )
             report = partial(_report, show, what, source.size)
-            passes.append(process_pool.play(parts, request.processes, report))
+            passes.append(process_pool.play(made, request.processes, report))
         seconds = perf_counter() - began
         show("scoring", 0, 0)
         result = _result(request, groups, passes)
-        _write(request, settings, directory, passes[0], result, show)
+        folded = [part.folded for part in passes[0]]
+        _write(request, settings, folded, result, show)
         if successor and isinstance(request.source, TopicSource):
             show("writing the state", 0, 0)
-            export_state.write(successor, request.source, _folded(passes[0]))
+            export_state.write(successor, request.source, folded)
     read = result.records * len(request.delays)
     return result, Pace(seconds, min(request.processes, source.partitions), read / seconds)
 
@@ -198,7 +180,7 @@ def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes:
             names = [each.name + suffix for each in group]
             played = [part.played[i] for part in done]
             boards.append(score.board(played, group, names, delay.name, request.threshold, request.volume))
-    found = score.compared(boards, request.block, request.resamples, request.volume)
+    found = compared(boards, request.block, request.resamples, request.volume)
     first = passes[0]
     order = {each.name: n for n, each in enumerate(request.configurations)}
     contenders = [contender for board in boards for contender in board.contenders]
@@ -232,22 +214,16 @@ def _by_topic(counts: Iterable[tuple[int, int]]) -> dict[str, int]:
     return dict(zip(("forecasts", "outcomes"), map(sum, zip(*counts, strict=True)), strict=True))
 
 
-def _folded(done: Sequence[Done]) -> list[EngineOutput]:
-    return [part.folded for part in done if part.folded is not None]
-
-
-def _write(
-    request: Request, settings: Settings, directory: Path, done: Sequence[Done], result: Result, show: Show
-) -> None:
+def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput], result: Result, show: Show) -> None:
     """Write the files and the side topic."""
     if request.output is not None:
         show(f"writing {request.output}", 0, 0)
         with written(request.output) as file:
-            file.writelines(answer.value + b"\n" for answer in answers(_folded(done)))
+            file.writelines(answer.value + b"\n" for answer in answers(folded))
     if request.letters is not None:
         with written(request.letters) as file:
-            for partition in range(len(done)):
-                with (directory / "delay-0" / str(partition) / "dead.jsonl").open("rb") as letters:
+            for part in folded:
+                with (part.directory / "dead.jsonl").open("rb") as letters:
                     shutil.copyfileobj(letters, file)
     if request.manifest is not None:
         with written(request.manifest) as file:
@@ -262,7 +238,7 @@ def _write(
             file.write(pdf.printed(shown))
     if request.to_topic is not None:
         show(f"writing to {request.to_topic}", 0, 0)
-        output_topic.send(settings, request.to_topic, result.run, answers(_folded(done)))
+        output_topic.send(settings, request.to_topic, result.run, folded)
 
 
 def cores() -> int:

@@ -1,329 +1,36 @@
 """What all partitions played, put together into the result."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from replay import bands, bootstrap, intervals, segments
-from replay.bootstrap import Resampled
-from replay.column_file import played
+from replay import bands, intervals, segments
+from replay.columns import Columns, Flags, losses
+from replay.comparison import Scoreboard
 from replay.configuration import Configuration
-from replay.measure import VOLUME, Sums, ages, alerts, coverage, delays, late, reliability, scorecard
-from replay.partition_result import LOSSES, Look, PartitionResult
-from replay.ranking import Moments, turned, windows
-from replay.result import (
-    RAW,
-    Bootstrap,
-    Contender,
-    Difference,
-    FeatureBias,
-    FunctionBias,
-    Interval,
-    Late,
-    Phase,
-    Scored,
-    Vectors,
-    Window,
-    WorstWindow,
-    drawn,
-)
+from replay.figures import FeatureBias, FunctionBias, Late, Phase, Window, WorstWindow
+from replay.measure import Sums, ages, alerts, coverage, delays, late, reliability, scorecard
+from replay.partition_result import Look, PartitionResult
+from replay.result import Contender, Scored, Vectors
 from replay.review import review
-from state.arrays import Floats, Integers
+from state.arrays import Floats
 from state.fence import FATES, Fence
 from state.policy import Policy
 from state.scoring.bias import Bias
 from state.scoring.history import WINDOW
 from state.scoring.vector_history import VectorHistory
-from state.scoring.warm_up import SAME
 from state.scoring.windows import KINDS
 from streams.metrics import functions, vectors
-
-Flags = NDArray[np.bool_]
 
 #: Most windows of a series, and resolved forecasts of one at least.
 WINDOWS, SHORTEST = 60, 20
 #: Most streams that are scored apart, those with most forecasts; all count in the whole.
 STREAMS = 200
-#: Metrics of classes and of numbers, by how many there are.
-METRICS = {2: ("brier", "log_loss"), 1: ("pinball",)}
 #: All streams of probabilities together.
 ALL = "*"
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns of one group on all partitions, resolved forecasts in the order of their time, then partition.
-
-    Attributes
-    ----------
-    issued_stream, issued_ms, issued_raw, issued_p, issued_warm
-        Of all forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
-        whether it was in its warm-up (`replay.result.Phase`).
-    issued_turned
-        By contender the share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
-    issued_counting
-        Of all forecasts, whether an outcome counts: not of those whose entity had taught (`state.entities`).
-    moments
-        Which of those resolved are ranked with one another.
-    stream, raw, p, draw, warm, y, implied, delay_ms, time, partition
-        Of those resolved; a ``draw`` is None where nothing was drawn, and ``y`` is the last label, whatever it was
-        before. ``implied``: silence gave the first one.
-    missed_stream, missed_ms
-        Of outcomes whose forecast had expired, by partition: the stream's number, and how long they took.
-    ends
-        Low and high ends of the intervals of all forecasts, by the first contender; none without.
-    bands, at
-        By contender the bands of all forecasts, none without; and the place of each that is resolved among them.
-    """
-
-    streams: list[str]
-    issued_stream: NDArray[Any]
-    issued_ms: NDArray[np.int64]
-    issued_raw: Floats
-    issued_p: list[Floats]
-    issued_warm: list[Flags]
-    issued_turned: list[float]
-    issued_counting: Flags
-    moments: Moments
-    stream: NDArray[Any]
-    raw: Floats
-    p: list[Floats]
-    draw: list[Floats | None]
-    warm: list[Flags]
-    y: Floats
-    implied: Flags
-    delay_ms: NDArray[np.int64]
-    time: NDArray[np.int64]
-    partition: NDArray[Any]
-    missed_stream: NDArray[Any]
-    missed_ms: NDArray[np.int64]
-    ends: list[Floats]
-    bands: list[bands.Placed]
-    at: Integers
-
-    @classmethod
-    def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":  # noqa: PLR0915 - a line a column
-        """Join the partitions."""
-        streams = sorted({name for part in parts for name in part.streams})
-        number = {name: i for i, name in enumerate(streams)}
-        issued_stream, issued_ms, issued_raw, index = [], [], [], []
-        stream, y, implied, delay, time, partition = [], [], [], [], [], []
-        slots, featured = [], []
-        served: list[list[Floats]] = [[] for _ in range(contenders)]
-        tossed: list[list[Floats]] = [[] for _ in range(contenders)]
-        learnt, of_part, first = [], [], 0
-        warming: list[list[Flags]] = [[] for _ in range(contenders)]
-        missed, missed_ms, counting = [], [], []
-        for n, part in enumerate(parts):
-            renumbered = np.array([number[name] for name in part.streams], dtype=np.int32)
-            of = renumbered[played(part.directory, "stream", "i")]
-            mine = played(part.directory, "index", "q")
-            issued_stream.append(of)
-            issued_ms.append(played(part.directory, "issued_ms", "q"))
-            issued_raw.append(played(part.directory, "raw", "d"))
-            learnt.append(played(part.directory, "version", "q"))
-            of_part.append(np.full(len(of), n, dtype=np.int64))
-            slots.append(_numbered(*segments.slots(part.directory)) if len(of) else np.zeros(0, dtype=np.int64))
-            featured.append(np.isin(played(part.directory, "stream", "i"), [number for number, _ in part.biases]))
-            index.append(mine + first)
-            counting.append(np.ones(len(of), dtype=np.bool_))
-            counting[-1][played(part.directory, "untaught", "q")] = False
-            first += len(of)
-            stream.append(of[mine])
-            missed.append(renumbered[played(part.directory, "missed", "i")])
-            missed_ms.append(played(part.directory, "missed_ms", "q"))
-            for i in range(contenders):
-                served[i].append(played(part.directory, f"p{i}", "d"))
-                tossed[i].append(played(part.directory, f"draw{i}", "d"))
-                warming[i].append(_warm(part, i))
-            labels = played(part.directory, "y", "b").astype(np.float64)
-            # Of several revisions of one event the last one stays.
-            labels[played(part.directory, "revised", "q")] = played(part.directory, "revised_y", "b")
-            y.append(labels)
-            implied.append(played(part.directory, "implied", "b") > 0)
-            delay.append(played(part.directory, "delay_ms", "q"))
-            time.append(played(part.directory, "time", "q"))
-            partition.append(np.full(len(mine), n, dtype=np.int32))
-        times = np.concatenate(time)
-        order = np.argsort(times, kind="stable")
-        at = np.concatenate(index)[order]
-        every, p = np.concatenate(issued_raw), [np.concatenate(each) for each in served]
-        numbers = np.concatenate(issued_stream)
-        places = np.concatenate(of_part) * len(streams) + numbers
-        outcomes = np.concatenate(learnt)
-        # Who leaves it nowhere is compared from the first outcome on.
-        warm = [outcomes == 0 if each.all() else each for each in map(np.concatenate, warming)]
-        settled = ~np.any(warm, axis=0)
-        segment = np.concatenate(slots)
-        # One map answers, at a time, what has one calibrator and the same segments.
-        kept = every[settled], _numbered(places, segment)[settled], outcomes[settled]
-        turns = [turned(kept[0], each[settled], *kept[1:]) for each in p]
-        window = windows(places[at], at)
-        # Features may tell equal raw forecasts apart.
-        own = np.where(np.concatenate(featured)[at], np.arange(len(at)), -1)
-        moments = Moments(window, _numbered(window, every[at], segment[at], own))
-        draws = [np.concatenate(each) for each in tossed]
-        return cls(
-            streams,
-            numbers,
-            np.concatenate(issued_ms),
-            every,
-            p,
-            warm,
-            turns,
-            np.concatenate(counting),
-            moments,
-            np.concatenate(stream)[order],
-            every[at],
-            [each[at] for each in p],
-            [None if np.array_equal(draw, each) else draw[at] for draw, each in zip(draws, p, strict=True)],
-            [each[at] for each in warm],
-            np.concatenate(y)[order],
-            np.concatenate(implied)[order],
-            np.concatenate(delay)[order],
-            times[order],
-            np.concatenate(partition)[order],
-            np.concatenate(missed),
-            np.concatenate(missed_ms),
-            _ends(parts),
-            _bands(parts, contenders),
-            at,
-        )
-
-    @property
-    def settled(self) -> Flags:
-        """Which of the resolved forecasts are in nobody's warm-up, [m]."""
-        settled: Flags = ~np.any(self.warm, axis=0)
-        return settled
-
-    @property
-    def issued_settled(self) -> Flags:
-        """The same of all forecasts, [n]."""
-        settled: Flags = ~np.any(self.issued_warm, axis=0)
-        return settled
-
-
-def _ends(parts: Sequence[PartitionResult]) -> list[Floats]:
-    """Return the ends of all intervals; none where no stream has any."""
-    if not all((part.directory / "low.d").exists() for part in parts):
-        return []
-    return [np.concatenate([played(part.directory, name, "d") for part in parts]) for name in ("low", "high")]
-
-
-def _bands(parts: Sequence[PartitionResult], contenders: int) -> list[bands.Placed]:
-    """Return the bands of all forecasts by contender, raw and served; none where no stream has any."""
-    if not all((part.directory / "band0.b").exists() for part in parts):
-        return []
-    return [
-        [np.concatenate([played(part.directory, f"{name}{n}", "b") for part in parts]) for name in ("raw_band", "band")]
-        for n in range(contenders)
-    ]
-
-
-def _numbered(*keys: NDArray[Any]) -> Integers:
-    """Return the number of each event's group, [n]: of one group are those that are equal in all keys, [n] each."""
-    order = np.lexsort(keys)
-    new = np.any([np.diff(key[order], prepend=key[order[:1]]) != 0 for key in keys], axis=0)
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = np.cumsum(new)
-    return found
-
-
-def _warm(part: PartitionResult, contender: int) -> Flags:
-    """Return which forecasts of a partition one contender answered in its warm-up, [n].
-
-    Of streams that it serves raw scores in all of the history these are all.
-    """
-    stream, raw = played(part.directory, "stream", "i"), played(part.directory, "raw", "d")
-    moved = np.abs(played(part.directory, f"p{contender}", "d") - raw) > SAME
-    until = np.full(len(part.streams), len(stream), dtype=np.int64)
-    for n in np.unique(stream[moved]).tolist():
-        until[n] = part.warmed.get((n, contender), len(stream))
-    warm: Flags = np.arange(len(stream)) < until[stream]
-    return warm
-
-
-@dataclass(frozen=True)
-class Scoreboard:
-    """The contenders of one group under one delay, scored."""
-
-    contenders: list[Contender]
-    columns: Columns
-    losses: Mapping[str, "Losses"]
-
-
-@dataclass(frozen=True)
-class Losses:
-    """Losses of the resolved events of a stream of classes or numbers in the order of time.
-
-    Attributes
-    ----------
-    time
-        When they were resolved, ms, [m].
-    was, served
-        By contender what raw loses, at the levels of the contender, and what was served, [m, losses] each.
-    warm
-        By contender whether it answered in its warm-up, [m].
-    """
-
-    time: Integers
-    was: list[Floats]
-    served: list[Floats]
-    warm: list[Flags]
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Their names."""
-        return METRICS[self.was[0].shape[1]]
-
-    @property
-    def settled(self) -> "Losses":
-        """Those after the warm-up of all contenders, but for one that never leaves it."""
-        left = ~np.any([each & ~each.all() for each in self.warm], axis=0)
-        every = [[each[left] for each in columns] for columns in (self.was, self.served, self.warm)]
-        return Losses(self.time[left], *every)
-
-
-def losses(parts: Sequence[PartitionResult], contenders: int) -> dict[str, Losses]:
-    """Return the losses of each stream of classes or numbers, of the last label of each event."""
-    found: dict[str, list[Losses]] = {}
-    for part in parts:
-        stream, serial, time = (
-            played(part.directory, name, kind)
-            for name, kind in (("vector", "i"), ("vector_serial", "q"), ("vector_ms", "q"))
-        )
-        _, first = np.unique(serial, return_index=True)
-        latest = np.zeros(len(first), dtype=np.int64)
-        latest[serial] = np.arange(len(serial))
-        for number in np.unique(stream).tolist():
-            mine = np.flatnonzero(stream[first] == number)
-            of: list[list[Floats]] = []
-            for name in ("was", "loss"):
-                columns = [
-                    np.column_stack(
-                        [played(part.directory, f"{name}{n}_{k}", "d")[latest[mine]] for k in range(LOSSES)]
-                    )
-                    for n in range(contenders)
-                ]
-                of.append([each[:, ~np.isnan(each).all(axis=0)] for each in columns])
-            warm = [played(part.directory, f"vector_warm{n}", "b")[latest[mine]] != 0 for n in range(contenders)]
-            found.setdefault(part.streams[number], []).append(Losses(time[first[mine]], of[0], of[1], warm))
-    return {stream: _joined(several) for stream, several in sorted(found.items())}
-
-
-def _joined(several: Sequence[Losses]) -> Losses:
-    """Return the events of all partitions in the order of time."""
-    order = np.argsort(np.concatenate([each.time for each in several]), kind="stable")
-
-    def all_of(columns: Iterable[list[NDArray[Any]]]) -> list[NDArray[Any]]:
-        return [np.concatenate(each)[order] for each in zip(*columns, strict=True)]
-
-    time = np.concatenate([each.time for each in several])[order]
-    return Losses(time, *(all_of(getattr(each, name) for each in several) for name in ("was", "served", "warm")))
 
 
 def board(
@@ -332,7 +39,7 @@ def board(
     names: Sequence[str],
     delay: str,
     threshold: float | None,
-    volume: float = VOLUME,
+    volume: float,
 ) -> Scoreboard:
     """Score a group of configurations that were played together.
 
@@ -375,77 +82,6 @@ def board(
             )
         )
     return Scoreboard(contenders, columns, losses(parts, len(group)))
-
-
-@dataclass
-class Compared:
-    """What contenders are beside raw and beside one another; see `Result` for the lists."""
-
-    differences: list[Difference] = field(default_factory=list)
-    warming: list[Difference] = field(default_factory=list)
-    intervals: list[Interval] = field(default_factory=list)
-    vectors: dict[str, list[Difference]] = field(default_factory=dict)
-    how: Bootstrap | None = None
-
-
-def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, volume: float = VOLUME) -> Compared:
-    """Compare every contender and its draw to raw, and every pair that resolved the same forecasts."""
-    found = Compared()
-    for each in boards:
-        columns, names = each.columns, [contender.name for contender in each.contenders]
-        settled = columns.settled if names else np.zeros(0, dtype=np.bool_)
-        forecasts = {RAW: columns.raw, **dict(zip(names, columns.p, strict=True))}
-        draws = {drawn(name): draw for name, draw in zip(names, columns.draw, strict=True) if draw is not None}
-        made = _resampled(columns, settled, {**forecasts, **draws}, block, resamples, volume)
-        if made is not None:
-            found.how, resampled = found.how or made[0], made[1]
-            pairs = [(name, RAW) for name in [*names, *draws]]
-            pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
-            found.differences += resampled.differences(pairs)
-            delay = each.contenders[0].delay
-            found.intervals += [
-                Interval(name, delay, *interval)
-                for name in [RAW, *names, *draws]
-                for interval in resampled.intervals(name)
-            ]
-        for name, p, warm in zip(names, columns.p, columns.warm, strict=True):
-            made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
-            if made is not None:
-                found.warming += made[1].differences([(name, RAW)])
-        for stream, each_of in each.losses.items():
-            found.vectors.setdefault(stream, []).extend(_compared(each_of.settled, names, block, resamples))
-    return found
-
-
-def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[Difference]:
-    """Yield the differences of every contender to raw, and of every pair that serves the same classes or levels."""
-    n = len(lost.time)
-    how = bootstrap.plan(n, int(lost.time[-1] - lost.time[0]) if n else 0, block, resamples)
-    if how is None:
-        return
-    pairs = [(i, RAW, served - was) for i, (served, was) in enumerate(zip(lost.served, lost.was, strict=True))]
-    pairs += [
-        (i, names[j], lost.served[i] - lost.served[j])
-        for i in range(len(names))
-        for j in range(i)
-        if np.array_equal(lost.was[i], lost.was[j])
-    ]
-    for i, against, differences in pairs:
-        for metric, found in zip(lost.metrics, bootstrap.means(how, differences), strict=True):
-            yield Difference(names[i], against, metric, *found)
-
-
-def _resampled(
-    columns: Columns, chosen: Flags, forecasts: Mapping[str, Floats], block: int | None, resamples: int, volume: float
-) -> tuple[Bootstrap, Resampled] | None:
-    """Resample some of the resolved forecasts; None where there are too few."""
-    n = int(chosen.sum())
-    time = columns.time[chosen]
-    how = bootstrap.plan(n, int(time[-1] - time[0]) if n else 0, block, resamples)
-    if how is None:
-        return None
-    mine = {name: p[chosen] for name, p in forecasts.items()}
-    return how, Resampled(how, columns.y[chosen], mine, volume, columns.moments.at(chosen))
 
 
 def dead(parts: Iterable[PartitionResult]) -> dict[str, dict[str, int]]:
@@ -582,7 +218,7 @@ def _late(
     columns: Columns, parts: Sequence[PartitionResult], stream: str, took: NDArray[np.int64], ttl_ms: int
 ) -> Late:
     missed = columns.missed_ms[columns.missed_stream == columns.streams.index(stream)]
-    expired = sum(part.expired.get(part.streams.index(stream), 0) for part in parts if stream in part.streams)
+    expired = sum(part.expired.get(stream, 0) for part in parts)
     return late(took, missed, expired, ttl_ms)
 
 
@@ -623,10 +259,10 @@ _Series = list[Look]
 
 def _looks(parts: Sequence[PartitionResult], i: int, stream: str | None) -> list[_Series]:
     """Return the looks at each calibrator of a contender that has an error."""
-    found: dict[tuple[int, int], _Series] = {}
+    found: dict[tuple[int, str], _Series] = {}
     for n, part in enumerate(parts):
         for look in part.looks:
-            if look.contender == i and look.error is not None and stream in (None, part.streams[look.stream]):
+            if look.contender == i and look.error is not None and stream in (None, look.stream):
                 found.setdefault((n, look.stream), []).append(look)
     return list(found.values())
 
@@ -682,15 +318,14 @@ def _windows(raw: Floats, p: Floats, y: Floats, time: NDArray[np.int64], looks: 
 def _features(parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy) -> list[FeatureBias]:
     total = Bias()
     for part in parts:
-        if stream in part.streams and (bias := part.biases.get((part.streams.index(stream), i))):
-            total += bias
+        total += part.biases.get((stream, i), Bias())
     both = zip(total.along("raw"), total.along("calibrated"), strict=True)
     names = policy.features if isinstance(policy.features, tuple) else [f"x{n}" for n in range(policy.n_features)]
     return [FeatureBias(name, *each) for name, each in zip(names, both, strict=False)]
 
 
 def _functions(parts: Sequence[PartitionResult], i: int, stream: str) -> list[FunctionBias]:
-    found = [part.functions.get((part.streams.index(stream), i)) for part in parts if stream in part.streams]
+    found = [part.functions.get((stream, i)) for part in parts]
     return [FunctionBias(*each.values()) for each in functions.describe(filter(None, found))]
 
 
@@ -699,7 +334,7 @@ def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:
     for n, part in enumerate(parts):
         for (stream, contender), history in part.vectors.items():
             if contender == i:
-                found.setdefault(part.streams[stream], {})[n] = history
+                found.setdefault(stream, {})[n] = history
     described: dict[str, Vectors] = {}
     for name, each in sorted(found.items()):
         scores = vectors.describe(each)

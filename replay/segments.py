@@ -1,13 +1,11 @@
 """Scores of segments from the columns of a replay: what the workers' engine would have counted, described as live."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from replay.column_file import played
 from replay.partition_result import PartitionResult
 from state.arrays import Floats
 from state.scoring import warm_up
@@ -28,37 +26,27 @@ def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> 
     return describe(found) if found else None
 
 
-def slots(directory: Path) -> list[NDArray[Any]]:
-    """Return the columns of one partition's slots, of all forecasts of probabilities; one of zeros without segments."""
-    found = [played(directory, path.stem, "i") for path in sorted(directory.glob("slot*.i"))]
-    return found or [np.zeros(len(played(directory, "stream", "i")), dtype=np.int32)]
-
-
 def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows | None:
     """Return what one partition counted; None where the stream was not played or has no segments."""
-    number = part.streams.index(stream) if stream in part.streams else -1
-    dictionary = part.dictionaries.get(number)
+    dictionary = part.dictionaries.get(stream)
     if dictionary is None:
         return None
-    if (number, contender) in part.segments:  # of classes or numbers, which are not in columns
-        return dictionary, part.segments[number, contender]
-    place = part.directory
-    mine = played(place, "stream", "i") == number
-    index = played(place, "index", "q")
+    if (stream, contender) in part.segments:  # of classes or numbers, which are not in columns
+        return dictionary, part.segments[stream, contender]
+    mine = part.column("stream") == part.streams.index(stream)
+    index = part.column("index")
     resolved = mine[index]
     at = index[resolved]
-    before = played(place, "before", "q")[resolved]
-    settled = at >= part.warmed.get((number, contender), len(mine))
-    y = played(place, "y", "b").astype(np.float64)
-    y[played(place, "revised", "q")] = played(place, "revised_y", "b")
-    y = y[resolved]
-    said = played(place, "implied", "b")[resolved] == 0
-    age_ms = np.maximum(played(place, "delay_ms", "q")[resolved], 0)
-    forecasts = [played(place, name, "d")[at] for name in ("raw", f"p{contender}")]
+    before = part.column("before")[resolved]
+    settled = at >= part.warmed.get((stream, contender), len(mine))
+    y = part.labels[resolved]
+    said = part.column("implied")[resolved] == 0
+    age_ms = np.maximum(part.column("delay_ms")[resolved], 0)
+    forecasts = [part.column(name)[at] for name in ("raw", f"p{contender}")]
     windows = (np.cumsum(settled) - 1) // WINDOW
     scores: dict[int, SegmentScores] = {}
     for family in range(dictionary.families):
-        slots = played(place, f"slot{family}", "i")
+        slots = part.column(f"slot{family}")
         within, of = slots[mine] - family * LIMIT, slots[at] - family * LIMIT
         issued = np.bincount(within, minlength=LIMIT).tolist()
         known = np.bincount(of[said], minlength=LIMIT).tolist()

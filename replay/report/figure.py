@@ -33,30 +33,18 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure without its number.
+    """A figure without its number."""
 
-    Attributes
-    ----------
-    key
-        Its id in the page.
-    title
-        What it shows, a few words.
-    see
-        What to look for, in sentences.
-    panels
-        Side by side as far as there is room.
-    series
-        For the legend; empty where panels say it themselves.
-    columns
-        At most so many panels in a row.
-    """
-
+    #: Its id in the page.
     key: str
+    #: What it shows, a few words.
     title: str
+    #: What to look for, in sentences.
     see: str
+    #: Side by side as far as there is room.
     panels: Sequence[Panel]
+    #: For the legend; empty where panels say it themselves.
     series: Sequence[Series] = ()
-    columns: int = 2
 
 
 def series_of(contenders: Sequence[Contender], chosen: str | None) -> list[tuple[Series, Contender]]:

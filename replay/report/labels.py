@@ -6,8 +6,9 @@ from agents.status.axes import Linear
 from agents.status.markup import Markup
 from agents.status.number_format import count, duration, share
 from agents.status.plot import MARGINS, Plot, padded
+from replay.figures import Coverage, Delays
 from replay.report.figure import Figure, Panel
-from replay.result import Coverage, Delays, Scored
+from replay.result import Scored
 
 _WIDTH, _HEIGHT = 500.0, 260.0
 
@@ -19,28 +20,23 @@ def figures(overall: Scored) -> Iterator[Figure]:
     if delays.median_ms is not None:
         said = (
             f"Half of the outcomes came within {duration(delays.median_ms)}, nine in ten within "
-            f"{duration(delays.p90_ms)}, "
-            f"99 in 100 within {duration(delays.p99_ms)}. Bars are of unequal spans: read their words. Forecasts "
-            "that wait "
-            "still are in none of them."
+            f"{duration(delays.p90_ms)}, 99 in 100 within {duration(delays.p99_ms)}. Bars are of unequal spans: read "
+            "their words. Forecasts that wait still are in none of them."
         )
     yield Figure("delays", "Delay of the outcomes", said, [Panel("From forecast to outcome", _delays(delays))])
     blind = [each for each in overall.coverage if not each.identifiable]
     warned = (
-        f" In {len(blind)} band{'s' * (len(blind) > 1)}, marked ?, less than half of the forecasts have "
-        "an outcome: nothing can be "
-        "said of them."
+        f" In {len(blind)} band{'s' * (len(blind) > 1)}, marked ?, less than half of the forecasts have an outcome: "
+        "nothing can be said of them."
         if blind
         else ""
     )
     yield Figure(
         "coverage",
         "Label coverage by score band",
-        "The share of the forecasts of each band of the raw score that got an outcome; and the share of yes "
-        "among "
+        "The share of the forecasts of each band of the raw score that got an outcome; and the share of yes among "
         "those (dot), and how far the share among all forecasts of the band may lie from it whatever the missing "
-        "outcomes "
-        f"are (bar). Long bars: calibration there rests on an assumption about missing outcomes.{warned}",
+        f"outcomes are (bar). Long bars: calibration there rests on an assumption about missing outcomes.{warned}",
         [
             Panel("Forecasts with an outcome", _coverage(overall)),
             Panel("Share of yes: seen, and possible", _possible(overall)),

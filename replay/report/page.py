@@ -23,9 +23,8 @@ from agents.status.number_format import (
     signed,
 )
 from replay.report import labels, message, recommendation, rows, time_series
-from replay.report.definitions import DEFINITIONS
 from replay.report.figure import BEFORE, Figure, Panel, series_of
-from replay.report.recommendation import RULE
+from replay.report.rule import RULE
 from replay.report.warnings import cautions, limits
 from replay.result import COMPARED, RAW, Difference, Result
 from replay.sources.scores import UNITS
@@ -35,6 +34,11 @@ from streams.metrics.vectors import NORMALISED
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _STYLE: Final = pages.style(TEMPLATES / "report.css")
+#: How each figure is defined, in the order in which they come up: a name on a line, and its definition below.
+DEFINITIONS: Final = [
+    (name, " ".join(said))
+    for name, *said in map(str.splitlines, (TEMPLATES / "definitions.txt").read_text("utf-8").split("\n\n"))
+]
 #: What metrics are called over columns.
 CALLED: Final = {
     "ece": "ECE",

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from agents.status.number_format import score
 from replay.report.figure import BEFORE, Series
-from replay.report.recommendation import learning
+from replay.report.sentences import learning
 from replay.result import RAW, Contender, Result, drawn
 from state.scoring.windows import KINDS
 from streams.metrics.segments import LARGE, LATELY, mark

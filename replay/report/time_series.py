@@ -7,8 +7,9 @@ from agents.status.axes import Linear, Log, Scale, Times
 from agents.status.markup import Markup
 from agents.status.number_format import count, period
 from agents.status.plot import MARGINS, Plot, padded
+from replay.figures import Window
 from replay.report.figure import BEFORE, Figure, Panel, Series
-from replay.result import Contender, Window
+from replay.result import Contender
 
 _WIDTH, _HEIGHT = 500.0, 260.0
 

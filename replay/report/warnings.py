@@ -6,9 +6,10 @@ from itertools import groupby
 from typing import Final
 
 from agents.status.number_format import count, duration, share
+from replay.figures import Ages, Coverage
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
-from replay.result import Ages, Contender, Coverage, Result, Scored
+from replay.result import Contender, Result, Scored
 from state.scoring.ages import words
 
 #: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
@@ -40,8 +41,7 @@ _ONE_HISTORY: Final = (
 )
 _MISSING: Final = (
     "Scores are of forecasts that have an outcome. Where outcomes are missing for a reason that is tied to the "
-    "outcome, "
-    "no figure here corrects it."
+    "outcome, no figure here corrects it."
 )
 
 
@@ -139,9 +139,8 @@ def _immature(scored: Scored) -> Caution | None:
     return Caution(
         f"Forecasts of {scored.stream} mature after {duration(scored.matures_ms)}, before all of their outcomes have "
         "come.",
-        f"{count(scored.reversed)} labels that silence gave were replaced by an outcome later. Until then "
-        "each was learnt as what it is not: give the stream a longer `matures`; `trueup streams suggest` says how "
-        "long.",
+        f"{count(scored.reversed)} labels that silence gave were replaced by an outcome later. Until then each was "
+        "learnt as what it is not: give the stream a longer `matures`; `trueup streams suggest` says how long.",
     )
 
 
@@ -174,8 +173,7 @@ def _labels(overall: Scored) -> Iterator[Caution]:
             f"Nothing can be said of raw scores {_bands(blind)}: few of their forecasts have an outcome.",
             f"There {share(sum(each.resolved for each in blind) / sum(each.issued for each in blind))} of "
             f"{count(sum(each.issued for each in blind))} forecasts have one. Calibration error, Brier score and "
-            "regret "
-            "rest on those that happened to get a label, and do not carry over to the rest.",
+            "regret rest on those that happened to get a label, and do not carry over to the rest.",
         )
     judged = [each for each in overall.coverage if each.issued >= FEWEST]
     shares = [each.share for each in judged]
@@ -183,10 +181,9 @@ def _labels(overall: Scored) -> Iterator[Caution]:
         low, high = min(judged, key=lambda each: each.share), max(judged, key=lambda each: each.share)
         yield Caution(
             "Outcomes depend on the score.",
-            f"They are known of {share(high.share)} of the forecasts with scores {_band(high)}, of "
-            f"{share(low.share)} of those "
-            f"with scores {_band(low)}. If they are also missing more often for yes than for no within a band, every "
-            "calibrator learns that as if it were the truth.",
+            f"They are known of {share(high.share)} of the forecasts with scores {_band(high)}, of {share(low.share)} "
+            f"of those with scores {_band(low)}. If they are also missing more often for yes than for no within a "
+            "band, every calibrator learns that as if it were the truth.",
         )
     if resolved < FEW:
         yield Caution(
@@ -198,8 +195,7 @@ def _labels(overall: Scored) -> Iterator[Caution]:
         yield Caution(
             f"Scores {_bands(sparse)} are rare.",
             f"They have {count(sum(each.resolved for each in sparse))} outcomes: what happens there does not show in "
-            "the "
-            "figures of the whole.",
+            "the figures of the whole.",
         )
 
 

@@ -21,22 +21,15 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True)
 class Column:
-    """A column that an option names.
+    """A column that an option names."""
 
-    Attributes
-    ----------
-    option, name
-        The option and what it says.
-    cells
-        Text; where the file has such types also numbers, or times as ``datetime64[ms]`` in UTC. Empty text, NaN or NaT
-        where there is nothing.
-    rows
-        The number of each cell's row, as a person counts: in CSV the first row of the file is 1.
-    """
-
+    #: The option and what it says.
     option: str
     name: str
+    #: Text; where the file has such types also numbers, or times as ``datetime64[ms]`` in UTC. Empty text, NaN or NaT
+    #: where there is nothing.
     cells: list[str] | NDArray[Any]
+    #: The number of each cell's row, as a person counts: in CSV the first row of the file is 1.
     rows: Sequence[int]
 
     @property

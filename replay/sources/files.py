@@ -24,6 +24,7 @@ import orjson
 from replay.sources.parquet_table import pyarrow
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.unpacking import PARQUET, begins, bounded, opened
+from replay.spool import spooled
 from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
@@ -67,6 +68,7 @@ class FileSource:
     partitions: int = 1
     routed: Policies | None = None
     until_ms = 0
+    mapped = True
 
     def __post_init__(self) -> None:
         for path in (self.forecasts, self.outcomes):
@@ -89,20 +91,22 @@ class FileSource:
         return {"files": {topic: identity(path) for topic, path in files.items()}, "partitions": self.partitions}
 
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
-        """Yield the records of a file; only of a file that is one partition: see `spool`."""
+        """Yield the records of a file; only of a file that is one partition: see `ready`."""
         if self.partitions != 1 or partition:
-            raise ValueError("a file of several partitions is spooled first")
+            raise ValueError("a file of several partitions is made ready first")
         for _, chunk in self._chunks(topic):
             yield chunk
 
-    def spooled(self, directory: Path) -> "SpooledSource":
-        """Sort the records of both files into one file a partition below ``directory``, read once.
+    def ready(self, directory: Path) -> "FileSource | SpooledSource":
+        """Sort the records of both files into one file a partition below ``directory``, if there are several.
 
         Raises
         ------
         SettingsError
             If a record names a partition that there is not.
         """
+        if self.partitions == 1:
+            return self
         last = 0
         for topic in (FORECASTS, OUTCOMES):
             with ExitStack() as stack:
@@ -119,7 +123,7 @@ class FileSource:
                         if records:
                             marshal.dump(records, spool)
         size = sum(_spool(directory, topic, n).stat().st_size for topic in (0, 1) for n in range(self.partitions))
-        return SpooledSource(directory, self.partitions, self.names, size, self.manifest(), last)
+        return SpooledSource(directory, self.partitions, self.names, size, self.mapped, self.manifest(), last)
 
     def _chunks(self, topic: int) -> Iterator[tuple[list[int], Chunk]]:
         """Yield chunks with the partition of each of their records."""
@@ -193,14 +197,19 @@ class FileSource:
 
 @dataclass(frozen=True)
 class SpooledSource:
-    """Files that were sorted into partitions; see `FileSource.spooled`."""
+    """Files that were sorted into partitions; see `FileSource.ready`."""
 
     directory: Path
     partitions: int
     names: tuple[str, str]
     size: int
+    mapped: bool
     origin: Mapping[str, Any]
     until_ms: int
+
+    def ready(self, directory: Path) -> "SpooledSource":  # noqa: ARG002 - it is
+        """Return itself."""
+        return self
 
     def manifest(self) -> Mapping[str, Any]:
         """Return the files' manifest."""
@@ -208,16 +217,8 @@ class SpooledSource:
 
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
         """Yield the records of one partition."""
-        with _spool(self.directory, topic, partition).open("rb") as spool:
-            before = 0
-            while True:
-                try:
-                    records = marshal.load(spool)  # noqa: S302 - written by this very program a moment ago
-                except EOFError:
-                    return
-                at = spool.tell()
-                yield Chunk([new(SourceRecord, record) for record in records], at - before)
-                before = at
+        for records, done in spooled(_spool(self.directory, topic, partition)):
+            yield Chunk([new(SourceRecord, record) for record in records], done)
 
 
 def _spool(directory: Path, topic: int, partition: int) -> Path:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from streams.records.decoding import Decoder
@@ -16,30 +17,20 @@ class TableError(Exception):
 
 
 class SourceRecord(NamedTuple):
-    """One record of an input topic.
+    """One record of an input topic."""
 
-    Attributes
-    ----------
-    timestamp
-        The Kafka timestamp, ms since the epoch: what topics are merged by.
-    topic
-        `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
-    offset
-        In its topic and partition, increasing; in a file, the number of the record, from 0.
-    key, value
-        As they stand there.
-    reason
-        Why it cannot be used (`streams.records.decoding.REASONS`), where that is known before decoding; else None.
-    headers
-        As they stand there; a file has none.
-    """
-
+    #: The Kafka timestamp, ms since the epoch: what topics are merged by.
     timestamp: int
+    #: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
     topic: int
+    #: In its topic and partition, increasing; in a file, the number of the record, from 0.
     offset: int
+    #: As they stand there.
     key: bytes | None
     value: bytes | None
+    #: Why it cannot be used (`streams.records.decoding.REASONS`), where that is known before decoding; else None.
     reason: str | None = None
+    #: As they stand there; a file has none.
     headers: Headers = ()
 
 
@@ -68,6 +59,13 @@ class Source(Protocol):
     @property
     def until_ms(self) -> int | None:
         """Until when time runs at least, beside the last record of a partition; None: no further, records will come."""
+
+    @property
+    def mapped(self) -> bool:
+        """Whether records may be those of sources, which are mapped."""
+
+    def ready(self, directory: Path) -> "Source":
+        """Return the same records, each partition to be read apart; what that needs is written below a directory."""
 
     def manifest(self) -> Mapping[str, Any]:
         """Return what identifies the records: the same manifest, the same records."""

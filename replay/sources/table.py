@@ -42,54 +42,37 @@ _ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+")
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns, and what stands in them.
+    """Names of columns, and what stands in them."""
 
-    Attributes
-    ----------
-    score, label, time
-        The model's score, what happened, and when the score was made.
-    label_time
-        When the label became known; None: with the score.
-    id
-        Of the event; None: the number of the row.
-    stream
-        Name of the stream; None: all rows are of `stream_name`.
-    entity
-        What each row is about, such as an account: rows of one share outcomes; None: nothing is known.
-    stream_name
-        Name of the stream of all rows, or of rows without one.
-    unit
-        One of `UNITS`.
-    labels
-        What text in the label column means, see `replay.sources.labels.parse`: 0, 1, or None for a row without a label.
-    segments
-        Columns that hold segments; their names are the segments'.
-    time_format, label_time_format
-        How times are written, as strptime reads it, such as ``%d.%m.%Y %H:%M``; None: as `times.read` finds. Without
-        one of its own, a label's time has the format of `time`, if any of its cells is written so.
-    zone
-        Of times that name none; None: UTC.
-    decimal
-        The mark before the fraction of a score, ``.`` or ``,``; None: the one that fits.
-    encoding
-        Of text; None: the one that fits.
-    """
-
+    #: The model's score, what happened, and when the score was made.
     score: str
     label: str
     time: str
+    #: When the label became known; None: with the score.
     label_time: str | None = None
+    #: Of the event; None: the number of the row.
     id: str | None = None
+    #: Name of the stream; None: all rows are of `stream_name`.
     stream: str | None = None
+    #: Name of the stream of all rows, or of rows without one.
     stream_name: str = "table"
+    #: One of `UNITS`.
     unit: str = "probability"
+    #: What text in the label column means, see `replay.sources.labels.parse`: 0, 1, or None for a row without a label.
     labels: Meanings = field(default_factory=dict)
+    #: How times are written, as strptime reads it, such as ``%d.%m.%Y %H:%M``; None: as `times.read` finds. Without one
+    #: of its own, a label's time has the format of `time`, if any of its cells is written so.
     time_format: str | None = None
     label_time_format: str | None = None
+    #: Of times that name none; None: UTC.
     zone: tzinfo | None = None
+    #: The mark before the fraction of a score, ``.`` or ``,``; None: the one that fits.
     decimal: str | None = None
+    #: Of text; None: the one that fits.
     encoding: str | None = None
+    #: Columns that hold segments; their names are the segments'.
     segments: tuple[str, ...] = ()
+    #: What each row is about, such as an account: rows of one share outcomes; None: nothing is known.
     entity: str | None = None
 
     @property
@@ -121,13 +104,6 @@ class Columns:
 class TableSource(FileSource):
     """Forecasts and outcomes in one table.
 
-    Parameters
-    ----------
-    columns
-        Which column holds what.
-    by_stream
-        Whether the stream is the key, not the event's id.
-
     Raises
     ------
     SettingsError
@@ -136,8 +112,11 @@ class TableSource(FileSource):
         If a column is missing or holds something else; when the source is read.
     """
 
+    #: Which column holds what.
     columns: Columns = Columns("", "", "")
+    #: Whether the stream is the key, not the event's id.
     by_stream: bool = False
+    mapped = False
 
     @property
     def notes(self) -> Sequence[str]:
@@ -224,37 +203,25 @@ class TableSource(FileSource):
 
 @dataclass(frozen=True)
 class Rows:
-    """What a table holds, a value a row.
+    """What a table holds, a value a row."""
 
-    Attributes
-    ----------
-    scores
-        Probabilities; NaN where there is none.
-    labels
-        0.0, 1.0, or NaN for rows without a label.
-    times, label_times
-        Ms since 1970; the least integer where there is none.
-    ids, streams
-        Names.
-    segments
-        By column; empty where a row has none.
-    entities
-        What each row is about; empty where it is not known.
-    silent
-        Rows whose label is 0 and was never reported; they have no label here.
-    notes
-        What was assumed, in sentences.
-    """
-
+    #: Probabilities; NaN where there is none.
     scores: Floats
+    #: 0.0, 1.0, or NaN for rows without a label.
     labels: Floats
+    #: Ms since 1970; the least integer where there is none.
     times: Integers
     label_times: Integers
+    #: Names.
     ids: list[str]
     streams: list[str]
+    #: By column; empty where a row has none.
     segments: Mapping[str, list[str]]
+    #: What each row is about; empty where it is not known.
     entities: list[str]
+    #: Rows whose label is 0 and was never reported; they have no label here.
     silent: NDArray[np.bool_]
+    #: What was assumed, in sentences.
     notes: Sequence[str] = ()
 
     @property

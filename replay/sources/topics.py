@@ -24,7 +24,7 @@ from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import Settings, SettingsError
 from streams.faust import unpacking
 from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.whole_topics import FETCH_BYTES
+from streams.kafka.whole_topics import FETCH_BYTES, batches
 from streams.records import skips
 from streams.records.refused import Refused
 from streams.records.skips import PoisonError
@@ -38,24 +38,16 @@ Spans = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class TopicSource:
-    """Ranges of offsets of the input topics.
+    """Ranges of offsets of the input topics."""
 
-    Attributes
-    ----------
-    environment
-        The ``TRUEUP_*`` variables that say how the brokers are reached; kept instead of settings, because TLS contexts
-        cannot be sent to another process.
-    names
-        Of the topics.
-    spans
-        Of both topics, [start, end) for each partition.
-    skipped
-        What operators left out: the reason by topic, partition and offset.
-    """
-
+    #: The ``TRUEUP_*`` variables that say how the brokers are reached; kept instead of settings, because TLS contexts
+    #: cannot be sent to another process.
     environment: Mapping[str, str]
+    #: Of the topics.
     names: tuple[str, str]
+    #: Of both topics, [start, end) for each partition.
     spans: tuple[Spans, Spans]
+    #: What operators left out: the reason by topic, partition and offset.
     skipped: Mapping[str, Mapping[int, Mapping[int, str]]] = field(default_factory=dict)
 
     @property
@@ -64,11 +56,16 @@ class TopicSource:
         return len(self.spans[FORECASTS])
 
     until_ms = None
+    mapped = True
 
     @property
     def size(self) -> int:
         """Offsets to read."""
         return sum(end - start for spans in self.spans for start, end in spans)
+
+    def ready(self, directory: Path) -> "TopicSource":  # noqa: ARG002 - partitions are apart
+        """Return itself."""
+        return self
 
     def manifest(self) -> Mapping[str, Any]:
         """Return topics and offsets; `resolved` reads them again."""
@@ -103,19 +100,7 @@ class TopicSource:
                 while at < end:
                     fetched = runner.run(_fetched(consumer, place, at))
                     reached = runner.run(consumer.position(place))
-                    records = [
-                        SourceRecord(
-                            record.timestamp,
-                            topic,
-                            record.offset,
-                            record.key,
-                            record.value,
-                            _refused(record.value),
-                            record.headers,
-                        )
-                        for record in fetched
-                        if record.offset < end
-                    ]
+                    records = [_record(topic, record) for record in fetched if record.offset < end]
                     # Control records move the position and give nothing.
                     reached = min(reached, end)
                     yield Chunk(records, reached - at)
@@ -126,9 +111,10 @@ class TopicSource:
                 runner.run(consumer.stop())
 
 
-def _refused(value: bytes | None) -> str | None:
-    """Return the reason of a record that stands for others, which are not read."""
-    return value.reason if isinstance(value, Refused) else None
+def _record(topic: int, read: Any) -> SourceRecord:  # noqa: ANN401 - aiokafka's
+    """Return a record; one that stands for others, which are not read, has the reason."""
+    reason = read.value.reason if isinstance(read.value, Refused) else None
+    return SourceRecord(read.timestamp, topic, read.offset, read.key, read.value, reason, read.headers)
 
 
 async def _opened(
@@ -193,7 +179,7 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
         spans = asyncio.run(_spans(settings, wanted))
         names = settings.forecasts, settings.outcomes
         skipped = asyncio.run(_skipped(settings, dict(zip(names, spans, strict=True))))
-    except KafkaError as exc:
+    except (KafkaError, PoisonError) as exc:
         raise TopicsError(f"cannot read from {', '.join(settings.brokers)}: {exc!r}") from exc
     kept = {name: value for name, value in environment.items() if name.startswith("TRUEUP_")}
     return TopicSource(kept, names, spans, skipped)
@@ -202,31 +188,20 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
 async def _skipped(settings: Settings, spans: Mapping[str, Spans]) -> dict[str, dict[int, dict[int, str]]]:
     """Return what operators left out of some ranges, by the dead letters; nothing where these cannot be read."""
     found: dict[str, dict[int, dict[int, str]]] = {}
-    count = await partitions(settings, settings.dead_letters)
-    if count is None:
+    if await partitions(settings, settings.dead_letters) is None:
         return found
-    consumer = _consumer(settings)
     try:
-        await consumer.start()
-        places = [TopicPartition(settings.dead_letters, n) for n in range(count)]
-        first, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-        consumer.assign(places)
-        for place in places:  # seek_to_beginning races with the search for the end that the assignment begins
-            consumer.seek(place, first[place])
-        while any([await consumer.position(place) < ends[place] for place in places]):
-            for records in (await consumer.getmany(timeout_ms=500)).values():
-                for record in records:
-                    said = skips.of_dead_letter(record.value or b"")
-                    if said is None or said[0] not in spans:
-                        continue
-                    topic, partition, offset, why = said
-                    start, end = spans[topic][partition] if partition < len(spans[topic]) else (0, 0)
-                    if start <= offset < end:
-                        found.setdefault(topic, {}).setdefault(partition, {})[offset] = why
+        async for _, records in batches(settings, [settings.dead_letters]):
+            for record in records:
+                said = skips.of_dead_letter(record.value or b"")
+                if said is None or said[0] not in spans:
+                    continue
+                topic, partition, offset, why = said
+                start, end = spans[topic][partition] if partition < len(spans[topic]) else (0, 0)
+                if start <= offset < end:
+                    found.setdefault(topic, {}).setdefault(partition, {})[offset] = why
     except TopicAuthorizationFailedError:
         return {}
-    finally:
-        await consumer.stop()
     return found
 
 
@@ -250,14 +225,15 @@ async def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
 
 async def _topic_spans(consumer: AIOKafkaConsumer, name: str, count: int, wanted: Range) -> Spans:
     places = [TopicPartition(name, n) for n in range(count)]
-    starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-    if wanted.from_ms is not None:
-        found = await consumer.offsets_for_times(dict.fromkeys(places, wanted.from_ms))
-        starts = {place: found[place].offset if found[place] else ends[place] for place in places}
-    if wanted.to_ms is not None:
-        found = await consumer.offsets_for_times(dict.fromkeys(places, wanted.to_ms))
-        ends = {place: found[place].offset if found[place] else ends[place] for place in places}
-    return tuple((starts[place], max(starts[place], ends[place])) for place in places)
+    ends = await consumer.end_offsets(places)
+
+    async def first_from(ms: int) -> dict[TopicPartition, int]:
+        found = await consumer.offsets_for_times(dict.fromkeys(places, ms))
+        return {place: found[place].offset if found[place] else ends[place] for place in places}
+
+    starts = await (consumer.beginning_offsets(places) if wanted.from_ms is None else first_from(wanted.from_ms))
+    stops = ends if wanted.to_ms is None else await first_from(wanted.to_ms)
+    return tuple((starts[place], max(starts[place], stops[place])) for place in places)
 
 
 def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:

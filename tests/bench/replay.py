@@ -15,7 +15,6 @@ import orjson
 
 from lab import demo
 from replay.configuration import Configuration, configurations
-from replay.delay import Delay
 from replay.partition_task import Part, _Reader, run
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
@@ -37,7 +36,7 @@ TOGETHER = ("minimax", "regret_matching", "platt+regret_matching")
 
 def part(source: FileSource, made: list[Configuration], directory: Path) -> Part:
     """Return a pass over the only partition."""
-    return Part(source, 0, [made], Limits(), Delay(), directory, letters=False, engine=None, direct=None)
+    return Part(source, 0, [made], Limits(), None, directory)
 
 
 def empty(source: FileSource, made: list[Configuration], directory: Path) -> None:

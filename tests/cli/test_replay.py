@@ -76,6 +76,7 @@ def test_table_at_eighty_columns_breaks_no_word(files: list[str], capsys: pytest
         (["--streams", "nowhere.toml"], "cannot read nowhere.toml"),
         (["--write-state", "x"], "--write-state needs topics"),
         (["--calibrator", "platt", "--calibrator", "minimax", "--output", "x"], "of one configuration"),
+        (["--delay", "none", "--output", "x"], "of one configuration and of what happened"),
     ],
 )
 def test_what_cannot_be_is_said(

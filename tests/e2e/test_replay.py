@@ -15,7 +15,7 @@ from replay import export_state
 from replay.configuration import configurations
 from replay.output_topic import HEADER
 from replay.run import Request, replay
-from replay.sources.topics import Range, TopicSource, reread, resolved
+from replay.sources.topics import Range, reread, resolved
 from state import kinds
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
@@ -232,15 +232,6 @@ def test_side_topic_gets_the_records_with_the_name_of_the_run(world: Callable[..
     found = asyncio.run(read())
     assert sorted(value for value, _ in found) == sorted(lines(tmp_path / "out.jsonl"))
     assert {headers[HEADER] for _, headers in found} == {result.run.encode()}
-
-
-def test_offsets_are_resolved_for_every_partition(world: Callable[..., World]) -> None:
-    live = world()
-    live.send(MADE.sent)
-    source = asked(live).source
-    assert isinstance(source, TopicSource)
-    assert source.size == len(MADE.sent)
-    assert source.partitions == 2
 
 
 def test_replay_reads_what_a_worker_reads(world: Callable[..., World], tmp_path: Path) -> None:

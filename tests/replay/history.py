@@ -1,12 +1,19 @@
-"""Histories in files for the tests of replay."""
+"""Histories in files for the tests of replay, and the results of replaying them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from replay.configuration import configurations
+from replay.result import Result
+from replay.run import Request, replay
+from replay.sources.files import FileSource
+from streams.config.settings import Settings
 from tests.events import Sent, mixed
+
+Records = Iterable[Mapping[str, Any]]
 
 
 def lines(sent: Sequence[Sent], topic: str) -> list[dict[str, Any]]:
@@ -23,10 +30,43 @@ def lines(sent: Sequence[Sent], topic: str) -> list[dict[str, Any]]:
     return found
 
 
+def saved(directory: Path, forecasts: Records, outcomes: Records) -> tuple[Path, Path]:
+    """Write records as JSON lines, and return the two files."""
+    paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
+    for path, records in zip(paths, (forecasts, outcomes), strict=True):
+        path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in records))
+    return paths
+
+
 def written(directory: Path, n: int = 2000, seed: int = 1) -> tuple[Path, Path]:
     """Write a mixed history, and return the two files."""
     sent = mixed(n, seed).sent
-    paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
-    for path in paths:
-        path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines(sent, path.stem)))
-    return paths
+    return saved(directory, lines(sent, "forecasts"), lines(sent, "outcomes"))
+
+
+def replayed(
+    directory: Path,
+    forecasts: Records,
+    outcomes: Records,
+    plans: Mapping[str, str] | None = None,
+    calibrators: Sequence[str] = (),
+    partitions: int = 1,
+    **options: Any,
+) -> Result:
+    """Replay records in files below a directory.
+
+    Parameters
+    ----------
+    plans
+        By name, what a streams file says; None: the present plan.
+    calibrators
+        As `replay.configuration.configurations` takes them.
+    options
+        Of `Request`.
+    """
+    source = FileSource(*saved(directory, forecasts, outcomes), partitions)
+    files = [directory / f"{name}.toml" for name in plans or {}]
+    for path, text in zip(files, (plans or {}).values(), strict=True):
+        path.write_text(text)
+    wanted = configurations(Settings.from_env({}), calibrators, files)
+    return replay(Request(source, wanted, **options), {})[0]

@@ -18,11 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.column_file import played
+from replay.columns import losses
 from replay.configuration import Configuration, promotions
 from replay.partition_result import PartitionResult
 from replay.player import Player
-from replay.score import losses
 from replay.segments import rows_of
 from state import coverage, kinds
 from state.bands import Bands
@@ -201,17 +200,20 @@ def test_both_engines_agree_on_every_figure(plan: Policies, events: list[Event],
     events = [fitting(plan, each) for each in events]
     with TemporaryDirectory() as directory, patch.multiple(vector_history, WINDOW=4, LOOK=2), FEW, SOON[0], SOON[1]:
         engine = folded(plan, events, crashes)
-        player, made, letters = played_in_memory(plan, events, Path(directory))
+        player, made, letters = played_in_memory(plan, events, Path(directory) / "played")
+        # Every row that a worker would have, where they are asked for.
+        counted = Player([Configuration("present", plan)], Path(directory) / "counted", rows=True)
+        counted.play(events)
+        assert {key: row for key, row in counted.rows().rows.items() if row is not None} == engine.table
         # What becomes of every record.
         assert made.fates == engine.table.fence.fates
         assert made.records == engine.table.fence.applied == len(events)
         assert letters == [each for each in engine.outputs if isinstance(each, Rejected)]
         column = {
-            name: played(Path(directory), name, kind).tolist()
-            for name, kind in (
-                *(("stream", "i"), ("raw", "d"), ("p0", "d"), ("draw0", "d"), ("version", "q"), ("issued_ms", "q")),
-                *(("index", "q"), ("y", "b"), ("delay_ms", "q"), ("implied", "b")),
-                *(("revised", "q"), ("revised_y", "b"), ("revised_ms", "q")),
+            name: made.column(name).tolist()
+            for name in (
+                *("stream", "raw", "p0", "draw0", "version", "issued_ms", "index", "y", "delay_ms", "implied"),
+                *("revised", "revised_y", "revised_ms"),
             )
         }
         # What is served and drawn, in order.
@@ -258,7 +260,7 @@ def same_stream(
     """See that calibrators and scores of a stream are the same bytes."""
     policy = plan_of(plan, stream)
     service = player.partition.services.of(stream)
-    contenders, number = service.seen.served, service.seen.number
+    contenders, number = player.streams[stream].served, player.streams[stream].number
     for served in contenders:
         config = next(each.config for each in (policy, *policy.challengers) if each.recipe == served.recipe)
         row = table.get(kinds.CALIBRATOR.key(stream, config))
@@ -270,7 +272,7 @@ def same_stream(
     # The first contender is the champion; of the others those that are a challenger here.
     if policy.kind != PROBABILITY:
         row = table.get(kinds.VECTORS.key(stream, policy.config))
-        scores = made.vectors.get((number, 0))
+        scores = made.vectors.get((stream, 0))
         assert (row is None) == (scores is None)
         assert scores is None or kinds.VECTORS.encode(scores) == row
         same_pairs(policy, stream, table, made, [each.recipe for each in contenders])
@@ -279,7 +281,7 @@ def same_stream(
     same_segments(policy, stream, table, made)
     same_bands(policy, stream, table, made, resolved)
     scored, apart = Scores(), WarmUp()
-    until = [made.warmed.get((number, n), len(column["stream"])) for n in range(len(contenders))]
+    until = [made.warmed.get((stream, n), len(column["stream"])) for n in range(len(contenders))]
     for i, y in resolved:
         if i < until[0]:
             apart.observe(column["raw"][i], y)
@@ -293,12 +295,12 @@ def same_stream(
     assert history.total == scored
     assert history.warm_up.encode() == apart.encode()
     if policy.features:
-        assert made.biases[number, 0] == history.bias
+        assert made.biases[stream, 0] == history.bias
     for n, served in enumerate(contenders):
         challenger = next((each for each in policy.challengers if each.recipe == served.recipe), None)
         if challenger is None:
             continue
-        p, drawn = (played(made.directory, f"{name}{n}", "d").tolist() for name in ("p", "draw"))
+        p, drawn = (made.column(f"{name}{n}").tolist() for name in ("p", "draw"))
         compared = Comparison()
         both = [(i, y) for i, y in resolved if i >= max(until[0], until[n])]
         for i, y in both:
@@ -314,8 +316,8 @@ def same_bands(
     """See that forecasts and labels are counted in the same bands."""
     if policy.bands is None:
         return
-    raw, served = (played(made.directory, f"{name}0", "b").tolist() for name in ("raw_band", "band"))
-    of_stream = played(made.directory, "stream", "i") == made.streams.index(stream)
+    raw, served = (made.column(f"{name}0").tolist() for name in ("raw_band", "band"))
+    of_stream = made.column("stream") == made.streams.index(stream)
     counts = BandCounts(len(policy.bands.names))
     for i in np.flatnonzero(of_stream).tolist():
         counts.issue(raw[i], served[i], 0)
@@ -362,8 +364,7 @@ def same_segments(policy: Policy, stream: str, table: Table, made: PartitionResu
     """See that slots and scores of segments are the same."""
     if not policy.segments:
         return
-    number = made.streams.index(stream)
-    dictionary, row = made.dictionaries[number], table.get(kinds.NAMES.key(stream, policy.layout))
+    dictionary, row = made.dictionaries[stream], table.get(kinds.NAMES.key(stream, policy.layout))
     assert row == kinds.NAMES.encode(dictionary)
     prefix = kinds.SEGMENT.letter + policy.layout
     stored = {

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 from cli.replay_table import show
-from replay.configuration import Configuration
 from replay.console import Console
 from replay.report import page
 from replay.result import Pace, Result
-from replay.run import Request, replay
-from replay.sources.files import FileSource
 from state.scoring.ages import DAY_MS
-from streams.config import stream_config
+from tests.replay import history
 
 #: Raw scores are four times too high in odds; and their labels come at once.
 N, DAYS = 6000, 20
@@ -23,32 +20,21 @@ FIXED = "bands = { pass = 0, review = 0.3, block = 0.6 }\ncost_miss = 30\ncost_a
 SHARES = 'bands = { review = "20%", block = "5%" }'
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    made = tmp_path_factory.mktemp("history")
+def replayed(directory: Path, *plans: str, partitions: int = 1) -> Result:
     rng, forecasts, outcomes = Random(4), [], []
     for n in range(N):
         true, ts = rng.betavariate(1, 6), 1_700_000_000_000 // DAY_MS * DAY_MS + n * DAYS * DAY_MS // N
         raw = 4 * true / (1 + 3 * true)
         forecasts.append({"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts})
         outcomes.append({"event_id": f"e{n}", "y": int(rng.random() < true), "ts": ts + 1})
-    for name, lines in (("forecasts", forecasts), ("outcomes", outcomes)):
-        (made / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
-    return made / "forecasts", made / "outcomes"
-
-
-def replayed(files: tuple[Path, Path], *plans: str, partitions: int = 1) -> Result:
-    found = [
-        Configuration(f"plan {n}", stream_config.parse(f"[streams.s]\n{plan}", "prudent"))
-        for n, plan in enumerate(plans)
-    ]
-    return replay(Request(FileSource(*files, partitions), found, resamples=100), {})[0]
+    found = {f"plan {n}": f'[streams.s]\ncalibrator = "prudent"\n{plan}' for n, plan in enumerate(plans)}
+    return history.replayed(directory, forecasts, outcomes, found, partitions=partitions, resamples=100)
 
 
 def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
-    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = replayed(files, FIXED)
+    result = replayed(tmp_path, FIXED)
     scored = result.contenders[0].streams["s"]
     assert scored.bands is not None
     assert result.contenders[0].overall is not None
@@ -64,7 +50,7 @@ def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
     assert review["raw"]["forecasts"] > 1.5 * review["calibrated"]["forecasts"], "calibration moves the queue"
     assert block["calibrated"]["precision"] > 0.55 > block["raw"]["precision"]
     # At the threshold that is told, the last week has as many as by the raw score.
-    rows = [json.loads(line) for line in files[0].read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "forecasts.jsonl").read_text().splitlines()]
     last = np.array([row["p"] for row in rows if row["ts"] > rows[-1]["ts"] - 7 * DAY_MS])
     wanted = int((last >= 0.6).sum())
     highest = np.sort(last)[-wanted]
@@ -76,8 +62,8 @@ def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
     assert "Keeps volume" in page.page(result).decode()
 
 
-def test_plans_with_and_without_bands_run_beside_one_another_on_any_partitions(files: tuple[Path, Path]) -> None:
-    result = replayed(files, FIXED, "", SHARES, FIXED + '\nhold = "volume"', partitions=3)
+def test_plans_with_and_without_bands_run_beside_one_another_on_any_partitions(tmp_path: Path) -> None:
+    result = replayed(tmp_path, FIXED, "", SHARES, FIXED + '\nhold = "volume"', partitions=3)
     fixed, none, shares, held = (each.streams["s"].bands for each in result.contenders)
     assert none is None
     assert fixed is not None

@@ -3,7 +3,6 @@
 import random
 from pathlib import Path
 
-from replay.column_file import played
 from replay.configuration import Configuration
 from replay.player import Player
 from state import kinds
@@ -48,12 +47,12 @@ def test_both_engines_agree_on_what_entities_teach(tmp_path: Path) -> None:
     player = Player([Configuration("present", PLAN)], tmp_path)
     player.play(events)
     made = player.end()
-    assert played(tmp_path, "p0", "d").tolist() == served
+    assert made.column("p0").tolist() == served
     assert PLAN.default is not None
     row = worker.table[kinds.CALIBRATOR.key("s", PLAN.default.config)]
     assert kinds.CALIBRATOR.encode(player.partition.services.of("s").learner.served) == row
     learnt = kinds.CALIBRATOR.decode(row, "s").calibrator.learnt
-    assert learnt == len(played(tmp_path, "index", "q")) == len(events) - len(served) - 40 * 5 - made.untaught
+    assert learnt == len(made.column("index")) == len(events) - len(served) - 40 * 5 - made.untaught
     assert 40 < learnt <= 3 * 40
 
 

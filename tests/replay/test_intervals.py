@@ -1,6 +1,5 @@
 """A replay says whether the intervals of its scores hold what happened."""
 
-import json
 from pathlib import Path
 from random import Random
 
@@ -8,13 +7,10 @@ import numpy as np
 import pytest
 
 from cli.replay_table import show
-from replay.configuration import Configuration
 from replay.console import Console
 from replay.intervals import described
 from replay.result import Pace
-from replay.run import Request, replay
-from replay.sources.files import FileSource
-from streams.config import stream_config
+from tests.replay.history import replayed
 
 
 def test_groups_are_inside_where_scores_are_right_and_not_where_they_are_further_off_than_was_said() -> None:
@@ -30,17 +26,15 @@ def test_groups_are_inside_where_scores_are_right_and_not_where_they_are_further
 
 
 def test_a_replay_judges_the_intervals_of_what_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rng, lines = Random(4), (list[str](), list[str]())
+    rng = Random(4)
+    forecasts, outcomes = list[dict[str, object]](), list[dict[str, object]]()
     for n in range(4000):
         true, ts = rng.betavariate(1, 6), 1_700_000_000_000 + n * 60_000
         raw = 4 * true / (1 + 3 * true)
-        lines[0].append(json.dumps({"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts}))
-        lines[1].append(json.dumps({"event_id": f"e{n}", "y": int(rng.random() < true), "ts": ts + 1}))
-    for name, each in zip(("forecasts", "outcomes"), lines, strict=True):
-        (tmp_path / name).write_text("\n".join(each))
-    policies = stream_config.parse("[streams.s]\ninterval = 0.9", "prudent")
-    source = FileSource(tmp_path / "forecasts", tmp_path / "outcomes", 1)
-    result, _ = replay(Request(source, [Configuration("plan", policies)], resamples=100), {})
+        forecasts.append({"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts})
+        outcomes.append({"event_id": f"e{n}", "y": int(rng.random() < true), "ts": ts + 1})
+    plan = '[streams.s]\ncalibrator = "prudent"\ninterval = 0.9'
+    result = replayed(tmp_path, forecasts, outcomes, {"plan": plan}, resamples=100)
     found = result.contenders[0].streams["s"].intervals
     assert found is not None
     assert found["inside"] > 0.8

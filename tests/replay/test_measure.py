@@ -167,14 +167,6 @@ def test_an_interval_holds_its_value_where_hardly_a_resample_differs() -> None:
     assert all(each.low <= each.value <= each.high for each in found)
 
 
-def test_bootstrap_is_the_same_every_time() -> None:
-    y, forecasts = forecasters(3000, 4)
-    how = bootstrap.plan(len(y), 0)
-    assert how is not None
-    first, second = (bootstrap.Resampled(how, y, forecasts).differences([("off", "raw")]) for _ in range(2))
-    assert first == second
-
-
 def test_bootstrap_needs_two_hundred_outcomes() -> None:
     assert bootstrap.plan(199, 0) is None
     how = bootstrap.plan(200, 0)

@@ -2,16 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
-
-from replay.column_file import played
 from replay.configuration import Configuration, with_calibrator
 from replay.partition_result import PartitionResult
 from replay.player import Player
-from state import kinds
 from state.events import Rejected
-from state.policy import Policies, Policy
-from tests.state.histories import POLICIES, History, Worker, play, seeded
+from tests.state.histories import POLICIES, History, play, seeded
 
 
 def player(history: History, directory: Path, *others: Configuration) -> tuple[PartitionResult, list[Rejected]]:
@@ -24,7 +19,7 @@ def player(history: History, directory: Path, *others: Configuration) -> tuple[P
 def test_last_look_is_at_what_the_engine_has_learnt(tmp_path: Path) -> None:
     history = play(seeded(3000, seed=5))
     made, _ = player(history, tmp_path)
-    last = {made.streams[look.stream]: look for look in made.looks}
+    last = {look.stream: look for look in made.looks}
     assert set(last) == {"counts", "regret", "guarded", "ridge"}
     for stream, look in last.items():
         served = history.table.served(stream)
@@ -41,21 +36,6 @@ def test_contenders_side_by_side_are_as_alone(tmp_path: Path) -> None:
     alone = Player([with_calibrator(POLICIES, "identity")], tmp_path / "alone")
     alone.play(history.events)
     alone.end()
-    assert played(tmp_path / "both", "p1", "d").tolist() == played(tmp_path / "alone", "p0", "d").tolist()
-    assert played(tmp_path / "both", "p1", "d").tolist() == played(tmp_path / "both", "raw", "d").tolist()
+    assert both.column("p1").tolist() == alone.played.column("p0").tolist()
+    assert both.column("p1").tolist() == both.column("raw").tolist()
     assert both.fates == alone.played.fates
-
-
-def test_biases_are_those_of_the_engine(tmp_path: Path) -> None:
-    policies = Policies([("ridge", Policy("calibrated_regression", features=1, ttl_ms=90))], early_ttl_ms=25)
-    history = play(seeded(900, seed=4))
-    events = [event for event in history.events if getattr(event, "stream", "ridge") == "ridge"]
-    worker = Worker(policies)
-    run = Player([Configuration("present", policies)], tmp_path)
-    for event in events:
-        worker.fold(event)
-    run.play(events)
-    bias = run.end().biases[0, 0]
-    history_row = worker.table[kinds.SCORES.key("ridge")]
-    assert bias == kinds.history(history_row, None).bias
-    assert np.isfinite(bias.along("calibrated")).all()

@@ -30,7 +30,7 @@ from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 from tests.e2e.world import ROOT
 from tests.events import mixed
-from tests.replay.history import lines, written
+from tests.replay.history import lines, replayed, written
 from tests.state.histories import Worker
 
 N = 1500
@@ -186,13 +186,10 @@ def test_at_once_keeps_every_event_but_moves_first_outcomes() -> None:
 
 @pytest.mark.usefixtures("no_warm_up")
 def test_vectors_are_scored_as_a_worker_scores_them(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n')
     forecasts = [{"event_id": str(i), "stream": "intent", "probs": [0.2, 0.3, 0.5], "ts": i} for i in range(50)]
     outcomes = [{"event_id": str(i), "y": i % 4, "ts": 100 + i} for i in range(50)]
-    paths = tmp_path / "f", tmp_path / "o"
-    for path, records in zip(paths, (forecasts, outcomes), strict=True):
-        path.write_bytes(b"\n".join(map(orjson.dumps, records)))
-    result = found(Request(FileSource(*paths), configurations(SETTINGS, [], [tmp_path / "s.toml"])))
+    plan = '[streams.intent]\ncalibrator = "multiclass"\noptions = { classes = 3 }\n'
+    result = replayed(tmp_path, forecasts, outcomes, {"s": plan})
     contender = result.contenders[0]
     assert contender.overall is None
     assert contender.vectors["intent"].resolved == 38
@@ -208,17 +205,14 @@ def test_vectors_are_scored_as_a_worker_scores_them(tmp_path: Path) -> None:
 
 
 def test_biases_that_a_calibrator_bounds_are_those_of_the_workers(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('[streams.s]\ncalibrator = "calibrated_regression"\nfeatures = ["age"]\n')
+    plan = '[streams.s]\ncalibrator = "calibrated_regression"\nfeatures = ["age"]\n'
     n = 200
     forecasts = [
         {"event_id": str(i), "stream": "s", "p": 0.3, "x": {"age": i % 3 / 2}, "ts": 10 * i, "key": str(i % 7)}
         for i in range(n)
     ]
     outcomes = [{"event_id": str(i), "y": int(i % 3 == 2), "ts": 10 * i + 5, "key": str(i % 7)} for i in range(n)]
-    paths = tmp_path / "f", tmp_path / "o"
-    for path, records in zip(paths, (forecasts, outcomes), strict=True):
-        path.write_bytes(b"\n".join(map(orjson.dumps, records)))
-    result = found(Request(FileSource(*paths), configurations(SETTINGS, [], [tmp_path / "s.toml"])))
+    result = replayed(tmp_path, forecasts, outcomes, {"s": plan})
     biases = {each.function: each for each in result.contenders[0].streams["s"].functions}
     alone = make("calibrated_regression", features=1)
     for i in range(n):
@@ -231,7 +225,6 @@ def test_biases_that_a_calibrator_bounds_are_those_of_the_workers(tmp_path: Path
 
 
 def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> None:
-    paths = tmp_path / "f", tmp_path / "o"
     # The third of four windows of stream b, and nothing else, turns out otherwise than forecast.
     made = [(f"{stream}{i}", stream, i, int(i % 4 == 0 or (stream == "b" and 10_000 <= i < 15_000)))
             for i in range(20_000) for stream in "ab"]  # fmt: skip
@@ -239,9 +232,7 @@ def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> No
         [{"event_id": name, "stream": stream, "p": 0.25, "ts": 1000 * i} for name, stream, i, _ in made],
         [{"event_id": name, "y": y, "ts": 1000 * i} for name, _, i, y in made],
     )
-    for path, each in zip(paths, records, strict=True):
-        path.write_bytes(b"\n".join(map(orjson.dumps, each)))
-    (contender,) = found(Request(FileSource(*paths), configurations(SETTINGS, ["identity"], []))).contenders
+    (contender,) = replayed(tmp_path, *records, calibrators=["identity"]).contenders
     assert contender.overall is not None
     worst = contender.overall.worst["raw"]
     assert worst is not None
@@ -256,16 +247,11 @@ def test_worst_window_is_told_with_its_stream_and_its_time(tmp_path: Path) -> No
 
 
 def test_features_show_the_bias_along_each(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('[streams.s]\ncalibrator = "platt"\nfeatures = ["amount"]\n')
-    paths = tmp_path / "f", tmp_path / "o"
-    made = [(i, (i % 3 - 1) / 1) for i in range(300)]
-    paths[0].write_bytes(
-        b"\n".join(
-            orjson.dumps({"event_id": str(i), "stream": "s", "p": 0.5, "x": {"amount": x}, "ts": i}) for i, x in made
-        )
-    )
-    paths[1].write_bytes(b"\n".join(orjson.dumps({"event_id": str(i), "y": x > 0, "ts": i + 1}) for i, x in made))
-    (contender,) = found(Request(FileSource(*paths), configurations(SETTINGS, [], [tmp_path / "s.toml"]))).contenders
+    made = [(str(i), i % 3 - 1, i) for i in range(300)]
+    forecasts = [{"event_id": i, "stream": "s", "p": 0.5, "x": {"amount": x}, "ts": ts} for i, x, ts in made]
+    outcomes = [{"event_id": i, "y": x > 0, "ts": ts + 1} for i, x, ts in made]
+    plan = '[streams.s]\ncalibrator = "platt"\nfeatures = ["amount"]\n'
+    (contender,) = replayed(tmp_path, forecasts, outcomes, {"s": plan}).contenders
     (bias,) = contender.streams["s"].features
     assert bias.feature == "amount"
     assert bias.raw < -0.3
@@ -278,25 +264,6 @@ def test_dead_letters_are_counted_and_written_with_their_reason(tmp_path: Path) 
     assert Counter(each["reason"] for each in letters) == Counter(dead["forecasts"]) + Counter(dead["outcomes"])
     assert {each["topic"] for each in letters} == {"forecasts.jsonl", "outcomes.jsonl"}
     assert len(letters) > 10
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"output": Path("x"), "delays": (Delay.parse("none"),)}, "are of one configuration and of what happened"),
-        ({"write_state": "x"}, "--write-state needs topics"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_is_read(
-    tmp_path: Path, options: dict[str, object], said: str
-) -> None:
-    with pytest.raises(SettingsError, match=said):
-        asked(tmp_path, **options)  # type: ignore[arg-type]
-
-
-def test_output_in_no_directory_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="there is no such directory"):
-        found(asked(tmp_path, output=tmp_path / "none" / "out"))
 
 
 def test_calibrator_options_are_checked_and_named() -> None:

@@ -3,19 +3,15 @@
 from pathlib import Path
 
 import numpy as np
-import orjson
 import pytest
 from rich.console import Console
 
 from cli import replay_table
-from replay.configuration import configurations
 from replay.report.page import page
 from replay.result import Pace, Result
-from replay.run import Request, replay
-from replay.sources.files import FileSource
 from state.scoring.warm_up import OF_SEGMENT
-from streams.config.settings import Settings
 from streams.metrics.segments import DESCRIBED
+from tests.replay.history import replayed
 
 START = 1_700_000_000_000
 HOURS = 3_600_000
@@ -44,13 +40,8 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     ]
     known = [i for i in range(N) if i % 10]
     outcomes = [{"event_id": str(i), "y": int(y[i]), "ts": START + (i + 2) * HOURS} for i in known]
-    paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
-    for path, records in zip(paths, (forecasts, outcomes), strict=True):
-        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
-    plan = directory / "identity.toml"
-    plan.write_text('[streams.s]\ncalibrator = "identity"\nsegments = ["country"]\n')
-    source = FileSource(*paths, partitions=2)
-    return replay(Request(source, configurations(Settings.from_env({}), [], [plan]), resamples=50), {})[0]
+    plan = '[streams.s]\ncalibrator = "identity"\nsegments = ["country"]\n'
+    return replayed(directory, forecasts, outcomes, {"identity": plan}, partitions=2, resamples=50)
 
 
 def test_partitions_add_up_and_the_worst_is_first(result: Result) -> None:

@@ -83,13 +83,6 @@ def test_gzip_is_read_as_what_it_holds(tmp_path: Path) -> None:
     assert all_of(FileSource(packed, outcomes), FORECASTS) == all_of(FileSource(plain, outcomes), FORECASTS)
 
 
-def test_cut_gzip_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "f.gz"
-    path.write_bytes(gzip.compress(b'{"event_id": "a", "ts": 1}\n' * 5000)[:-20])
-    with pytest.raises(TableError, match="is cut"):
-        all_of(FileSource(path, path), FORECASTS)
-
-
 def test_parquet_gives_the_records_of_its_json_lines(tmp_path: Path) -> None:
     rows = [{"event_id": f"e{i}", "stream": "s", "p": i / 7, "x": [0.5, -0.5], "timestamp": 1000 + i} for i in range(7)]
     text = write(tmp_path / "f.jsonl", *rows)
@@ -111,7 +104,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
 def test_keys_are_shared_out_as_kafka_does(tmp_path: Path) -> None:
     forecasts, outcomes = written(tmp_path, 400)
     source = FileSource(forecasts, outcomes, 3)
-    spooled = source.spooled(tmp_path)
+    spooled = source.ready(tmp_path)
     whole = all_of(FileSource(forecasts, outcomes), FORECASTS)
     assert spooled.manifest() == source.manifest()
     for number in range(3):
@@ -122,12 +115,12 @@ def test_keys_are_shared_out_as_kafka_does(tmp_path: Path) -> None:
 
 def test_partition_given_in_a_record_counts(tmp_path: Path) -> None:
     path = write(tmp_path / "f", *({"event_id": str(i), "ts": i, "partition": i % 2} for i in range(6)))
-    spooled = FileSource(path, path, 2).spooled(tmp_path)
+    spooled = FileSource(path, path, 2).ready(tmp_path)
     assert [each.key for each in all_of(spooled, OUTCOMES, 1)] == [b"1", b"3", b"5"]
     with pytest.raises(SettingsError, match=r"record 2 of .* is of partition 7"):
         FileSource(
             path, write(tmp_path / "o", *({"event_id": "a", "ts": 1, "partition": n} for n in (0, 1, 7))), 2
-        ).spooled(tmp_path)
+        ).ready(tmp_path)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

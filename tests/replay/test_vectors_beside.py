@@ -14,6 +14,7 @@ from replay.run import Request, replay
 from replay.sources.files import FileSource
 from state.served import Served
 from streams.config.settings import Settings
+from tests.replay.history import saved
 from tests.state.histories import judged_at_once
 
 STREAMS = """
@@ -55,9 +56,7 @@ def replayed(directory: Path) -> Result:
             )
             if i % 3:
                 outcomes.append({"event_id": event_id, "y": y, "ts": 100 * i + 60})
-    paths = directory / "f", directory / "o"
-    for path, records in zip(paths, (forecasts, outcomes), strict=True):
-        path.write_bytes(b"\n".join(map(orjson.dumps, records)))
+    paths = saved(directory, forecasts, outcomes)
     environment = {"TRUEUP_STREAMS": str(directory / "s.toml")}
     made = configurations(Settings.from_env(environment), [], [], challengers=True)
     return replay(Request(FileSource(*paths, partitions=2), made), environment)[0]

@@ -5,18 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 
-from replay.configuration import configurations
 from replay.report import rows
 from replay.report.figure import Series
-from replay.report.recommendation import choose, learning
+from replay.report.recommendation import choose
+from replay.report.sentences import learning
 from replay.report.warnings import lateness, too_short
 from replay.result import Result, Scored
-from replay.run import Request, replay
-from replay.sources.files import FileSource
-from streams.config.settings import Settings
+from tests.replay.history import replayed
 
 DAY = 86_400_000
 START = 1_700_000_000_000
@@ -32,16 +29,8 @@ def history(directory: Path, labels: Any, calibrators: tuple[str, ...] = ("platt
     forecasts = [{"event_id": str(i), "stream": "s", "p": 3 * float(chance[i]), "ts": int(at[i])} for i in range(n)]
     outcomes = sorted((int(at[i] + days[i] * DAY), i) for i in range(n) if not np.isnan(days[i]))
     told = [{"event_id": str(i), "y": int(y[i]), "ts": ms} for ms, i in outcomes]
-    paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
-    for path, records in zip(paths, (forecasts, told), strict=True):
-        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
-    made = []
-    for name in calibrators:
-        plan = directory / f"{name}.toml"
-        plan.write_text(f'[streams."*"]\ncalibrator = "{name}"\nttl = "90d"\n')
-        made.append(plan)
-    request = Request(FileSource(*paths), configurations(Settings.from_env({}), [], made), resamples=100)
-    return replay(request, {})[0]
+    plans = {name: f'[streams."*"]\ncalibrator = "{name}"\nttl = "90d"\n' for name in calibrators}
+    return replayed(directory, forecasts, told, plans, resamples=100)
 
 
 def scored(result: Result, name: str) -> Scored:
@@ -90,13 +79,9 @@ def test_the_warm_up_is_told_of_each_stream_that_learns(tmp_path: Path) -> None:
         for i in range(n)
         if (stream := streams[i % 4]) in takes
     ]
-    paths = tmp_path / "forecasts.jsonl", tmp_path / "outcomes.jsonl"
-    for path, records in zip(paths, (forecasts, sorted(outcomes, key=lambda each: each["ts"])), strict=True):
-        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
-    plan = tmp_path / "plan.toml"
-    plan.write_text('[streams.never]\ncalibrator = "identity"\n[streams."*"]\ncalibrator = "platt"\nttl = "90d"\n')
-    request = Request(FileSource(*paths), configurations(Settings.from_env({}), [], [plan]), resamples=100)
-    result = replay(request, {})[0]
+    plan = '[streams.never]\ncalibrator = "identity"\n[streams."*"]\ncalibrator = "platt"\nttl = "90d"\n'
+    outcomes.sort(key=lambda each: each["ts"])
+    result = replayed(tmp_path, forecasts, outcomes, {"plan": plan}, resamples=100)
     assert [each.stream for each in learning(result.contenders[0])] == ["early", "late"]
     said = [each.split(":")[0] for each in choose(result).reasons if "warming up" in each]
     assert said == [

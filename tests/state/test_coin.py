@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from replay.column_file import played
 from replay.configuration import Configuration
 from replay.player import Player
 from state import kinds
@@ -56,5 +55,4 @@ def test_the_key_stands_in_no_row() -> None:
 def test_replay_draws_what_was_served(tmp_path: Path) -> None:
     run = Player([Configuration("present", policies(COIN))], tmp_path)
     run.play(events())
-    run.end()
-    assert played(tmp_path, "draw0", "d").tolist() == drawn(Worker(policies(COIN)))
+    assert run.end().column("draw0").tolist() == drawn(Worker(policies(COIN)))

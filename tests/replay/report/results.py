@@ -5,13 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
-from replay.configuration import configurations
 from replay.result import LARGER, Difference, Result
-from replay.run import Request, replay
-from replay.sources.files import FileSource
-from streams.config.settings import Settings
+from tests.replay.history import replayed
 
 #: A name that would become an element, an attribute, a comment or a script. Records may hold it.
 HOSTILE = '</title><script>alert(1)</script><img src=//x.test onerror="alert(2)">\'"--><svg/onload=alert(3)>&lt;'
@@ -46,17 +42,9 @@ def played(
         forecasts.append({"event_id": str(i), "stream": stream, "p": p, "x": [float(x[i])], "ts": at})
         if known[i]:
             outcomes.append((at + int(took[i]), {"event_id": str(i), "y": int(y[i]), "ts": at + int(took[i])}))
-    paths = directory / "forecasts.jsonl", directory / "outcomes.jsonl"
     late = [each for _, each in sorted(outcomes, key=lambda each: each[0])]
-    for path, records in zip(paths, (forecasts, late), strict=True):
-        path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in records))
-    made = []
-    for name in calibrators:
-        plan = directory / f"{name}.toml"
-        plan.write_text(f'[streams."*"]\ncalibrator = "{name}"\nfeatures = 1\n')
-        made.append(plan)
-    options = {"threshold": 0.4, "resamples": 200, **options}
-    return replay(Request(FileSource(*paths), configurations(Settings.from_env({}), [], made), **options), {})[0]
+    plans = {name: f'[streams."*"]\ncalibrator = "{name}"\nfeatures = 1\n' for name in calibrators}
+    return replayed(directory, forecasts, late, plans, **{"threshold": 0.4, "resamples": 200, **options})
 
 
 def told(pairs: Mapping[tuple[str, str], Mapping[str, int]]) -> list[Difference]:

@@ -1,11 +1,14 @@
 """Which configuration is chosen: the rule, case by case, and what the page says of it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from replay.report.recommendation import Verdicts, choose
+from replay.figures import Phase
+from replay.report.recommendation import choose
+from replay.report.rule import Verdicts
 from replay.result import COMPARED, Difference, Result, drawn
 from tests.replay.report.results import told
 
@@ -17,16 +20,22 @@ SAME, BETTER, WORSE = (dict.fromkeys(COMPARED, sign) for sign in (0, -1, 1))
 FADED = {**SAME, "ece": 1}
 
 
-def calibrated(result: Result, many: float = 1.0) -> Result:
-    """Return a result with every ECE after the warm-up so many times what chance gives, and nothing in the warm-up."""
+def settled(result: Result, change: Callable[[Phase], Phase]) -> Result:
+    """Return a result of which the phase after the warm-up of every contender is changed."""
     contenders = []
     for each in result.contenders:
         assert each.overall is not None
-        settled = each.overall.settled
-        card = replace(settled.calibrated, ece=many * settled.calibrated.ece_noise)
-        overall = replace(each.overall, settled=replace(settled, calibrated=card))
-        contenders.append(replace(each, overall=overall))
-    return replace(result, contenders=contenders, warming=[])
+        contenders.append(replace(each, overall=replace(each.overall, settled=change(each.overall.settled))))
+    return replace(result, contenders=contenders)
+
+
+def calibrated(result: Result) -> Result:
+    """Return a result with every ECE after the warm-up what chance gives, and nothing in the warm-up."""
+
+    def by_chance(phase: Phase) -> Phase:
+        return replace(phase, calibrated=replace(phase.calibrated, ece=phase.calibrated.ece_noise))
+
+    return settled(replace(result, warming=[]), by_chance)
 
 
 def said(result: Result, a: dict[str, int], b: dict[str, int], between: dict[str, int]) -> tuple[str | None, str]:
@@ -148,13 +157,10 @@ def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(resu
 
 @pytest.mark.parametrize("rarer", [19, 20])
 def test_few_of_the_rarer_answer_allow_no_choice(result: Result, rarer: int) -> None:
-    contenders = []
-    for each in result.contenders:
-        assert each.overall is not None
-        settled = each.overall.settled
-        raw = replace(settled.raw, base_rate=1.0 - rarer / settled.resolved)
-        contenders.append(replace(each, overall=replace(each.overall, settled=replace(settled, raw=raw))))
-    chosen, sentences = said(replace(result, contenders=contenders), BETTER, SAME, BETTER)
+    def rare(phase: Phase) -> Phase:
+        return replace(phase, raw=replace(phase.raw, base_rate=1.0 - rarer / phase.resolved))
+
+    chosen, sentences = said(settled(result, rare), BETTER, SAME, BETTER)
     assert (chosen is None) is (rarer < 20)
     assert ("the rarer answer came 19 times" in sentences) is (rarer < 20)
 
@@ -229,15 +235,12 @@ def test_who_is_told_to_use_what_is_not_calibrated_is_warned(
     warned: bool,  # noqa: FBT001 - of pytest
 ) -> None:
     pairs = told({(A, "raw"): BETTER, (B, "raw"): BETTER, (A, B): BETTER})
-    contenders = []
-    for each in result.contenders:
-        assert each.overall is not None
-        settled = each.overall.settled
-        rarer = min(settled.raw.base_rate, 1.0 - settled.raw.base_rate)
-        card = replace(settled.calibrated, ece=off * rarer, ece_noise=off * rarer / many)
-        overall = replace(each.overall, settled=replace(settled, calibrated=card))
-        contenders.append(replace(each, overall=overall))
-    chosen = choose(replace(result, contenders=contenders, differences=pairs, warming=[]))
+
+    def uncalibrated(phase: Phase) -> Phase:
+        ece = off * min(phase.raw.base_rate, 1.0 - phase.raw.base_rate)
+        return replace(phase, calibrated=replace(phase.calibrated, ece=ece, ece_noise=ece / many))
+
+    chosen = choose(replace(settled(result, uncalibrated), differences=pairs, warming=[]))
     assert chosen.headline.startswith(f"{USE} {A}, but do not rely on their level" if warned else f"{USE} {A}.")
     assert ("their ECE is 12 times what chance gives" in chosen.headline) is warned
 

@@ -1,21 +1,17 @@
 """What the verdict of a replay says of histories that were made to be better, alike, worse, or degenerate."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import orjson
 import pytest
 
-from replay.configuration import Configuration, configurations
 from replay.report.recommendation import verdicts
 from replay.result import Result
-from replay.run import Request, replay
-from replay.sources.files import FileSource
 from state.arrays import Floats
-from streams.config.settings import Settings
+from tests.replay import history
 
 DAY: Final = 86_400_000
 START: Final = 1_704_067_200_000
@@ -58,42 +54,23 @@ def made(
 
 
 def replayed(
-    forecasts: Iterable[bytes], outcomes: Iterable[bytes], wanted: Sequence[Configuration], resamples: int = 1000
+    raw: Sequence[Mapping[str, Any]], y: Sequence[float], at: Floats, known: Floats, plan: str, resamples: int
 ) -> Result:
-    """Replay lines of two files."""
-    with TemporaryDirectory() as directory:
-        paths = Path(directory, "forecasts.jsonl"), Path(directory, "outcomes.jsonl")
-        for path, lines in zip(paths, (forecasts, outcomes), strict=True):
-            path.write_bytes(b"\n".join(lines))
-        return replay(Request(FileSource(*paths), wanted, resamples=resamples), {})[0]
-
-
-def present(plan: str = "") -> list[Configuration]:
-    """Return the default configuration, or that of a streams file of this text."""
-    with TemporaryDirectory() as directory:
-        path = Path(directory, "plan.toml")
-        path.write_text(plan, encoding="utf-8")
-        return configurations(Settings.from_env({}), [], [path] if plan else [])
-
-
-def lines(
-    raw: Sequence[Mapping[str, Any]], y: Sequence[float], at: Floats, known: Floats
-) -> tuple[list[bytes], list[bytes]]:
-    """Return forecasts and outcomes as lines in the order of time, [n] each; ``raw`` are fields of the record."""
+    """Replay records in the order of time, [n] each; ``raw`` are fields of the forecasts."""
     ms = [(START + days * DAY).astype(np.int64) for days in (at, known)]
     orders = [np.argsort(each, kind="stable").tolist() for each in ms]
     times = [each.tolist() for each in ms]
-    return (
-        [orjson.dumps({"event_id": f"e{i}", "stream": "made", "ts": times[0][i], **raw[i]}) for i in orders[0]],
-        [orjson.dumps({"event_id": f"e{i}", "y": y[i], "ts": times[1][i]}) for i in orders[1]],
-    )
+    forecasts = [{"event_id": f"e{i}", "stream": "made", "ts": times[0][i], **raw[i]} for i in orders[0]]
+    outcomes = [{"event_id": f"e{i}", "y": y[i], "ts": times[1][i]} for i in orders[1]]
+    with TemporaryDirectory() as directory:
+        plans = {"plan": plan} if plan else None
+        return history.replayed(Path(directory), forecasts, outcomes, plans, resamples=resamples)
 
 
 def played(history: History, plan: str = "", resamples: int = 1000) -> Result:
-    """Replay a history."""
+    """Replay a history; without a plan under the default configuration."""
     raw = [{"p": p} for p in history.raw.tolist()]
-    y = history.y.astype(int).tolist()
-    return replayed(*lines(raw, y, history.at, history.known), present(plan), resamples)
+    return replayed(raw, history.y.astype(int).tolist(), history.at, history.known, plan, resamples)
 
 
 def said(result: Result) -> str:
@@ -159,5 +136,5 @@ def test_one_answer_only_has_a_sentence_of_its_own() -> None:
 def test_numbers_have_a_verdict(mean: float, headline: str) -> None:
     """Learning levels of right forecasts costs some of their pinball loss."""
     e, at = np.random.default_rng(11).standard_normal(2000), np.arange(2000) / 100.0
-    told = lines([{"normal": {"mean": mean, "std": 1.0}}] * 2000, e.tolist(), at, at + 0.02)
-    assert said(replayed(*told, present('[streams.made]\ncalibrator = "quantile"\n'), 200)).startswith(headline)
+    plan, raw = '[streams.made]\ncalibrator = "quantile"\n', [{"normal": {"mean": mean, "std": 1.0}}] * 2000
+    assert said(replayed(raw, e.tolist(), at, at + 0.02, plan, 200)).startswith(headline)

@@ -1,0 +1,229 @@
+"""The columns of one group on all partitions, and the losses of its streams of classes and numbers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replay import bands
+from replay.partition_result import LOSSES, PartitionResult
+from replay.ranking import Moments, turned, windows
+from state.arrays import Floats, Integers
+from state.scoring.warm_up import SAME
+
+Flags = NDArray[np.bool_]
+
+#: Metrics of classes and of numbers, by how many there are.
+METRICS = {2: ("brier", "log_loss"), 1: ("pinball",)}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one group on all partitions, resolved forecasts in the order of their time, then partition."""
+
+    streams: list[str]
+    #: Of all forecasts, by partition: the stream's number in ``streams``, time, raw, what each contender served, and
+    #: whether it was in its warm-up (`replay.result.Phase`).
+    issued_stream: NDArray[Any]
+    issued_ms: NDArray[np.int64]
+    issued_raw: Floats
+    issued_p: list[Floats]
+    issued_warm: list[Flags]
+    #: By contender the share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
+    issued_turned: list[float]
+    #: Of all forecasts, whether an outcome counts: not of those whose entity had taught (`state.entities`).
+    issued_counting: Flags
+    #: Of those resolved, as what follows up to ``partition``: their place among all forecasts.
+    at: Integers
+    #: Which of them are ranked with one another.
+    moments: Moments
+    #: A ``draw`` is None where nothing was drawn, and ``y`` is the last label, whatever it was before. ``implied``:
+    #: silence gave the first one.
+    stream: NDArray[Any]
+    raw: Floats
+    p: list[Floats]
+    draw: list[Floats | None]
+    warm: list[Flags]
+    y: Floats
+    implied: Flags
+    delay_ms: NDArray[np.int64]
+    time: NDArray[np.int64]
+    partition: NDArray[Any]
+    #: Of outcomes whose forecast had expired, by partition: the stream's number, and how long they took.
+    missed_stream: NDArray[Any]
+    missed_ms: NDArray[np.int64]
+    #: Low and high ends of the intervals of all forecasts, by the first contender; none without.
+    ends: list[Floats]
+    #: By contender the bands of all forecasts, none without.
+    bands: list[bands.Placed]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartitionResult], contenders: int) -> "Columns":
+        """Join the partitions."""
+
+        def joined(of: Callable[[PartitionResult], NDArray[Any]]) -> NDArray[Any]:
+            return np.concatenate([of(part) for part in parts])
+
+        def column(name: str) -> NDArray[Any]:
+            return joined(lambda part: part.column(name))
+
+        def of_each(name: str) -> list[NDArray[Any]]:
+            return [column(f"{name}{n}") for n in range(contenders)]
+
+        streams = sorted({name for part in parts for name in part.streams})
+        number = {name: i for i, name in enumerate(streams)}
+
+        def numbers(name: str) -> NDArray[Any]:
+            own = [np.array([number[each] for each in part.streams], dtype=np.int32) for part in parts]
+            return np.concatenate([own[n][part.column(name)] for n, part in enumerate(parts)])
+
+        sizes, known = ([len(part.column(name)) for part in parts] for name in ("raw", "index"))
+        first = np.cumsum([0, *sizes[:-1]])
+
+        def places(name: str) -> Integers:
+            """Return numbers of forecasts of a partition as places among all."""
+            found: Integers = np.concatenate([part.column(name) + first[n] for n, part in enumerate(parts)])
+            return found
+
+        order = np.argsort(column("time"), kind="stable")
+        at, raw, served = places("index")[order], column("raw"), of_each("p")
+        counting = np.ones(len(raw), dtype=np.bool_)
+        counting[places("untaught")] = False
+        stream, outcomes = numbers("stream"), column("version")
+        # Who leaves it nowhere is compared from the first outcome on.
+        warming = [joined(lambda part, n=n: _warm(part, n)) for n in range(contenders)]  # type: ignore[misc]
+        warm = [outcomes == 0 if each.all() else each for each in warming]
+        settled = ~np.any(warm, axis=0)
+        # One map answers, at a time, what has one calibrator and the same segments.
+        calibrator = np.repeat(np.arange(len(parts)), sizes) * len(streams) + stream
+        segment = _numbered(*(np.concatenate(slots) for slots in zip(*(part.slots for part in parts), strict=True)))
+        kept = _numbered(calibrator, segment)[settled], outcomes[settled]
+        window = windows(calibrator[at], at)
+        # Features may tell equal raw forecasts apart.
+        featured = np.isin(stream, [number[name] for part in parts for name, _ in part.biases])
+        own = np.where(featured[at], np.arange(len(at)), -1)
+        return cls(
+            streams=streams,
+            issued_stream=stream,
+            issued_ms=column("issued_ms"),
+            issued_raw=raw,
+            issued_p=served,
+            issued_warm=warm,
+            issued_turned=[turned(raw[settled], p[settled], *kept) for p in served],
+            issued_counting=counting,
+            at=at,
+            moments=Moments(window, _numbered(window, raw[at], segment[at], own)),
+            stream=stream[at],
+            raw=raw[at],
+            p=[p[at] for p in served],
+            draw=[
+                None if np.array_equal(draw, p) else draw[at] for draw, p in zip(of_each("draw"), served, strict=True)
+            ],
+            warm=[each[at] for each in warm],
+            y=joined(lambda part: part.labels)[order],
+            implied=column("implied")[order] > 0,
+            delay_ms=column("delay_ms")[order],
+            time=column("time")[order],
+            partition=np.repeat(np.arange(len(parts), dtype=np.int32), known)[order],
+            missed_stream=numbers("missed"),
+            missed_ms=column("missed_ms"),
+            ends=[column("low"), column("high")] if all(part.has("low") for part in parts) else [],
+            bands=list(zip(of_each("raw_band"), of_each("band"), strict=True))
+            if all(part.has("band0") for part in parts)
+            else [],
+        )
+
+    @property
+    def settled(self) -> Flags:
+        """Which of the resolved forecasts are in nobody's warm-up, [m]."""
+        settled: Flags = ~np.any(self.warm, axis=0)
+        return settled
+
+    @property
+    def issued_settled(self) -> Flags:
+        """The same of all forecasts, [n]."""
+        settled: Flags = ~np.any(self.issued_warm, axis=0)
+        return settled
+
+
+def _numbered(*keys: NDArray[Any]) -> Integers:
+    """Return the number of each event's group, [n]: of one group are those that are equal in all keys, [n] each."""
+    order = np.lexsort(keys)
+    new = np.any([np.diff(key[order], prepend=key[order[:1]]) != 0 for key in keys], axis=0)
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.cumsum(new)
+    return found
+
+
+def _warm(part: PartitionResult, contender: int) -> Flags:
+    """Return which forecasts of a partition one contender answered in its warm-up, [n].
+
+    Of streams that it serves raw scores in all of the history these are all.
+    """
+    stream = part.column("stream")
+    moved = np.abs(part.column(f"p{contender}") - part.column("raw")) > SAME
+    until = np.full(len(part.streams), len(stream), dtype=np.int64)
+    for n in np.unique(stream[moved]).tolist():
+        until[n] = part.warmed.get((part.streams[n], contender), len(stream))
+    warm: Flags = np.arange(len(stream)) < until[stream]
+    return warm
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of the resolved events of a stream of classes or numbers in the order of time."""
+
+    #: When they were resolved, ms, [m].
+    time: Integers
+    #: By contender what raw loses, at the levels of the contender, and what was served, [m, losses] each.
+    was: list[Floats]
+    served: list[Floats]
+    #: By contender whether it answered in its warm-up, [m].
+    warm: list[Flags]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Their names."""
+        return METRICS[self.was[0].shape[1]]
+
+    @property
+    def settled(self) -> "Losses":
+        """Those after the warm-up of all contenders, but for one that never leaves it."""
+        left = ~np.any([each & ~each.all() for each in self.warm], axis=0)
+        every = [[each[left] for each in columns] for columns in (self.was, self.served, self.warm)]
+        return Losses(self.time[left], *every)
+
+
+def losses(parts: Sequence[PartitionResult], contenders: int) -> dict[str, Losses]:
+    """Return the losses of each stream of classes or numbers, of the last label of each event."""
+    found: dict[str, list[Losses]] = {}
+    for part in parts:
+        stream, serial, time = map(part.column, ("vector", "vector_serial", "vector_ms"))
+        _, first = np.unique(serial, return_index=True)
+        latest = np.zeros(len(first), dtype=np.int64)
+        latest[serial] = np.arange(len(serial))
+        for number in np.unique(stream).tolist():
+            mine = np.flatnonzero(stream[first] == number)
+            of: list[list[Floats]] = []
+            for name in ("was", "loss"):
+                columns = [
+                    np.column_stack([part.column(f"{name}{n}_{k}")[latest[mine]] for k in range(LOSSES)])
+                    for n in range(contenders)
+                ]
+                of.append([each[:, ~np.isnan(each).all(axis=0)] for each in columns])
+            warm = [part.column(f"vector_warm{n}")[latest[mine]] != 0 for n in range(contenders)]
+            found.setdefault(part.streams[number], []).append(Losses(time[first[mine]], of[0], of[1], warm))
+    return {stream: _joined(several) for stream, several in sorted(found.items())}
+
+
+def _joined(several: Sequence[Losses]) -> Losses:
+    """Return the events of all partitions in the order of time."""
+    order = np.argsort(np.concatenate([each.time for each in several]), kind="stable")
+
+    def all_of(columns: Iterable[list[NDArray[Any]]]) -> list[NDArray[Any]]:
+        return [np.concatenate(each)[order] for each in zip(*columns, strict=True)]
+
+    time = np.concatenate([each.time for each in several])[order]
+    return Losses(time, *(all_of(getattr(each, name) for each in several) for name in ("was", "served", "warm")))

@@ -1,0 +1,92 @@
+"""Contenders beside raw and beside one another, with intervals."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from replay import bootstrap
+from replay.bootstrap import Resampled
+from replay.columns import Columns, Flags, Losses
+from replay.result import RAW, Bootstrap, Contender, Difference, Interval, drawn
+from state.arrays import Floats
+
+
+@dataclass(frozen=True)
+class Scoreboard:
+    """The contenders of one group under one delay, scored."""
+
+    contenders: list[Contender]
+    columns: Columns
+    losses: Mapping[str, Losses]
+
+
+@dataclass
+class Compared:
+    """What contenders are beside raw and beside one another; see `Result` for the lists."""
+
+    differences: list[Difference] = field(default_factory=list)
+    warming: list[Difference] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
+    vectors: dict[str, list[Difference]] = field(default_factory=dict)
+    how: Bootstrap | None = None
+
+
+def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, volume: float) -> Compared:
+    """Compare every contender and its draw to raw, and every pair that resolved the same forecasts."""
+    found = Compared()
+    for each in boards:
+        columns, names = each.columns, [contender.name for contender in each.contenders]
+        settled = columns.settled if names else np.zeros(0, dtype=np.bool_)
+        forecasts = {RAW: columns.raw, **dict(zip(names, columns.p, strict=True))}
+        draws = {drawn(name): draw for name, draw in zip(names, columns.draw, strict=True) if draw is not None}
+        made = _resampled(columns, settled, {**forecasts, **draws}, block, resamples, volume)
+        if made is not None:
+            found.how, resampled = found.how or made[0], made[1]
+            pairs = [(name, RAW) for name in [*names, *draws]]
+            pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
+            found.differences += resampled.differences(pairs)
+            delay = each.contenders[0].delay
+            found.intervals += [
+                Interval(name, delay, *interval)
+                for name in [RAW, *names, *draws]
+                for interval in resampled.intervals(name)
+            ]
+        for name, p, warm in zip(names, columns.p, columns.warm, strict=True):
+            made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)
+            if made is not None:
+                found.warming += made[1].differences([(name, RAW)])
+        for stream, each_of in each.losses.items():
+            found.vectors.setdefault(stream, []).extend(_compared(each_of.settled, names, block, resamples))
+    return found
+
+
+def _compared(lost: Losses, names: Sequence[str], block: int | None, resamples: int) -> Iterator[Difference]:
+    """Yield the differences of every contender to raw, and of every pair that serves the same classes or levels."""
+    n = len(lost.time)
+    how = bootstrap.plan(n, int(lost.time[-1] - lost.time[0]) if n else 0, block, resamples)
+    if how is None:
+        return
+    pairs = [(i, RAW, served - was) for i, (served, was) in enumerate(zip(lost.served, lost.was, strict=True))]
+    pairs += [
+        (i, names[j], lost.served[i] - lost.served[j])
+        for i in range(len(names))
+        for j in range(i)
+        if np.array_equal(lost.was[i], lost.was[j])
+    ]
+    for i, against, differences in pairs:
+        for metric, found in zip(lost.metrics, bootstrap.means(how, differences), strict=True):
+            yield Difference(names[i], against, metric, *found)
+
+
+def _resampled(
+    columns: Columns, chosen: Flags, forecasts: Mapping[str, Floats], block: int | None, resamples: int, volume: float
+) -> tuple[Bootstrap, Resampled] | None:
+    """Resample some of the resolved forecasts; None where there are too few."""
+    n = int(chosen.sum())
+    time = columns.time[chosen]
+    how = bootstrap.plan(n, int(time[-1] - time[0]) if n else 0, block, resamples)
+    if how is None:
+        return None
+    mine = {name: p[chosen] for name, p in forecasts.items()}
+    return how, Resampled(how, columns.y[chosen], mine, volume, columns.moments.at(chosen))

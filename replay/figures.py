@@ -1,0 +1,313 @@
+"""The figures that a replay's result is made of. A comment is of the fields below it, up to the next one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+#: What a row of figures is about: the model's forecasts, or what a contender served, its deterministic ``p``.
+Kind = Literal["raw", "calibrated"]
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """Scores of resolved forecasts of one kind. NaN where there are no events."""
+
+    #: Resolved forecasts.
+    n: int
+    #: Expected calibration error in ten bins of width .1, in [0, 1] (`state.scoring.scores.Scores.error`).
+    ece: float
+    #: The ``ece`` to expect by chance if every forecast were the chance of its outcome. An ``ece`` near it is as good
+    #: as can be measured with ``n``.
+    ece_noise: float
+    #: The same under hat weights (`state.scoring.scores.Scores.smooth_ece`), which no bin's edge can make jump.
+    ece_smooth: float
+    #: Bound on the distance to calibration (`state.scoring.certificate`), from 0 up.
+    certificate: float
+    #: Averaged two-bin calibration error, squared, what chance alone gives, and its standard error or more
+    #: (`state.scoring.two_bin`).
+    two_bin: float
+    two_bin_noise: float
+    two_bin_error: float
+    #: Largest ``ece`` of a full window of 5,000 outcomes on one partition, as live; None before the first.
+    worst_window_ece: float | None
+    #: Means; log loss in nats, forecasts clipped to [1e-6, 1 - 1e-6].
+    brier: float
+    log_loss: float
+    #: Share of forecasts that lie on the wrong side of 1/2.
+    misclassification: float
+    #: Means of forecasts and of outcomes.
+    mean_forecast: float
+    base_rate: float
+    #: mean_forecast / base_rate - 1: .5 is half too high, whatever the rate. NaN without ones.
+    relative_error: float
+    #: How well forecasts rank: share of pairs of a one and a zero in order, and the largest distance between the
+    #: distributions of both. Only forecasts of one window count, some 200 neighbours in time that one calibrator
+    #: answered (`replay.ranking.windows`): maps of other times serve another scale. Equal raw forecasts of one window
+    #: count as served alike. NaN where no window has both.
+    auc: float
+    ks: float
+    #: Of the highest forecasts, as many as the volume of the replay says, in each window.
+    recall: float
+    precision: float
+    #: The same at several volumes.
+    caught: Sequence["Caught"]
+    #: Different forecasts.
+    distinct: int
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What the highest forecasts catch: of the share ``volume``, recall and precision (`Scorecard.recall`)."""
+
+    volume: float
+    recall: float
+    precision: float
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the history, scored apart.
+
+    `state.served.Served.warms` says which forecasts belong to the warm-up of a contender. After it means: not in
+    that of any contender, so that all are scored on the same forecasts.
+    """
+
+    #: Forecasts, and those of them with an outcome.
+    issued: int
+    resolved: int
+    #: Times of the first and the last forecast, ms since the epoch; None without any.
+    start_ms: int | None
+    end_ms: int | None
+    #: Scores; ``draw`` is None where nothing is drawn.
+    raw: Scorecard
+    calibrated: Scorecard
+    draw: Scorecard | None
+
+
+@dataclass(frozen=True)
+class Bin:
+    """One bin of a reliability diagram. Bins without events are left out."""
+
+    #: Edges of the forecast: ``low <= p < high``, and 1.0 in the last.
+    low: float
+    high: float
+    #: Events.
+    n: int
+    #: Mean forecast and share of ones.
+    forecast: float
+    observed: float
+    #: Wilson's 95 % interval of ``observed``: the band.
+    observed_low: float
+    observed_high: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some resolved forecasts in a row, in the order of resolution; all windows of a series hold equally many, +-1."""
+
+    #: Times at which its first and last forecast were resolved, ms since the epoch.
+    start_ms: int
+    end_ms: int
+    #: Forecasts.
+    n: int
+    #: Means of outcomes and forecasts of the window: drift of the base rate, and who follows it.
+    base_rate: float
+    mean_raw: float
+    mean_calibrated: float
+    #: Of the window; ``ece_noise`` is what chance alone gives the calibrated ones.
+    ece_raw: float
+    ece_calibrated: float
+    ece_noise: float
+    #: Of the window.
+    brier_raw: float
+    brier_calibrated: float
+    #: Σ Brier calibrated − raw from the beginning up to and with this window; below 0 is better than raw.
+    regret_brier: float
+    #: What the calibrators of all partitions measured of themselves up to ``end_ms``, and the theorem's bound on it,
+    #: both means weighted by outcomes learnt; see `state.calibrators.base.Recalibrator.error`. None where no calibrator
+    #: has them. They are of the calibrator's own points or cells and cumulative: compare them with each other, not with
+    #: ``ece``.
+    error: float | None
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class WorstWindow:
+    """The window of `Scorecard.worst_window_ece`: windows do not overlap, and the last one counts only if full."""
+
+    #: Whose they were.
+    stream: str
+    #: Times at which its first and last forecast were resolved, ms since the epoch.
+    start_ms: int
+    end_ms: int
+    #: Forecasts.
+    n: int
+    #: Of the window; ``ece_noise`` is what chance alone gives one window, not the worst of many.
+    ece: float
+    ece_noise: float
+    #: Means of forecasts and of outcomes.
+    mean_forecast: float
+    base_rate: float
+
+
+@dataclass(frozen=True)
+class Delays:
+    """How long outcomes took: ``counts[i]`` of them from ``edges_ms[i]`` up to ``edges_ms[i + 1]``, and quantiles.
+
+    The first edge may be negative: outcomes whose time is before their forecast's.
+    """
+
+    #: len(counts) + 1 increasing edges; they grow roughly in steps of 1, 2, 5.
+    edges_ms: tuple[int, ...]
+    #: Resolved forecasts.
+    counts: tuple[int, ...]
+    #: Quantiles, by linear interpolation; None without resolved forecasts.
+    median_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(frozen=True)
+class Ages:
+    """How long outcomes took, by label; those that silence gives are not among them."""
+
+    #: 0 or 1.
+    label: int
+    #: Outcomes.
+    n: int
+    #: Quantiles of the time from forecast to outcome, by linear interpolation.
+    median_ms: float
+    p99_ms: float
+    largest_ms: float
+
+
+@dataclass(frozen=True)
+class Late:
+    """How the reported outcomes of a stream stand to its ``ttl``."""
+
+    #: Those that came in time, and those whose forecast had expired: of the first 300,000 that expire on a partition.
+    outcomes: int
+    #: Those whose forecast had expired. They were not learnt.
+    missed: int
+    #: Share of the outcomes that took longer than the ttl; NaN without any.
+    share: float
+    #: Quantiles of the time from forecast to outcome, by linear interpolation; None without any.
+    p99_ms: float | None
+    largest_ms: float | None
+    #: Forecasts that expired without an outcome.
+    expired: int
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many forecasts of one band of the raw score got an outcome within the replay."""
+
+    #: The band: ``low <= raw < high``, and 1.0 in the last.
+    low: float
+    high: float
+    #: Forecasts, and those of them with an outcome.
+    issued: int
+    resolved: int
+    #: resolved / issued; NaN if none was issued.
+    share: float
+    #: False where so few are known that no metric says anything of the band (less than half, though there are at least
+    #: 50): calibration there rests on those that happened to get a label. Warn, and name the band.
+    identifiable: bool
+
+
+@dataclass(frozen=True)
+class FeatureBias:
+    """Σx(p − y) / sqrt(n Σx²) along one feature, in [-1, 1], of both kinds; 0 is unbiased (`state.scoring.bias`)."""
+
+    feature: str
+    raw: float
+    calibrated: float
+
+
+@dataclass(frozen=True)
+class FunctionBias:
+    """Mean of f (p - y) along one test function f of the calibrator, a feature as a rule, and its bound."""
+
+    function: str
+    bias: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """What a threshold does, before (`raw`) and after: an alert is a forecast of at least ``threshold``."""
+
+    #: In [0, 1].
+    threshold: float
+    #: Forecasts, with or without an outcome.
+    issued: int
+    #: Alerts among them.
+    raw: int
+    calibrated: int
+    #: Share of ones among the alerts that have an outcome; None without any.
+    raw_precision: float | None
+    calibrated_precision: float | None
+    #: Share of alerts among the ones; None without ones.
+    raw_recall: float | None
+    calibrated_recall: float | None
+    #: The calibrated forecast at which as many alerts are raised as ``raw``; None if that is none.
+    equal_threshold: float | None
+    #: Of the ``raw`` largest calibrated forecasts. Those that lie at ``equal_threshold`` count in proportion, as if the
+    #: alerts still wanted were drawn from them; None as above.
+    equal_precision: float | None
+    equal_recall: float | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Intercept and slope of the outcomes on the log-odds of forecasts: 0 and 1 of calibrated ones; NaN where none."""
+
+    intercept: float
+    slope: float
+
+
+@dataclass(frozen=True)
+class Month:
+    """Forecasts of a calendar month, UTC, that have an outcome: means, and ``shift``, the PSI of raw against the first.
+
+    ``chance`` is half the 95 % interval of ``observed`` if what was served is right.
+    """
+
+    month: str
+    n: int
+    raw: float
+    calibrated: float
+    observed: float
+    chance: float
+    shift: float
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The score from which on the highest forecasts lie, of a volume."""
+
+    #: Their share, in (0, 1).
+    volume: float
+    #: The cut-offs, of the last quarter of the forecasts, as is all else.
+    raw: float
+    calibrated: float
+    #: The highest of the forecasts with an outcome, and the ones among them.
+    n: int
+    raw_hits: int
+    calibrated_hits: int
+    #: All ones; those that are no hits are missed.
+    ones: int
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a review asks of the forecasts after the warm-up, see `replay.review`."""
+
+    #: By kind, bins of equal weight (`state.scoring.ranking.Ranking.bins`).
+    quantiles: Mapping[Kind, Sequence[Mapping[str, float]]]
+    #: See their classes.
+    fits: Mapping[Kind, Fit]
+    months: Sequence[Month]
+    cuts: Sequence[Cut]
+    #: Round raw scores, and what was served for them at the end.
+    lookup: Sequence[tuple[float, float]]

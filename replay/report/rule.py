@@ -1,0 +1,122 @@
+"""The rule by which a configuration is chosen: which differences are clear and matter, and what follows from them."""
+
+from collections.abc import Mapping, Sequence
+from math import log, log1p
+from typing import Final
+
+from replay.result import RAW, Contender, Difference
+
+#: What the choice follows, as the page says it.
+RULE: Final = (
+    "Judged is what was served after the warm-up. A configuration is refused if it is clearly worse than raw in Brier "
+    "score or log loss, also during its warm-up, or in AUC or recall at the stated volume. Clearly means that the 95% "
+    "interval of the paired difference leaves out 0, and that the difference matters: at least 0.1% of raw's Brier "
+    "score or log loss, 1% of how often the rarer answer happens in calibration error, 0.002 in AUC, 0.01 and two of "
+    "the ones in recall. Where the whole interval is above minus these, a configuration ranks as well as raw. AUC and "
+    "recall compare forecasts with some 200 neighbours in time that one calibrator answered. They refuse nothing "
+    "where Brier score and log loss are both clearly better and the order is kept: of neighbours that one map "
+    "answered at most 5% were turned or made nearly equal. Of the others proper scores decide first: one forecaster "
+    "is preferred to another if its Brier score or its log loss is clearly smaller and neither is clearly larger. "
+    "Where neither proper score differs, and none is larger by as much as matters, calibration error decides, if ECE "
+    "and smooth ECE are both clearly smaller. Of several that nothing is preferred to, raw forecasts stay if they are "
+    "among them; else the calibrator of the fewest parts is taken, and of equally simple ones that of the smallest "
+    "Brier score. With fewer than 200 outcomes, or fewer than 20 of the rarer answer, there is no choice, and where "
+    "fewer than half of the forecasts have one it is no choice for all. Each stream of classes is judged alike by its "
+    "Brier score and log loss, and each stream of numbers by its pinball loss."
+)
+PROPER: Final = ("brier", "log_loss", "pinball")
+CALIBRATION: Final = ("ece", "ece_smooth")
+#: What is lost of each of these without harm, see `MATTERS`.
+RANKS: Final = {"auc": 0.002, "recall": 0.01}
+#: What differs by less is alike, because nobody would act on it: a Brier score, a log loss or a pinball loss by this
+#: share of raw's, a calibration error by this share of the rate of the rarer answer.
+MATTERS: Final = 0.001
+OFF_RATE: Final = 0.01
+#: A recall that moves by fewer of the ones than this is alike: intervals of so few hold the truth too seldom.
+ONES: Final = 2.0
+#: Raw's losses count as at least this share of those of a forecaster who always says the rate.
+FLAWLESS: Final = 0.1
+
+
+def least(contenders: Sequence[Contender]) -> dict[str, float]:
+    """Return by metric the smallest difference that matters; a metric that is not there has none."""
+    raw = [each.overall.settled.raw for each in contenders if each.overall and each.overall.settled.raw.n]
+    if not raw:
+        return {}
+    base = min(min(each.base_rate, 1 - each.base_rate) for each in raw)
+    if not base > 0.0:
+        return {}
+    spread = base * (1 - base), -base * log(base) - (1 - base) * log1p(-base)
+    return {
+        "brier": MATTERS * max(min(each.brier for each in raw), FLAWLESS * spread[0]),
+        "log_loss": MATTERS * max(min(each.log_loss for each in raw), FLAWLESS * spread[1]),
+        **dict.fromkeys(CALIBRATION, OFF_RATE * base),
+        "auc": RANKS["auc"],
+        "recall": max(RANKS["recall"], ONES / max(min(each.n * each.base_rate for each in raw), 1.0)),
+    }
+
+
+class Verdicts:
+    """The paired differences, asked for in either direction.
+
+    Parameters
+    ----------
+    differences
+        All of them.
+    least
+        By metric the smallest that matters, see `least`.
+    """
+
+    def __init__(self, differences: Sequence[Difference], least: Mapping[str, float]) -> None:
+        self._least = least
+        self._found: dict[tuple[str, str], dict[str, Difference]] = {}
+        for each in differences:
+            self._found.setdefault((each.name, each.against), {})[each.metric] = each
+            turned = Difference(each.against, each.name, each.metric, -each.value, -each.high, -each.low)
+            self._found.setdefault((each.against, each.name), {})[each.metric] = turned
+
+    def of(self, name: str, against: str) -> Mapping[str, Difference]:
+        """Return the differences by metric; none where the two were not compared."""
+        return self._found.get((name, against), {})
+
+    def sign(self, each: Difference) -> int:
+        """Return -1 where ``name`` is better and it matters, 1 where it is worse and it matters, else 0."""
+        return each.sign if abs(each.value) >= self.margin(each) else 0
+
+    def helps(self, name: str) -> bool:
+        """Say whether ``name`` is better than raw forecasts in every proper score, and it matters."""
+        found = [each for metric, each in self.of(name, RAW).items() if metric in PROPER]
+        return bool(found) and all(self.sign(each) < 0 for each in found)
+
+    def margin(self, each: Difference) -> float:
+        """Return the smallest difference of a metric that matters."""
+        return self._least.get(each.metric, 0.0)
+
+    def as_well(self, each: Difference) -> bool:
+        """Say whether ``name`` ranks no worse by as much as matters, whatever of the interval is true."""
+        return each.metric in RANKS and each.low > -self.margin(each)
+
+    def worse(self, name: str, metrics: Sequence[str]) -> list[Difference]:
+        """Return in which of some metrics ``name`` is worse than raw forecasts, and it matters."""
+        found = self.of(name, RAW)
+        return [found[metric] for metric in metrics if metric in found and self.sign(found[metric]) > 0]
+
+    def alike(self, name: str, against: str) -> bool:
+        """Say whether no proper score can differ by as much as matters: the intervals leave no room for it."""
+        found = self.of(name, against)
+        return bool(found) and all(
+            max(-found[metric].low, found[metric].high) < self._least.get(metric, 0.0)
+            for metric in PROPER
+            if metric in found
+        )
+
+    def preferred(self, name: str, against: str) -> bool:
+        """Say whether `RULE` prefers ``name``."""
+        found = self.of(name, against)
+        told = {metric: self.sign(found[metric]) for metric in (*PROPER, *CALIBRATION) if metric in found}
+        proper = [sign for metric, sign in told.items() if metric in PROPER]
+        if any(proper):
+            return min(proper) < 0 and max(proper) <= 0
+        costs = any(found[each].value >= self._least.get(each, 0.0) > 0.0 for each in told if each in PROPER)
+        errors = [sign for metric, sign in told.items() if metric in CALIBRATION]
+        return bool(errors) and max(errors) < 0 and not costs

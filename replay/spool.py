@@ -1,0 +1,20 @@
+"""Lists of plain tuples in a file that this program writes and reads again."""
+
+import marshal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def spooled(path: Path) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
+    """Yield the lists that `marshal.dump` wrote to a file, and how many bytes each has there."""
+    with path.open("rb") as file:
+        before = 0
+        while True:
+            try:
+                found = marshal.load(file)  # noqa: S302 - written by this very program a moment ago
+            except EOFError:
+                return
+            at = file.tell()
+            yield found, at - before
+            before = at

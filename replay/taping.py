@@ -1,0 +1,340 @@
+"""The observer of a replay: it writes down what was answered and what happened, for each configuration."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any, Final
+
+from replay.column_file import Tape
+from replay.configuration import Configuration
+from replay.partition_result import LOSSES, Look, PartitionResult
+from state import banding
+from state.banding import Thresholds
+from state.bands import Bands
+from state.forecasts import PROBABILITY, Quantiles
+from state.ledger import NAN, NO_WINDOW, UNSAID, UNTAUGHT, Row
+from state.scoring.bias import Bias
+from state.scoring.pair_scores import at_levels, losses
+from state.scoring.segment_pairs import SegmentPairScores, observe_segments, revise_segments
+from state.scoring.vector_history import VectorHistory
+from state.served import Served
+from state.services import Service
+from streams.metrics import functions
+
+#: Forecasts that expired, of which a partition remembers when they were made: the first ones, some 60 MB.
+REMEMBERED: Final = 300_000
+#: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
+LOOK: Final = 100
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """A stream that is played."""
+
+    name: str
+    #: Its number in columns.
+    number: int
+    #: Of each contender its place among the challengers; -1: it serves.
+    places: list[int]
+    #: Of each contender its calibrator.
+    served: list[Served]
+    #: Of each contender; empty without features.
+    biases: list[Bias]
+    #: The bands of each contender, and where thresholds move these.
+    bands: list[tuple[Bands | None, Thresholds | None]]
+    #: The contenders in their warm-up.
+    warming: list[int]
+    #: Look at the calibrators when so many outcomes are learnt.
+    look_at: int = LOOK
+
+
+@dataclass(slots=True, eq=False)
+class _Note:
+    """What is noted of an event while its row is there."""
+
+    #: Number of the forecast of a probability, in the order in which they were answered; of classes and numbers that of
+    #: the event in the order of resolution.
+    index: int
+    #: Number of the event of a probability in the order of resolution.
+    place: int = -1
+    #: Of classes and numbers the window in which it counts, by contender.
+    windows: Sequence[int] = ()
+    #: Features of the forecast, where they are asked for.
+    x: Sequence[float] = ()
+
+
+class Taping:
+    """Writes down each event for each contender, in `replay.column_file.COLUMNS` and in a `PartitionResult`."""
+
+    def __init__(self, configurations: Sequence[Configuration], tape: Tape, played: PartitionResult) -> None:
+        plans = [each.policies for each in configurations]
+        self._plans = plans
+        self._played = played
+        #: What is played, by stream.
+        self.streams: dict[str, Stream] = {}
+        self._resolved_time = 0
+        self._issued = self._resolved = self._serial = 0
+        self._gone: dict[str, tuple[int, int]] = {}
+        self._note_issued_ms = tape.column("issued_ms")
+        self._note_stream = tape.column("stream")
+        self._note_raw: Callable[[Any], None] = tape.column("raw")
+        self._note_version = tape.column("version")
+        self._answers = [(tape.column(f"p{n}"), tape.column(f"draw{n}")) for n in range(len(plans))]
+        policies = plans[0].default, *(policy for _, policy in plans[0].patterns)
+        most = max(len(each.segments) + len(each.pairs) if each else 0 for each in policies)
+        self._note_slots = [tape.column(f"slot{n}") for n in range(most)]
+        banded = any(each.banded for each in configurations)
+        #: By contender, where bands are written down; none without.
+        self._note_bands = [(tape.column(f"raw_band{n}"), tape.column(f"band{n}")) for n in range(banded * len(plans))]
+        #: Ends of the intervals of what serves, where there are any.
+        measured = any(each.measured for each in configurations[:1])
+        self._note_ends = (tape.column("low"), tape.column("high")) if measured else None
+        self._note_index = tape.column("index")
+        self._note_untaught = tape.column("untaught")
+        self._note_y = tape.column("y")
+        self._note_delay_ms = tape.column("delay_ms")
+        self._note_time = tape.column("time")
+        self._note_implied = tape.column("implied")
+        self._note_before = tape.column("before") if most else None
+        self._note_revised = tape.column("revised"), tape.column("revised_y"), tape.column("revised_ms")
+        self._note_vector = tape.column("vector"), tape.column("vector_serial"), tape.column("vector_ms")
+        self._note_losses = [
+            [(tape.column(f"was{n}_{k}"), tape.column(f"loss{n}_{k}")) for k in range(LOSSES)]
+            for n in range(len(plans))
+        ]
+        self._note_vector_warm = [tape.column(f"vector_warm{n}") for n in range(len(plans))]
+        self._note_missed, self._note_missed_ms = tape.column("missed"), tape.column("missed_ms")
+
+    def opened(self, service: Service) -> None:
+        """Wait for its first forecast."""
+
+    def _begun(self, service: Service) -> Stream:
+        """Give a stream its number."""
+        played, stream = self._played, service.stream
+        policies = [policy for plan in self._plans if (policy := plan.of(stream)) is not None]
+        challenging = [each.learner for each in service.shadows]
+        configs = [each.config for each in challenging]
+        places = [-1 if each.config == service.config else configs.index(each.config) for each in policies]
+        served = [service.learner.served if place < 0 else challenging[place].served for place in places]
+        wanted = policies[0].features and service.kind == PROBABILITY
+        biases = [Bias() for _ in served] if wanted else []
+        bands = [
+            (each.bands, Thresholds.of(each.bands) if each.bands and each.bands.moving else None) for each in policies
+        ]
+        played.streams.append(stream)
+        if service.dictionary is not None:
+            played.dictionaries[stream] = service.dictionary
+        played.biases |= {(stream, n): bias for n, bias in enumerate(biases)}
+        number, warming = len(self.streams), list(range(len(served)))
+        found = self.streams[stream] = Stream(stream, number, places, served, biases, bands, warming)
+        return found
+
+    def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - of no use
+        """Note what was answered."""
+        of = self.streams.get(service.stream) or self._begun(service)
+        if service.kind != PROBABILITY:
+            row.seen = _Note(-1)
+            for n in range(len(of.places)):
+                for segment in self._segments(of, n, row):
+                    segment.issued += 1
+                    segment.expired += 1
+            return
+        self._note_issued_ms(row.issued_ts)
+        self._note_stream(of.number)
+        self._note_version(row.version)
+        self._note_raw(row.raw)
+        for place, (note, note_draw) in zip(of.places, self._answers):  # noqa: B905 - on every event; one of each
+            answer = row if place < 0 else row.shadows[place]
+            note(answer.p)
+            note_draw(answer.draw)
+        if self._note_bands:
+            self._band(of, row)
+        if self._note_ends is not None:
+            said = banding.marks(row.marks) if row.marks else banding.UNMARKED
+            for note, end in zip(self._note_ends, (said.low, said.high), strict=True):
+                note(NAN if end is None else end)
+        if self._note_slots:
+            slots = row.groups
+            for n, note_slot in enumerate(self._note_slots):
+                note_slot(slots[n] if n < len(slots) else -1)
+        row.seen = noted = _Note(self._issued)
+        if of.biases:
+            noted.x = x
+        if of.warming:
+            self._end_warm_ups(of, row)
+        self._issued += 1
+
+    def _end_warm_ups(self, of: Stream, row: Row) -> None:
+        """Note whose warm-up ended with this forecast."""
+        warm = self._warm(of, row)
+        for n in of.warming:
+            if n not in warm:
+                self._played.warmed[of.name, n] = self._issued
+        of.warming = warm
+
+    def _band(self, of: Stream, row: Row) -> None:
+        """Note the bands of a forecast, as `state.marking.Marker` counts them."""
+        for (bands, thresholds), p, (note, note_band) in zip(
+            of.bands, self._answers_of(of, row), self._note_bands, strict=True
+        ):
+            before, now = (-1, -1) if bands is None else banding.place(bands, thresholds, row.raw, p)
+            note(before)
+            note_band(now)
+
+    def parked(self, event_id: str, ts: int) -> None:
+        """Note how late an outcome is whose forecast has expired."""
+        if event_id in self._gone:
+            stream, issued_ms = self._gone.pop(event_id)
+            self._note_missed(stream)
+            self._note_missed_ms(ts - issued_ms)
+
+    def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
+        """Note nothing: an outcome counts when it is learnt."""
+
+    def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
+        """Note what happened."""
+        of = self.streams[service.stream]
+        if row.window == UNTAUGHT:
+            self._played.untaught += 1
+            if row.seen.index >= 0:
+                self._note_untaught(row.seen.index)
+            return UNTAUGHT
+        ts, issued_ms = row.resolved_ts, row.issued_ts
+        if ts > self._resolved_time or issued_ms > self._resolved_time:
+            self._resolved_time = max(ts, issued_ms)
+        if service.kind == PROBABILITY:
+            self._note_index(row.seen.index)
+            self._note_y(int(row.y))
+            self._note_delay_ms(ts - issued_ms)
+            self._note_time(self._resolved_time)
+            self._note_implied(row.as_of == UNSAID)
+            if self._note_before is not None:
+                self._note_before(self._issued)
+            row.seen.place = self._resolved
+            self._resolved += 1
+            for bias, p in self._biased(of, row):
+                bias.observe(row.seen.x, row.raw, p, row.y)
+        else:
+            self._score_vectors(of, row, event_id, applied)
+            row.seen.index = self._serial
+            self._serial += 1
+            self._count_losses(of, row)
+            self._age(of, row)
+        learnt = of.served[0].calibrator.learnt
+        if learnt >= of.look_at:
+            self._look(of)
+            of.look_at = learnt + max(LOOK, learnt // 50)
+        return row.window
+
+    def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:  # noqa: ARG002 - for others
+        """Note another label."""
+        of = self.streams[service.stream]
+        y = row.y
+        if row.window == UNTAUGHT:
+            return
+        if service.kind == PROBABILITY:
+            for note, value in zip(self._note_revised, (row.seen.place, int(y), row.resolved_ts), strict=True):
+                note(value)
+            for bias, p in self._biased(of, row):
+                bias.observe(row.seen.x, row.raw, p, was, -1)
+                bias.observe(row.seen.x, row.raw, p, y)
+            return
+        warm = self._warm(of, row)
+        for n, (p, history) in enumerate(self._vectors(of, row)):
+            if n in warm:
+                history.warm_up.observe(row.raw, was, -1)
+                history.warm_up.observe(row.raw, y)
+                continue
+            history.revise(row.raw, p, event_id.encode(), was, y, row.seen.windows[n])
+            found = [each for each in self._segments(of, n, row) if each.warm_up.admitted(row.born)]
+            revise_segments(found, row.raw, p, was, y, row.seen.windows[n])
+        self._count_losses(of, row)
+
+    def expired(self, service: Service, row: Row, event_id: str) -> None:
+        """Count a forecast of a probability that expires, and remember it for an outcome that comes after all."""
+        if service.kind == PROBABILITY:
+            stream = service.stream
+            self._played.expired[stream] = self._played.expired.get(stream, 0) + 1
+            if len(self._gone) < REMEMBERED:
+                self._gone[event_id] = self.streams[stream].number, row.issued_ts
+
+    def end(self) -> None:
+        """Look at every calibrator a last time."""
+        for of in self.streams.values():
+            self._look(of)
+            for n, served in enumerate(of.served):
+                if (part := functions.part(served))[1]:
+                    self._played.functions[of.name, n] = part
+
+    def _answers_of(self, of: Stream, row: Row) -> list[Any]:
+        """Return what each contender answered."""
+        return [row.p if place < 0 else row.shadows[place].p for place in of.places]
+
+    def _warm(self, of: Stream, row: Row) -> list[int]:
+        """Return the contenders in whose warm-up a forecast was answered."""
+        first = row.window == NO_WINDOW
+        return [n for n, place in enumerate(of.places) if (first if place < 0 else row.shadows[place].warm)]
+
+    def _biased(self, of: Stream, row: Row) -> Iterator[tuple[Bias, Any]]:
+        """Yield the biases in which an event of a probability counts, and what was answered."""
+        if of.biases:
+            warm = self._warm(of, row)
+            for n, (bias, p) in enumerate(zip(of.biases, self._answers_of(of, row), strict=True)):
+                if n not in warm:
+                    yield bias, p
+
+    def _score_vectors(self, of: Stream, row: Row, event_id: str, applied: int) -> None:
+        """Count an event of classes or numbers in the scores of every contender."""
+        windows, warm = [], self._warm(of, row)
+        for n, (p, history) in enumerate(self._vectors(of, row)):
+            windows.append(history.windows)
+            if n in warm:
+                history.warm_up.observe(row.raw, row.y)
+                continue
+            history.observe(row.raw, p, row.y, event_id.encode())
+            found = [each for each in self._segments(of, n, row) if each.warm_up.admits(row.born, applied)]
+            observe_segments(found, row.raw, p, row.y, windows[n])
+        row.seen.windows = windows
+
+    def _count_losses(self, of: Stream, row: Row) -> None:
+        """Note what an event of classes or numbers with this label costs raw and each contender."""
+        for note, value in zip(self._note_vector, (of.number, row.seen.index, self._resolved_time), strict=True):
+            note(value)
+        warm = self._warm(of, row)
+        for n, note_warm in enumerate(self._note_vector_warm):
+            note_warm(n in warm)
+        for p, notes in zip(self._answers_of(of, row), self._note_losses, strict=True):
+            before = at_levels(row.raw, p) if isinstance(p, Quantiles) else row.raw
+            found = losses(before, p, row.y)
+            for k, (note_raw, note) in enumerate(notes):
+                note_raw(found[3 * k] if 3 * k < len(found) else nan)
+                note(found[3 * k + 1] if 3 * k < len(found) else nan)
+
+    def _age(self, of: Stream, row: Row) -> None:
+        """Note in its segments that an event of classes or numbers has an outcome, and how old its forecast was."""
+        age_ms = max(row.resolved_ts - row.issued_ts, 0)
+        for n in range(len(of.places)):
+            for segment in self._segments(of, n, row):
+                segment.expired -= 1
+                if row.as_of != UNSAID:
+                    segment.known += 1
+                    segment.age_ms += age_ms
+
+    def _segments(self, of: Stream, contender: int, row: Row) -> list[SegmentPairScores]:
+        """Return a contender's scores of the segments of a row of classes or numbers."""
+        held = self._played.segments.setdefault((of.name, contender), {})
+        return [held.setdefault(slot, SegmentPairScores()) for slot in row.groups]
+
+    def _vectors(self, of: Stream, row: Row) -> Iterator[tuple[Any, VectorHistory]]:
+        """Yield what each contender answered, and its scores of classes or numbers."""
+        for n, p in enumerate(self._answers_of(of, row)):
+            history = self._played.vectors.get((of.name, n))
+            if history is None:
+                history = self._played.vectors[of.name, n] = VectorHistory.of(p)
+            yield p, history
+
+    def _look(self, of: Stream) -> None:
+        for n, served in enumerate(of.served):
+            calibrator = served.calibrator
+            error, bound = calibrator.error(), calibrator.bound(served.outstanding)
+            self._played.looks.append(Look(self._resolved_time, of.name, n, calibrator.learnt, error, bound))
