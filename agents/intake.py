@@ -595,7 +595,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             raise PartitionsError(
                 f"{self.topics[label]} has {has} partitions, and had {had} when records were sent to it: what follows "
                 "would go to other partitions than what came before. 'trueup state rescale' moves the state to another "
-                "number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
+                "number of partitions and another TRUEUP_APP_ID; see docs/how-to/rescale.md"
             )
 
     async def _look_behind(self) -> None:
@@ -641,7 +641,9 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     """Run an intake until SIGTERM or SIGINT, and return its exit status; see `agents.worker.run`."""
     names = [mode.source.name for mode in settings.modes if not mode.direct]
     if not names:
-        log.error("no source is for the intake: [sources.NAME] in TRUEUP_STREAMS names them; see docs/routing.md")
+        log.error(
+            "no source is for the intake: [sources.NAME] in TRUEUP_STREAMS names them; see docs/explanation/routing.md"
+        )
         return MISCONFIGURED
     try:
         problems = asyncio.run(_checked(settings))

@@ -113,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"trueup {__version__}")
     shtab.add_argument_to(made, "--completion", help="print what completes commands in this shell")
     commands = made.add_subparsers(dest="command", metavar="COMMAND")
+    made.set_defaults(commands=commands)  # for the page that lists them
     for each in COMMANDS:
         each.add(commands)
     return made

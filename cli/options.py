@@ -65,6 +65,7 @@ def command(
         epilog=f"{more}\n{STATUSES}" if more else STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter,
     )
+    parser.set_defaults(told=help_)  # for the page that lists them
     everywhere = parser.add_argument_group("options of all commands")
     everywhere.add_argument("--brokers", metavar="HOST:PORT,...", help="the cluster (default: TRUEUP_BROKERS)")
     if streams:
@@ -80,7 +81,9 @@ def command(
 def group(commands: Commands, name: str, help_: str) -> Commands:
     """Add a group of commands, and return what holds them."""
     parser = commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
-    return parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+    made = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+    parser.set_defaults(commands=made)  # for the page that lists them
+    return made
 
 
 @contextmanager

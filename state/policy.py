@@ -22,7 +22,7 @@ from state.segments import LIMIT, check
 #: ones, outcomes prompt, late, late by class or revised, one partition or eight: in 103 of 105 cases Brier not worse
 #: than raw's, in 99 within .002 of the best front's; its draw's ℓ1 at most .031 on adversaries of 20,000. What was the
 #: default before, `auto+regret_matching`, ties 73,543 scores of rare frauds into 27, and serves them .0110 where .0041
-#: is true. docs/calibrators.md has the cases, and those that fail.
+#: is true. docs/explanation/calibrators.md has the cases, and those that fail.
 DEFAULT_CALIBRATOR = "prudent+certified"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000

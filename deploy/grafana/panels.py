@@ -328,9 +328,9 @@ class Dashboard:
             "name": "runbooks",
             "label": "Runbook",
             "type": "constant",
-            "query": "docs/runbook.md",
+            "query": "docs/how-to/runbook.md",
             "hide": 2,
-            "description": "Address of your copy of docs/runbook.md",
+            "description": "Address of your copy of docs/how-to/runbook.md",
         }
 
     def _placed(self) -> Iterator[dict[str, Any]]:

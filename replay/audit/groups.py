@@ -285,7 +285,7 @@ def begin(
     if given.unlike:
         raise Unauditable(
             f"{of}: 'trueup state rescale' has made other rows of {given.move.app} than this version does, of the "
-            f"kinds {', '.join(given.unlike)} (see docs/state-format.md): another version did it, or its state was "
+            f"kinds {', '.join(given.unlike)} (see docs/reference/state.md): another version did it, or its state was "
             "not what its topics lead to"
         )
     return _derivation(given.move.since[partition], rows)
