@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from replay.sources.record import TableError
+from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 
@@ -117,6 +118,21 @@ def refused(exc: SettingsError | TopicsError | TableError | ValueError) -> int:
     """Print why a command was not carried out, and return the status."""
     print(f"trueup: {exc}", file=sys.stderr)
     return MISCONFIGURED if isinstance(exc, SettingsError | TopicsError) else UNUSABLE
+
+
+def duration(options: argparse.Namespace, name: str) -> int | None:
+    """Return an option such as ``7d`` in ms; None if it is not given.
+
+    Raises
+    ------
+    SettingsError
+        If it is no duration; the message names the option.
+    """
+    given = getattr(options, name)
+    try:
+        return None if given is None else stream_config.duration(given)
+    except ValueError as exc:
+        raise SettingsError(f"--{name}: {exc}") from exc
 
 
 def positive(value: str) -> int:

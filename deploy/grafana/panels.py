@@ -84,7 +84,9 @@ class Query:
     @classmethod
     def read(cls, table: Mapping[str, Any], kind: str, *, of_a_stream: bool) -> "Query":
         """Return a query; ``$kind`` in it is the kind of forecast."""
-        given = {name: said.replace("$kind", kind) if isinstance(said, str) else said for name, said in table.items()}
+        given: dict[str, Any] = {
+            name: said.replace("$kind", kind) if isinstance(said, str) else said for name, said in table.items()
+        }
         given["expr"] = matched(given["expr"], of_a_stream=of_a_stream)
         color = given.get("color", "")
         given["color"] = COLORS.get(kind if color == "kind" else color, "")
