@@ -90,6 +90,9 @@ def _more(scored: Described, kinds: Sequence[str]) -> Iterator[tuple[str, Iterab
         for name in ("recall", "precision"):
             cells = [score(scored[kind]["top"][i][name]) for kind in kinds]
             yield f"{name}, top {100 * each['volume']:g} %", cells
+    for i, each in enumerate(scored["raw"].get("coverage", ())):
+        cells = [score(scored[kind]["coverage"][i]["upto"]) for kind in kinds]
+        yield f"at or below the quantile of {each['level']:g}", cells
     for words, which in (("alarm, log10", ""), ("recent alarm, log10", "recent_")):
         alarms = [scored[kind].get("alarm") for kind in kinds]
         yield (
@@ -101,8 +104,10 @@ def _more(scored: Described, kinds: Sequence[str]) -> Iterator[tuple[str, Iterab
                 for alarm in alarms
             ],
         )
-    windows = [scored[kind].get("worst_window") for kind in kinds]
-    yield "worst window", [_placed(each) if each else NONE for each in windows]
+    windows: list[Described | None] = []
+    for words, which in (("last window", "last_window"), ("worst window", "worst_window")):
+        windows = [scored[kind].get(which) for kind in kinds]
+        yield words, [_placed(each) if each else NONE for each in windows]
     if "noise" in (windows[0] or {}):
         one = "level" if "coverage_error" in scored["raw"] else "window"
         yield f"one {one} by chance alone", [score(each["noise"]) if each else NONE for each in windows]
@@ -110,7 +115,7 @@ def _more(scored: Described, kinds: Sequence[str]) -> Iterator[tuple[str, Iterab
 
 def _placed(window: Described) -> str:
     place = f" (partition {window['partition']}, window {window['window']})" if "window" in window else ""
-    return f"{score(window['ece' if 'ece' in window else 'error'])}{place}"
+    return f"{score(window.get('ece', window.get('error')))}{place}"
 
 
 def _promise(described: Described) -> Table:

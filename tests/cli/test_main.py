@@ -15,7 +15,7 @@ import pytest
 
 from agents import __version__, worker
 from agents.worker import FAILED, MISCONFIGURED
-from cli import main, options, show
+from cli import main, show
 from cli.reference import commands
 from lab import broker
 from replay.audit import auditor
@@ -159,11 +159,6 @@ def test_the_worker_ends_with_its_own_status(monkeypatch: pytest.MonkeyPatch, st
     assert main.main(["run", "worker"]) == status
     (((settings,), _),) = called.how
     assert settings.app_id == "mine"
-
-
-def test_statuses_are_those_of_sysexits() -> None:
-    assert (MISCONFIGURED, FAILED) == (os.EX_CONFIG, os.EX_SOFTWARE)
-    assert options.MISCONFIGURED == MISCONFIGURED
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -422,55 +417,6 @@ def test_topics_that_cannot_be_made_are_one_line(
     monkeypatch.setattr(topics, "create", Called(TopicsError("cannot make topic forecasts")).later)
     assert main.main(["topics", "create"]) == MISCONFIGURED
     assert capsys.readouterr().err == "trueup: cannot make topic forecasts\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "stream", "json_output"),
-    [(["list"], None, False), (["show", "fraud"], "fraud", False), (["show", "--json", "fraud"], "fraud", True)],
-)
-def test_streams_passes_on_what_it_was_asked(
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    stream: str | None,
-    json_output: bool,  # noqa: FBT001 - a case
-) -> None:
-    monkeypatch.setattr(show, "run", called := Called(1))
-    assert main.main(["streams", *arguments]) == 1
-    (((_, asked), named),) = called.how
-    assert (asked, named) == (stream, {"json_output": json_output})
-
-
-@pytest.mark.parametrize("status", [0, 1, 2])
-def test_audit_passes_on_what_it_was_asked_and_its_status(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    monkeypatch.setattr(auditor, "run", called := Called(status))
-    assert main.main(["audit", "--json", "--disk"]) == status
-    ((_, named),) = called.how
-    assert named == {"json_output": True, "disk": True, "checkpoint": None, "sources": False}
-
-
-def test_broker_passes_on_its_port_and_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(broker, "serve", called := Called(0))
-    assert main.main(["dev", "broker", "--port", "9092", "--data-dir", str(tmp_path)]) == 0
-    assert main.main(["dev", "broker"]) == 0
-    assert [arguments for arguments, _ in called.how] == [(9092, tmp_path), (None, None)]
-
-
-def test_demo_passes_on_what_it_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    demo = pytest.importorskip("lab.demo")
-    monkeypatch.setattr(demo, "run", called := Called(0))
-    monkeypatch.setenv("TRUEUP_BROKERS", "kafka:9092")
-    assert (
-        main.main(["dev", "demo", "--rows", "5", "--json", "--partitions", "3", "--out", str(tmp_path / "x.png")]) == 0
-    )
-    ((_, named),) = called.how
-    assert named == {
-        "rows": 5,
-        "json_output": True,
-        "brokers": "kafka:9092",
-        "out": tmp_path / "x.png",
-        "partitions": 3,
-        "scenario": "flights",
-    }
 
 
 def test_demo_without_its_packages_says_how_to_get_them(

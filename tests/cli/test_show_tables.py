@@ -89,7 +89,16 @@ def test_numbers_are_shown_as_probabilities_are(capsys: pytest.CaptureFixture[st
     orjson.dumps(described)
     show_tables.show({"s": described}, {}, whole=True)
     shown = capsys.readouterr().out
-    for words in ("worst window", "by chance alone", "sounds", "served − raw", "CRPS", "in place of the ECE"):
+    for words in (
+        "last window",
+        "worst window",
+        "by chance alone",
+        "at or below the quantile of 0.25",
+        "sounds",
+        "served − raw",
+        "CRPS",
+        "in place of the ECE",
+    ):
         assert words in shown, words
 
 
