@@ -89,14 +89,13 @@ format: setup ## rewrite the code in the format that lint checks
 	$(BIN)/ruff check --fix --quiet --exit-zero .
 	$(BIN)/ruff format .
 
-docs: setup ## write docs/reference.md and a table of docs/state-format.md from the program
-	TRUEUP_COMPILED=no $(BIN)/python -m cli.reference > docs/reference.md
-	TRUEUP_COMPILED=no $(BIN)/python -m cli.reference docs/state-format.md
+docs: setup ## write the pages of docs/reference from the program
+	TRUEUP_COMPILED=no $(BIN)/python -m cli.reference
 
 manifests: setup ## write the Kubernetes manifests that are made from deploy/prometheus
 	$(BIN)/python -m deploy.kubernetes.rules
 
-dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana
+dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana/*.toml
 	$(BIN)/python -m deploy.grafana.write
 
 lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)

@@ -329,7 +329,9 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
     """Run an intake until SIGTERM or SIGINT, and return its exit status; see `agents.worker.run`."""
     names = [mode.source.name for mode in settings.modes if not mode.direct]
     if not names:
-        log.error("no source is for the intake: [sources.NAME] in TRUEUP_STREAMS names them; see docs/routing.md")
+        log.error(
+            "no source is for the intake: [sources.NAME] in TRUEUP_STREAMS names them; see docs/explanation/routing.md"
+        )
         return MISCONFIGURED
     try:
         problems = asyncio.run(_checked(settings))

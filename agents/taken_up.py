@@ -192,5 +192,5 @@ class TakenUp:
             raise PartitionsError(
                 f"{self._maker.topics[label]} has {has} partitions, and had {had} when records were sent to it: what "
                 "follows would go to other partitions than what came before. 'trueup state rescale' moves the state to "
-                "another number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
+                "another number of partitions and another TRUEUP_APP_ID; see docs/how-to/rescale.md"
             )

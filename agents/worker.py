@@ -273,5 +273,5 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
         )
     if not settings.policies.coin:
         log.warning(
-            "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/security.md"
+            "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"
         )

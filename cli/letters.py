@@ -2,8 +2,7 @@
 
 import argparse
 
-from cli.options import Commands, command, positive, settings
-from streams.config import stream_config
+from cli.options import Commands, command, duration, positive, settings
 from streams.config.settings import SettingsError
 from streams.records import routing
 from streams.records.decoding import REASONS
@@ -36,11 +35,7 @@ def _run(options: argparse.Namespace) -> int:
     from cli import dead_letters  # noqa: PLC0415 - not part of a worker
 
     of = settings()
-    try:
-        last = None if options.last is None else stream_config.duration(options.last)
-    except ValueError as exc:
-        raise SettingsError(f"--last: {exc}") from exc
-    wanted = dead_letters.Wanted(options.reason, options.topic, last)
+    wanted = dead_letters.Wanted(options.reason, options.topic, duration(options, "last"))
     if options.action is None:
         if options.dry_run or options.again:
             raise SettingsError("--dry-run and --again are of 'trueup letters send'")

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import replace
 
-from cli import replay
+from cli import history
 from cli.options import DONE, Commands, command, tell
 from streams.config.settings import Settings, SettingsError
 
@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
         dry_run=True,
     )
     load.set_defaults(run=run)
-    replay.add_files(load)
+    history.add_files(load)
     load.add_argument(
         "--keys",
         choices=("event", "stream"),
@@ -64,19 +64,19 @@ def run(options: argparse.Namespace) -> int:
     from replay.silence import understood  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
-    replay.require_table(options)
+    history.require_table(options)
     if not (options.table or options.forecasts):
         raise SettingsError("load needs --table FILE, or --forecasts FILE and --outcomes FILE")
     if options.table and not options.id:
         raise SettingsError("load needs --id, the column of event ids: labels that are still to come name the event")
     group = load.opened(settings)
     options.partitions = group.partitions
-    source = replay.of_files(options)
+    source = history.of_files(options)
     (plan,) = configurations(settings, [], [])
     source = replace(source, routed=plan.policies if len(settings.stages) > 1 else None)
     if options.table:
         source = replace(source, by_stream=options.keys == "stream")
-        replay.require_segments(source.columns, [plan])
+        history.require_segments(source.columns, [plan])
         (meant,), said = understood(source, [plan])
         if any(meant.policies.of(stream) != plan.policies.of(stream) for stream in source.silent):
             raise SettingsError(f"TRUEUP_STREAMS has to say what silence means, before anything is loaded. {said[-1]}")

@@ -14,7 +14,7 @@ from typing import Final
 import shtab
 
 from agents import __version__, logs, terminal
-from cli import audit, config, dev, letters, load, options, replay, schema, serve, state, streams, topics
+from cli import audit, config, dev, history, letters, load, options, replay, schema, serve, state, streams, topics
 from replay.sources.record import TableError
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
@@ -85,7 +85,7 @@ def _unread() -> bool:
 
 def _run_command(arguments: Sequence[str] | None) -> int:
     command_line = parser()
-    given = command_line.parse_args(replay.joined(sys.argv[1:] if arguments is None else arguments))
+    given = command_line.parse_args(history.joined(sys.argv[1:] if arguments is None else arguments))
     if given.command is None:
         command_line.print_help()
         return options.DONE
@@ -113,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"trueup {__version__}")
     shtab.add_argument_to(made, "--completion", help="print what completes commands in this shell")
     commands = made.add_subparsers(dest="command", metavar="COMMAND")
+    made.set_defaults(commands=commands)  # for the page that lists them
     for each in COMMANDS:
         each.add(commands)
     return made

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from cli import replay, show
+from cli import history, show
 from cli.options import DONE, NO
 from replay import process_pool
 from replay.configuration import PRESENT, Configuration
@@ -94,7 +94,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
             return asyncio.run(show.read(settings))
         except KafkaError as exc:
             raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
-    source = replay.source(
+    source = history.source(
         argparse.Namespace(**{**vars(options), "start": None, "end": at, "last": None, "offsets": None}), settings
     )
     present = Configuration(PRESENT, settings.policies)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from replay.sources.record import TableError
+from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 
@@ -65,6 +66,7 @@ def command(
         epilog=f"{more}\n{STATUSES}" if more else STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter,
     )
+    parser.set_defaults(told=help_)  # for the page that lists them
     everywhere = parser.add_argument_group("options of all commands")
     everywhere.add_argument("--brokers", metavar="HOST:PORT,...", help="the cluster (default: TRUEUP_BROKERS)")
     if streams:
@@ -80,7 +82,9 @@ def command(
 def group(commands: Commands, name: str, help_: str) -> Commands:
     """Add a group of commands, and return what holds them."""
     parser = commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.")
-    return parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+    made = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+    parser.set_defaults(commands=made)  # for the page that lists them
+    return made
 
 
 @contextmanager
@@ -114,6 +118,21 @@ def refused(exc: SettingsError | TopicsError | TableError | ValueError) -> int:
     """Print why a command was not carried out, and return the status."""
     print(f"trueup: {exc}", file=sys.stderr)
     return MISCONFIGURED if isinstance(exc, SettingsError | TopicsError) else UNUSABLE
+
+
+def duration(options: argparse.Namespace, name: str) -> int | None:
+    """Return an option such as ``7d`` in ms; None if it is not given.
+
+    Raises
+    ------
+    SettingsError
+        If it is no duration; the message names the option.
+    """
+    given = getattr(options, name)
+    try:
+        return None if given is None else stream_config.duration(given)
+    except ValueError as exc:
+        raise SettingsError(f"--{name}: {exc}") from exc
 
 
 def positive(value: str) -> int:

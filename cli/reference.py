@@ -1,50 +1,89 @@
-"""``python -m cli.reference``: the reference page, written from the settings and catalogues themselves.
+"""``python -m cli.reference``: the pages of `docs/reference`, written from the declarations of the program itself."""
 
-With a file, ``python -m cli.reference docs/state-format.md``, the table of rows in that page is written anew.
-"""
-
-import sys
-from collections.abc import Sequence
+import argparse
+import inspect
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import calcsize
+from types import ModuleType
 from typing import Final
 
+from cli import main as command_line
 from state import kinds, rescale  # noqa: F401 - they declare rows
 from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
 from state.kind import KINDS, Part
+from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.metrics.catalogue import CATALOGUE, PROCESS
 from streams.records import output_schemas, skips  # noqa: F401 - declares rows
 from streams.records.decoding import REASONS
+from streams.sources import config
+from streams.sources.fields import CARRIED, FIELDS, FORECAST
 
-INTRODUCTION = """\
-# Reference
+FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "reference"
+
+INTRODUCTION: Final = """\
+# {title}
 
 Made by `make docs` from the program itself; a test fails when it is out of date.
 """
 
-CHAINS = """
+SOURCES: Final = """
+## Sources
+
+A `[sources.NAME]` table maps records of your own: [connect your topics](../how-to/sources.md) says what each key takes.
+"""
+
+CHAINS: Final = """
 `front+back` feeds the answers of the first to the second, for example `platt+minimax`; up to four parts form a chain,
 `platt+histogram+minimax`. An option goes to every part that has it.
 """
 
-OUTPUTS = """
-## Records that come out
-
+OUTPUTS: Final = """
 In JSON, a field that does not apply is left out. In Avro it is null: types with a `?` may be.
-`trueup schema calibrated` prints the schema; [connect your topics](sources.md#outputs-with-a-schema) has more.
+`trueup schema calibrated` prints the schema: see [outputs with a schema](../how-to/sources.md#outputs-with-a-schema).
+"""
+
+STATUSES: Final = """
+## Exit statuses
+
+| status | meaning |
+| --- | --- |
+| 0 | done; what was asked about is as it must be |
+| 1 | the answer is no: something differs, is wrong, is missing, or was left out |
+| 2 | unknown arguments; an audit could not be made |
+| 65 | what was read cannot be used |
+| 70 | a stage that serves failed: start it again |
+| 78 | arguments or settings are wrong; restarting does not help |
+| 130 | interrupted |
 """
 
 
-def page() -> str:
-    """Return the page as Markdown."""
-    parts = [INTRODUCTION, "## Settings\n\nEnvironment variables. An unknown one ends the command with status 78.\n"]
-    parts += _table(
-        ("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()]
-    )
-    parts += ["\n## Calibrators\n"]
-    rows = [
+def pages() -> dict[str, str]:
+    """Return the text of each page that is made as a whole, by its name."""
+    made = {
+        "settings.md": ("Settings", _settings()),
+        "streams-file.md": ("Streams file", _streams_file()),
+        "commands.md": ("Commands", _commands()),
+        "records.md": ("Records that come out", _records()),
+        "metrics.md": ("Metrics", _metrics()),
+    }
+    return {name: "\n".join([INTRODUCTION.format(title=title), *text]) + "\n" for name, (title, text) in made.items()}
+
+
+def _settings() -> list[str]:
+    return [
+        "Environment variables. An unknown one ends the command with status 78.\n",
+        *_table(
+            ("variable", "meaning", "default"), [(f"`{n}`", text, f"`{d}`") for n, text, d in Settings.described()]
+        ),
+    ]
+
+
+def _streams_file() -> list[str]:
+    options = [
         (
             f"`{name}`",
             f"`{kind(name)}`",
@@ -57,30 +96,75 @@ def page() -> str:
         )
         for name, each in sorted((REGISTRY | VECTORS).items())
     ]
-    parts += _table(("name", "forecast", "what it is", "options"), rows)
-    parts += [CHAINS]
-    named = "Each with the prefix `trueup_` and the label `app`, which is `TRUEUP_APP_ID`; counters end in `_total`."
-    parts += [f"\n## Metrics\n\n{named}\n"]
-    parts += _table(
-        ("name", "kind", "labels", "meaning", "what to do"),
-        [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
-    )
-    parts += [
-        "\nBeside them, of the process, and of `trueup-readers`, its child: "
-        + ", ".join(f"`{name}`" for name in PROCESS)
-        + "."
+    return [
+        "`TRUEUP_STREAMS` names this TOML file: [configure streams](../how-to/streams.md). It has all keys.\n",
+        _example(stream_config),
+        SOURCES,
+        _example(config),
+        "",
+        *_table(
+            ("source of", "keys"),
+            [
+                (role, _named((*config.SETTINGS, *(CARRIED if role == FORECAST else ()), *FIELDS[role])))
+                for role in FIELDS
+            ],
+        ),
+        "\n## Calibrators\n",
+        *_table(("name", "forecast", "what it is", "options"), options),
+        CHAINS.rstrip("\n"),
     ]
-    parts += [OUTPUTS]
+
+
+def _example(module: ModuleType) -> str:
+    """Return the example of a module's docstring, which has every key."""
+    text = inspect.cleandoc(module.__doc__ or "").split(".. code-block:: toml\n")[1]
+    lines = text.split("\n")
+    end = next((i for i, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
+    return f"```toml\n{textwrap.dedent(chr(10).join(lines[:end])).strip()}\n```"
+
+
+def _commands() -> list[str]:
+    named = [(f"`trueup {name}`", help_) for name, help_ in commands(command_line.parser())]
+    return [
+        "`--help` of each says its options. All have `--brokers`, `--streams` and `--quiet`.\n",
+        *_table(("command", "what it does"), named),
+        STATUSES.rstrip("\n"),
+    ]
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Yield the words of every command and what it does; a group of commands is none."""
+    below = parser.get_default("commands")
+    for name, each in below.choices.items() if below else ():
+        if each.get_default("run") is not None:
+            yield name, each.get_default("told")
+        yield from ((f"{name} {word}", said) for word, said in commands(each))
+
+
+def _records() -> list[str]:
+    parts = [OUTPUTS.strip("\n")]
     for label in output_schemas.NAMES:
-        parts += [f"\n### {label}\n"]
+        parts += [f"\n## {label}\n"]
         found = [(f"`{json}`", f"`{avro}`", kind, said) for json, avro, kind, said in output_schemas.rows(label)]
         parts += _table(("JSON", "Avro", "type in Avro", "meaning"), found)
     parts += ["\n## Reasons of dead letters\n"]
     parts += _table(("reason", "meaning"), [(f"`{reason}`", text) for reason, text in REASONS.items()])
-    parts += [
-        "\n## Fates\n\nCounted in the fence of each partition, exactly once: " + ", ".join(f"`{f}`" for f in FATES)
+    return [*parts, f"\n## Fates\n\nCounted in the fence of each partition, exactly once: {_named(FATES)}."]
+
+
+def _metrics() -> list[str]:
+    return [
+        "Each with the prefix `trueup_` and the label `app`, which is `TRUEUP_APP_ID`; counters end in `_total`.\n",
+        *_table(
+            ("name", "kind", "labels", "meaning", "what to do"),
+            [(f"`{m.name}`", m.kind, ", ".join(m.labels) or "–", m.help, m.remedy or "–") for m in CATALOGUE.values()],
+        ),
+        f"\nBeside them, of the process, and of `trueup-readers`, its child: {_named(PROCESS)}.",
     ]
-    return "\n".join(parts) + ".\n"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 #: The head of the table of rows.
@@ -119,14 +203,13 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 
 
-def main(*names: str) -> None:
-    """Write the reference page to the standard output, or the table of rows into the pages of these names."""
-    for name in names:
-        written = Path(name)
-        written.write_text(state_format(written.read_text()))
-    if not names:
-        sys.stdout.write(page())
+def main() -> None:
+    """Write the pages, and the table of rows into the page on the state format."""
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text)
+    state = FOLDER / "state.md"
+    state.write_text(state_format(state.read_text()))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

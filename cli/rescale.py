@@ -14,90 +14,48 @@ happens on the way, the old group is as it was, and starting its workers again i
 """
 
 import asyncio
-import json
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from cli.group_states import (
+    UNFINISHED,
+    Rows,
+    Stage,
+    intake_offsets,
+    opened_reader,
+    read_stage,
+    require_applied,
+    require_idle,
+    require_still,
+    require_topics,
+    source_id,
+    topic_ends,
+    topic_records,
+    topic_rows,
+)
 from replay import moves
 from replay.export_state import append, open_group
 from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
-from state import journal, kinds, routes
-from state.fence import Fence
+from state import kinds
 from state.frames import CorruptFrame
 from state.inputs import InputIds, Widths
-from state.rescale import MOVED, Moved, Plan, RescaleError, rescaled, rescaled_routes
+from state.rescale import MOVED, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import groups, owners, provenance, topics
-from streams.kafka.partitioner import partition
-from streams.kafka.provenance import Identity
+from streams.kafka import owners, provenance
 from streams.kafka.topics import TopicsError
-from streams.kafka.whole_topics import FETCH_BYTES
 from streams.kafka.writer import writer
 
 log = logging.getLogger("trueup")
 
-#: The fence of a partition while its rows are being written.
-UNFINISHED: Final = b"trueup state rescale has not finished writing this state"
-#: Longest wait for anything of a topic, s.
-STILL_SECONDS: Final = 60.0
-
 #: Called with the number of the step just finished, for each partition of each stage; tests kill the process here. 1:
 #: a fence that no worker accepts is written, 2: the rows are, 3: the offsets are committed, 4: the fence is written.
 Probe = Callable[[int], None]
-Rows = dict[bytes, bytes]
-
-
-@dataclass
-class Stage:
-    """A worker's or a router's state, from the old application to the new one.
-
-    Attributes
-    ----------
-    old, new
-        The settings of both.
-    parts, ends
-        Rows of the old partitions, and where their changelogs end.
-    fences
-        Fences of the old partitions.
-    ids, inputs
-        Ids of the old inputs and of the new ones, with their numbers of partitions.
-    moved
-        What the new rows are made of.
-    made
-        The new rows.
-    """
-
-    old: Settings
-    new: Settings
-    parts: list[Rows]
-    ends: list[int]
-    fences: list[Fence]
-    ids: list[Identity]
-    inputs: list[Identity]
-    moved: Moved
-    made: list[Rows]
-
-    @property
-    def names(self) -> list[tuple[str, str]]:
-        """The inputs by their old and their new name."""
-        return [(self.old.forecasts, self.new.forecasts), (self.old.outcomes, self.new.outcomes)]
-
-    @property
-    def same(self) -> list[bool]:
-        """Whether an input is the topic that it was."""
-        return [
-            old == new and before.id == now.id
-            for (old, new), before, now in zip(self.names, self.ids, self.inputs, strict=True)
-        ]
 
 
 def settled(environment: Mapping[str, str], app_id: str, changes: Sequence[str]) -> Settings:
@@ -169,19 +127,19 @@ def run(
 
 async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: Probe, *, dry_run: bool) -> str:
     for stage in new.stages:
-        await _require_topics(stage, width)
+        await require_topics(stage, width)
     async with AsyncExitStack() as stack:
         options = {"bootstrap_servers": ",".join(old.brokers), **old.security.client_options()}
         admin = AIOKafkaAdminClient(**options)
         await admin.start()
         stack.push_async_callback(admin.close)
         producer = await stack.enter_async_context(writer(new))
-        reader = await stack.enter_async_context(_reader(options))
-        await _require_idle(admin, [old, new])
-        stages = [await _stage(reader, producer, *each, width) for each in zip(old.stages, new.stages, strict=True)]
+        reader = await stack.enter_async_context(opened_reader(options))
+        await require_idle(admin, [old, new])
+        stages = [await read_stage(reader, producer, *each, width) for each in zip(old.stages, new.stages, strict=True)]
         for each in stages:
-            await _require_applied(reader, each, width)
-        intake = await _intake(admin, producer, old, stages, width)
+            await require_applied(reader, each, width)
+        intake = await intake_offsets(admin, producer, old, stages, width)
         by = by or (EVENT if len(stages) == 1 else STREAM)
         shards = _divide(stages, width, by)
         there = [await _there(reader, each) for each in stages]
@@ -200,8 +158,8 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
                 await _commit(each.new, _inputs(each))
             await _commit(new, intake, "-intake")
         probe(3)
-        await _require_idle(admin, [old, new])
-        await _require_still(reader, stages)
+        await require_idle(admin, [old, new])
+        await require_still(reader, stages)
         await owners.take(admin, new)
         for each, finished in zip(stages, there, strict=True):
             for n, done in enumerate(finished):
@@ -213,219 +171,6 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         f"{written} rows of {old.app_id} are in {width} partitions of {new.app_id}. Start its workers; those of "
         f"{old.app_id} stay as they are, and are the way back until the new ones have answered"
     )
-
-
-def _reader(options: Mapping[str, Any]) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        max_partition_fetch_bytes=FETCH_BYTES,
-        **options,
-    )
-
-
-# -- what is required ------------------------------------------------------------------------------------------------
-
-
-async def _require_topics(settings: Settings, width: int) -> None:
-    problems = await topics.check(settings, as_worker=False, partitions=width)
-    if problems:
-        named = " ".join(
-            f"TRUEUP_{name.upper()}={getattr(settings, name)}"
-            for name in (
-                "app_id",
-                "topic_prefix",
-                "forecasts",
-                "outcomes",
-                "calibrated",
-                "resolved",
-                "dead_letters",
-                "maps",
-            )
-            if getattr(settings, name)
-        )
-        raise TopicsError(
-            "; ".join(problems) + f". Make the topics of the new group, which may have other names: {named} trueup "
-            f"topics create --partitions {width}; and name them to this command, too"
-        )
-
-
-async def _require_idle(admin: AIOKafkaAdminClient, each: Sequence[Settings]) -> None:
-    names = [
-        name for settings in each for name in (*[stage.app_id for stage in settings.stages], settings.intake_group)
-    ]
-    for name in names:
-        if there := await groups.members(admin, name):
-            raise TopicsError(
-                f"group {name} has {there} members: stop them first. Producers may go on, if they write to the "
-                "topics of the new group or intake reads what they write"
-            )
-
-
-async def _require_still(reader: AIOKafkaConsumer, stages: Sequence[Stage]) -> None:
-    for each in stages:
-        if await _ends(reader, each.old.changelog, len(each.ends)) != each.ends:
-            raise TopicsError(f"{each.old.changelog} has grown meanwhile: stop its workers, then run the command again")
-
-
-async def _require_applied(reader: AIOKafkaConsumer, stage: Stage, width: int) -> None:
-    """See that all records of the inputs are applied, or stay in the partition that they are in."""
-    for topic, (name, _) in enumerate(stage.names):
-        following = {TopicPartition(name, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
-        behind: dict[TopicPartition, int] = defaultdict(int)
-        async for place, record in _records(reader, following):
-            stays = stage.same[topic] and record.key is not None and partition(record.key, width) == place.partition
-            behind[place] += not stays
-        if any(behind.values()):
-            places = ", ".join(f"{n} of {place.topic}/{place.partition}" for place, n in behind.items() if n)
-            raise TopicsError(
-                f"records are not applied yet: {places}. Let producers write to the new topics, let the workers of "
-                f"{stage.old.app_id} read the old ones to their ends, stop them, and run the command again"
-            )
-
-
-async def _intake(
-    admin: AIOKafkaAdminClient, producer: AIOKafkaProducer, old: Settings, stages: Sequence[Stage], width: int
-) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what intake of the new group is to go on from.
-
-    Raises
-    ------
-    TopicsError
-        If records were sent whose offsets were not committed: they would be sent to other partitions once more.
-    """
-    if len(stages) == 1:
-        return {}
-    committed = await admin.list_consumer_group_offsets(old.intake_group)
-    names = dict.fromkeys(mode.topic for mode in old.modes if not mode.direct)
-    ids = {(await provenance.identity(producer.client, name)).id: name for name in names}
-    for part in stages[1].parts:
-        for key, row in part.items():
-            if key[:1] != routes.ORIGIN.letter:
-                continue
-            topic_id, _, number = key[1:].decode().rpartition("@")[2].rpartition("/")
-            place = TopicPartition(ids.get(topic_id, ""), int(number))
-            sent = routes.ORIGIN.decode(row)
-            if place.topic and committed.get(place, (0, ""))[0] < sent:
-                raise TopicsError(
-                    f"intake has sent {place.topic}/{place.partition} up to offset {sent - 1} and not committed it: "
-                    f"start all stages of {old.app_id} once more, and stop intake, router and workers by SIGTERM"
-                )
-    return {place: (offset, _noted(noted, width)) for place, (offset, noted) in committed.items() if offset >= 0}
-
-
-def _noted(noted: str, width: int) -> str:
-    """Return what intake has committed beside an offset, with other widths of the topics that it sends to."""
-    try:
-        said = json.loads(noted)
-        said["partitions"] = [width for _ in said["partitions"]]
-    except (ValueError, TypeError, KeyError):
-        return noted
-    return json.dumps(said, separators=(",", ":"))
-
-
-def _source_id(noted: str) -> str:
-    """Return the id of the source topic that intake has committed beside an offset; empty if there is none."""
-    try:
-        return str(json.loads(noted)["id"])
-    except (ValueError, TypeError, KeyError):
-        return ""
-
-
-# -- reading ---------------------------------------------------------------------------------------------------------
-
-
-async def _stage(
-    reader: AIOKafkaConsumer, producer: AIOKafkaProducer, old: Settings, new: Settings, width: int
-) -> Stage:
-    changelog = await provenance.identity(producer.client, old.changelog) if await _exists(old) else None
-    if changelog is None:
-        raise TopicsError(f"there is no topic {old.changelog}: is TRUEUP_APP_ID that of the workers?")
-    ids = [await provenance.identity(producer.client, name) for name in (old.forecasts, old.outcomes)]
-    inputs = [await provenance.identity(producer.client, name) for name in (new.forecasts, new.outcomes)]
-    ends = await _ends(reader, old.changelog, changelog.partitions)
-    parts = await _rows(reader, old.changelog, changelog.partitions)
-    if any(part.get(kinds.FENCE.key()) == UNFINISHED for part in parts):
-        raise TopicsError(f"{old.changelog} is itself half written by trueup state rescale: finish that first")
-    _require_written(old, parts)
-    fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
-    stage = Stage(old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])
-    _require_known(stage)
-    return stage
-
-
-async def _exists(settings: Settings) -> bool:
-    return await topics.partitions(settings, settings.changelog) is not None
-
-
-def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
-    """See that the last checkpoint of each partition has everything that was folded."""
-    for n, part in enumerate(parts):
-        if behind := journal.read(part.get).entries:
-            records = sum(len(each.topics) for each in behind)
-            raise TopicsError(
-                f"{records:,} records of partition {n} of {old.changelog} are in its journal and not yet in its rows: "
-                f"{old.app_id} was killed, not stopped. Start its workers once more, stop them by SIGTERM, and run the "
-                "command again"
-            )
-
-
-def _require_known(stage: Stage) -> None:
-    """See that the old inputs are the topics whose records were applied."""
-    for part in stage.parts:
-        if kinds.INPUTS.key() not in part:
-            continue
-        for name, known, now in zip(stage.names, kinds.INPUTS.decode(part[kinds.INPUTS.key()]), stage.ids, strict=True):
-            if now.id and known != now.id:
-                raise TopicsError(
-                    f"{name[0]} was deleted and made anew since the state of {stage.old.app_id} was written"
-                )
-
-
-async def _ends(reader: AIOKafkaConsumer, topic: str, count: int) -> list[int]:
-    places = [TopicPartition(topic, n) for n in range(count)]
-    ends = await reader.end_offsets(places)
-    return [ends[place] for place in places]
-
-
-async def _rows(reader: AIOKafkaConsumer, topic: str, count: int) -> list[Rows]:
-    """Return the rows of each partition of a changelog."""
-    parts: list[Rows] = [{} for _ in range(count)]
-    first = await reader.beginning_offsets([TopicPartition(topic, n) for n in range(count)])
-    async for place, record in _records(reader, first):
-        if record.value is None:
-            parts[place.partition].pop(record.key, None)
-        else:
-            parts[place.partition][record.key] = record.value
-    return [dict(sorted(part.items())) for part in parts]  # sums of rounded numbers depend on the order
-
-
-async def _records(reader: AIOKafkaConsumer, since: Mapping[TopicPartition, int]) -> Any:  # noqa: ANN401 - an iterator
-    """Yield place and record of all that stands behind some offsets now."""
-    ends = await reader.end_offsets(list(since))
-    first = await reader.beginning_offsets(list(since))
-    left = {place for place, offset in since.items() if max(offset, first[place]) < ends[place]}
-    if not left:
-        return
-    reader.assign(list(left))
-    for place in left:
-        reader.seek(place, max(since[place], first[place]))
-    still = asyncio.get_running_loop().time()
-    while left:
-        found = await reader.getmany(*left, timeout_ms=500)
-        for place, records in found.items():
-            for record in records:
-                if record.offset < ends[place]:
-                    yield place, record
-        for place in list(left):
-            if await reader.position(place) >= ends[place]:
-                left.discard(place)
-        now = asyncio.get_running_loop().time()
-        if found:
-            still = now
-        elif now - still > STILL_SECONDS:
-            raise TopicsError(f"nothing of {', '.join(map(str, left))} came for {STILL_SECONDS:g} s", lasting=False)
 
 
 # -- dividing --------------------------------------------------------------------------------------------------------
@@ -494,7 +239,7 @@ async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
         If a partition has a state that is of something else.
     """
     there: list[Rows | None] = []
-    for n, part in enumerate(await _rows(reader, stage.new.changelog, stage.moved.partitions)):
+    for n, part in enumerate(await topic_rows(reader, stage.new.changelog, stage.moved.partitions)):
         begun = part.get(kinds.FENCE.key()) in (None, UNFINISHED) and not any(
             key.startswith(kinds.JOURNAL.letter) for key in part
         )
@@ -519,7 +264,7 @@ async def _write(
     for n in unfinished:
         await append(producer, stage.new, n, [(kinds.FENCE.key(), UNFINISHED)])
         probe(1)
-    before = await _rows(reader, stage.new.changelog, len(finished))
+    before = await topic_rows(reader, stage.new.changelog, len(finished))
     for n in unfinished:
         made = stage.made[n]
         gone = [(key, None) for key in before[n] if key not in made]
@@ -553,7 +298,7 @@ async def _told(
     ids = {name: await provenance.identity(producer.client, name) for _, *names in labels for name in names}
     known = await _known(reader, stage)
     if known is None:
-        ends = [await _ends(reader, name, ids[name].partitions) for _, name, _ in labels]
+        ends = [await topic_ends(reader, name, ids[name].partitions) for _, name, _ in labels]
         stays = [name == now for _, name, now in labels]
         outputs = tuple((ends[0][n], ends[1][n], ends[2][n]) for n in range(len(stage.parts)))
         begin = [each if stay else [0] * width for each, stay in zip(ends, stays, strict=True)]
@@ -594,7 +339,7 @@ async def _upstream(
         return None
     worker, router = stages
     width = worker.moved.partitions
-    ends = [await _ends(reader, name, len(worker.parts)) for name, _ in worker.names]
+    ends = [await topic_ends(reader, name, len(worker.parts)) for name, _ in worker.names]
     begin = [[*each, *[0] * width] if stay else [0] * width for each, stay in zip(ends, worker.same, strict=True)]
     return Upstream(
         {
@@ -604,7 +349,7 @@ async def _upstream(
         tuple((each.applied, each.next[0], each.next[1]) for each in router.fences),
         tuple(zip(*ends, strict=True)),
         tuple((begin[0][n], begin[1][n]) for n in range(width)),
-        tuple((*place, offset, _source_id(noted)) for place, (offset, noted) in sorted(intake.items())),
+        tuple((*place, offset, source_id(noted)) for place, (offset, noted) in sorted(intake.items())),
     )
 
 
@@ -612,7 +357,7 @@ async def _known(reader: AIOKafkaConsumer, stage: Stage) -> Move | None:
     """Return what an earlier command has told of the same move."""
     name, found = stage.new.configurations, None
     first = await reader.beginning_offsets([TopicPartition(name, n) for n in range(stage.moved.partitions)])
-    async for _, record in _records(reader, first):
+    async for _, record in topic_records(reader, first):
         if record.key == in_force.MOVED and record.value is not None:
             try:
                 move = Move.decode(record.value)

@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from cli import replay
+from cli import history
 from cli.options import Commands, command, group, positive, settings
 
 
@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
         json_output=True,
     )
     suggest.add_argument("stream", help="name of the stream")
-    replay.add_source(suggest)
+    history.add_source(suggest)
     suggest.set_defaults(run=_suggest)
     _add_promote(actions)
     trial = command(
@@ -65,7 +65,7 @@ def _add_map(actions: Commands) -> None:
     shown.add_argument(
         "--of", metavar="NAME=VALUE,...", default="", help="of forecasts with these segments (default: with none)"
     )
-    replay.add_files(shown)
+    history.add_files(shown)
     shown.set_defaults(run=_map)
 
 

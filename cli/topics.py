@@ -7,9 +7,8 @@ from itertools import chain
 
 from aiokafka.errors import KafkaError
 
-from cli.options import DONE, NO, Commands, command, group, positive, settings, tell
-from streams.config import stream_config
-from streams.config.settings import Settings, SettingsError
+from cli.options import DONE, NO, Commands, command, duration, group, positive, settings, tell
+from streams.config.settings import Settings
 from streams.kafka import owners, permissions, remarks, topics
 
 
@@ -43,10 +42,7 @@ def _acls(options: argparse.Namespace) -> int:
 
 def _create(options: argparse.Namespace) -> int:
     of = settings()
-    try:
-        retention = None if options.retention is None else stream_config.duration(options.retention)
-    except ValueError as exc:
-        raise SettingsError(f"--retention: {exc}") from exc
+    retention = duration(options, "retention")
     asked: dict[str, int | None] = {
         "partitions": options.partitions, "replication": options.replication, "retention_ms": retention
     }  # fmt: skip

@@ -1,10 +1,10 @@
 """Compile the hot modules by mypyc: ``python deploy/compile.py``; `agents.compiled` says when they are used.
 
 The modules stay ordinary Python, checked by mypy in any case; compiling them is what takes a record through decoding,
-ledger, calibrator and scores in less time; docs/performance.md has figures. Needs a C compiler and Python's headers,
-and mypy of the `dev` extra. ``--quick`` makes a file a module in place of one of all, and optimises it less: under half
-the work, by all processors, for an engine that may be some percent slower. Writes `.compiled/` beside `state/`; without
-it everything runs interpreted, and the same.
+ledger, calibrator and scores in less time: docs/explanation/performance.md has figures. Needs a C compiler, Python's
+headers, and mypy of the `dev` extra. ``--quick`` makes a file a module in place of one of all, and optimises it less:
+under half the work, by all processors, for an engine that may be some percent slower. Writes `.compiled/` beside
+`state/`; without it everything runs interpreted, and the same.
 """
 
 import contextlib

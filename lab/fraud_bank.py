@@ -82,5 +82,4 @@ def make(shape: Shape | None = None, scored: tuple[Floats, Floats] | None = None
         country=np.full(n, ""),
         channel=np.full(n, ""),
         reports=reports(shape, label, odds / (1 + odds), forecast_ms, rng),
-        numbered=shape.numbered,
     )

@@ -1,7 +1,7 @@
 """The demo's live display: a progress bar and a table at a terminal, plain lines elsewhere."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Final, Self
 
@@ -36,24 +36,14 @@ class LiveProgress:
         Events that will be played.
     figures
         Rows of the table: their name, the metric, and its labels except stream and kind.
-    clock
-        Clock for the speed of the run, s.
     """
 
-    def __init__(
-        self,
-        console: Console,
-        stream: str,
-        total: int,
-        figures: Figures = FIGURES,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, console: Console, stream: str, total: int, figures: Figures) -> None:
         self._console = console
         self._stream = stream
         self._total = total
         self._figures = figures
-        self._clock = clock
-        self._said = self._before = clock()
+        self._said = self._before = monotonic()
         self._counted = 0
         self._line_before = ""
         self._speed = 0.0
@@ -77,7 +67,7 @@ class LiveProgress:
 
     def show(self, played: int, reading: ScrapedSamples) -> None:
         """Show a scrape, and how many events were played when it was made."""
-        now = self._clock()
+        now = monotonic()
         processed = int(reading.total("records_total"))
         if now - self._before >= WINDOW or (processed and not self._speed and now > self._before):
             self._speed = (processed - self._counted) / (now - self._before)

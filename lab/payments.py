@@ -6,12 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 from rich.console import Console
 from rich.table import Table
 
-from lab import fraud, log_odds, topic_counts
-from lab.demo_report import DemoRun, identity
+from lab import fraud, log_odds
+from lab.demo_report import DemoRun, identity, problems
 from lab.fraud import Fraud, Shape
 from lab.reliability import loss
 from lab.scenario import Scenario
@@ -43,19 +42,13 @@ def load(rows: int | None) -> Fraud:
 
 def served(played: Fraud, done: DemoRun) -> Floats:
     """Return the served score of each payment, [n]; NaN without an answer."""
-    answers = done.held.answers
-    found = [orjson.loads(answers[event])["p"] if event in answers else np.nan for event in played.event_id]
-    return np.array(found, dtype=np.float64)
+    return np.array([done.held.served.get(event, np.nan) for event in played.event_id], dtype=np.float64)
 
 
 def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
     """Return the account of a run, as it goes into JSON; ``problems`` is empty if all counts agree."""
-    fates, held, p = done.reading.fates(), done.held, served(played, done)
+    fates, p = done.reading.fates(), served(played, done)
     matured = {label: int(done.reading.value("matured_events_total", {"label": label})) for label in _LABELS}
-    problems = _problems(played, done, matured)
-    problems += topic_counts.disagreements(done.reading, held, fraud.STREAM, matures=True)
-    if done.worker_exit:
-        problems.append(f"the worker ended with status {done.worker_exit} after SIGTERM")
     late, early = played.days >= SETTLED_DAY, played.days < MATURES_DAYS
     return {
         "rows": len(played),
@@ -66,7 +59,7 @@ def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
         "pending": fates.pending,
         "before": {"raw": _judged(played, played.raw, early), "calibrated": _judged(played, p, early)},
         "after": {"raw": _judged(played, played.raw, late), "calibrated": _judged(played, p, late)},
-        "problems": problems,
+        "problems": problems(done),
         **identity(settings, done),
     }
 
@@ -90,24 +83,6 @@ def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str
         "recall": order.recall[VOLUME],
         "distinct": len(np.unique(mine)),
     }
-
-
-def _problems(played: Fraud, done: DemoRun, matured: Mapping[str, int]) -> list[str]:
-    """Return the counts that do not agree, one sentence each."""
-    fates, held, sent = done.reading.fates(), done.held, done.sent
-    last = dict(zip(played.event_id, played.y.tolist(), strict=True))
-    learnt = int(done.reading.value("records_total", {"topic": "outcomes", "fate": "resolved"})) + sum(matured.values())
-    wrong = sum(last.get(event) != y for event, (_, _, y) in held.resolved.items())
-    equal = [
-        ("forecasts sent", sent["forecasts"], "issued", fates.issued),
-        ("issued", fates.issued, "events in the topic of answers", len(held.answers)),
-        ("outcomes sent", sent["outcomes"], "known by what became of them", fates.outcomes),
-        ("learnt", learnt, "events in the topic of resolved events", len(held.resolved)),
-        ("events whose last label is not the one reported last", wrong, "expected", 0),
-        ("events with answers that disagree", len(held.disagreeing), "expected", 0),
-        ("dead letters", len(held.dead), "expected", 0),
-    ]
-    return [f"{what}: {n:,}, but {other}: {m:,}" for what, n, other, m in equal if n != m]
 
 
 def draw(played: Fraud, done: DemoRun, out: Path) -> None:

@@ -58,7 +58,7 @@ async def play(
     client
         Options of an aiokafka client: ``bootstrap_servers``, and those for the broker's security.
     slice_messages
-        Most messages in flight, at least 1.
+        Most messages in flight.
     progress
         Called after each acknowledged slice.
     gate
@@ -76,8 +76,6 @@ async def play(
     aiokafka.errors.KafkaError
         If any message was not acknowledged by all in-sync replicas.
     """
-    if slice_messages < 1:
-        raise ValueError(f"a slice holds at least one message, got {slice_messages}")
     producer = AIOKafkaProducer(acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES, linger_ms=0, **client)
     try:
         await producer.start()

@@ -179,7 +179,7 @@ def plan(
             raise RescaleError(
                 f"event {name!r} is in partition {old}, and its {by} would be in {partition(key.encode(), before)}. "
                 f"Are the inputs keyed by {other}? Then give --keys {other}. If they are keyed by anything else, it is "
-                "not known where records of an event will be; see docs/routing.md"
+                "not known where records of an event will be; see docs/explanation/routing.md"
             )
         return partition(key.encode(), width)
 

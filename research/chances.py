@@ -2,7 +2,8 @@
 
 ``python -m research.chances [--seeds 10,11,12]``: made payments, learnt after 45 days by the default calibrator, judged
 from day 90 on. The 5 % with the highest raw score are labelled, or those of an investigator's hunch (the true risk with
-an error of .7 in log-odds); of all others 2 % are. docs/calibrators.md, *Labels that the score chooses*, has the table.
+an error of .7 in log-odds); of all others 2 % are. docs/explanation/calibrators.md, *Labels that the score
+chooses*, has the result.
 """
 
 import argparse

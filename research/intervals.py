@@ -1,8 +1,8 @@
 """What outcomes leave open of a score: four forms of an interval, and how often each holds the true risk.
 
 ``python -m research.intervals [--seeds 10,11,12] [--rows N]``: plays `prudent` over made payments with segments, whose
-true risk is known, learnt after 45 days, and over the flights, by tenths of score and time. docs/calibrators.md,
-*Intervals*, has the table. Constants were chosen on other streams.
+true risk is known, learnt after 45 days, and over the flights, by tenths of score and time.
+docs/explanation/calibrators.md, *Intervals*, has the table. Constants were chosen on other streams.
 
 - *counts*: Wilson's interval of the outcomes of the band of the raw score.
 - *parameters*: the curvatures of the map, its bend and its segments (`TwoSpeed`, `BySegment`), as a normal law.

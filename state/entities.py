@@ -13,8 +13,8 @@ from typing import Final
 from state.forecasts import QUANTILES
 from state.kind import CONFIG, STREAM, Form, Kind, Moves, Part
 
-#: Outcomes of an entity that teach, and how far apart their scores are, in log-odds. docs/calibrators.md says what else
-#: was tried.
+#: Outcomes of an entity that teach, and how far apart their scores are, in log-odds: docs/explanation/calibrators.md,
+#: *What was tried*.
 MOST: Final = 3
 APART: Final = 2.0
 #: Rows of a stream and configuration, at most, and entities in each.

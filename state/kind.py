@@ -2,7 +2,7 @@
 
 The declaration says what the row's key is made of, what the row holds, its version, where it goes when partitions are
 divided anew, and what readers see of it. Everything else follows from it: keys, rows and their checks, what a rescale
-does with them, what metrics and ``trueup streams show`` read, and the table in docs/state-format.md.
+does with them, what metrics and ``trueup streams show`` read, and the table in docs/reference/state.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

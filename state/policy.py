@@ -18,8 +18,8 @@ from state.scoring.ages import exact
 from state.segments import LIMIT, check
 
 #: Keeps the order of the raw forecasts, serves them until the outcomes support something else, and is at most so far
-#: from calibrated scores as its guarantee says. docs/calibrators.md has the cases that were measured, and those that
-#: fail.
+#: from calibrated scores as its guarantee says. docs/explanation/calibrators.md has the cases that were measured, and
+#: those that fail.
 DEFAULT_CALIBRATOR = "prudent+certified"
 #: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.leaves import leaves
+from cli import main
+from cli.reference import commands
 from tests.night import pattern_of
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 #: A file of the source tree, or a module that can be run.
 FILE = re.compile(r"`((?:agents|cli|deploy|lab|replay|state|streams|tests)/[\w./*-]*)`")
 MODULE = re.compile(r"python -m ((?:agents|cli|deploy|lab|replay|tests)\.[\w.]+)")
@@ -37,7 +38,24 @@ def test_modules_that_pages_run_exist(page: Path) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("command", sorted(map(" ".join, leaves())))
+def anchors(page: Path) -> set[str]:
+    """Return what a link to a heading of the page may name."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", words(each).lower()).strip().replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    lost = []
+    for link in re.findall(r"\[[^]]*\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+            lost.append(link)
+    assert lost == []
+
+
+@pytest.mark.parametrize("command", sorted(name for name, _ in commands(main.parser())))
 def test_every_command_stands_in_a_page(command: str) -> None:
     named = re.compile(rf"\b(trueup|make) {command}\b")
     assert any(named.search(page.read_text()) for page in PAGES if page.name != "CHANGELOG.md")

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from agents.status import view
+from agents.status import tables, view
 from agents.status.markup import Markup, visible
 from agents.status.number_format import count, duration, percent, points, score, share, signed
 from agents.status.readings import ORDERS
@@ -138,8 +138,8 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
         worker,
         s=view.stream(described, maps, large=True),
         pictures=view.pictures(described, maps),
-        lookup=view.lookup(maps),
-        tables=view.tables(described),
+        lookup=tables.lookup(maps),
+        tables=tables.of_stream(described),
     )
 
 

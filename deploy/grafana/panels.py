@@ -1,9 +1,13 @@
 """What dashboards are made of: queries, panels, variables, and their JSON as Grafana 11 reads it.
 
+The dashboards are ``overview.toml``, ``stream.toml`` and ``operations.toml``: their keys are the attributes of classes.
+Queries are written without what all of them have in common, see `matched`.
+
 Typed builders of our own: the newest release of Grafana's SDK on PyPI describes Grafana 10.1, whose scatter panel, the
 reliability diagram, has another schema than that of Grafana 11.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -15,27 +19,40 @@ SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 APP: Final = 'app=~"$app"'
 WORKER: Final = f'{APP}, job=~"$job", instance=~"$instance"'
 JOB: Final = f'{APP}, job=~"$job"'
-#: Alerts of an application that fire; those of a target that cannot be scraped name none. More matchers may follow.
-ALERTS: Final = 'ALERTS{alertstate="firing", alertname=~"Trueup.+", app=~"$app|"'
+#: Alerts of an application that fire; those of a target that cannot be scraped name none.
+ALERTS: Final = 'alertstate="firing", alertname=~"Trueup.+", app=~"$app|"'
+#: A series in PromQL: its name, and what it is matched by beside the matchers that all have.
+_SERIES: Final = re.compile(r"(?<![\w:])(ALERTS|[a-z_]+:trueup_\w+:\w+|(?:trueup|process)_\w+)(?:\{([^}]*)\})?")
 #: Decimals of a column that has a unit of its own.
 DECIMALS: Final = {"locale": 0, "percentunit": 1}
-QUOTE: Final = '"'
 #: Raw forecasts, calibrated ones, what is neither, and what is bad.
-RAW, CALIBRATED, MUTED, BAD = "#e0a030", "#3274d9", "#808080", "#d44a3a"
+COLORS: Final = {"raw": "#e0a030", "calibrated": "#3274d9", "muted": "#808080", "bad": "#d44a3a"}
+#: What the word ``kind`` stands for in a query or a panel with ``kinds``.
+KINDS: Final = ("raw", "calibrated")
 
 #: From where on a value is drawn in which colour; None: from below.
 Level = tuple[float | None, str]
-Kind = Literal["stat", "timeseries", "table", "xychart", "bargauge"]
+Kind = Literal["stat", "timeseries", "table", "xychart"]
 
 
-def of(name: str, **labels: str) -> str:
-    """Return the selector of a recorded series; ``$stream`` and ``$window`` are variables of the dashboard."""
-    return f"{name}{{{', '.join((JOB, *(f'{label}={QUOTE}{value}{QUOTE}' for label, value in labels.items())))}}}"
+def matched(expr: str, *, of_a_stream: bool) -> str:
+    """Return PromQL with what its series are all matched by: application, job, and worker, if each exports its own.
+
+    On the dashboard of a stream recorded series of streams are those of ``$stream``.
+    """
+
+    def series(found: re.Match[str]) -> str:
+        name, more = found[1], found[2]
+        common = [ALERTS if name == "ALERTS" else JOB if ":" in name else WORKER]
+        common += ['stream="$stream"'] if of_a_stream and name.startswith("stream") else []
+        return f"{name}{{{', '.join([*common, *([more] if more else [])])}}}"
+
+    return _SERIES.sub(series, " ".join(expr.split()))
 
 
-def over(operator: str, series: str, *by: str) -> str:
-    """Return an aggregation."""
-    return f"{operator} by ({', '.join(by)}) ({series})" if by else f"{operator}({series})"
+def _levels(given: Sequence[Any]) -> tuple[Level, ...]:
+    """Return levels: a colour, then from where on which colour, in turns."""
+    return ((None, given[0]), *zip(given[1::2], given[2::2], strict=True))
 
 
 @dataclass(frozen=True)
@@ -50,22 +67,46 @@ class Query:
         Name of its series, with labels as ``{{label}}``; of its column in a table.
     color
         Of its series; by the palette if it is empty.
-    style
-        How a scatter panel or a line is drawn.
-    quiet
-        Whether it may have no result while all is well.
+    dashed, quiet
+        How its line is drawn; whether it may have no result while all is well.
+    unit, levels
+        Of its column in a table, where they are not those of the panel.
     """
 
     expr: str
     legend: str = ""
     color: str = ""
-    style: Literal["line", "dashed", "points"] = "line"
+    dashed: bool = False
     quiet: bool = False
+    unit: str = ""
+    levels: Sequence[Level] = ()
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any], kind: str, *, of_a_stream: bool) -> "Query":
+        """Return a query; ``$kind`` in it is the kind of forecast."""
+        given: dict[str, Any] = {
+            name: said.replace("$kind", kind) if isinstance(said, str) else said for name, said in table.items()
+        }
+        given["expr"] = matched(given["expr"], of_a_stream=of_a_stream)
+        color = given.get("color", "")
+        given["color"] = COLORS.get(kind if color == "kind" else color, "")
+        return cls(**given | {"levels": _levels(given["levels"]) if "levels" in given else ()})
+
+
+def _queries(table: Mapping[str, Any], *, of_a_stream: bool) -> Iterator[Query]:
+    """Yield a panel's queries; those with ``kinds``, or all, once for each kind of forecast."""
+    for kind in KINDS if table.get("kinds") else ("",):
+        for each in table["queries"]:
+            if each.get("kinds"):
+                both = {"legend": "$kind", "color": "kind"} | {n: v for n, v in each.items() if n != "kinds"}
+                yield from (Query.read(both, of, of_a_stream=of_a_stream) for of in KINDS)
+            else:
+                yield Query.read(each, kind, of_a_stream=of_a_stream)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. Its height and width are in units of the grid, which has 24 columns.
+    """A panel. Its size, width and height, is in units of the grid, which has 24 columns.
 
     Attributes
     ----------
@@ -77,21 +118,20 @@ class Panel:
         From where on a value is drawn in which colour, the first without a limit.
     alert
         The alert whose entry in the runbook it links to.
-    links, units, limits
-        By column of a table: the address its cells lead to, its unit, its levels.
+    links
+        By column of a table: the address its cells lead to.
     curves
         Of a scatter panel: the columns of x and of y.
     log
         Whether values stand by powers of ten: rates that are far apart, and small.
     """
 
-    kind: Kind
     title: str
     description: str
     queries: Sequence[Query]
-    unit: str
-    width: int = 8
-    height: int = 8
+    kind: Kind = "timeseries"
+    unit: str = "none"
+    size: Sequence[int] = (8, 8)
     decimals: int | None = None
     low: float | None = None
     high: float | None = None
@@ -99,15 +139,34 @@ class Panel:
     by: str = ""
     alert: str = ""
     links: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    limits: Mapping[str, Sequence[Level]] = field(default_factory=dict)
-    curves: Sequence[tuple[str, str]] = ()
+    curves: Sequence[Sequence[str]] = ()
     log: bool = False
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any], *, of_a_stream: bool) -> "Panel":
+        """Return a panel as its table says."""
+        given = {name: said for name, said in table.items() if name != "kinds"}
+        given["description"] = " ".join(given["description"].split())
+        given["queries"] = tuple(_queries(table, of_a_stream=of_a_stream))
+        given["curves"] = [
+            [each.replace("$kind", of) for each in curve] for of in KINDS for curve in table.get("curves", ())
+        ]
+        return cls(**given | ({"levels": _levels(given["levels"])} if "levels" in given else {}))
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Units of columns that have their own."""
+        return {query.legend: query.unit for query in self.queries if query.unit}
+
+    @property
+    def limits(self) -> dict[str, Sequence[Level]]:
+        """Levels of columns that have their own."""
+        return {query.legend: query.levels for query in self.queries if query.levels}
 
     @property
     def instant(self) -> bool:
         """Whether it shows one moment."""
-        return self.kind in {"stat", "table", "xychart", "bargauge"}
+        return self.kind != "timeseries"
 
     def json(self, number: int, x: int, y: int) -> dict[str, Any]:
         """Return the panel, placed."""
@@ -117,7 +176,7 @@ class Panel:
             "title": self.title,
             "description": self.description,
             "datasource": SOURCE,
-            "gridPos": {"x": x, "y": y, "w": self.width, "h": self.height},
+            "gridPos": {"x": x, "y": y, "w": self.size[0], "h": self.size[1]},
             "pluginVersion": "11.5.2",
             "targets": [self._target(query, i) for i, query in enumerate(self.queries)],
             "fieldConfig": {"defaults": self._defaults(), "overrides": list(self._overrides())},
@@ -178,7 +237,7 @@ class Panel:
             properties: list[dict[str, Any]] = []
             if query.color:
                 properties.append({"id": "color", "value": {"mode": "fixed", "fixedColor": query.color}})
-            if query.style == "dashed":
+            if query.dashed:
                 properties.append({"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 8]}})
                 if self.kind == "xychart":
                     properties.append({"id": "custom.show", "value": "lines"})
@@ -205,12 +264,6 @@ class Panel:
                 "colorMode": "background_solid" if len(self.levels) > 1 else "none",
                 "graphMode": "none",
                 "textMode": "auto",
-                "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-            }
-        if self.kind == "bargauge":
-            return {
-                "displayMode": "basic",
-                "orientation": "horizontal",
                 "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
             }
         if self.kind == "table":
@@ -247,138 +300,3 @@ class Panel:
 def runbook(alert: str) -> str:
     """Return the address of an alert's entry; ``runbooks`` is a variable, because nobody knows where yours are."""
     return f"${{runbooks}}#{alert.lower()}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """Panels under a title, from left to right, wrapping."""
-
-    title: str
-    panels: Sequence[Panel]
-
-
-@dataclass(frozen=True)
-class Dashboard:
-    """A dashboard.
-
-    Attributes
-    ----------
-    variables
-        Those beyond data source, application, job and instance: name, label, and either a query or the values.
-    """
-
-    uid: str
-    title: str
-    description: str
-    rows: Sequence[Row]
-    variables: Sequence[tuple[str, str, str | tuple[str, ...]]] = ()
-
-    def panels(self) -> Iterator[Panel]:
-        """Yield all panels."""
-        for row in self.rows:
-            yield from row.panels
-
-    def json(self) -> dict[str, Any]:
-        """Return the dashboard as Grafana imports it."""
-        return {
-            "uid": self.uid,
-            "title": self.title,
-            "description": self.description,
-            "tags": ["trueup"],
-            "editable": False,
-            "graphTooltip": 1,
-            "schemaVersion": 39,
-            "refresh": "30s",
-            "time": {"from": "now-6h", "to": "now"},
-            "timezone": "browser",
-            "links": [
-                {
-                    "title": "trueup",
-                    "type": "dashboards",
-                    "tags": ["trueup"],
-                    "asDropdown": False,
-                    "includeVars": True,
-                    "keepTime": True,
-                }
-            ],
-            "templating": {"list": list(self._variables())},
-            "annotations": {"list": [_ALERTS]},
-            "panels": list(self._placed()),
-        }
-
-    def _variables(self) -> Iterator[dict[str, Any]]:
-        yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
-        yield _asked("app", "Application", "label_values(trueup_build_info, app)", several=False)
-        yield _asked("job", "Job", f"label_values(trueup_build_info{{{APP}}}, job)", several=True)
-        yield _asked("instance", "Instance", f"label_values(trueup_build_info{{{JOB}}}, instance)", several=True)
-        for name, label, given in self.variables:
-            if isinstance(given, str):
-                yield _asked(name, label, given, several=False)
-            else:
-                options = [{"text": value, "value": value, "selected": value == given[0]} for value in given]
-                yield {
-                    "name": name,
-                    "label": label,
-                    "type": "custom",
-                    "query": ",".join(given),
-                    "options": options,
-                    "current": options[0],
-                }
-        yield {
-            "name": "runbooks",
-            "label": "Runbook",
-            "type": "constant",
-            "query": "docs/runbook.md",
-            "hide": 2,
-            "description": "Address of your copy of docs/runbook.md",
-        }
-
-    def _placed(self) -> Iterator[dict[str, Any]]:
-        number, y = 1, 0
-        for row in self.rows:
-            yield {
-                "id": number,
-                "type": "row",
-                "title": row.title,
-                "collapsed": False,
-                "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1},
-                "panels": [],
-            }
-            number, y, x, tallest = number + 1, y + 1, 0, 0
-            for panel in row.panels:
-                if x + panel.width > COLUMNS:
-                    x, y, tallest = 0, y + tallest, 0
-                yield panel.json(number, x, y)
-                number, x, tallest = number + 1, x + panel.width, max(tallest, panel.height)
-            y += tallest
-
-
-def _asked(name: str, label: str, query: str, *, several: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "name": name,
-        "label": label,
-        "type": "query",
-        "datasource": SOURCE,
-        "query": {"query": query, "refId": f"Variable-{name}"},
-        "definition": query,
-        "refresh": 2,
-        "sort": 1,
-        "multi": several,
-        "includeAll": several,
-    }
-    if several:
-        made |= {"allValue": ".+", "current": {"text": "All", "value": "$__all"}}
-    return made
-
-
-#: Marks when alerts fired.
-_ALERTS: Final = {
-    "name": "Alerts",
-    "enable": True,
-    "iconColor": "red",
-    "datasource": SOURCE,
-    "expr": f'{ALERTS}, severity!="info"}}',
-    "titleFormat": "{{alertname}}",
-    "textFormat": "{{stream}} {{instance}}",
-    "step": "60s",
-}

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 from typing import Final
 
-from deploy.grafana.operations import OPERATIONS
-from deploy.grafana.overview import OVERVIEW
-from deploy.grafana.stream import STREAM
+from deploy.grafana.dashboard import Dashboard
 
-DASHBOARDS: Final = (OVERVIEW, STREAM, OPERATIONS)
-DIRECTORY: Final = Path(__file__).parent / "dashboards"
+HERE: Final = Path(__file__).parent
+DASHBOARDS: Final = tuple(Dashboard.read(HERE / f"{name}.toml") for name in ("overview", "stream", "operations"))
+DIRECTORY: Final = HERE / "dashboards"
 
 
 def written() -> dict[Path, str]:

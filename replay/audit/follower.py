@@ -180,7 +180,7 @@ def _unjudged(plan: Plan, account: Account) -> list[str]:
             said = f", which begins at offset {span.first}" if span.first else ""
             found.append(
                 f"{gone:,} records of {span}{said}: not there any more, or what was made of them is not; see "
-                "'Retention has taken records' in docs/runbook.md"
+                "'Retention has taken records' in docs/how-to/runbook.md"
             )
     if account.sources.unread:
         found.append(

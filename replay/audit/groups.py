@@ -282,7 +282,7 @@ def begin(
         raise Unauditable(
             f"partition {partition} of {settings.app_id}: 'trueup state rescale' has made other rows of "
             f"{given.move.app} than this version does, of the kinds {', '.join(given.unlike)} (see "
-            "docs/state-format.md): another version did it, or its state was not what its topics lead to"
+            "docs/reference/state.md): another version did it, or its state was not what its topics lead to"
         )
     return begun
 

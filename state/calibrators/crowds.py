@@ -7,7 +7,7 @@ from typing import Final
 #: Forecasts are a crowd if they were issued within a `CROWD`-th of the information that was learnt before, once that is
 #: `CROWDED`. What a crowd teaches is bounded: its error, Σ (q - y), counts up to `ROOM` of that information and `LEAST`
 #: more. With .2 and 12 an hour of fraud does twice to thirty times the harm; with .05 and 6 a rate that becomes ten
-#: times as high for good is learnt later (docs/calibrators.md, *What was tried for bursts*).
+#: times as high for good is learnt later (docs/explanation/calibrators.md).
 CROWD: Final = 40.0
 CROWDED: Final = 20.0
 ROOM: Final = 0.1

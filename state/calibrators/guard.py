@@ -36,7 +36,7 @@ class Guard:
 
         Σ log loss(mixture) <= Σ log loss(departed from) + .105 max(1, sqrt(V) / 2)  nats,
 
-    because η is at most 1 and only falls: docs/calibrators.md. η L is kept within ±`SURE`.
+    because η is at most 1 and only falls: docs/explanation/calibrators.md. η L is kept within ±`SURE`.
 
     *Batches.* sqrt(V) is the standard error of L if labels are independent. 6,000 labels of 30 teams are 30 facts.
     Nobody says which labels belong together, but those of one record time may. So from `BATCH` labels on, the labels of

@@ -12,7 +12,7 @@ from state.calibrators.base import require_length
 from state.forecasts import Law, Normal, Quantiles
 
 #: Outcomes that tell shift and scale, and the fewest. With 500, windows after a change are a third worse; losses are
-#: within .3 % of each other (`docs/calibrators.md`).
+#: within .3 % of each other (`docs/explanation/calibrators.md`).
 WINDOW, FEWEST = 250, 20
 #: Share of the newest outcome in the place that follows fast.
 FAST = 0.3

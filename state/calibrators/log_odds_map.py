@@ -26,7 +26,7 @@ class LogOddsMap:
     response √h w·g + (y - q) / √h, which `LeastSquares` solves. Each coordinate of g is divided by the square root of
     its λ.
 
-    Chosen among λ of 1, 4, 10 and 40 on made streams with a base rate of .5 % (docs/calibrators.md). Bytes: those of
+    Chosen among λ of 1, 4, 10 and 40 on made streams with a base rate of .5 %. Bytes: those of
     `LeastSquares`, n = d + 2.
 
     References

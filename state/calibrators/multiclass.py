@@ -11,7 +11,7 @@ from state.calibrators.options import Option, integer, text
 from state.forecasts import Classwise, Probs
 
 #: What recalibrates each class if nothing else is set, as of probabilities: it leaves right forecasts as they are
-#: (`docs/calibrators.md`).
+#: (`docs/explanation/classes-and-numbers.md`).
 EACH = "prudent+certified"
 #: Classes if their number is not set.
 CLASSES = 3

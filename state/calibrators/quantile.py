@@ -20,10 +20,10 @@ from state.forecasts import LARGEST, MAX_LEVELS, Law, Quantiles
 #: Levels served if none are set: the median, and the central intervals of 50, 80 and 90 %.
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 #: η: .74 % more pinball loss than right forecasts. With .02 it is .58 %, and windows of 500 are a tenth worse; with
-#: .04 1.1 %. On real series the loss is the same or less (`docs/calibrators.md`).
+#: .04 1.1 %. On real series the loss is the same or less (`docs/explanation/classes-and-numbers.md`).
 RATE = 0.025
 #: Of the largest delay, in outcomes, a step is at most this share. Half of it learns a little sooner, and costs twice
-#: as much where forecasts drift about as fast as outcomes come (`docs/calibrators.md`).
+#: as much where forecasts drift about as fast as outcomes come (`docs/explanation/classes-and-numbers.md`).
 STEADY = 0.25
 #: Evidence about places is the noisier the more forecasts are outstanding: so many count as one more outcome.
 OVERLAP = 10.0

@@ -200,7 +200,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                 raise PartitionsError(
                     f"{topic} has {has} partitions, and had {had} when the state of partition {partition} was begun: "
                     "records of one key stand in different partitions now, and do not meet. 'trueup state rescale' "
-                    "moves the state to another number of partitions and another TRUEUP_APP_ID; see docs/operations.md"
+                    "moves the state to another number of partitions and another TRUEUP_APP_ID; "
+                    "see docs/how-to/rescale.md"
                 )
         if row is None or known != now or stored is None or before_widths != widths:
             rows = {kinds.INPUTS.key(): kinds.INPUTS.encode(now), kinds.WIDTHS.key(): kinds.WIDTHS.encode(widths)}

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
-from rich.table import Table
 
 from state.calibrators.base import Bias
 from state.served import Served
@@ -46,15 +45,3 @@ def samples(stream: str, described: Sequence[Mapping[str, Any]]) -> Iterator[Sam
     for each in described[:SERIES]:
         yield "function_bias", (stream, each["name"]), each["bias"]
         yield "function_bias_bound", (stream, each["name"]), each["bound"]
-
-
-def table(described: Iterable[Mapping[str, Any]]) -> Table:
-    """Return what `describe` described as a table."""
-    made = Table(
-        *("along", "bias", "bound"),
-        title="mean of f (p − y), all partitions",
-        caption="No sequence of prompt outcomes makes a bias larger than its bound.",
-    )
-    for each in described:
-        made.add_row(each["name"], f"{each['bias']:+.5f}".replace("-", "−"), f"{each['bound']:.5f}")
-    return made

@@ -35,7 +35,8 @@ from streams.sources.mapping import Mapping as Compiled
 from streams.sources.modes import Mode
 from streams.sources.source import Source
 
-_SETTINGS: Final = (
+#: Keys that a source of either role may have beside its fields.
+SETTINGS: Final = (
     "topic",
     "topics",
     "role",
@@ -102,7 +103,7 @@ def _source(name: str, table: object, headers: Sequence[str]) -> Source:
     role = table.get("role")
     if not isinstance(role, str) or role not in FIELDS:
         raise ValueError(f"role is one of {', '.join(FIELDS)}, got {role!r}")
-    allowed = (*_SETTINGS, *(CARRIED if role == FORECAST else ()), *FIELDS[role])
+    allowed = (*SETTINGS, *(CARRIED if role == FORECAST else ()), *FIELDS[role])
     for setting in table:
         if setting not in allowed:
             raise ValueError(f"has no setting {setting!r}; there are: {', '.join(allowed)}")

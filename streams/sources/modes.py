@@ -9,7 +9,7 @@ from streams.sources.source import Source
 #: What becomes of forecasts that come another way than their labels.
 UNROUTED: Final = (
     "Labels that come through intake find no forecast that it did not write; with silence that is learnt as a good "
-    "one. Send forecasts to the topic of a source, too: see docs/integrate.md"
+    "one. Send forecasts to the topic of a source, too: see docs/how-to/decide.md"
 )
 
 

@@ -33,8 +33,8 @@ from zoneinfo import ZoneInfo
 import cramjam
 import numpy as np
 
+from cli import history
 from cli import main as command
-from cli import replay
 from replay.sources.record import TableError
 from replay.sources.table import Rows
 from replay.sources.times import NEVER
@@ -438,8 +438,8 @@ BYTES: Final[dict[str, Callable[[random.Random, Table, bytes], bytes]]] = {
 def read(path: Path, options: Sequence[str]) -> Rows:
     """Read a table as the command would."""
     parser = argparse.ArgumentParser()
-    replay.add_source(parser)
-    source = replay.source(parser.parse_args(replay.joined(["--table", str(path), *options])), Settings.from_env({}))
+    history.add_source(parser)
+    source = history.source(parser.parse_args(history.joined(["--table", str(path), *options])), Settings.from_env({}))
     rows: Rows = source._rows
     return rows
 

@@ -14,7 +14,7 @@ Name = tuple[str, str]
 
 #: How many standard errors the default may be worse than raw forecasts by Brier score, log loss and AUC: what it was
 #: when it was last looked at, rounded up, and less than 0 where it is better. More is a regression, or a price to be
-#: stated here. docs/calibrators.md says what is behind those above 0.
+#: stated here. docs/explanation/calibrators.md says what is behind those above 0.
 MOST: Final[dict[Name, tuple[float, float, float]]] = {
     ("flights", "prompt"): (-17.0, -19.0, -19.0),
     ("flights", "late"): (2.5, 1.0, 18.0),

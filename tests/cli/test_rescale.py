@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from cli import rescale
-from cli.rescale import Stage
+from cli import group_states, rescale
+from cli.group_states import Stage
 from state import routes
 from state.fence import Fence
 from state.policy import Policies, Policy
@@ -110,8 +110,8 @@ def test_what_came_after_a_topic_had_grown_may_be_there_already() -> None:
 
 
 def test_what_intake_noted_has_the_new_widths() -> None:
-    assert rescale._noted('{"id":"a","partitions":[2,2,2]}', 5) == '{"id":"a","partitions":[5,5,5]}'
-    assert rescale._noted("by hand", 5) == "by hand"
+    assert group_states._noted('{"id":"a","partitions":[2,2,2]}', 5) == '{"id":"a","partitions":[5,5,5]}'
+    assert group_states._noted("by hand", 5) == "by hand"
 
 
 def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch)
 
         admin: Any = SimpleNamespace(list_consumer_group_offsets=offsets)
         producer: Any = SimpleNamespace(client=None)
-        return asyncio.run(rescale._intake(admin, producer, old, [staged(2), router], 5))
+        return asyncio.run(group_states.intake_offsets(admin, producer, old, [staged(2), router], 5))
 
     assert asked(40) == {TopicPartition("scores", 1): (40, '{"id":"a","partitions":[5,5,5]}')}
     with pytest.raises(TopicsError, match="intake has sent scores/1 up to offset 39 and not committed it"):

@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from cli import main
-from cli.suggest import Proposal, Seen, propose, read
+from cli.label_history import Seen, read
+from cli.suggest import Proposal, propose
 from lab import fraud
 from lab.fraud import START_MS, Fraud, Reports, Shape
 from replay.sources.files import FileSource

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from deploy.grafana.panels import Dashboard, Panel
+from deploy.grafana.dashboard import Dashboard
+from deploy.grafana.panels import Panel
 from deploy.grafana.write import DASHBOARDS, DIRECTORY, written
 from tests.deploy.promtool import PROMETHEUS
 from tests.deploy.queries import calls, exported, names, recorded, rules, selectors

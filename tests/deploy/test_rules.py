@@ -15,7 +15,7 @@ from tests.deploy.promtool import PROMETHEUS, RULES, needs_promtool, promtool
 from tests.deploy.queries import exported, names, recorded, rules
 from tests.exposed import exposed
 
-RUNBOOK = PROMETHEUS.parents[1] / "docs/runbook.md"
+RUNBOOK = PROMETHEUS.parents[1] / "docs/how-to/runbook.md"
 
 
 @needs_promtool
@@ -59,7 +59,7 @@ def test_every_alert_has_an_entry_in_the_runbook_and_every_entry_an_alert() -> N
         assert all(f"**{part}.**" in entry for part in ("Meaning", "First look", "Remedy")), entry.splitlines()[0]
     for rule in alerts:
         said = yaml.safe_load(yaml.safe_dump(rule["annotations"]))
-        assert said["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert said["runbook_url"] == f"docs/how-to/runbook.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
 
 

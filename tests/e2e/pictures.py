@@ -16,7 +16,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from deploy.grafana.panels import COLUMNS, DECIMALS, Dashboard, Panel
+from deploy.grafana.dashboard import Dashboard
+from deploy.grafana.panels import COLUMNS, DECIMALS, Panel
 from deploy.grafana.write import DASHBOARDS
 from lab.broker import Broker
 from tests.e2e.prometheus import Series, Server, watched
@@ -137,7 +138,7 @@ def _scatter(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
         shared = sorted(columns[x].keys() & columns[y].keys())
         points = sorted((columns[x][each], columns[y][each]) for each in shared)
         query = queries[y]
-        style = {"linestyle": "--", "linewidth": 1} if query.style == "dashed" else {"marker": "o", "linewidth": 2}
+        style = {"linestyle": "--", "linewidth": 1} if query.dashed else {"marker": "o", "linewidth": 2}
         axes.plot(*np.array(points).T, color=query.color or None, label=y, **style)  # type: ignore[arg-type]
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
@@ -150,7 +151,7 @@ def _lines(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
             name = query.legend
             for label, value in series.labels.items():
                 name = name.replace(f"{{{{{label}}}}}", value)
-            style = "--" if query.style == "dashed" else "-"
+            style = "--" if query.dashed else "-"
             ago = np.array(series.times) - series.times[-1]
             axes.plot(ago, series.values, style, color=query.color or None, label=name)
     for start, color in panel.levels[1:]:

@@ -1,4 +1,4 @@
-"""The README's first command, on few rows: what the worker's metrics say is what the records say."""
+"""The README's first command, on few rows: every output is derived again, and the picture is drawn."""
 
 import os
 import subprocess

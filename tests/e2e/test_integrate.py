@@ -1,4 +1,4 @@
-"""The examples of docs/integrate.md on a real broker: the answer in time, else the map, else the raw score."""
+"""The examples of docs/how-to/decide.md on a real broker: the answer in time, else the map, else the raw score."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ from tests.events import Sent
 MakeWorld = Callable[..., World]
 
 CLIENTS = ROOT / "deploy/clients"
-PAGE = ROOT / "docs/integrate.md"
+PAGE = ROOT / "docs/how-to/decide.md"
 STREAM = "fraud-cards"
 #: A stream whose forecasts must have segments, and are answered if they have not.
 STREAMS = """

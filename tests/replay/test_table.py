@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from cli import main, options, replay
+from cli import main, options
 from replay.sources.labels import parse
 from replay.sources.record import SourceRecord, TableError
-from replay.sources.table import UNITS, Columns, TableSource
+from replay.sources.table import Columns, TableSource
 from state.fence import FORECASTS, OUTCOMES
 
 PLAIN = Columns("p", "fraud", "at")
@@ -400,10 +400,6 @@ def test_a_replay_of_mostly_dead_letters_of_one_topic_is_an_error(
     (tmp_path / topic).write_text('{"id": 1, "riskScore": 0.5, "ts": 1}\n' * 11 + f"{files[topic]}\n" * 10)
     assert run("--forecasts", tmp_path / "forecasts", "--outcomes", tmp_path / "outcomes") == options.UNUSABLE
     assert f"more than half of 21 {topic} cannot be used: 11 event_id;" in capsys.readouterr().err
-
-
-def test_the_units_of_the_help_are_those_there_are() -> None:
-    assert replay.SCORE_UNITS == UNITS
 
 
 def test_a_zone_is_that_of_times_without_one(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def _said(place: str, made: Sequence[_Made], found: Sequence[Record], claims: Se
     """Judge an output topic: every output once and in order; copies only where one of them is a zombie's.
 
     Outputs are appended without an epoch. So a worker that does not know yet that another has claimed its partition may
-    append what it had folded before: the same bytes, see `docs/operations.md`.
+    append what it had folded before: the same bytes, see `docs/explanation/guarantees.md`.
     """
     first: dict[_Made, list[bool]] = {}
     at = 0

@@ -14,7 +14,7 @@ from tests.state import golden
 from tests.state.golden import Row
 from tests.state.histories import ROOT
 
-PAGE = (ROOT / "docs" / "state-format.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "state.md").read_text()
 ROWS = golden.golden()
 CHANGED = (
     "the stored bytes of {name} changed. States written before could not be read: raise the version of this kind of "
@@ -59,7 +59,7 @@ def test_generator_does_not_write_over_a_file(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_page_shows_the_bytes_the_code_makes() -> None:
     dump = golden.hexdump(kinds.LEDGER.encode(golden.issued()))
-    assert f"```text\n{dump}\n```" in PAGE, f"put this hexdump into docs/state-format.md:\n{dump}"
+    assert f"```text\n{dump}\n```" in PAGE, f"put this hexdump into docs/reference/state.md:\n{dump}"
 
 
 def table(heading: str) -> list[tuple[int, str, str]]:

@@ -74,7 +74,7 @@ def main() -> None:
         refused = ""
     except OtherFormat as exc:
         refused = str(exc)
-    page = reference.state_format((ROOT / "docs" / "state-format.md").read_text())
+    page = reference.state_format((ROOT / "docs" / "reference" / "state.md").read_text())
     followed = {
         "gauges": [line for line in exposed(told).splitlines() if "toys{" in line],
         "rescaled": toys.decode(made[key]).n,
@@ -82,7 +82,7 @@ def main() -> None:
         "refused": refused,
         "called": shown(key),
         "page": [line for line in page.splitlines() if line.startswith("| `0` |")],
-        "reference": [line for line in reference.page().splitlines() if line.startswith("| `toys` |")],
+        "reference": [line for line in reference.pages()["metrics.md"].splitlines() if line.startswith("| `toys` |")],
     }
     print(json.dumps(followed))  # noqa: T201 - read by the test
 

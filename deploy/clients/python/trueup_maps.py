@@ -223,7 +223,7 @@ class _Table:
 
 
 class _Segments:
-    """What an event's segments add to an answer; docs/integrate.md has the formula."""
+    """What an event's segments add to an answer; docs/how-to/maps.md has the formula."""
 
     def __init__(self, said: Mapping[str, Any]) -> None:
         self._weight, self._share = float(said["weight"]), float(said["share"])

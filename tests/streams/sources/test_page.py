@@ -17,7 +17,7 @@ from streams.sources.carrying import headers
 from streams.sources.fields import FIELDS
 from streams.sources.mapping import Mapping
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/sources.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs/how-to/sources.md").read_text()
 NOW = 1_700_000_000_000
 
 

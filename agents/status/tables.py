@@ -1,0 +1,295 @@
+"""The tables of a stream's page, as plain values. Templates only place them."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from numpy import interp
+
+from agents.status.markup import tag
+from agents.status.number_format import NONE, count, percent, score, signed
+from agents.status.score_tables import LOSSES, Table, bad, difference, scores
+from state.scoring.ages import words as age
+from state.scoring.windows import KINDS
+from streams.metrics import bands
+from streams.metrics.segments import ERRORS, LATELY, level, mark, warming
+
+Described = Mapping[str, Any]
+#: The windows, in words.
+_WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
+#: Segments whose bands a page shows, and functions whose bias it does.
+BANDED: Final = 8
+FUNCTIONS: Final = 16
+#: The model's scores of which the page says what is served.
+_LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99)
+
+
+def lookup(maps: Sequence[Described]) -> Table:
+    """Return what is served for round scores of the model; no rows where there is no map."""
+    rows = []
+    for raw in _LOOKED if maps else ():
+        served = [float(interp(raw, each["raw"], each["calibrated"])) for each in maps]
+        low, high = min(served), max(served)
+        rows.append(
+            [f"{100 * raw:g}\N{NO-BREAK SPACE}%", percent(low) if low == high else f"{percent(low)} to {percent(high)}"]
+        )
+    return Table("From the model's score to the served one", ("model", "served"), rows, whole=False)
+
+
+def of_stream(described: Described) -> list[Table]:
+    """Return the tables of a stream's page, those that people ask for first."""
+    made = [_windows(described)]
+    if "segments" in described:
+        made += _segments(described["segments"])
+    if "bands" in described:
+        made += _bands(described["bands"])
+    if "shadows" in described:
+        made.append(_challengers(described["shadows"]))
+    made += [ages(described), forecasts(described), biases(described), _versions(described["calibrators"])]
+    return [each for each in (*made, *scores(described)) if each.rows or each.words]
+
+
+def _life(described: Described) -> dict[str, Any]:
+    """Return the means since the warm-up, as `streams.metrics.standing.figures` does of other windows."""
+    n, raw, served = described["resolved"], described["raw"], described["calibrated"]
+    half = served["relative_bias_noise"] or 0.0  # the mean of its absolute value: of a normal error .8 of a deviation
+    means = {"happened": raw["observed"], "raw": raw["mean"], "served": served["mean"]}
+    chance = 1.96 * math.sqrt(math.pi / 2) * half * raw["observed"]
+    return {"forecasts": None, "known": n, **means, "chance": chance}
+
+
+def _windows(described: Described) -> Table:
+    if "course" not in described or described.get("vectors"):
+        return Table("")
+    found = [(word, described["course"]["windows"][name]) for name, word in _WINDOWS.items()]
+    if described["resolved"]:
+        found.append(("life, after the warm-up", _life(described)))
+    rows = [
+        [
+            word,
+            count(of["forecasts"]),
+            count(of["known"]),
+            *(percent(of[name]) for name in ("raw", "served", "happened")),
+            NONE if of["served"] is None else signed(100.0 * (of["served"] - of["happened"]), 2),
+            NONE if of["chance"] is None else f"±{100 * of['chance']:.2g}",
+        ]
+        for word, of in found
+    ]
+    note = (
+        "By stream time, in whole hours and days (UTC), the present one included; an outcome counts when it is learnt."
+    )
+    head = ("", "forecasts", "outcomes", "model", "served", "came true", "off by, points", "by chance")
+    return Table("Windows", head, rows, note=note)
+
+
+def _segments(segments: Described) -> Iterator[Table]:
+    if not segments["scored"]:
+        yield Table("Segments", words=[f"No segment is judged yet{warming(segments)}."])
+        return
+    of = segments["of"]
+    recent = [
+        [
+            each["segment"],
+            bad(f"{each['value']}{mark(each, of)}", each["sounds"]),
+            count(each["events"]),
+            *(score(each[name]) for name in ("observed", "served")),
+            signed(each["off"]["mean"], 4),
+            _span(each["off"]),
+            f"{each['alarm_log10']:.1f}",
+        ]
+        for each in segments["recent"]
+    ]
+    head = ("segment", "value", "events", "observed", "served", "off by", "95 %", "alarm, log10")
+    told = f"Lately {segments['recently_off']:,} of {segments['scored']:,} segments are off."
+    note = f"Of the last windows of a segment those with the most evidence. 3 or more is an alarm.{LATELY.get(of, '')}"
+    if recent:
+        yield Table("Segments lately", head, recent, 2, note, [told])
+    vectors = of in ERRORS
+    rows = [
+        [each["segment"], bad(each["value"], each["sounds"]), *(_pair if vectors else _segment)(each)]
+        for each in segments["worst"]
+    ]
+    heads = (
+        ("events", "error raw", "error", "by chance", "off by", "95 %", "known", "loss, served − raw")
+        if vectors
+        else ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
+    )
+    more = f" The {len(rows)} worst:" if len(rows) < segments["scored"] else ""
+    lately = "" if recent else "Lately no segment is off. "
+    told = f"{lately}{segments['off']:,} of {segments['scored']:,} segments are off{warming(segments)}.{more}"
+    note = f"{ERRORS[of]} Off: chance does not explain the error, and it is .03." if vectors else (
+        "Off: chance does not explain the error, and it is .03, or .3 of what happened."
+    )  # fmt: skip
+    known = " Known: share of the forecasts whose time is over that had an outcome."
+    yield Table("Segments, worst first", ("segment", "value", *heads), rows, 2, note + known, [told])
+    if not vectors:
+        yield _segment_bands(segments["worst"][:BANDED])
+
+
+def _segment(each: Described) -> list[object]:
+    raw, served = each["raw"], each["calibrated"]
+    return [
+        count(each["events"]),
+        *(score(value) for value in (each["observed"], raw["mean"], served["mean"])),
+        signed(each["off"]["mean"], 4),
+        _span(each["off"]),
+        *(score(value) for value in (raw["ece"], served["ece"], served["ece_noise"])),
+        _share(each["coverage"]),
+    ]
+
+
+def _pair(each: Described) -> list[object]:
+    """Return the figures of a segment of a stream of classes or numbers."""
+    off, loss = each["off"], next(iter(each["difference"].values()))
+    errors = (each["raw"]["ece"], each["calibrated"]["ece"], each["calibrated"]["ece_noise"])
+    return [
+        count(each["events"]),
+        *map(score, errors),
+        level(off) + signed(off["mean"], 4),
+        _span(off),
+        _share(each["coverage"]),
+        difference(loss) if loss["error"] is not None else NONE,
+    ]
+
+
+def _segment_bands(segments: Sequence[Described]) -> Table:
+    """Return served minus observed by segment and band of the served forecast."""
+    edges = sorted({(band["low"], band["high"]) for each in segments for band in each["calibrated"]["bands"]})
+    rows = []
+    for each in segments:
+        held = {(band["low"], band["high"]): band for band in each["calibrated"]["bands"]}
+        cells = [
+            f"{signed(held[at]['forecast'] - held[at]['outcome'], 3)} ({held[at]['n']:,})" if at in held else ""
+            for at in edges
+        ]
+        rows.append([f"{each['segment']} = {each['value']}", *cells])
+    head = ("segment", *(f"{low:g} to {high:g}" for low, high in edges))
+    told = "Served minus observed, by band of what was served; in parentheses the events."
+    return Table("Segments by band", head, rows, words=[told], fold=True)
+
+
+def _bands(described: Described) -> Iterator[Table]:
+    """Return the bands by the raw and by the served score, and those of segments."""
+    costs = any(each["raw"]["cost"] is not None for each in described["bands"])
+    rows = [
+        [
+            each["band"] or bands.BELOW,
+            tag("span", {"raw": "model", "calibrated": "served"}[kind], class_=kind),
+            NONE if each["threshold"] is None else f"{each['threshold']:.4g}",
+            count(one["forecasts"]),
+            bands.share(one["share"]),
+            count(one["known"]),
+            bands.share(one["precision"]),
+            bands.share(one["recall"]),
+            NONE if one["false_alarms"] is None else f"{one['false_alarms']:,.1f}",
+            *([f"{one['cost']:,.0f}"] if costs else []),
+        ]
+        for each in described["bands"]
+        for kind, one in ((kind, each[kind]) for kind in KINDS)
+    ]
+    head = ("band", "by", "from", "forecasts", "share", "labels", "precision", "recall", "false alarms a hit")
+    yield Table("Bands", (*head, *(["cost"] if costs else [])), rows, 2, bands.CAPTION)
+    segments = described["segments"]
+    rows = [
+        [
+            f"{each['segment']} = {each['value']}",
+            count(each["forecasts"]),
+            *(
+                f"{bands.share(one['calibrated']['share'])} ({bands.share(one['calibrated']['precision'])})"
+                for one in each["bands"]
+            ),
+        ]
+        for each in segments
+    ]
+    heads = [each["band"] or bands.BELOW for each in segments[0]["bands"]] if segments else []
+    note = "Share of each band, as served, and its precision, in the segments with most forecasts above the lowest one."
+    yield Table("Bands of segments", ("segment", "forecasts", *heads), rows, note=note)
+
+
+def _challengers(shadows: Sequence[Described]) -> Table:
+    """Return each challenger beside the champion that it challenged, by the losses of both on the same events."""
+    rows = [
+        [
+            *(f"{each[side]['calibrator'] or '–'} {each[side]['config']}" for side in ("challenger", "champion")),
+            count(each["events"]),
+            *(score(each[side]["ece"]) for side in ("challenger", "champion")),
+            LOSSES[loss],
+            difference(of),
+        ]
+        for each in shadows
+        for loss, of in each["difference"].items()
+        if of["error"] is not None
+    ]
+    if not rows:
+        return Table("Challengers", words=["No event has resolved under both yet."])
+    head = ("challenger", "champion", "events", "error", "champion's", "loss", "challenger − champion")
+    note = (
+        "Mean difference of the losses on the events that both answered ± 95 %, as if events were independent. Below 0 "
+        "the challenger is better: see trueup streams promote."
+    )
+    return Table("Challengers", head, rows, 2, note)
+
+
+def ages(described: Described) -> Table:
+    """Return how old forecasts are when outcomes come."""
+    found = described.get("ages")
+    if not found:
+        return Table("")
+    rows = [
+        [f"outcome {label}", count(one["n"]), age(1000 * one["median_s"]), age(1000 * one["most_s"])]
+        for label, one in found["outcomes"].items()
+    ]
+    if found["expired"]:
+        rows.append(["none before ttl", count(found["expired"]), "", ""])
+    return Table("Age of forecasts when outcomes come", ("", "events", "half within", "99 % within"), rows, whole=False)
+
+
+def forecasts(described: Described) -> Table:
+    """Return how many raw forecasts there were lately and before, and how far they have shifted."""
+    found = described.get("forecasts")
+    if not found:
+        return Table("")
+    rows = [
+        [words, count(found[n]), NONE if found[median] is None else f"{found[median]:.3g}"]
+        for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))
+    ]
+    rows.append(["shift (PSI)", "", "– (too few before)" if found["shift"] is None else f"{found['shift']:.3f}"])
+    return Table("Raw forecasts, lately and before", ("", "forecasts", "median"), rows, whole=False)
+
+
+def biases(described: Described) -> Table:
+    """Return the biases that the calibrator bounds, the nearest to its bound first."""
+    found = described.get("biases", ())
+    rows = [
+        [each["name"], bad(signed(each["bias"], 5), abs(each["bias"]) > each["bound"]), f"{each['bound']:.5f}"]
+        for each in found[:FUNCTIONS]
+    ]
+    more = len(found) - FUNCTIONS
+    rest = f" {more:,} more are in the JSON." if more > 0 else ""
+    note = f"No sequence of prompt outcomes makes a bias larger than its bound.{rest}"
+    return Table("Bias along features", ("along f", "mean of f (p − y)", "bound, ±"), rows, note=note, whole=False)
+
+
+def _versions(found: Sequence[Described]) -> Table:
+    rows = [
+        [
+            each["partition"],
+            each["calibrator"],
+            each["config"],
+            count(each["version"]),
+            count(each["outstanding"]),
+            score(each["error"]),
+            score(each["bound"]),
+        ]
+        for each in found
+    ]
+    head = ("partition", "calibrator", "configuration", "learnt", "outstanding", "error", "bound")
+    return Table("Calibrators", head, rows, 3)
+
+
+def _span(of: Mapping[str, float | None]) -> str:
+    return NONE if of["low"] is None else f"{signed(of['low'], 4)} to {signed(of['high'], 4)}"
+
+
+def _share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.0%}"

@@ -1,0 +1,243 @@
+"""When the labels of a stream came, observed in its history: what `trueup streams suggest` goes by."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from replay.sources.record import Source, loaded
+from state.arrays import Floats
+from state.events import Forecast, Outcome
+from state.fence import FORECASTS, OUTCOMES
+from streams.records.decoding import Decoder
+
+#: A proposal needs at least so many forecasts that had time for their outcome, and outcomes of a label.
+FEWEST, FEWEST_EACH = 200, 20
+#: So few outcomes of 0 beside those of 1 count as mistakes, not as labels that are reported.
+SLIP: Final = 0.05
+#: Where scores are low, zeros may be reported of nothing. Such scores are at least half of all forecasts, in fiftieths.
+LOW, PARTS = 25, 50
+#: The score chooses what is labelled if this share of the higher forecasts has an outcome, and `SLIP` of the others.
+CHOSEN: Final = 0.8
+#: At maturity, at least this share of the outcomes of every label must be known.
+KNOWN: Final = 0.99
+#: More different labels than this are numbers, not classes.
+_LABELS: Final = 64
+
+
+@dataclass(frozen=True)
+class Label:
+    """First outcomes of one label: their number and their ages in ms."""
+
+    label: float
+    n: int
+    median_ms: float
+    p99_ms: float
+    largest_ms: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Observations of a stream.
+
+    Attributes
+    ----------
+    stream
+        Its name.
+    span_ms
+        From the first forecast to the last record.
+    forecasts
+        Forecasts.
+    old, known
+        Those of the first half of the span, which had at least the other half for their outcome, and those of them that
+        have one. All below is of these.
+    labels
+        First outcomes by label, the smallest first.
+    revised, last_revised_ms
+        Events whose label changed, and the age at the latest change; NaN without one.
+    orphans
+        Outcomes of the whole history without a forecast, of any stream.
+    corrected_ms
+        Age by which 99 in 100 of the changed labels had changed; NaN without one.
+    ones
+        Events whose label is 1 in the end.
+    turns, turns_issued
+        How often a first outcome of 0 follows one of 1 or the other way round, as they come in their partitions and in
+        the order of their forecasts; outcomes of other labels are left out.
+    low, low_ones
+        The largest score up to which outcomes of 1 are reported and hardly any of 0, though higher scores have both,
+        and these ones. Such scores are at least half of the forecasts, and low on average. NaN and 0 without.
+    chosen
+        The score from which on most forecasts have an outcome, of either label, and hardly any below; NaN without.
+    """
+
+    stream: str
+    span_ms: float
+    forecasts: int
+    old: int
+    known: int
+    labels: Sequence[Label]
+    revised: int
+    last_revised_ms: float
+    orphans: int
+    corrected_ms: float = math.nan
+    ones: int = 0
+    low: float = math.nan
+    low_ones: int = 0
+    chosen: float = math.nan
+    turns: int = 0
+    turns_issued: int = 0
+
+
+@dataclass
+class _History:
+    """Forecasts of the stream by event id, and every outcome, in the order of the topics."""
+
+    issued: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+    told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+    #: Partition of each event's first outcome, in the order of the topic.
+    came: dict[str, int] = field(default_factory=dict)
+    end: int = 0
+    plain: bool = True
+
+
+def read(source: Source, decoder: Decoder, stream: str) -> Seen:
+    """Read all partitions of a history and observe one stream.
+
+    Parameters
+    ----------
+    source
+        Where the records are.
+    decoder
+        Of the present streams file; rejected records are ignored.
+    stream
+        The stream's name.
+
+    Raises
+    ------
+    LookupError
+        If the stream has no forecast in the history; the message names the streams that have most.
+    """
+    history, seen = _History(), Counter[str]()
+    for partition in range(source.partitions):
+        for chunk in source.read(FORECASTS, partition):
+            for record in loaded(decoder, chunk.records):
+                history.end = max(history.end, record.timestamp)
+                event = decoder.forecast(
+                    record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
+                )
+                if record.reason or not isinstance(event, Forecast):
+                    continue
+                seen[event.stream] += 1
+                if event.stream != stream:
+                    history.others.add(event.event_id)
+                else:
+                    history.issued.setdefault(event.event_id, event.ts)
+                    if isinstance(event.raw, float):
+                        history.scores.setdefault(event.event_id, event.raw)
+        for chunk in source.read(OUTCOMES, partition):
+            for record in loaded(decoder, chunk.records):
+                history.end = max(history.end, record.timestamp)
+                outcome = decoder.outcome(
+                    record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
+                )
+                if not record.reason and isinstance(outcome, Outcome):
+                    said = outcome.revision, outcome.ts, outcome.y
+                    history.came.setdefault(outcome.event_id, partition)
+                    history.told.setdefault(outcome.event_id, []).append(said)
+    if not history.issued:
+        listed = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(5)) or "none"
+        raise LookupError(f"no forecast of stream {stream!r} in this history; streams there: {listed}")
+    return _seen(history, stream)
+
+
+def _seen(history: _History, stream: str) -> Seen:
+    start = min(history.issued.values())
+    span = history.end - start
+    old = {event_id: ts for event_id, ts in history.issued.items() if ts <= start + span / 2}
+    ages: dict[float, list[float]] = {}
+    changed: list[float] = []
+    first: dict[str, float] = {}
+    ones = 0
+    for event_id, ts in old.items():
+        told = history.told.get(event_id)
+        if told is None:
+            continue
+        # As the engine takes them: by revision number, then by time.
+        label, *later = sorted(told, key=lambda each: each[:2])
+        ages.setdefault(label[2], []).append(max(0, label[1] - ts))
+        now = first[event_id] = label[2]
+        for _, at, y in later:
+            if y != now:
+                now = y
+                changed.append(max(0, at - ts))
+        ones += now == 1.0
+    low, low_ones = _low(history.scores, old, first)
+    came = [(at, old[event_id], event_id) for event_id, at in history.came.items() if first.get(event_id) in (0.0, 1.0)]
+    return Seen(
+        stream=stream,
+        span_ms=span,
+        forecasts=len(history.issued),
+        old=len(old),
+        known=sum(map(len, ages.values())),
+        labels=[_label(label, np.array(found)) for label, found in sorted(ages.items())][:_LABELS],
+        revised=len(changed),
+        last_revised_ms=max(changed, default=math.nan),
+        orphans=sum(event_id not in history.issued and event_id not in history.others for event_id in history.told),
+        corrected_ms=float(np.quantile(changed, KNOWN)) if changed else math.nan,
+        ones=ones,
+        low=low,
+        low_ones=low_ones,
+        chosen=_chosen(history.scores, old, first),
+        turns=_turns([first[event_id] for _, _, event_id in came]),
+        turns_issued=_turns([first[event_id] for _, _, event_id in sorted(came, key=lambda each: each[:2])]),
+    )
+
+
+def _turns(labels: Sequence[float]) -> int:
+    """Return how often a label is followed by another one."""
+    return sum(one != other for one, other in pairwise(labels))
+
+
+def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:
+    """Return `Seen.low` and `Seen.low_ones`."""
+    score, label = _by_score(scores, old, first)
+    for part in range(PARTS - 1, LOW - 1, -1):
+        most = score[len(score) * part // PARTS - 1] if len(score) >= FEWEST else math.nan
+        mine = score <= most
+        ones, zeros = int((label[mine] == 1.0).sum()), int((label[mine] == 0.0).sum())
+        if ones >= FEWEST_EACH and zeros <= SLIP * ones and score[mine].mean() < 0.5 and not mine.all():
+            return float(most), ones
+    return math.nan, 0
+
+
+def _chosen(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> float:
+    """Return `Seen.chosen`: where one cut tells best which forecasts have an outcome."""
+    score, label = (each[::-1] for each in _by_score(scores, old, first))
+    known = ~np.isnan(label)
+    if np.count_nonzero(label == 1.0) < FEWEST_EACH or np.count_nonzero(label == 0.0) < FEWEST_EACH:
+        return math.nan
+    cut = int(np.argmax(np.cumsum(np.where(known, 1, -1)))) + 1
+    above, below = label[:cut], label[cut:]
+    few = known[cut:].sum() <= SLIP * len(below)
+    # If ones of all scores are reported, the labels below are ones more often than those above.
+    rarer = (below == 1.0).sum() * known[:cut].sum() <= (above == 1.0).sum() * known[cut:].sum()
+    return float(score[cut - 1]) if few and rarer and known[:cut].mean() >= CHOSEN and cut < len(label) else math.nan
+
+
+def _by_score(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Return the scores of old forecasts, ascending, and their first labels, NaN without one."""
+    found = sorted((scores[event_id], first.get(event_id, math.nan)) for event_id in old if event_id in scores)
+    score, label = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    return score, label
+
+
+def _label(label: float, ages: Floats) -> Label:
+    median, p99, largest = (float(q) for q in np.quantile(ages, (0.5, KNOWN, 1.0)))
+    return Label(label, len(ages), median, p99, largest)
