@@ -1,6 +1,5 @@
 """What a replay leaves beside its figures: calibrated records, and the rows that a worker would have."""
 
-import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from replay.sources.record import SourceRecord
-from replay.spool import spooled
+from replay.spool import spool, spooled
 from state.effects import Changes
 from state.events import Calibrated, Event, Forecast, Output, Rejected
 from state.fence import FORECASTS, Fence
@@ -49,7 +48,7 @@ class EngineOutput:
         rows = sorted((key, row) for key, row in changes.rows.items() if row is not None)
         with (self.directory / "rows").open("wb") as file:
             for at in range(0, len(rows), _ROWS):
-                marshal.dump(rows[at : at + _ROWS], file)
+                spool(rows[at : at + _ROWS], file)
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield all rows by ascending key."""
@@ -88,7 +87,7 @@ def write_answers(
         for record, event in zip(records, events, strict=True)
         if isinstance(event, Forecast) and event.offset not in dead
     ]
-    marshal.dump(
+    spool(
         [
             (record.timestamp, record.topic, partition, record.offset, each.ts, each.key, encode_calibrated(each))
             for record, each in zip(answered, made, strict=True)

@@ -3,11 +3,16 @@
 import marshal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+
+def spool(found: list[Any], file: BinaryIO) -> None:
+    """Write a list of plain tuples to a file."""
+    marshal.dump(found, file)
 
 
 def spooled(path: Path) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
-    """Yield the lists that `marshal.dump` wrote to a file, and how many bytes each has there."""
+    """Yield the lists that `spool` wrote to a file, and how many bytes each has there."""
     with path.open("rb") as file:
         before = 0
         while True:

@@ -17,7 +17,7 @@ PACKAGES = ("agents", "cli", "lab", "replay", "state", "streams")
 #: Reads one public table, pinned by hash, for the experiments: it unpickles arrays and calls nothing else. And replay's
 #: files: what does not fit in memory is marshalled into a temporary file, and read back by the same run. No
 #: worker loads either.
-APART = {ROOT / "lab" / "datasets.py", ROOT / "replay" / "sources" / "files.py"}
+APART = {ROOT / "lab" / "datasets.py", ROOT / "replay" / "spool.py"}
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path not in APART)
 #: Modules that make objects of any kind out of bytes, or run what they are given.
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop", "yaml", "runpy"}

@@ -6,7 +6,6 @@ and ``partition`` (else the key's partition by Kafka's own hash, among ``--parti
 the file, as those of a topic do, so a file should be in the order of time.
 """
 
-import marshal
 import sys
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,7 @@ import orjson
 from replay.sources.parquet_table import pyarrow
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.unpacking import PARQUET, begins, bounded, opened
-from replay.spool import spooled
+from replay.spool import spool, spooled
 from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
@@ -119,9 +118,9 @@ class FileSource:
                     for place, record in zip(places, chunk.records, strict=True):
                         last = max(last, record.timestamp)
                         found[place].append(tuple(record))
-                    for spool, records in zip(spools, found, strict=True):
+                    for file, records in zip(spools, found, strict=True):
                         if records:
-                            marshal.dump(records, spool)
+                            spool(records, file)
         size = sum(_spool(directory, topic, n).stat().st_size for topic in (0, 1) for n in range(self.partitions))
         return SpooledSource(directory, self.partitions, self.names, size, self.mapped, self.manifest(), last)
 

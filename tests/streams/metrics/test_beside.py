@@ -134,7 +134,7 @@ def test_inspect_prints_both(
     assert "FR<" in printed
     assert "off by" in printed
     assert "challengers" in printed
-    assert ("pinball" if stream == "numbers" else "Brier loss") in printed
+    assert ("pinball" if stream == "numbers" else "Brier") in printed
 
 
 def test_the_page_shows_both_and_escapes_what_records_say(shown: tuple[str, dict[str, Any], list[Sample]]) -> None:
