@@ -392,7 +392,7 @@ class World:
         for topic, label in enumerate(("forecasts", "outcomes")):
             for record in self.read(label):
                 inputs[topic][record.partition].append(record)
-        state: State = {}
+        state: State = {n: dict(rows) for n, rows in self.begun.items()}
         outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
         for n, entries in journaled(self.read("changelog")).items():
             begun = dict(self.begun.get(n, {}))
