@@ -197,7 +197,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 self._sender.send(batch)
         if monotonic() - self._committing >= self._settings.commit_seconds:
             await self._commit()
-            self._look_behind()
+            await self._look_behind()
 
     async def _fetched(self) -> dict[TopicPartition, list[Any]]:
         """Return the next records of each partition whose schemas are there."""
@@ -295,7 +295,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._moving = False
         self._serving = bool(assigned)
 
-    def _look_behind(self) -> None:
+    async def _look_behind(self) -> None:
         """Look what lies behind open transactions."""
         ends = {}
         for tp in self._taken.following:
@@ -303,7 +303,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 stable, end = self._consumer.last_stable_offset(tp), self._consumer.highwater(tp)
                 if stable is not None and end is not None:
                     ends[tp] = stable, end
-        self._held_back.look(ends)
+        await self._held_back.look(ends, self._producer.client)
 
     def samples(self) -> Iterator[Sample]:
         """Yield the gauges that count nothing."""

@@ -414,7 +414,8 @@ class BatchConsumer(Member):
         """Look what lies behind open transactions."""
         sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
-        self.held_back.look(ends)
+        client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
+        await self.held_back.look(ends, client)
 
     # -- rebalances ------------------------------------------------------------------------------------------------
 

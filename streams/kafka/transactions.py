@@ -2,21 +2,141 @@
 
 A consumer that reads what was committed stops at the last stable offset: the first record of the first transaction that
 is open. Where its producer neither ends it nor is found dead by its coordinator, nothing behind it is read, for ever.
-Lag is counted to the same offset, so it stays 0.
+Lag is counted to the same offset, so it stays 0. KIP-664 (Apache Kafka 3.0) has the requests that tell whose it is.
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 from aiokafka.structs import TopicPartition
 
 log = logging.getLogger("trueup")
 
 #: After so long a transaction that nobody ends is named, s: Kafka's own bound on it is a minute by default.
 HANGING: Final = 75.0
+
+_TEXT: Final = CompactString("utf-8")
+_TAGS: Final = ("tags", TaggedFields)
+
+
+class _Producers(Response):  # type: ignore[misc]  # aiokafka ships no type hints
+    API_KEY = 61
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("error_message", _TEXT),
+                        (
+                            "producers",
+                            CompactArray(
+                                ("producer_id", Int64),
+                                ("producer_epoch", Int32),
+                                ("last_sequence", Int32),
+                                ("last_timestamp", Int64),
+                                ("coordinator_epoch", Int32),
+                                ("start_offset", Int64),
+                                _TAGS,
+                            ),
+                        ),
+                        _TAGS,
+                    ),
+                ),
+                _TAGS,
+            ),
+        ),
+        _TAGS,
+    )
+
+
+class _AskProducers(RequestStruct):  # type: ignore[misc]
+    API_KEY = 61
+    API_VERSION = 0
+    RESPONSE_TYPE = _Producers
+    FLEXIBLE_VERSION = True
+    SCHEMA = Schema(("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(Int32)), _TAGS)), _TAGS)
+
+
+class _Transactions(Response):  # type: ignore[misc]
+    API_KEY = 66
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("unknown", CompactArray(_TEXT)),
+        ("found", CompactArray(("transactional_id", _TEXT), ("producer_id", Int64), ("state", _TEXT), _TAGS)),
+        _TAGS,
+    )
+
+
+class _AskTransactions(RequestStruct):  # type: ignore[misc]
+    API_KEY = 66
+    API_VERSION = 0
+    RESPONSE_TYPE = _Transactions
+    FLEXIBLE_VERSION = True
+    SCHEMA = Schema(("states", CompactArray(_TEXT)), ("producers", CompactArray(Int64)), _TAGS)
+
+
+class DescribeProducers(Request[_AskProducers]):  # type: ignore[misc]
+    """Request for the producers that have written to partitions, and where their open transactions begin."""
+
+    API_KEY = 61
+
+    def __init__(self, *fields: Any) -> None:  # noqa: ANN401 - as the schema has them
+        self._fields = fields
+
+    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's
+        """Return the request."""
+        return request_struct_class(*self._fields)
+
+
+class ListTransactions(Request[_AskTransactions]):  # type: ignore[misc]
+    """Request for the transactional ids that a broker coordinates and this user may describe."""
+
+    API_KEY = 66
+
+    def __init__(self, *fields: Any) -> None:  # noqa: ANN401 - as the schema has them
+        self._fields = fields
+
+    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's
+        """Return the request."""
+        return request_struct_class(*self._fields)
+
+
+async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> tuple[int, str] | None:
+    """Return whose transaction begins at an offset: producer id and transactional id.
+
+    The latter is empty where no coordinator knows it or this user may not ask, and all is None where nobody tells.
+    """
+    try:
+        await client.add_topic(place.topic)
+        leader = client.cluster.leader_for_partition(place)
+        said = await client.send(leader, DescribeProducers([(place.topic, [place.partition], {})], {}))
+        (((_, ((_, _, _, producers, _),), _),)) = said.topics
+        found = next((each[0] for each in producers if each[5] == offset), None)
+        if found is None:
+            return None
+        for broker in client.cluster.brokers():
+            listed = await client.send(broker.nodeId, ListTransactions([], [found], {}))
+            if listed.found:
+                return found, listed.found[0][0]
+    except (KafkaError, NotImplementedError, ValueError):
+        return None
+    return found, ""
 
 
 @dataclass
@@ -42,8 +162,14 @@ class HeldBack:
         self._brokers = ",".join(brokers)
         self._open: dict[TopicPartition, _Open] = {}
 
-    def look(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Note the last stable offset and the end of each partition, and log once which transaction hangs."""
+    async def look(self, ends: Mapping[TopicPartition, tuple[int, int]], client: AIOKafkaClient) -> None:
+        """Note the last stable offset and the end of each partition, and log once which transaction hangs.
+
+        Parameters
+        ----------
+        client
+            Connected; it is asked whose transaction that is.
+        """
         now, before = monotonic(), self._open
         self._open = {}
         for place, (stable, end) in ends.items():
@@ -52,17 +178,21 @@ class HeldBack:
                 each = known if known is not None and known.offset == stable else _Open(stable, 0, now)
                 each.records = end - stable
                 self._open[place] = each
-                if not each.said and now - each.since >= HANGING:
-                    each.said = self._sentence(place, each.offset)
-                    log.warning("%s", each.said)
+        for place, each in list(self._open.items()):
+            if not each.said and now - each.since >= HANGING:
+                each.said = self._sentence(place, each, await owner(client, place, each.offset))
+                log.warning("%s", each.said)
 
-    def _sentence(self, place: TopicPartition, offset: int) -> str:
-        partition = f"--topic {place.topic} --partition {place.partition}"
+    def _sentence(self, place: TopicPartition, each: _Open, whose: tuple[int, str] | None) -> str:
+        if whose is None:
+            named = "of a producer that the brokers do not name"
+        else:
+            named = f"of transactional id {whose[1]!r}, producer {whose[0]}" if whose[1] else f"of producer {whose[0]}"
         return (
-            f"{place.topic}/{place.partition} cannot be read beyond offset {offset}: the transaction that begins there "
-            f"has been open for {HANGING:g} s. kafka-transactions.sh --bootstrap-server {self._brokers} "
-            f"describe-producers {partition} names its producer; if that does not end it, end it by abort {partition} "
-            f"--start-offset {offset}"
+            f"{place.topic}/{place.partition} cannot be read beyond offset {each.offset}: a transaction {named}, "
+            f"has been open for {HANGING:g} s. If its producer does not end it: kafka-transactions.sh "
+            f"--bootstrap-server {self._brokers} abort --topic {place.topic} --partition {place.partition} "
+            f"--start-offset {each.offset}"
         )
 
     def samples(self, labels: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], float]]:

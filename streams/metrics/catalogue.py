@@ -548,7 +548,7 @@ CATALOGUE: Final = {
         gauge(
             "held_back_seconds{topic, partition}",
             "How long the same open transaction has held back what is behind it; absent while none is open",
-            "the log and the page name the commands that name its producer and end it; see TrueupTransactionHanging",
+            "the log and the page name its producer and the command that ends it; see TrueupTransactionHanging",
         ),
         gauge("buffered_records{topic, partition}", "Records fetched and not yet applied"),
         gauge("buffered_bytes{topic, partition}", "Bytes of their keys and values"),

@@ -1,17 +1,23 @@
-"""A transaction that nobody ends holds back what lies behind it, which no lag counts."""
+"""A transaction that nobody ends holds back what lies behind it, and is named: lag does not see it."""
 
 import asyncio
 from collections.abc import Callable
 
-from aiokafka import AIOKafkaProducer
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
 
+from streams.kafka import transactions
+from streams.kafka.transactions import HeldBack
 from tests.e2e.world import World, wait_for
 from tests.events import forecast
 
 
-def test_what_a_hanging_transaction_holds_back_is_counted(world: Callable[..., World]) -> None:
+def test_a_hanging_transaction_is_counted_and_its_producer_named(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(transactions, "HANGING", 0.0)
     one = world(partitions=1)
-    topic = one.topic("forecasts")
+    topic, place = one.topic("forecasts"), TopicPartition(one.topic("forecasts"), 0)
     ours, theirs = ([forecast(f"{name}{i}", 0.5, i) for i in range(20)] for name in "ab")
     one.send(ours)
 
@@ -23,6 +29,19 @@ def test_what_a_hanging_transaction_holds_back_is_counted(world: Callable[..., W
             await owner.send_and_wait(topic, forecast("open", 0.5, 30).value, partition=0)
             await asyncio.to_thread(one.send, theirs)
             await asyncio.to_thread(worker_sees)
+            held = HeldBack(["kafka:9092"])
+            await held.look({place: (20, 41)}, owner.client)
+            (said,) = held.said
+            assert said.startswith(f"{topic}/0 cannot be read beyond offset 20: ")
+            assert f"a transaction of transactional id 'pay-{one.name}', producer " in said
+            assert said.endswith(
+                f"kafka-transactions.sh --bootstrap-server kafka:9092 abort --topic {topic} --partition 0 "
+                "--start-offset 20"
+            )
+            await held.look({place: (20, 42)}, owner.client)
+            assert [record.message for record in caplog.records if "cannot be read" in record.message] == [said]
+            await held.look({place: (42, 42)}, owner.client)
+            assert not held.said
 
     with one.worker() as worker:
         wait_for("it to serve", worker.ready)
