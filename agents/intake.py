@@ -303,7 +303,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 stable, end = self._consumer.last_stable_offset(tp), self._consumer.highwater(tp)
                 if stable is not None and end is not None:
                     ends[tp] = stable, end
-        await self._held_back.look(ends, self._producer.client)
+        await self._held_back.look(ends, self._sender.producer.client)
 
     def samples(self) -> Iterator[Sample]:
         """Yield the gauges that count nothing."""
