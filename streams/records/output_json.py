@@ -111,7 +111,7 @@ def encode_resolved(record: Resolved) -> bytes:
     return _within(scope, value) if scope else value
 
 
-def _whole(y: float) -> float:
+def _whole(y: float) -> object:  # compiled, a float would stay one
     return int(y) if y == int(y) and abs(y) <= _WHOLE else y
 
 
