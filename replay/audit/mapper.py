@@ -93,8 +93,7 @@ class Mapper:
 
     def _make(self, at: int, record: KafkaRecord, now: int) -> list[Made]:
         maker = self._makers[at]
-        lacking = {schema for reader in maker.readers[self._place.topic] for schema in reader.lacking(record)}
-        if lacking:
+        if lacking := maker.lacking({self._place: [record]}):
             asyncio.run(maker.schemas.load(lacking))
         found = made(maker.make([(self._place, record)], now))
         if not self._unstamped:
