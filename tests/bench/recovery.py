@@ -2,8 +2,9 @@
 
 ``python -m tests.bench.recovery [--rows 1e6 1e7]``: for each size, `tests.bench.rows` appends such a state to the
 changelog of a real broker. A worker with an empty disk restores it; it is stopped, and started again on the disk it
-left; it is killed, and started once more. A row's size, resident memory a million rows, and what RocksDB keeps come
-along. The table is followed by one line of JSON. Without ``--rows`` it measures an empty state and 1e6 rows.
+left; it is killed, and started once more. Then it answers 20,000 events that no checkpoint holds, is killed, and folds
+them again. A row's size, resident memory a million rows, and what RocksDB keeps come along. The table is followed by
+one line of JSON. Without ``--rows`` it measures an empty state and 1e6 rows.
 """
 
 import argparse
@@ -26,13 +27,16 @@ from lab.broker import Broker
 from lab.scrape import ScrapedSamples, get
 from streams.config.settings import Settings
 from streams.kafka import topics
-from tests.bench import rows, usage
+from tests.bench import backlog, rows, usage
+from tests.bench.backlog import Job
 
 PARTITIONS: Final = 4
 ROOT: Final = Path(__file__).resolve().parents[2]
 LABELS: Final = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
+#: Forecasts, and as many outcomes, that are folded again at the last start.
+FOLDED: Final = 10_000
 #: A bound against hanging, s.
-PATIENCE: Final = 900.0
+PATIENCE: Final = 600.0
 
 
 class Start(NamedTuple):
@@ -105,6 +109,8 @@ def world(
             "TRUEUP_DATA_DIR": f"{directory}/data",
             "TRUEUP_METRICS_PORT": "29464",
             "TRUEUP_COMMIT_SECONDS": "0.5",
+            # Only records make a checkpoint due: what is fed before the last start stays in the journal.
+            "TRUEUP_CHECKPOINT_SECONDS": "60",
             # A worker that was killed is missed only after its session; a short one keeps the last start short.
             "TRUEUP_SESSION_SECONDS": "6",
             "TRUEUP_REQUEST_SECONDS": "6",
@@ -122,20 +128,28 @@ def measure(broker: Broker, pending: int) -> dict[str, float]:
         written = asyncio.run(rows.write(settings, PARTITIONS, pending)) if pending else rows.Written(0, 0, 0)
         log = directory / "worker.log"
         starts: list[Start] = []
-        for ends in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        for ends in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):
             worker = Worker(environment, log)
             try:
                 starts.append(worker.ready())
-                held = worker.reading().value("pending_events")
+                reading = worker.reading()
+                held = reading.value("pending_events")
                 if pending and held != max(pending // PARTITIONS, rows.REAL) * PARTITIONS:
                     raise SystemExit(f"{held:.0f} events are pending after a start, {pending} were written")
+                if len(starts) == 3:
+                    asyncio.run(
+                        backlog.produce(broker.bootstrap, environment["TRUEUP_APP_ID"], backlog.backlog(Job(FOLDED)))
+                    )
+                    _counted(worker, "records_total")
+                if len(starts) == 4:
+                    _counted(worker, "redelivered_records_total")
             finally:
                 worker.end(ends)
             if ends == signal.SIGKILL:
                 time.sleep(float(environment["TRUEUP_SESSION_SECONDS"]) + 1)  # until the group has missed it
         disk = usage.disk_bytes(directory / "data")
         progress = [line for line in log.read_text().splitlines() if "restor" in line]
-    changelog, stopped, killed = starts
+    changelog, stopped, killed, folded = starts
     return {
         "rows": written.rows,
         "changelog_s": round(changelog.seconds, 2),
@@ -143,12 +157,22 @@ def measure(broker: Broker, pending: int) -> dict[str, float]:
         "changelog_cpu_s": round(changelog.cpu_seconds, 2),
         "disk_s": round(stopped.seconds, 2),
         "disk_after_kill_s": round(killed.seconds, 2),
+        "disk_and_fold_s": round(folded.seconds, 2),
         "changelog_peak_mib": round(changelog.peak_mib),
         "disk_rss_mib": round(stopped.rss_mib),
         "changelog_bytes_per_event": round(written.bytes / pending, 1) if pending else 0.0,
         "disk_bytes_per_event": round(disk / pending, 1) if pending else 0.0,
         "progress_lines": len(progress),
     }
+
+
+def _counted(worker: Worker, counter: str) -> None:
+    """Wait until a counter has all records that were fed."""
+    given_up = time.perf_counter() + PATIENCE
+    while (done := worker.reading().total(counter)) < 2 * FOLDED:
+        if time.perf_counter() > given_up:
+            raise SystemExit(f"{counter} is {done:.0f} of {2 * FOLDED} after {PATIENCE:.0f} s")
+        time.sleep(0.05)
 
 
 def main() -> None:
