@@ -187,6 +187,28 @@ def test_prometheus_finds_both_workers() -> None:
     assert "--config.file=/etc/prometheus/prometheus.yml" in SERVICES["prometheus"]["command"]
 
 
+def test_the_layer_of_sources_changes_services_that_there_are_and_names_files_that_exist() -> None:
+    layer = yaml.safe_load((ROOT / "deploy/compose/sources.yml").read_text())["services"]
+    assert layer.keys() <= SERVICES.keys()
+    targets = {target: ROOT / source for service in layer.values() for source, target, _ in mounts(service)}
+    config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    files = [Path(found["files"][0]) for each in config["scrape_configs"] for found in each.get("file_sd_configs", [])]
+    ports = []
+    for file in files:
+        (found,) = yaml.safe_load((targets[str(file.parent)] / file.name).read_text())
+        hosts = [target.split(":") for target in found["targets"]]
+        assert [host for host, _ in hosts] == WORKERS
+        ports += [port for _, port in hosts[:1]]
+    for worker in (layer[name] for name in WORKERS):
+        place = Path(worker["environment"]["TRUEUP_STREAMS"])
+        environment = worker["environment"] | {"TRUEUP_STREAMS": str(targets[str(place.parent)] / place.name)}
+        settings = Settings.from_env(environment)
+        sources = {mode.topic for mode in settings.modes if not mode.direct}
+        assert sources == set(layer["producer"]["environment"].values())
+        assert {"9464", *ports} == set(worker["healthcheck"]["test"][5:])
+        assert parser().parse_args(worker["command"]).command == "run"
+
+
 def test_grafana_finds_prometheus_and_the_dashboards() -> None:
     targets = {target: ROOT / source for source, target, _ in mounts(SERVICES["grafana"])}
     provisioning = targets["/etc/grafana/provisioning"]

@@ -1,5 +1,7 @@
 """``make compose``: run docker-compose.yml as it stands, with the demo's producer, and look whether all of it works.
 
+Then again with deploy/compose/sources.yml laid over it: the flights come through intake and router.
+
 Images are stood in for by Debian's packages and the jars of `make jars`, so that no registry is needed; Grafana is left
 out. With ``--registry`` they are those that the file names. Ports are any that are free.
 Prints a line a finding; the status is 1 if one is not as it should be, and 0, with the reason, where Docker is missing.
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -81,14 +84,17 @@ class Compose:
         For the file that overrides.
     stand_ins
         Whether images are stood in for.
+    layers
+        Files that are laid over docker-compose.yml.
     """
 
-    def __init__(self, engine: Docker, directory: Path, *, stand_ins: bool) -> None:
+    def __init__(self, engine: Docker, directory: Path, *, stand_ins: bool, layers: Sequence[str] = ()) -> None:
         self._engine = engine
         self.ports = {name: free_port() for name in ("worker-1", "worker-2", "prometheus")}
         file = directory / "override.yml"
         file.write_text(_override(self.ports, stand_ins=stand_ins))
-        self._options = ("compose", "-p", PROJECT, "-f", "docker-compose.yml", "-f", str(file), "--profile=demo")
+        files = [f"--file={each}" for each in ("docker-compose.yml", *layers, file)]
+        self._options = ("compose", f"--project-name={PROJECT}", *files, "--profile=demo")
 
     def run(self, *arguments: str) -> str:
         """Run a command of compose and return what it printed; raises `EngineError` if it fails."""
@@ -154,12 +160,13 @@ def main() -> int:
             if not options.registry:
                 with trial.timed("stand-ins for the images of Python, Kafka and Prometheus"):
                     _stand_ins(engine, Path(directory))
-            compose = Compose(engine, Path(directory), stand_ins=not options.registry)
-            try:
-                _serve(trial, compose)
-            finally:
-                compose.done("down", "--volumes", "--timeout=60")
-            trial.found("down --volumes leaves nothing", not compose.left(), compose.left())
+            for what, layers in ((_serve, ()), (_sourced, ("deploy/compose/sources.yml",))):
+                compose = Compose(engine, Path(directory), stand_ins=not options.registry, layers=layers)
+                try:
+                    what(trial, compose)
+                finally:
+                    compose.done("down", "--volumes", "--timeout=60")
+                trial.found("down --volumes leaves nothing", not compose.left(), compose.left() or "")
     except EngineError as exc:
         trial.found(str(exc), holds=False)
     return trial.over()
@@ -181,14 +188,32 @@ def _serve(trial: Trial, compose: Compose) -> None:
     with trial.timed("up --build"):
         compose.run("build", "topics")  # the classic builder would build the image of each worker at the same time
         compose.run("up", "--build", "--detach")
-    for service in ("kafka", "worker-1", "worker-2", "prometheus"):
-        _healthy(trial, compose, service)
-    trial.found("the topics are made, once", compose.container("topics")["State"]["ExitCode"] == 0)
-    trial.becomes(f"{ANSWERED} flights are answered", lambda: _forecasts(compose) >= ANSWERED)
+    _answering(trial, compose)
     _monitored(trial, compose)
     _killed(trial, compose)
     compose.run("stop", "--timeout=10", "producer")
     _kept(trial, compose)
+    _audited(trial, compose)
+
+
+def _sourced(trial: Trial, compose: Compose) -> None:
+    """Look at sources of other keys: every worker's container runs intake and router, too."""
+    with trial.timed("up, with sources of other keys"):
+        compose.run("up", "--detach")
+    _answering(trial, compose)
+    trial.becomes("workers, intakes, routers and Prometheus are targets that are up", lambda: _up(compose, 7))
+    compose.run("stop", "--timeout=10", "producer")
+    _audited(trial, compose)
+
+
+def _answering(trial: Trial, compose: Compose) -> None:
+    for service in ("kafka", "worker-1", "worker-2", "prometheus"):
+        _healthy(trial, compose, service)
+    trial.found("the topics are made, once", compose.container("topics")["State"]["ExitCode"] == 0)
+    trial.becomes(f"{ANSWERED} flights are answered", lambda: _forecasts(compose) >= ANSWERED)
+
+
+def _audited(trial: Trial, compose: Compose) -> None:
     audit = compose.done("run", "--rm", "--no-deps", "topics", "audit")
     tail = (audit.stdout + audit.stderr).splitlines()[-3:]
     trial.found("every answer is what the inputs give", audit.returncode == 0, tail if audit.returncode else "")
@@ -207,16 +232,12 @@ def _forecasts(compose: Compose) -> float:
 def _monitored(trial: Trial, compose: Compose) -> None:
     """Look at targets, rules and series of Prometheus."""
 
-    def up() -> bool:
-        found = [each["health"] for each in compose.asked("targets")["activeTargets"]]
-        return len(found) == 3 and set(found) == {"up"}
-
     def evaluated() -> bool:
         rules = [rule for group in compose.asked("rules")["groups"] for rule in group["rules"]]
         never = [rule["name"] for rule in rules if rule["lastEvaluation"].startswith("0001")]
         return bool(rules) and not never
 
-    trial.becomes("both workers and Prometheus are targets that are up", up)
+    trial.becomes("both workers and Prometheus are targets that are up", lambda: _up(compose, 3))
     trial.becomes("every rule is evaluated", evaluated)
     rules = [rule for group in compose.asked("rules")["groups"] for rule in group["rules"]]
     wrong = [f"{rule['name']}: {rule.get('lastError')}" for rule in rules if rule["health"] != "ok"]
@@ -225,6 +246,12 @@ def _monitored(trial: Trial, compose: Compose) -> None:
         {each["labels"]["alertname"] for each in compose.asked("alerts")["alerts"] if each["state"] == "firing"}
     )
     trial.found("no alert fires", not firing, firing or "")
+
+
+def _up(compose: Compose, targets: int) -> bool:
+    """Whether Prometheus has so many targets, and all are up."""
+    found = [each["health"] for each in compose.asked("targets")["activeTargets"]]
+    return len(found) == targets and set(found) == {"up"}
 
 
 def _killed(trial: Trial, compose: Compose) -> None:
