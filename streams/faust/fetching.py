@@ -94,7 +94,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
         Lineage(fetcher, Prefetched(inputs.settings.unpacks, inputs.skipped, fetcher, inputs.sources))
         report_lost_positions(fetcher, inputs.sources)
-        self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000)
+        self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000, inputs.sources)
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer, whatever it waits for: Faust would wait for ever for a thread that is cancelled."""
@@ -206,7 +206,7 @@ class Thread(driver.AIOKafkaConsumerThread):
 
 
 class Rest:
-    """Lets a fetcher rest after each fetch that brought records, unless there were many.
+    """Lets a fetcher rest after each fetch that brought records of some topics, unless there were many.
 
     Without it a fetch brings the first record that comes, of one partition, and the others follow one by one.
 
@@ -216,10 +216,12 @@ class Rest:
         aiokafka's.
     seconds
         How long.
+    topics
+        Whose records are folded in turns. Rows that are restored wait for nobody.
     """
 
-    def __init__(self, fetcher: Fetcher, seconds: float) -> None:
-        self._fetcher, self._seconds = fetcher, seconds
+    def __init__(self, fetcher: Fetcher, seconds: float, topics: Iterable[str]) -> None:
+        self._fetcher, self._seconds, self._topics = fetcher, seconds, frozenset(topics)
         self._awake = asyncio.Event()
         self._fetch = fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
         fetcher._proc_fetch_request = self._fetched  # noqa: SLF001 - as above
@@ -230,10 +232,14 @@ class Rest:
 
     async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
         """Fetch, tell who waits for records, and rest: no request goes to this broker meanwhile."""
+        records = self._fetcher._records  # noqa: SLF001 - as above
+        before = set(records)
         brought: bool = await self._fetch(*request)
         if brought:
-            self._awake.clear()
             unpacking.wake(self._fetcher)
+            if not any(tp.topic in self._topics for tp in records if tp not in before):
+                return False
+            self._awake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._seconds):
                     await self._awake.wait()

@@ -83,10 +83,15 @@ def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_
     kafka._fetcher = None
 
 
-def test_a_fetcher_rests_after_a_fetch_that_brought_records_unless_they_were_many(run: Run) -> None:
-    told = Mock()
-    fetcher = SimpleNamespace(_proc_fetch_request=AsyncMock(return_value=True), _fetch_waiters=["who"], _notify=told)
-    rest = Rest(cast("Any", fetcher), 60.0)
+def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_they_were_many(run: Run) -> None:
+    told, comes, records = Mock(), [F1], {F0: "held, while rows are restored"}
+
+    async def fetch(*_: object) -> bool:
+        records.update(dict.fromkeys(comes, "fetched"))
+        return True
+
+    fetcher = SimpleNamespace(_proc_fetch_request=fetch, _fetch_waiters=["who"], _notify=told, _records=records)
+    rest = Rest(cast("Any", fetcher), 60.0, (F, O))
 
     async def scenario() -> None:
         fetching = asyncio.create_task(fetcher._proc_fetch_request("assignment", 0, "request"))
@@ -96,6 +101,9 @@ def test_a_fetcher_rests_after_a_fetch_that_brought_records_unless_they_were_man
         assert not fetching.done()
         rest.end()
         assert not await fetching, "who waits was told"
+        comes[:] = [C0]
+        assert not await asyncio.wait_for(fetcher._proc_fetch_request("assignment", 0, "request"), 5.0)
+        assert told.call_count == 2
 
     run(scenario())
 
