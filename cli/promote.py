@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import tomlkit
@@ -36,6 +36,11 @@ from streams import atomic_file
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challengers
+
+
+#: What a condition asks for: so many events under both, and a difference of so many standard errors below 0.
+ENOUGH_EVENTS: Final = 5000
+SURE_ERRORS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -71,10 +76,11 @@ def run(
     calibrator: str,
     *,
     reason: str | None = None,
+    when: str | None = None,
     dry_run: bool = False,
     json_output: bool = False,
 ) -> int:
-    """Promote a challenger and return 0.
+    """Promote a challenger and return 0, or 1 if ``when`` does not hold.
 
     Parameters
     ----------
@@ -84,6 +90,8 @@ def run(
         Whose challenger, by name of the calibrator or by configuration.
     reason
         For the audit line.
+    when
+        The loss by which the challenger must be better: by two standard errors, over 5,000 events. None: none.
     dry_run
         Show the change and make none.
     json_output
@@ -92,7 +100,7 @@ def run(
     Raises
     ------
     SettingsError
-        If there is no such challenger, or the file cannot be read, rewritten or replaced; it is then as it was.
+        If there is no such challenger or loss, or the file cannot be read, rewritten or replaced; it is then as it was.
     """
     named = environment.get("TRUEUP_STREAMS")
     if not named:
@@ -100,7 +108,9 @@ def run(
     path = Path(named).resolve()  # of a link the target is replaced, not the link
     try:
         with _locked(path.parent):
-            return _promote(environment, path, stream, calibrator, reason, dry_run=dry_run, json_output=json_output)
+            return _promote(
+                environment, path, stream, calibrator, reason, when, dry_run=dry_run, json_output=json_output
+            )
     except OSError as exc:
         raise SettingsError(f"cannot rewrite {path}: {exc.strerror or exc}") from exc
 
@@ -111,12 +121,17 @@ def _promote(
     stream: str,
     calibrator: str,
     reason: str | None,
+    when: str | None,
     *,
     dry_run: bool,
     json_output: bool,
 ) -> int:
     settings = Settings.from_env({**environment, "TRUEUP_STREAMS": str(path)})
     promotion = find(settings.policies, stream, calibrator)
+    figures, missing = ({}, None) if dry_run and when is None else _figures(settings, promotion)
+    if when is not None and (unmet := _unmet(when, figures, missing)):
+        sys.stderr.write(f"trueup: {promotion.challenger.calibrator} is not promoted: {unmet}\n")
+        return 1
     before = path.read_bytes()
     after = rewritten(before.decode(), promotion).encode()
     with _beside(path, after) as new:
@@ -128,7 +143,6 @@ def _promote(
             if json_output:
                 sys.stdout.write(orjson.dumps({"difference": difference}).decode() + "\n")
             return 0
-        figures, missing = _figures(settings, promotion)
         line = _audit_line(path, promotion, stream, reason)
         line |= {"before": sha256(before).hexdigest(), "after": sha256(after).hexdigest()}
         line |= {"figures": figures} if missing is None else {"figures": None, "figures_missing": missing}
@@ -298,6 +312,21 @@ def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], 
         "streams": len(matching),
         **challengers.describe(pair, total, dict(zip(pair, names, strict=True))),
     }, None
+
+
+def _unmet(loss: str, figures: Mapping[str, Any], missing: str | None) -> str | None:
+    """Return why a challenger is not better by a loss, None if it is; raises SettingsError if there is no such loss."""
+    if missing is not None:
+        return f"the state cannot be read: {missing}"
+    if loss not in figures["difference"]:
+        raise SettingsError(f"--when {loss}: the losses of such streams are {', '.join(figures['difference'])}")
+    events, found = figures["events"], figures["difference"][loss]
+    if events < ENOUGH_EVENTS:
+        return f"{events:,} events have resolved under both, {ENOUGH_EVENTS:,} are asked for"
+    mean, error = found["mean"], found["error"]
+    if mean < -SURE_ERRORS * error:
+        return None
+    return f"its {loss} loss less the champion's is {mean:.3g} ± {error:.2g}; it has to be two errors below 0"
 
 
 def _diff(path: Path, before: str, after: str) -> str:

@@ -82,6 +82,11 @@ def _add_promote(actions: Commands) -> None:
     promote.add_argument("stream", help="name of a stream; its pattern's streams change together")
     promote.add_argument("calibrator", help="the challenger's name, or its configuration where names are not enough")
     promote.add_argument("--reason", help="why, for the audit line")
+    promote.add_argument(
+        "--when",
+        metavar="LOSS",
+        help="only if its loss (brier, log, pinball) is lower by two standard errors over 5,000 events; else status 1",
+    )
     promote.set_defaults(run=_promote)
 
 
@@ -111,6 +116,7 @@ def _promote(options: argparse.Namespace) -> int:
         options.stream,
         options.calibrator,
         reason=options.reason,
+        when=options.when,
         dry_run=options.dry_run,
         json_output=options.json,
     )

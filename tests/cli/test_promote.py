@@ -249,6 +249,35 @@ def test_dry_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str])
     assert [path.name for path in file.parent.iterdir()] == ["streams.toml"]
 
 
+@pytest.mark.parametrize(
+    ("enough", "errors", "loss", "status", "said"),
+    [
+        (20, 0.5, "brier", 0, "restart the workers"),
+        (21, 0.5, "brier", 1, "histogram is not promoted: 20 events have resolved under both, 21 are asked for"),
+        (20, 2.0, "brier", 1, "it has to be two errors below 0"),
+        (20, 0.5, "pinball", MISCONFIGURED, "the losses of such streams are brier, log"),
+    ],
+)
+def test_who_is_not_better_by_the_loss_that_is_asked_for_is_not_promoted(
+    enough: int,
+    errors: float,
+    loss: str,
+    status: int,
+    said: str,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(promote, "ENOUGH_EVENTS", enough)
+    monkeypatch.setattr(promote, "SURE_ERRORS", errors)
+    arguments = ["streams", "promote", "fraud-eu", "histogram", "--streams", str(file), "--when", loss]
+    assert main.main(arguments) == status
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+    assert (file.read_text() == COMMENTED) == bool(status)
+    assert len(lines(file)) == (status == 0)
+
+
 def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,6 +121,16 @@ def harmed(loss: str, difference: float, error: float, n: int, worker: str = W) 
     }
 
 
+def challenged(difference: float, error: float, n: int, worker: str = W) -> dict[str, str]:
+    """Return a stream whose challenger's log loss differs from that of what serves."""
+    of = f'{worker},{S},calibrator="platt",config="0a1b2c3d"'
+    return {
+        f"trueup_shadow_events{{{of}}}": f"{n}x{LONG}",
+        f'trueup_shadow_difference{{{of},loss="log"}}': f"{difference}x{LONG}",
+        f'trueup_shadow_difference_error{{{of},loss="log"}}': f"{error}x{LONG}",
+    }
+
+
 def segments(off: int) -> dict[str, str]:
     return {f"trueup_segments_off{{{W},{S}}}": f"{off}x{LONG}", f"trueup_segments_scored{{{W},{S}}}": f"20x{LONG}"}
 
@@ -383,6 +393,20 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(harmed("log", 0.009, 0.001, 5000), at=40),
             # One worker loses and one gains: each counts by its number of outcomes.
             scene(harmed("log", 0.02, 0.002, 5000), harmed("log", -0.02, 0.002, 5000, V), healthy(V), at=40),
+        ],
+    },
+    "TrueupChallengerBetter": {
+        "fires": [
+            scene(challenged(-0.01, 0.004, 5000), at=7 * DAY + 60, step=30, fires="TrueupChallengerBetter"),
+        ],
+        "quiet": [
+            scene(challenged(-0.01, 0.004, 5000), at=7 * DAY - 30, step=30),
+            scene(challenged(-0.01, 0.006, 5000), at=7 * DAY + 60, step=30),
+            scene(challenged(-0.01, 0.004, 4999), at=7 * DAY + 60, step=30),
+            # One worker's partitions gain, the other's lose: each counts by its number of events.
+            scene(
+                challenged(-0.01, 0.004, 5000), challenged(0.01, 0.004, 5000, V), healthy(V, 30), at=8 * DAY, step=30
+            ),
         ],
     },
     "TrueupRegretGrowing": {
