@@ -37,7 +37,6 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics import challengers
 
-
 #: What a condition asks for: so many events under both, and a difference of so many standard errors below 0.
 ENOUGH_EVENTS: Final = 5000
 SURE_ERRORS: Final = 2.0
