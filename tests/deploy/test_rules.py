@@ -46,6 +46,8 @@ def test_a_recorded_name_says_its_labels_its_metric_and_what_was_done() -> None:
             "stage",
             "volume",
             "finding",
+            "calibrator",
+            "config",
             "label",
         }, name
         assert metric.startswith("trueup_"), name
