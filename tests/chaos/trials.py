@@ -199,6 +199,8 @@ def shorten(directory: Path) -> None:
 def _refused(world: World, said: str) -> None:
     """Start the worker again: it must end and say why, however often it is started."""
     for _ in range(2):
+        # Who could not leave the group holds the partition until its session ends, which is long.
+        asyncio.run(buried(world.bootstrap, world.name))
         with world.worker() as worker:
             _ended(worker, said)
 
