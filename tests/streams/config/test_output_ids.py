@@ -177,9 +177,7 @@ def test_without_an_address_of_the_registry_nothing_starts() -> None:
         Settings.from_env({"TRUEUP_OUTPUT_FORMAT": "avro"})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("OUTPUT_FORMAT", "xml"), ("OUTPUT_REGISTER", "true")]
-)
+@pytest.mark.parametrize(("name", "value"), [("OUTPUT_FORMAT", "xml"), ("OUTPUT_REGISTER", "true")])
 def test_other_values_are_refused_with_what_there_is(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"TRUEUP_{name}='{value}': must be one of"):
         Settings.from_env({f"TRUEUP_{name}": value})
