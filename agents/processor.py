@@ -13,97 +13,35 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from time import perf_counter, time
+from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
+from agents.applying import Applying, Probe
+from agents.folded import Folded, FoldedTurn, committed
+from agents.hearing import Hearing
 from agents.notices import Notices
 from agents.served import Frozen, Served, Terms
-from state import formats, journal
-from state.effects import Changes
+from agents.showing import Showing
+from state import journal
 from state.engine import Partition
-from state.events import Forecast, Rejected
-from state.fence import FORECASTS, OUTCOMES, Fence
+from state.fence import FORECASTS, Fence
 from state.fold import Fold
-from state.frames import CorruptFrame
-from state.journal import Entry, Journal
-from state.witnesses import SLACK
+from state.journal import Journal
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
-from streams.faust.outputs import Heard, OutputBatch, Outputs
+from streams.faust.outputs import Outputs
 from streams.faust.state_table import StateTable
-from streams.faust.stores import DamagedStoreError
-from streams.metrics import snapshot
 from streams.metrics.gauges import Gauges
 from streams.metrics.sample import Sample
-from streams.metrics.snapshot import PartitionSnapshot
-from streams.records.decoding import SCOPED, Decoder
-from streams.records.merge import Batch, Merged
-from streams.records.refused import named
-from streams.records.skips import PoisonError
+from streams.records.decoding import Decoder
+from streams.records.merge import Batch
 from streams.sources import far_off, modes
-from streams.sources.fields import FORECAST, OUTCOME
-from streams.sources.source import Source
+from streams.sources.fields import OUTCOME
+from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
-
-#: Records decoded, applied and encoded at a time. With 500 they stay in a processor's own cache: 4.9 us an event with a
-#: histogram, 5.4 with 1,000, 6.8 with 2,000 (python -m tests.bench.parts).
-PART = 500
-
-#: Called with the number of the step just finished; tests kill the process here.
-Probe = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Folded:
-    """Records of a batch that the engine has applied.
-
-    Attributes
-    ----------
-    batch
-        The batch.
-    served
-        Its partition.
-    outputs
-        What is to be produced.
-    entry
-        What the journal is to say of them; None: it says so already.
-    number
-        Of the first journal entry after them.
-    effects
-        As the engine made them.
-    rejected
-        The dead letters.
-    fence
-        Of the state with them.
-    """
-
-    batch: Batch
-    served: Served
-    outputs: OutputBatch
-    entry: Entry | None
-    number: int
-    effects: Any
-    rejected: list[Rejected]
-    fence: Fence
-
-
-@dataclass(frozen=True)
-class FoldedTurn:
-    """A turn whose records are applied; nothing of it is in the journal yet, unless it was there before.
-
-    Attributes
-    ----------
-    started
-        When its folding was asked for, s of a clock that only counts.
-    parts
-        Its batches.
-    """
-
-    started: float
-    parts: list[Folded]
 
 
 class BatchProcessor:
@@ -149,16 +87,10 @@ class BatchProcessor:
         self._probe = probe
         self._current = current
         #: Its topics by their number, each with the source that maps it. Of what intake writes, intake tells.
-        self._reads: dict[int, tuple[str, Source | None]] = {}
-        for topic, role in ((FORECASTS, FORECAST), (OUTCOMES, OUTCOME)):
-            direct = [mode.source for mode in settings.modes if mode.source.role == role and mode.direct]
-            if not modes.routed(settings.modes, role):
-                self._reads[topic] = self._topics[topic], direct[0] if direct else None
-        #: Records in the output topics that are not what is folded again brings about.
-        self._unlike = 0
-        #: How many forecasts intake did not write, where labels come through it: theirs have a scope.
-        self._unrouted = 0
-        self._routed = modes.routed(settings.modes, OUTCOME)
+        self._reads = modes.read_directly(settings.modes, self._topics)
+        self._hearing = Hearing(outputs, answering=settings.policies.answering)
+        self._showing = Showing(table, gauges, settings.policies, self.notices)
+        self._applying = Applying(settings, outputs, gauges, probe, scoped=bool(modes.routed(settings.modes, OUTCOME)))
         self._partitions: dict[int, Served] = {}
         #: Held while a turn is folded, noted, and answered: turns go from one to the next in their order.
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -201,50 +133,21 @@ class BatchProcessor:
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
                 terms = self._terms_of(await recall(entries[0].config.hex()))
-            served = Served(terms, found.number - len(entries), last=list(found.last))
-            served.said = said
-            if entries:
-                served.told = served.answered = found.answered
-                served.said = found.said
-            served.written = served.number
-            served.engine = self._open(terms, served.read(stored))
-            first, second = served.engine.fence.next
-            served.begins = served.ends = first, second
-            self._partitions[partition] = served
-            self._taken_up(partition, served.engine.fence)
-            return _committed(served.engine.fence), found
+            served = self._partitions[partition] = Served.after(found, terms, said)
+            served.opened(self._open(terms, served.read(stored)))
+            self._showing.taken_up(partition, served.engine.fence)
+            return committed(served.engine.fence), found
 
     async def forgo(self, partition: int, found: Journal) -> None:
         """Leave out what was folded since the last checkpoint: its records were deleted, and its answers stand."""
         async with self._folding, self._answered():
             served = self._partitions[partition]
-            served.ends, served.last = found.ends(served.ends), [journal.NONE, journal.NONE]
-            served.engine.fence.next[:] = served.ends
-            served.number = served.answered = found.number
+            served.forgo(found)
             await self._write(partition, served, served.freeze())
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         """Return the engine of a partition whose rows are read so."""
         return Partition(terms.settings.policies, read)
-
-    def _taken_up(self, partition: int, fence: Fence) -> None:
-        """Show a partition that was taken up; raises `CorruptFrame` if this build does not read its rows."""
-        formats.check(lambda prefix: next(iter(self._table.range(partition, prefix)), None), self._policies)
-        self._take_slots(partition)
-        self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), fence))
-
-    def _take_slots(self, partition: int) -> None:
-        """Give the streams of a partition slots, until there are none left.
-
-        A partition may hold rows of any number of streams, and all wait while it is taken up: what is read is bounded
-        by the number of slots.
-        """
-        for streams in snapshot.present(lambda prefix: self._table.range(partition, prefix), self._policies):
-            all(map(self._gauges.shows, streams))  # until one finds none
-
-    def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
-        """Return what the gauges hold of some streams of a partition, as it is stored."""
-        return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, _committed(fence))
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the ids of the schemas of outputs, before the first batch."""
@@ -252,21 +155,15 @@ class BatchProcessor:
         self._terms = replace(self._terms, settings=settings)
 
     @property
-    def registry_seconds(self) -> float:
-        """How long a batch has waited for the schema registry, s; 0 if none does."""
-        waited: float = self._decoder.schemas.wait.seconds
-        return waited
-
-    @property
-    def waits(self) -> str:
-        """What is waited for of the schema registry; empty: nothing."""
-        said: str = self._decoder.schemas.wait.said
-        return said
+    def wait(self) -> Wait:
+        """How batches wait for the schema registry."""
+        found: Wait = self._decoder.schemas.wait
+        return found
 
     def samples(self) -> Iterator[Sample]:
         """Yield what counts itself: dead forecasts answered all the same, and what answers could not carry."""
         yield "raw_answers", (), float(self._outputs.raw_answers)
-        yield "unlike_outputs", (), float(self._unlike)
+        yield "unlike_outputs", (), float(self._hearing.unlike)
         for what in ("header", "field"):
             yield "uncarried", (what,), float(self._decoder.left_out(what))
 
@@ -277,8 +174,8 @@ class BatchProcessor:
                 ts, timestamp = self._decoder.far_off_last[topic]
                 more = self.notices.far_off(name, records, far_off.said(ts, timestamp, source))
                 self._gauges.far_off(topic, more)
-        if self._unrouted:
-            self.notices.unrouted(self._topics[FORECASTS], self._unrouted)
+        if self._applying.unrouted:
+            self.notices.unrouted(self._topics[FORECASTS], self._applying.unrouted)
         self.notices.tell()
 
     def close(self, partition: int) -> None:
@@ -293,11 +190,8 @@ class BatchProcessor:
         It follows the clock only where records came at about the time that they tell, and where a forecast matures by
         then. History that is read again matures by its own records, however slowly it comes.
         """
-        served, behind = self._partitions.get(partition), self._settings.quiet_seconds * 1000
-        if not behind or served is None or not served.live:
-            return 0
-        now = int(time() * 1000 - behind)
-        return now if served.engine.fence.stream_time < now and served.engine.ripens <= now else 0
+        served = self._partitions.get(partition)
+        return 0 if served is None else served.ripe(int(self._settings.quiet_seconds * 1000))
 
     def waits_for(self, batch: Batch) -> bool:
         """Whether a batch cannot be folded before the schema registry has said something."""
@@ -321,7 +215,7 @@ class BatchProcessor:
             await self._decoder.load(batches[0].records)
         parts, frozen = list[Folded](), False
         async with self._folding, self._wholly(self._partitions.copy()):
-            await self._hear(batches)
+            await self._hearing.hear(batches, self._partitions)
             for batch in batches:
                 # Where its partition was taken up again, these records are read again: folded now, they would be merged
                 # with what comes after them.
@@ -338,19 +232,6 @@ class BatchProcessor:
                     served.freeze()
                     frozen = True  # the others wait for the next turns, so that none of these takes long
         return FoldedTurn(started, parts)
-
-    async def _hear(self, batches: Iterable[Batch]) -> None:
-        """Ask what was said already of records that are folded again and whose outputs were not known to be out."""
-        asked = dict[int, Served]()
-        for batch in batches:
-            served = self._partitions.get(batch.partition)
-            if served is not None and served.heard is None and batch.again is not None and served.unsaid(batch):
-                asked[batch.partition] = served
-        if asked:
-            found = await self._outputs.heard({number: served.said for number, served in asked.items()})
-            for number, served in asked.items():
-                served.heard = found[number]
-                served.hears(found[number].ends)
 
     async def answer(self, turn: FoldedTurn) -> None:
         """Note a turn in the journal, and produce its outputs; returns when all of that is acknowledged.
@@ -406,24 +287,12 @@ class BatchProcessor:
             async with self._answered():
                 pass
         if served.heard is not None:
-            self._compare(number, served.heard)
+            self._hearing.compare(number, served.heard)
             served.heard = None
         if served.terms is not self._terms:
             await self._close_order(number, served)
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
-
-    def _compare(self, number: int, heard: Heard) -> None:
-        """Count what stands in the output topics and was not brought about again; all was folded again."""
-        unlike = heard.unlike + sum(map(len, heard.said.values()))
-        if unlike and not self._policies.answering:  # else intake writes answers there, too
-            self._unlike += unlike
-            log.error(
-                "%d records stand in the output topics of partition %d that are not what its records bring about "
-                "here: does another kind of machine run in this group? Audit it",
-                unlike,
-                number,
-            )
 
     async def _close_order(self, number: int, served: Served) -> None:
         """Make a checkpoint of what was folded since the last one, if anything was."""
@@ -438,16 +307,9 @@ class BatchProcessor:
             return await self._tick(batch, served)
         while True:
             outputs = self._outputs.batch(number, served.terms.settings, served.heard)
-            taken, effects, rejected = await self._applied(batch, served, records, outputs)
-            begins, topics = served.ends, served.took(records[:taken])
-            entry = None
-            if batch.again is not None:
-                served.number, served.whole = batch.again.number + batch.ended, batch.ended
-            else:
-                entry = served.entry(begins, topics)
-                served.number += 1
-                served.live = abs(time() * 1000 - served.engine.fence.stream_time) <= SLACK
-            fence = _committed(served.engine.fence)
+            taken, effects, rejected = await self._applying.applied(batch, served, records, outputs)
+            entry = served.folded(batch, records[:taken])
+            fence = committed(served.engine.fence)
             folded = Folded(batch, served, outputs, entry, served.number, effects, rejected, fence)
             records = records[taken:]
             if not records:
@@ -467,7 +329,7 @@ class BatchProcessor:
         entry = None if batch.again is not None else served.entry(served.ends, b"", batch.tick)
         served.number += 1
         served.freeze(batch.tick)
-        effects, fence = served.engine.end(), _committed(served.engine.fence)
+        effects, fence = served.engine.end(), committed(served.engine.fence)
         return Folded(batch, served, outputs, entry, served.number, effects, [], fence)
 
     async def _note(self, parts: Sequence[Folded]) -> None:
@@ -477,13 +339,13 @@ class BatchProcessor:
         began = perf_counter()
         if entries:
             await self._table.append({number: {each.key: each.encode()} for number, each in entries.items()})
-            self._done(3, perf_counter() - began)
+            self._applying.done(3, perf_counter() - began)
         for part in parts:
             number, batch = part.batch.partition, part.batch
             if part.entry is None:
                 self._gauges.again(number, [topic for topic, _ in batch.records], part.fence)
                 continue
-            self._count(number, part.effects, part.fence)
+            self._showing.count(number, part.effects, part.fence)
             for each in part.rejected:
                 self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
 
@@ -496,7 +358,7 @@ class BatchProcessor:
             ends = await self._outputs.send(unsaid)
             for part in parts:
                 part.served.hears(ends.get(part.batch.partition, {}))
-            self._done(4, perf_counter() - began)
+            self._applying.done(4, perf_counter() - began)
         parts = self._here(parts)
         for part in parts:
             part.served.answered = max(part.served.answered, part.number)
@@ -515,7 +377,7 @@ class BatchProcessor:
         key, row = journal.begun(entry, said)
         await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4))
         served.waiting, served.written = None, entry.number
-        self._written(number, changes)
+        self._showing.written(number, changes, self._partitions)
 
     async def checkpoint(self, *, due: bool = True) -> None:
         """Make checkpoints, one after another: of partitions that are due, while no turn is folded, or of all.
@@ -530,97 +392,6 @@ class BatchProcessor:
                 if free and served.whole and served.order:
                     await self._write(number, served, served.freeze())
 
-    def _written(self, number: int, changes: Changes) -> None:
-        """Show what a checkpoint wrote."""
-        self._gauges.written(number, changes)
-        if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
-            for each, opened in self._partitions.items():
-                self._gauges.restored(each, self._held(each, gained, opened.engine.fence))
-
-    def _count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
-        """Count the effects of a batch that is in the journal now."""
-        for stream, n in effects.overdue.items():
-            self.notices.overdue(stream, n)
-        self._gauges.applied(number, effects, fence)
-
-    async def _applied(
-        self, batch: Batch, served: Served, records: Sequence[Merged], output_batch: OutputBatch
-    ) -> tuple[int, Any, list[Rejected]]:
-        """Decode, apply and encode, a part at a time, and let others go on in between.
-
-        Returns how many records were applied, their effects, as the engine makes them, and the dead letters. These are
-        all records, unless what they changed is too much for one checkpoint.
-        """
-        engine, decoder, enough = served.engine, served.terms.decoder, self._settings.enough_bytes
-        outputs: list[list[Any]] = []
-        decoding = folding = 0.0
-        engine.begin()
-        at = 0
-        while at < len(records) and not (at and batch.again is None and engine.weight > enough):
-            if at:
-                await asyncio.sleep(0)
-            began = perf_counter()
-            part = records[at : at + max(1, min(PART, enough // engine.event_weight))]
-            try:
-                events = named(decoder.events(part))  # step 1
-                if self._routed:
-                    self._unrouted += sum(type(each) is Forecast and SCOPED not in each.event_id for each in events)
-                decoded = perf_counter()
-                if not at:
-                    self._probe(1)
-                outputs.append(engine.apply(events))  # step 2
-                output_batch.add(outputs[-1])
-            except (CorruptFrame, DamagedStoreError):
-                raise  # the state is damaged, not a record
-            except Exception as exc:
-                raise (self._poison(served, output_batch.partition, records) or exc) from exc
-            at += len(part)
-            decoding += decoded - began
-            folding += perf_counter() - decoded
-        effects = engine.end()
-        self._gauges.stage(1, decoding)
-        self._done(2, folding)
-        if not effects.rejected:
-            return at, effects, []
-        return at, effects, [each for made in outputs for each in made if isinstance(each, Rejected)]
-
-    def _poison(self, served: Served, number: int, records: Sequence[Merged]) -> PoisonError | None:
-        """Find the record that a batch fails of, by halves; nothing since the last checkpoint is kept.
-
-        It is the one with which the records from the first on fail, and without which those before it do not. None if
-        the batch does not fail again.
-        """
-        if not self._fails(served, number, records):
-            return None
-        well, fails = 0, len(records)
-        while fails - well > 1:
-            middle = (well + fails) // 2
-            if self._fails(served, number, records[:middle]):
-                fails = middle
-            else:
-                well = middle
-        topic, record = records[well]
-        return PoisonError(self._topics[topic], number, record.offset)
-
-    def _fails(self, served: Served, number: int, records: Sequence[Merged]) -> bool:
-        served.engine.reset()
-        served.engine.begin()
-        output_batch = self._outputs.batch(number, served.terms.settings)
-        try:
-            output_batch.add(served.engine.apply(named(served.terms.decoder.events(records))))
-        except Exception:  # noqa: BLE001 - whatever it is, it ended the batch
-            return True
-        return False
-
-    def _done(self, step: int, seconds: float) -> None:
-        self._gauges.stage(step, seconds)
-        self._probe(step)
-
 
 def _moved(batch: Batch) -> MovedError:
     return MovedError(f"partition {batch.partition} has moved; its new owner answers a batch of it")
-
-
-def _committed(fence: Fence) -> Fence:
-    """Return a fence as it is in the state now: the engine moves its own while it folds what may never be committed."""
-    return Fence.decode(fence.encode())

@@ -4,18 +4,23 @@ It is a worker with another engine: `state.router` in the place of `state.engine
 of forecasts and outcomes. Transport, changelog, fences and the order of effects are a worker's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from agents import __version__
+from agents.applying import Probe
+from agents.folded import committed
 from agents.notices import Notices
 from agents.notices import path as noticed
-from agents.processor import BatchProcessor, Probe
-from agents.served import Terms
+from agents.processor import BatchProcessor
+from agents.served import Served, Terms
+from agents.showing import Showing
 from agents.topology import Topology, samples
 from agents.worker import Stage
+from state.effects import Changes
 from state.fence import Fence
 from state.fold import Fold
+from state.policy import Policies
 from state.router import Router
 from streams.config.settings import Settings
 from streams.faust.application import Application
@@ -27,6 +32,7 @@ from streams.metrics.gauges import Gauges
 from streams.metrics.routing import RouteGauges
 from streams.metrics.sample import Sample
 from streams.records.routing import RouteDecoder
+from streams.sources.wait import Wait
 
 
 class RouteProcessor(BatchProcessor):
@@ -43,18 +49,13 @@ class RouteProcessor(BatchProcessor):
         notices: Notices,
     ) -> None:
         super().__init__(settings, table, cast("Outputs", outputs), cast("Gauges", gauges), probe, current, notices)
-        self._reads, self._routed = {}, False
-        self._shown = gauges
+        self._reads, self._applying.scoped = {}, False
+        self._showing = RouteShowing(table, gauges, settings.policies, notices)
 
     @property
-    def registry_seconds(self) -> float:
-        """Return 0: its records are JSON."""
-        return 0.0
-
-    @property
-    def waits(self) -> str:
-        """Return nothing: as above."""
-        return ""
+    def wait(self) -> Wait:
+        """Nothing is waited for: its records are JSON."""
+        return Wait()
 
     def samples(self) -> Iterator[Sample]:
         """Yield nothing: a router answers no forecast."""
@@ -66,21 +67,29 @@ class RouteProcessor(BatchProcessor):
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         return Router(terms.settings.policies, read)
 
-    def _taken_up(self, partition: int, fence: Fence) -> None:
-        self._shown.assigned(partition, Fence.decode(fence.encode()))
 
-    def _count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
+class RouteShowing(Showing):
+    """Tells a router's gauges, which show no rows."""
+
+    def __init__(self, table: StateTable, gauges: RouteGauges, policies: Policies, notices: Notices) -> None:
+        super().__init__(table, cast("Gauges", gauges), policies, notices)
+        self._shown = gauges
+
+    def taken_up(self, partition: int, fence: Fence) -> None:
+        """Show a partition that was taken up."""
+        self._shown.assigned(partition, committed(fence))
+
+    def count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
+        """Count the effects of a batch that is in the journal now."""
         self._shown.applied(number, effects, fence)
 
-    def _written(self, number: int, changes: Any) -> None:  # noqa: ANN401 - as the engine makes them
-        """Do nothing: its gauges show no rows."""
+    def written(self, number: int, changes: Changes, opened: Mapping[int, Served]) -> None:
+        """Do nothing."""
 
 
-def build(
-    settings: Settings, *, abort: Callable[..., None], memory: bool = False, probe: Probe = lambda _: None
-) -> Topology:
+def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
     """Wire a fresh router; ``settings`` are those of `Settings.router`, for the rest see `agents.topology.build`."""
-    app = Application(settings, memory=memory)
+    app = Application(settings)
     gauges = RouteGauges(__version__, lambda: samples(topology), settings.application)
     outputs = RoutedOutputs(settings, lambda: app.producer, lambda: app.table.widths.outcomes, gauges.produced)
     processor = RouteProcessor(

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
-from typing import Any, NamedTuple
+from time import monotonic, time
+from typing import Any, NamedTuple, Self
 
 from state import journal
 from state.effects import Changes
 from state.fold import Fold
-from state.journal import Entry
+from state.journal import Entry, Journal
+from state.witnesses import SLACK
 from streams.config.settings import Settings
 from streams.faust.outputs import LABELS, Heard
 from streams.records.merge import Batch, Merged
@@ -102,6 +103,19 @@ class Served:
     waiting: Frozen | None = None
     engine: Fold = field(init=False)
 
+    @classmethod
+    def after(cls, found: Journal, terms: Terms, said: tuple[int, int, int]) -> Self:
+        """Return a partition whose journal is found so; its output topics end at ``said``."""
+        number, entries = found.number - len(found.entries), found.entries
+        answered, said = (found.answered, found.said) if entries else (0, said)
+        return cls(terms, number, answered, answered, said, written=number, last=list(found.last))
+
+    def opened(self, engine: Fold) -> None:
+        """Begin with the state of the last checkpoint."""
+        self.engine = engine
+        first, second = engine.fence.next
+        self.begins = self.ends = first, second
+
     def read(self, stored: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
         """Return what reads a row, be it in the table or on its way there."""
 
@@ -130,6 +144,23 @@ class Served:
                     break
         return topics
 
+    def folded(self, batch: Batch, records: Sequence[Merged]) -> Entry | None:
+        """Note records of a batch that were folded, and return their journal entry; None if the journal has it."""
+        begins, topics = self.ends, self.took(records)
+        if batch.again is not None:
+            self.number, self.whole = batch.again.number + batch.ended, batch.ended
+            return None
+        entry = self.entry(begins, topics)
+        self.number += 1
+        self.live = abs(time() * 1000 - self.engine.fence.stream_time) <= SLACK
+        return entry
+
+    def forgo(self, found: Journal) -> None:
+        """Leave out what was folded since the last checkpoint."""
+        self.ends, self.last = found.ends(self.ends), [journal.NONE, journal.NONE]
+        self.engine.fence.next[:] = self.ends
+        self.number = self.answered = found.number
+
     def entry(self, begins: tuple[int, int], topics: bytes, tick: int = 0) -> Entry:
         """Return the journal entry of the records that were folded since some offsets, or of a tick."""
         forecasts, outcomes = self.last
@@ -150,6 +181,12 @@ class Served:
         self.begins = self.ends
         self.order.clear()
         return waiting
+
+    def ripe(self, behind: int) -> int:
+        """Return the time so far behind the clock, ms, if something falls due by it here; else 0."""
+        now = int(time() * 1000 - behind)
+        due = bool(behind) and self.live and self.engine.fence.stream_time < now and self.engine.ripens <= now
+        return now if due else 0
 
     def unsaid(self, batch: Batch) -> bool:
         """Whether outputs of a batch may not be out: it is new, or nobody noted that they were acknowledged."""

@@ -12,10 +12,11 @@ from aiokafka import TopicPartition
 from faust.types import TP
 
 from agents import __version__, deaths
+from agents.applying import Probe
 from agents.maps import Publisher
 from agents.notices import Notices
 from agents.notices import path as noticed
-from agents.processor import BatchProcessor, Probe
+from agents.processor import BatchProcessor
 from state.frames import REMEDY, OtherFormat
 from state.journal import Journal
 from streams.config.in_force import InForceError
@@ -236,7 +237,7 @@ class Topology:
     @property
     def registry_seconds(self) -> float:
         """How long the schema registry has been waited for, s; 0 if it is not."""
-        return max(self.wait.seconds, self.processor.registry_seconds)
+        return max(self.wait.seconds, self.processor.wait.seconds)
 
     @property
     def unready(self) -> str:
@@ -245,7 +246,7 @@ class Topology:
             return "it cannot go on"
         if self.stopping:
             return STOPPING
-        if waits := self.app.contact.lost or self.wait.said or self.processor.waits:
+        if waits := self.app.contact.lost or self.wait.said or self.processor.wait.said:
             return waits
         if self.behind:
             stages = "intake has" if self.settings.routed else "intake and router have"
@@ -276,9 +277,7 @@ class Topology:
         return True
 
 
-def build(
-    settings: Settings, *, abort: Callable[..., None], memory: bool = False, probe: Probe = lambda _: None
-) -> Topology:
+def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
     """Wire a fresh application.
 
     Parameters
@@ -287,12 +286,10 @@ def build(
         Every setting.
     abort
         Ends the process when something cannot be continued from.
-    memory
-        Keep the table in memory instead of RocksDB.
     probe
         Called with the number of each step of each batch; tests kill the process in it.
     """
-    app = Application(settings, memory=memory)
+    app = Application(settings)
     gauges = Gauges(
         settings.metrics_streams,
         __version__,

@@ -12,8 +12,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from agents import __version__, compiled
+from agents.applying import Probe
 from agents.directory_lock import HeldError, held
-from agents.processor import Probe
 from agents.readers import Readers, ReadersError
 from agents.status.pages import Pages
 from agents.status.readings import Readings

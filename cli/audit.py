@@ -25,8 +25,8 @@ def add(commands: Commands) -> None:
         "audit",
         "derive every served prediction again from the topics, and compare bit for bit",
         says="Reads forecasts, outcomes and what was made of them, from their first records; changes no topic. "
-        "Follows what the workers wrote down as in force; older records are judged by the settings of this command: "
-        f"give it those of the workers. Status 1: something differs; {UNUSABLE}: it could not be checked.",
+        "Follows what workers, routers and intakes wrote down as in force; for all else give it the settings of the "
+        f"workers. Status 1: something differs; {UNUSABLE}: it could not be checked.",
         json_output=True,
     )
     audit.add_argument("--disk", action="store_true", help="keep the derived state in a temporary RocksDB, not memory")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replay.configuration import Configuration
     from replay.sources.table import Columns
 
-#: Options of a table alone, none of which has a default, but for ``--decimal``: what each takes, and its help.
+#: Options of a table alone, none of which has a default: what each takes, and its help.
 OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "score": ("COLUMN", "the model's score"),
     "label": ("COLUMN", "what happened; empty where it is not known"),
@@ -58,7 +58,6 @@ def add_files(parser: argparse.ArgumentParser) -> Any:  # noqa: ANN401 - a group
     )
     for name, (metavar, help_) in OF_TABLE.items():
         table.add_argument(f"--{name}", metavar=metavar, help=help_)
-    table.add_argument("--decimal", choices=(".", ","), help="the mark before a score's fraction (default: what fits)")
     return files
 
 
@@ -138,7 +137,6 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         time_format=_format(options.time_format, "--time-format"),
         label_time_format=_format(options.label_time_format, "--label-time-format"),
         zone=_zone(options.time_zone),
-        decimal=options.decimal,
         encoding=_encoding(options.encoding),
         entity=options.entity,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
@@ -176,9 +174,8 @@ def _encoding(name: str | None) -> str | None:
 
 def require_table(options: argparse.Namespace) -> None:
     """Raise SettingsError where an option is of a table, and there is none."""
-    if not options.table and (
-        alone := [name for name in (*OF_TABLE, "decimal") if getattr(options, name.replace("-", "_")) is not None]
-    ):
+    alone = [name for name in OF_TABLE if getattr(options, name.replace("-", "_")) is not None]
+    if alone and not options.table:
         raise SettingsError(f"--{alone[0]} is of a table: give --table FILE, too")
 
 

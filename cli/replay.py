@@ -29,7 +29,6 @@ examples:
       --report review.html                                        one table of last quarter
   trueup replay --last 7d --threshold 0.8                         would it have helped last week?
   trueup replay --last 90d --report review.html                   a page to put before a review
-  trueup replay --delay as-is --delay none --delay +2d            what late labels cost
   trueup replay --from 2026-11-01T00:00Z --manifest run.json      the same again: trueup replay --offsets run.json
   trueup replay --write-state trueup-2                            a worker with TRUEUP_APP_ID=trueup-2 goes on from here
 """
@@ -68,9 +67,6 @@ def add(commands: Commands) -> None:
     runs.add_argument(
         "--streams", action="append", default=[], type=Path, metavar="FILE", help="this TOML file; may be repeated"
     )
-    runs.add_argument(
-        "--delay", action="append", default=[], metavar="as-is|none|+2d", help="when outcomes come; may be repeated"
-    )
     runs.add_argument("--processes", type=positive, metavar="N", help="at most so many (default: one a core)")
     gives = replay.add_argument_group("what it gives")
     gives.add_argument("--threshold", type=float, metavar="P", help="count the alerts, forecasts of at least P")
@@ -83,7 +79,6 @@ def add(commands: Commands) -> None:
     )
     gives.add_argument("--block", type=positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
     gives.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML: figures, and which to choose")
-    gives.add_argument("--pdf", type=Path, metavar="FILE", help="the same page as PDF; needs Chromium")
     gives.add_argument(
         "--model", default="", metavar="NAME", help="name and version of the model, for the page's title"
     )
@@ -102,8 +97,6 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         If it is not possible.
     """
     from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
-    from replay.delay import Delay  # noqa: PLC0415
-    from replay.report.pdf import browser  # noqa: PLC0415
     from replay.run import Request, cores  # noqa: PLC0415
     from replay.silence import understood  # noqa: PLC0415
 
@@ -111,11 +104,6 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")
     if not 0 < options.volume <= 1:
         raise SettingsError(f"--volume {options.volume}: must be above 0 and at most 1")
-    if options.pdf:
-        browser()
-    delays = tuple(Delay.parse(text) for text in options.delay) or (Delay(),)
-    if len({each.name for each in delays}) < len(delays):
-        raise SettingsError("--delay: the same one twice")
     read = history.source(options, settings)
     plans = configurations(settings, options.calibrator, options.streams, challengers=options.challengers)
     taken: list[str] = []
@@ -127,7 +115,6 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     return Request(
         source=read,
         configurations=plans,
-        delays=delays,
         taken=taken,
         processes=options.processes or cores(),
         threshold=options.threshold,
@@ -135,7 +122,6 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         block=options.block,
         manifest=options.manifest,
         report=options.report,
-        pdf=options.pdf,
         command=shlex.join(["trueup", *sys.argv[1:]]),
         model=options.model,
         output=options.output,

@@ -87,16 +87,14 @@ def _lately(segments: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _scores(contenders: list[Contender]) -> Table:
-    """Return a row a contender, and one of raw at each delay, which decides what is resolved; after the warm-up."""
+    """Return a row a contender, and one of raw; after the warm-up."""
     table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "own error", "bound")
     table.title = "after the warm-up; regret, own error and bound are of all"
-    delays: set[str] = set()
     for contender in contenders:
         overall = contender.overall
         if overall is None:
             continue
-        if contender.delay not in delays:
-            delays.add(contender.delay)
+        if not table.row_count:
             table.add_row(RAW, *_card(overall.judged.raw))
         table.add_row(
             contender.name,
@@ -112,13 +110,11 @@ def _ranks(contenders: list[Contender], result: Result) -> Table:
     """Return a row a contender, its draw and raw: order and level after the warm-up."""
     table = _table("warm-up", "mean", "off", "AUC", f"recall {100 * result.volume:g}%", "different")
     table.title = "after the warm-up"
-    delays: set[str] = set()
     for contender in contenders:
         if contender.overall is None:
             continue
         phase, learnt = contender.overall.settled, sentences.learning(contender)
-        if contender.delay not in delays:
-            delays.add(contender.delay)
+        if not table.row_count:
             table.add_row(RAW, "", *_order(phase.raw))
         issued = sum(each.issued for each in learnt)
         spent = f"{sum(each.warmup.issued for each in learnt) / issued:.1%}" if issued else ""

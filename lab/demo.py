@@ -141,7 +141,7 @@ def export(rows: int | None, directory: Path, scenario: str = "flights") -> int:
     if chosen.plan:
         (directory / "streams.toml").write_text(chosen.plan)
         planned = f"TRUEUP_STREAMS={directory / 'streams.toml'} "
-    print(f"{planned}trueup replay {given} --calibrator platt --calibrator auto+regret_matching")
+    print(f"{planned}trueup replay {given} --calibrator platt --calibrator platt+regret_matching")
     return 0
 
 

@@ -14,7 +14,7 @@ from state.arrays import Floats
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """The contenders of one group under one delay, scored."""
+    """The contenders of one group, scored."""
 
     contenders: list[Contender]
     columns: Columns
@@ -46,11 +46,8 @@ def compared(boards: Sequence[Scoreboard], block: int | None, resamples: int, vo
             pairs = [(name, RAW) for name in [*names, *draws]]
             pairs += [(name, other) for i, name in enumerate(names) for other in names[i + 1 :]]
             found.differences += resampled.differences(pairs)
-            delay = each.contenders[0].delay
             found.intervals += [
-                Interval(name, delay, *interval)
-                for name in [RAW, *names, *draws]
-                for interval in resampled.intervals(name)
+                Interval(name, *interval) for name in [RAW, *names, *draws] for interval in resampled.intervals(name)
             ]
         for name, p, warm in zip(names, columns.p, columns.warm, strict=True):
             made = _resampled(columns, warm, {RAW: columns.raw, name: p}, block, resamples, volume)

@@ -90,7 +90,7 @@ class Move:
     since: tuple[tuple[int, int, int], ...]
     #: Of the rows of this partition by kind: a hash, see `digests`.
     digests: Mapping[str, str]
-    #: How far intake and router had come; None if there were none, or an earlier version wrote this down.
+    #: How far intake and router had come; None if there were none.
     upstream: Upstream | None = None
     #: Its ``TRUEUP_TOPIC_PREFIX``.
     prefix: str = ""

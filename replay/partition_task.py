@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from replay.configuration import Configuration
-from replay.delay import UNCHANGED, Delay, at_once
 from replay.engine_output import EngineOutput, write_answers
 from replay.partition_result import PartitionResult
 from replay.player import Player
 from replay.sources.merge import merged
 from replay.sources.record import Source, SourceRecord, loaded
-from state.events import Event, Outcome, Passed, Rejected
+from state.events import Event, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.policy import Policies
 from streams.config.settings import Settings
@@ -23,12 +22,11 @@ from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 from streams.records.output_json import encode_letter
 from streams.sources.direct import Direct
-from streams.sources.references import Headers
 
 
 @dataclass(frozen=True)
 class Part:
-    """What to do with one partition under one delay."""
+    """What to do with one partition."""
 
     #: Where the records are.
     source: Source
@@ -41,11 +39,9 @@ class Part:
     direct: Direct | None
     #: For everything this part writes.
     directory: Path
-    #: When outcomes come.
-    delay: Delay = UNCHANGED
     #: Whether dead letters are written, to ``dead.jsonl`` there: those of the first group.
     letters: bool = False
-    #: Whether calibrated records are written, and a worker's rows; of both there is one configuration, and no delay.
+    #: Whether calibrated records are written, and a worker's rows; of both there is one configuration.
     #: Time does not run on beyond the last record where rows are wanted: more records will come.
     answers: bool = False
     rows: bool = False
@@ -115,8 +111,8 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
             for i, group in enumerate(part.groups)
         ]
         readers = [_Reader(part, group[0].policies) for group in part.groups]
-        order = _Order(part.delay.added_ms)
-        for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n), part.delay.added_ms):
+        order = _Order()
+        for chunk in merged(source.read(FORECASTS, n), source.read(OUTCOMES, n)):
             order.note(chunk.records)
             for reader, player in zip(readers, players, strict=True):
                 events = reader.events(chunk.records)
@@ -144,8 +140,7 @@ def _ignore(_: Rejected) -> None:
 class _Order:
     """The span of the records' timestamps, and how many of each topic stand behind a later one of it."""
 
-    def __init__(self, added_ms: int) -> None:
-        self._moved = 0, added_ms
+    def __init__(self) -> None:
         #: Smallest and largest timestamp of each topic, as far as is known.
         self._least: list[float] = [inf, inf]
         self._latest: list[float] = [-inf, -inf]
@@ -174,13 +169,10 @@ class _Order:
 
     @property
     def span(self) -> tuple[int | None, int | None]:
-        """Smallest and largest timestamp, as they were before outcomes were moved; None without records."""
+        """Smallest and largest timestamp; None without records."""
         if max(self._latest) == -inf:
             return None, None
-        least, latest = (
-            [time - by for time, by in zip(times, self._moved, strict=True)] for times in (self._least, self._latest)
-        )
-        return int(min(least)), int(max(latest))
+        return int(min(self._least)), int(max(self._latest))
 
 
 class _Reader:
@@ -188,32 +180,13 @@ class _Reader:
 
     def __init__(self, part: Part, policies: Policies) -> None:
         self._decoder = Decoder(policies, part.limits, part.direct)
-        self._added_ms = part.delay.added_ms
-        self._known: dict[str, Outcome | int] | None = None
-        if part.delay.none:
-            known: dict[str, Outcome | int] = {}
-            for chunk in part.source.read(OUTCOMES, part.partition):
-                for event in self.events(chunk.records):
-                    if isinstance(event, Outcome):
-                        known.setdefault(event.event_id, event)
-            self._known = known
 
     def events(self, records: Sequence[SourceRecord]) -> list[Event]:
-        """Return the events of some records, in the order in which they are to be played."""
+        """Return the events of some records."""
         forecast, outcome = self._decoder.forecast, self._decoder.outcome
-        if self._added_ms:
-            outcome = self._later
-        events: list[Event] = [
+        return [
             Rejected(offset, key, value, topic, reason, "", max(timestamp, 0))
             if reason
             else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0, headers)  # noqa: FURB136 - max() is slow
             for timestamp, topic, offset, key, value, reason, headers in loaded(self._decoder, records)
         ]
-        return events if self._known is None else list(at_once(events, self._known))
-
-    def _later(
-        self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
-    ) -> Outcome | Rejected | Passed:
-        """Decode an outcome as it was, then move it: its record was moved already."""
-        found = self._decoder.outcome(offset, key, value, max(timestamp - self._added_ms, 0), headers)
-        return found if isinstance(found, Passed) else found._replace(ts=found.ts + self._added_ms)

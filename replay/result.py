@@ -127,12 +127,10 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Contender:
-    """One configuration under one delay."""
+    """One configuration."""
 
-    #: As given on the command line; with a sweep of delays, `` delay <d>`` behind it. Unique.
+    #: As given on the command line. Unique.
     name: str
-    #: ``as-is``, ``none``, or the added time such as ``+2d``.
-    delay: str
     #: Name of the calibrator of each stream that was seen.
     calibrators: Mapping[str, str]
     #: The hash of each stream's configuration, as in calibrated records.
@@ -190,7 +188,6 @@ class Interval:
     """A metric of a contender, of its draw (`drawn`) or of raw, after the warm-up, with its 95 % interval."""
 
     name: str
-    delay: str
     metric: str
     value: float
     low: float
@@ -244,7 +241,7 @@ class Result:
     #: Share of the forecasts that `Scorecard.recall` is of.
     volume: float
     #: Every contender and its draw against raw, then every pair, after the warm-up; none below 200 resolved forecasts.
-    #: A pair is compared only where both resolved the same forecasts, so not across delays.
+    #: A pair is compared only where both resolved the same forecasts.
     differences: Sequence[Difference]
     #: Every contender against raw in its own warm-up; none below 200 resolved forecasts.
     warming: Sequence[Difference]

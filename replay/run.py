@@ -18,11 +18,9 @@ from agents import __version__
 from replay import bootstrap, export_state, output_topic, process_pool, score
 from replay.comparison import compared
 from replay.configuration import Configuration
-from replay.delay import UNCHANGED, Delay
 from replay.engine_output import EngineOutput, answers
 from replay.measure import VOLUME
 from replay.partition_task import Done, parts
-from replay.report import pdf
 from replay.report.page import page
 from replay.result import Pace, Result
 from replay.sources.record import Source
@@ -42,8 +40,6 @@ class Request:
     source: Source
     #: At least one.
     configurations: Sequence[Configuration]
-    #: At least one; each is a pass of its own, because it changes the order of events.
-    delays: Sequence[Delay] = (UNCHANGED,)
     #: `replay.result.Result.taken`.
     taken: Sequence[str] = ()
     #: At most so many.
@@ -55,10 +51,9 @@ class Request:
     #: Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
     block: int | None = None
     resamples: int = bootstrap.RESAMPLES
-    #: Files to write: what was read, `replay.report` as HTML and as PDF.
+    #: Files to write: what was read, and `replay.report`.
     manifest: Path | None = None
     report: Path | None = None
-    pdf: Path | None = None
     #: What the report says of how it was made, and of whose scores these are.
     command: str = ""
     model: str = ""
@@ -71,11 +66,9 @@ class Request:
     write_state: str | None = None
 
     def __post_init__(self) -> None:
-        records = self.answers or self.write_state
-        if records and (len(self.configurations) > 1 or self.delays != (UNCHANGED,)):
+        if (self.answers or self.write_state) and len(self.configurations) > 1:
             raise SettingsError(
-                "--output, --to-topic and --write-state are of one configuration and of what happened: "
-                "give one --calibrator or --streams, and no --delay"
+                "--output, --to-topic and --write-state are of one configuration: give one --calibrator or --streams"
             )
         if self.write_state is not None and not isinstance(self.source, TopicSource):
             raise SettingsError("--write-state needs topics: a worker goes on from their offsets, files have none")
@@ -92,7 +85,6 @@ class Request:
             "version": __version__,
             "manifest": self.source.manifest(),
             "configurations": [[each.name, _recipes(each)] for each in self.configurations],
-            "delays": [each.name for each in self.delays],
             "options": [self.threshold, self.volume, self.block, self.resamples],
         }
         return blake2b(orjson.dumps(made, option=orjson.OPT_SORT_KEYS), digest_size=6).hexdigest()
@@ -129,7 +121,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         if isinstance(source, TopicSource):
             source = export_state.answered(settings, source)
             request = replace(request, source=source)
-    for path in (request.manifest, request.report, request.pdf, request.output, request.letters):
+    for path in (request.manifest, request.report, request.output, request.letters):
         if path is not None and not path.resolve().parent.is_dir():
             raise SettingsError(f"cannot write {path}: there is no such directory")
     began = perf_counter()
@@ -137,31 +129,25 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="trueup-replay-")))
         source = source.ready(directory)
         groups = _groups(request.configurations)
-        passes = []
-        for n, delay in enumerate(request.delays):
-            what = "replaying" if len(request.delays) == 1 else f"replaying, delay {delay.name}"
-            made = parts(
-                source,
-                groups,
-                settings,
-                directory / f"delay-{n}",
-                delay=delay,
-                letters=request.letters is not None and not n,
-                answers=request.answers,
-                rows=request.write_state is not None,
-            )
-            report = partial(_report, show, what, source.size)
-            passes.append(process_pool.play(made, request.processes, report))
+        made = parts(
+            source,
+            groups,
+            settings,
+            directory / "parts",
+            letters=request.letters is not None,
+            answers=request.answers,
+            rows=request.write_state is not None,
+        )
+        done = process_pool.play(made, request.processes, partial(_report, show, "replaying", source.size))
         seconds = perf_counter() - began
         show("scoring", 0, 0)
-        result = _result(request, groups, passes)
-        folded = [part.folded for part in passes[0]]
+        result = _result(request, groups, done)
+        folded = [part.folded for part in done]
         _write(request, settings, folded, result, show)
         if successor and isinstance(request.source, TopicSource):
             show("writing the state", 0, 0)
             export_state.write(successor, request.source, folded)
-    read = result.records * len(request.delays)
-    return result, Pace(seconds, min(request.processes, source.partitions), read / seconds)
+    return result, Pace(seconds, min(request.processes, source.partitions), result.records / seconds)
 
 
 def _groups(configurations: Sequence[Configuration]) -> list[list[Configuration]]:
@@ -172,34 +158,27 @@ def _groups(configurations: Sequence[Configuration]) -> list[list[Configuration]
     return list(found.values())
 
 
-def _result(request: Request, groups: Sequence[Sequence[Configuration]], passes: Sequence[Sequence[Done]]) -> Result:
-    boards = []
-    for delay, done in zip(request.delays, passes, strict=True):
-        suffix = "" if len(request.delays) == 1 else f" delay {delay.name}"
-        for i, group in enumerate(groups):
-            names = [each.name + suffix for each in group]
-            played = [part.played[i] for part in done]
-            boards.append(score.board(played, group, names, delay.name, request.threshold, request.volume))
+def _result(request: Request, groups: Sequence[Sequence[Configuration]], done: Sequence[Done]) -> Result:
+    boards = [
+        score.board([part.played[i] for part in done], group, request.threshold, request.volume)
+        for i, group in enumerate(groups)
+    ]
     found = compared(boards, request.block, request.resamples, request.volume)
-    first = passes[0]
     order = {each.name: n for n, each in enumerate(request.configurations)}
     contenders = [contender for board in boards for contender in board.contenders]
-    if len(request.delays) == 1:
-        contenders.sort(key=lambda contender: order[contender.name])
-    starts, ends = (
-        [at for part in first if (at := getattr(part, name)) is not None] for name in ("start_ms", "end_ms")
-    )
+    contenders.sort(key=lambda contender: order[contender.name])
+    starts, ends = ([at for part in done if (at := getattr(part, name)) is not None] for name in ("start_ms", "end_ms"))
     return Result(
         version=__version__,
         run=request.run,
         manifest=request.source.manifest(),
         taken=request.taken,
-        records=sum(part.played[0].records for part in first),
+        records=sum(part.played[0].records for part in done),
         start_ms=min(starts, default=None),
         end_ms=max(ends, default=None),
-        dead=score.dead(part.played[0] for part in first),
-        read=_by_topic(part.read for part in first),
-        out_of_order=_by_topic(part.out_of_order for part in first),
+        dead=score.dead(part.played[0] for part in done),
+        read=_by_topic(part.read for part in done),
+        out_of_order=_by_topic(part.out_of_order for part in done),
         contenders=contenders,
         volume=request.volume,
         differences=found.differences,
@@ -228,14 +207,9 @@ def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput],
     if request.manifest is not None:
         with written(request.manifest) as file:
             file.write(orjson.dumps(result.manifest, option=orjson.OPT_INDENT_2) + b"\n")
-    shown = page(result, request.command, request.model) if request.report or request.pdf else b""
     if request.report is not None:
         with written(request.report) as file:
-            file.write(shown)
-    if request.pdf is not None:
-        show(f"printing {request.pdf}", 0, 0)
-        with written(request.pdf) as file:
-            file.write(pdf.printed(shown))
+            file.write(page(result, request.command, request.model))
     if request.to_topic is not None:
         show(f"writing to {request.to_topic}", 0, 0)
         output_topic.send(settings, request.to_topic, result.run, folded)

@@ -36,8 +36,6 @@ ALL = "*"
 def board(
     parts: Sequence[PartitionResult],
     group: Sequence[Configuration],
-    names: Sequence[str],
-    delay: str,
     threshold: float | None,
     volume: float,
 ) -> Scoreboard:
@@ -47,8 +45,8 @@ def board(
     ----------
     parts
         What was played, by partition.
-    group, names
-        Configurations, and what they are called in the result.
+    group
+        The configurations.
     volume
         Of `Scorecard.recall`.
     """
@@ -56,7 +54,7 @@ def board(
     fates = np.sum([part.fates for part in parts], axis=0).tolist()
     fence = Fence(fates=fates)
     contenders = []
-    for i, (configuration, name) in enumerate(zip(group, names, strict=True)):
+    for i, configuration in enumerate(group):
         policies = {stream: _policy(configuration, stream) for stream in columns.streams}
         scored = {
             stream: _scored(columns, parts, i, stream, [policies[stream]], threshold, volume)
@@ -65,8 +63,7 @@ def board(
         overall = _scored(columns, parts, i, None, list(policies.values()), threshold, volume) if scored else None
         contenders.append(
             Contender(
-                name=name,
-                delay=delay,
+                name=configuration.name,
                 calibrators={stream: policy.calibrator for stream, policy in policies.items()},
                 configs={stream: policy.config for stream, policy in policies.items()},
                 recipes={policy.config: policy.recipe for policy in policies.values()},

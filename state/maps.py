@@ -14,7 +14,7 @@ from state.forecasts import PROBABILITY
 from state.policy import Policy
 
 #: Between its points a table is this near to what is served, in log-odds of probabilities within `P_CLIP`: .1 % of a
-#: small probability. Or it is `ROUNDED` near: `Auto` counts what its experts say in 32 bits.
+#: small probability. Or it is `ROUNDED` near, which no decision tells apart.
 TOLERANCE: Final = 1e-3
 ROUNDED: Final = 1e-7
 #: Where it is not, at a jump that no calibrator names, it is so within this distance of the raw forecast, in log-odds.

@@ -28,11 +28,9 @@ class Followed:
     waiting
         Source records that are not committed yet.
     gone
-        Source records that are not there any more, and those of which what was made is not: not judged.
+        Source records that are not there any more: not judged.
     unread
         Records made of source topics that are not there any more, and dead letters of other readers: not judged.
-    unrecorded
-        Source records from before intake wrote down its mapping: they are mapped by the streams file that is given.
     loaded
         Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
     """
@@ -51,7 +49,6 @@ class Followed:
     waiting: int = 0
     gone: int = 0
     unread: int = 0
-    unrecorded: int = 0
     loaded: int = 0
     differences: int = 0
 
@@ -70,8 +67,6 @@ class Sent:
         The same records once more: the ledger drops them.
     waiting
         Labels that wait for a forecast, and records behind the last entry of the journal.
-    gone
-        Outcomes and dead letters that are not there any more: not judged.
     """
 
     routes: int = 0
@@ -80,7 +75,6 @@ class Sent:
     dead_letters: int = 0
     copies: int = 0
     waiting: int = 0
-    gone: int = 0
     differences: int = 0
 
 

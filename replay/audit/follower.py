@@ -27,7 +27,7 @@ from replay.audit import intake_verifier, router_verifier
 from replay.audit.account import Account
 from replay.audit.along import NOTHING, Along
 from replay.audit.checkpoint import BEGAN, ROUTER, Begun, Rows
-from replay.audit.gatherer import Firsts, Gatherer
+from replay.audit.gatherer import Gatherer
 from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import Unauditable
@@ -75,6 +75,8 @@ def follow(
         If they cannot be read.
     """
     plans = chain(settings, checkpoint)
+    for each in plans:
+        each.require_kept()
     found: dict[str, Account] = {}
     jobs = sum(each.partitions + len(each.sources) + len(each.routers) for each in plans)
     with (
@@ -111,12 +113,10 @@ def _group(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account
     """Follow the records of one group."""
     written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
     account = Account(left=Begun(plan.begun.ids | plan.ids, written=written))
-    cuts: dict[tuple[int, int], Firsts] = {}
-    for gathered, firsts in processes.all([partial(_gather, plan, n, at) for n in range(plan.partitions)]):
+    for gathered in processes.all([partial(_gather, plan, n, at) for n in range(plan.partitions)]):
         account.add(gathered)
-        cuts |= firsts
     skipped = list(dict.fromkeys(plan.begun.skipped + account.left.skipped))
-    jobs = [partial(_follow, plan, span, at, cuts, skipped) for span in plan.sources]
+    jobs = [partial(_follow, plan, span, at, skipped) for span in plan.sources]
     jobs += [partial(_route, plan, span, at, skipped, disk) for span in plan.routers]
     for each in processes.all(jobs):
         account.add(each)
@@ -179,24 +179,21 @@ def _unjudged(plan: Plan, account: Account) -> list[str]:
         if gone:
             said = f", which begins at offset {span.first}" if span.first else ""
             found.append(
-                f"{gone:,} records of {span}{said}: not there any more, or what was made of them is not; see "
-                "'Retention has taken records' in docs/how-to/runbook.md"
+                f"{gone:,} records of {span}{said}: not there any more; see 'Retention has taken records' in "
+                "docs/how-to/runbook.md"
             )
     if account.sources.unread:
         found.append(
             f"{account.sources.unread:,} records were made of source topics that are not there any more, or that the "
             "streams file does not name: audit with the file that did"
         )
-    router = account.router
-    if router.gone:
-        found.append(f"{router.gone:,} records of the router: those that led to them, or they, are not there any more")
     return found
 
 
 # -- what a process does ---------------------------------------------------------------------------------------------
 
 
-def _gather(plan: Plan, partition: int, at: Path) -> tuple[Account, dict[tuple[int, int], Firsts]]:
+def _gather(plan: Plan, partition: int, at: Path) -> Account:
     """Read one partition of everything that intake and router have written, and leave its entries."""
     gatherer = Gatherer(plan, partition)
     with PartitionReader(plan.settings) as reader:
@@ -211,12 +208,10 @@ def _gather(plan: Plan, partition: int, at: Path) -> tuple[Account, dict[tuple[i
 
         write_entries(_written(at, partition), entries())
     report(1)
-    return gatherer.found, gatherer.cuts
+    return gatherer.found
 
 
-def _follow(
-    plan: Plan, span: SourceSpan, at: Path, cuts: Mapping[tuple[int, int], Firsts], skipped: _Skipped
-) -> Account:
+def _follow(plan: Plan, span: SourceSpan, at: Path, skipped: _Skipped) -> Account:
     """Map one source partition again, and meet what was made of it."""
     place = TopicPartition(span.topic, span.partition)
     first = max(span.first, span.begin)
@@ -231,7 +226,6 @@ def _follow(
         verifier = IntakeVerifier(
             span,
             Mapper(plan, span),
-            {where: firsts.get((span.topic, span.partition)) for where, firsts in cuts.items()},
             single.served,
             earlier,
             OutputValues(plan.settings.registry),

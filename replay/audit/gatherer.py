@@ -19,9 +19,6 @@ from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues
 from streams.records.routing import LOADED
 
-#: By source partition the first offset that a topic names.
-Firsts = dict[tuple[str, int], int]
-
 
 class Gatherer:
     """Turns what intake and router have written to one partition of each topic into entries.
@@ -30,13 +27,10 @@ class Gatherer:
     ----------
     found
         What no source leads to, and what an operator left out of sources, routes and labels.
-    cuts
-        By label and partition, of topics whose first records were deleted: by source partition the first offset named.
     """
 
     def __init__(self, plan: Plan, partition: int) -> None:
         self.found = Account()
-        self.cuts: dict[tuple[int, int], Firsts] = {}
         self._plan = plan
         self._partition = partition
         self._numbers = {span.topic: span.number for span in plan.sources}
@@ -49,20 +43,17 @@ class Gatherer:
 
     def of(self, label: int, records: Iterable[KafkaRecord]) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries of one topic."""
-        firsts: Firsts = {}
         for record in records:
             try:
-                made = self._outcome(record) if label == OUTCOMES else self._made(label, record, firsts)
+                made = self._outcome(record) if label == OUTCOMES else self._made(label, record)
             except (ValueError, KeyError, TypeError):
                 made = None
                 if label in self._plan.strict:
                     self._foreign(label, record)
             if made is not None:
                 yield made
-        if self._plan.is_cut(label, self._partition):
-            self.cuts[label, self._partition] = firsts
 
-    def _made(self, label: int, record: KafkaRecord, firsts: Firsts) -> tuple[bytes, bytes] | None:
+    def _made(self, label: int, record: KafkaRecord) -> tuple[bytes, bytes] | None:
         value = record.value or b""
         if label == ANSWERS:
             found = self._raw_answer(value)
@@ -98,7 +89,6 @@ class Gatherer:
             return None
         if not _is_offset(offset) or type(place[1]) is not int:
             raise ValueError(offset)
-        firsts[place] = min(offset, firsts.get(place, offset))
         said = digest(self._partition, record.key, value, stamp, record.headers)
         entry = intake_verifier.Found(label, self._partition, record.offset, said)
         return intake_verifier.entry(self._numbers[place[0]], place[1], offset, entry)

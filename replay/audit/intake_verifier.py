@@ -6,7 +6,7 @@ was found of them are walked together, by the offsets of the source. Memory hold
 Intake may send a record twice, byte for byte. What comes again with other bytes is a difference.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from struct import Struct
@@ -63,9 +63,6 @@ class IntakeVerifier:
         The partition.
     mapper
         Makes of its records what intake makes.
-    cuts
-        By label and partition, of a topic whose first records were deleted: the first offset of this source partition
-        that a record there names, None if none does. What was made of earlier ones may have been deleted.
     served
         Reads a record by the number of its label, its partition and its offset, to show what differs.
     earlier
@@ -83,14 +80,13 @@ class IntakeVerifier:
         self,
         span: SourceSpan,
         mapper: Mapper,
-        cuts: Mapping[tuple[int, int], int | None],
         served: Callable[[int, int, int], KafkaRecord | None],
         earlier: Callable[[int], KafkaRecord | None],
         values: OutputValues,
     ) -> None:
         self.found = Account(left=Begun(sources={str(span): max(span.begin, span.committed)}))
         self._checked = self.found.sources
-        self._span, self._mapper, self._cuts = span, mapper, cuts
+        self._span, self._mapper = span, mapper
         self._served, self._earlier, self._values = served, earlier, values
 
     def run(self, records: Iterable[KafkaRecord], entries: Iterable[tuple[bytes, bytes]]) -> Iterator[int]:
@@ -147,8 +143,8 @@ class IntakeVerifier:
         lacking = [one for key, one in wanted.items() if key not in seen]
         for each in wrong:
             self._wrong(record, each, made, lacking)
-        recorded = self._mapper.recorded(record.offset)
-        self._count(made, gone=bool(self._missing(record, lacking)), recorded=recorded)
+        self._miss(record, lacking)
+        self._count(made)
 
     def _wait(self, record: KafkaRecord, found: list[Found]) -> None:
         """Keep what was found of a record that intake has not committed for when it has."""
@@ -156,33 +152,22 @@ class IntakeVerifier:
         span = self._span
         self.found.left.left += [entry(span.number, span.partition, record.offset, each) for each in found]
 
-    def _count(self, made: list[Made], *, gone: bool, recorded: bool) -> None:
+    def _count(self, made: list[Made]) -> None:
         checked = self._checked
         checked.records += 1
-        checked.unrecorded += not recorded
-        if gone:
-            checked.gone += 1
-        elif not made:
+        if not made:
             checked.passed += 1
         elif any(each.label == LETTERS for each in made):
             checked.dead += 1
         else:
             checked.sent += 1
 
-    def _missing(self, record: KafkaRecord, lacking: list[Made]) -> int:
-        """Name what is missing, and return of how many records that cannot be told from what was deleted."""
-        gone = 0
+    def _miss(self, record: KafkaRecord, lacking: list[Made]) -> None:
+        """Name what is missing."""
         for one in lacking:
-            place = one.label, one.partition
-            if place in self._cuts:
-                first = self._cuts[place]
-                if first is None or record.offset < first:
-                    gone += 1
-                    continue
             what = f"lost: intake has committed it, and {MADE[one.label]}/{one.partition} has no record of it"
             at, event = self._span, _event(one.record.value)
             self.found.differ(self._checked, OutputDifference(at.partition, at.topic, record.offset, event, what))
-        return gone
 
     def _wrong(self, record: KafkaRecord, found: Found, made: list[Made], lacking: list[Made]) -> None:
         """Name a record that is not what the mapping makes of its source record."""
@@ -191,11 +176,6 @@ class IntakeVerifier:
         if near is not None:
             lacking.remove(near)
             what = f"not what the mapping in force makes of {source}: altered"
-            if not self._mapper.recorded(record.offset):
-                what = (
-                    f"not what the sources file makes of {source}: altered, or mapped under another file; intake has "
-                    "not written down by which"
-                )
         else:
             near = next((one for one in made if one.label == found.label), None)
             what = f"doubled with other content: {source} has become another record"

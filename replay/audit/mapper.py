@@ -7,6 +7,7 @@ from typing import NamedTuple
 import orjson
 from aiokafka import TopicPartition
 
+from replay.audit.output_matcher import Unauditable
 from replay.audit.plan import FORECASTS, LETTERS, MADE, Plan, SourceSpan
 from replay.audit.rows import digest
 from state.events import Rejected
@@ -49,28 +50,23 @@ def made(making: Making) -> list[Made]:
 class Mapper:
     """Makes what intake made of the records of one source partition, by what it ran when it did.
 
-    What intake has not written down is mapped by the streams file that is given.
+    `Unauditable` of a record before all that intake has written down.
     """
 
     def __init__(self, plan: Plan, span: SourceSpan) -> None:
         known = plan.mapped.get((span.topic, span.partition), [])
         self._since = [since for since, _ in known]
         self._names = [name for _, name in known]
-        self._makers = [_maker(plan, plan.settings), *(_maker(plan, plan.files[name]) for name in self._names)]
+        self._makers = [_maker(plan, plan.files[name]) for name in self._names]
+        self._told_in = plan.settings.configurations
         self._place = TopicPartition(span.topic, span.partition)
         #: Labels of the topics to which the brokers give Kafka timestamps of their own.
         self._unstamped = set(range(LETTERS)) - plan.stamped
 
-    def recorded(self, offset: int) -> bool:
-        """Whether intake has written down what it ran when it mapped the record at an offset."""
-        return self._at(offset) > 0
-
     def shown(self, offset: int) -> str:
         """Return what people are told of the mapping of the record at an offset."""
         at = self._at(offset)
-        if at:
-            return f"mapping {self._names[at - 1][:8]}, in force from offset {self._since[at - 1]} on"
-        return "the streams file given: intake has not written down what was in force"
+        return f"mapping {self._names[at][:8]}, in force from offset {self._since[at]} on"
 
     def make(self, record: KafkaRecord, now: int) -> list[Made]:
         """Return what a record becomes at a time, ms."""
@@ -79,7 +75,7 @@ class Mapper:
     def before(self, record: KafkaRecord) -> list[Made]:
         """Return what a record becomes by the mapping before; nothing where there is none."""
         at = self._at(record.offset)
-        return self._make(at - 1, record, NEVER) if at > 1 else []
+        return self._make(at - 1, record, NEVER) if at else []
 
     def unknown_schema(self, record: KafkaRecord) -> list[Made]:
         """Return the dead letter of a record whose schema the registry does not have."""
@@ -89,7 +85,14 @@ class Mapper:
         return made(making)
 
     def _at(self, offset: int) -> int:
-        return bisect_right(self._since, offset)
+        at = bisect_right(self._since, offset) - 1
+        if at < 0:
+            raise Unauditable(
+                f"{self._told_in} does not say by which sources intake mapped {self._place.topic}/"
+                f"{self._place.partition}@{offset}: intake writes this down first, so it was deleted. Restore it, or "
+                "audit a whole copy"
+            )
+        return at
 
     def _make(self, at: int, record: KafkaRecord, now: int) -> list[Made]:
         maker = self._makers[at]

@@ -75,18 +75,12 @@ class RouterSpan:
         Which.
     routes, labels, journal
         What these topics have.
-    outcomes_cut
-        Whether the first records of any partition of the outcomes were deleted, that no earlier audit has read.
-    letters_cut
-        The same of this partition's dead letters.
     """
 
     partition: int
     routes: Extent
     labels: Extent
     journal: Extent
-    outcomes_cut: bool = False
-    letters_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,9 +143,20 @@ class Plan:
         """Return the first offset of what intake has written that no earlier audit has read."""
         return self.begun.written.get(f"{WRITTEN[label]}/{partition}", 0)
 
-    def is_cut(self, label: int, partition: int) -> bool:
-        """Whether records were deleted there that no earlier audit has read."""
-        return self.written[label, partition].first > self.since(label, partition)
+    def require_kept(self) -> None:
+        """See that no record of intake and router was deleted that no earlier audit has read."""
+        cut = [
+            f"{self.place(label, n).topic}/{n} begins at offset {extent.first}"
+            for (label, n), extent in self.written.items()
+            if extent.first > self.since(label, n)
+            if label != ANSWERS or self.answering
+        ]
+        if cut:
+            raise Unauditable(
+                f"records of intake and router were deleted by retention ({', '.join(cut)}): what was lost cannot be "
+                "told from what was deleted. Give these topics retention.ms=-1, audit with --sources --checkpoint "
+                "before they are deleted, or audit a whole copy"
+            )
 
     def place(self, label: int, partition: int) -> TopicPartition:
         """Return a partition of a topic of `WRITTEN`."""
@@ -258,11 +263,7 @@ def planned(group: Group, checkpoint: Path | None = None) -> Plan:
         checkpoint if until is None else None,
         until,
     )
-    cut = any(plan.is_cut(OUTCOMES, n) for n in range(partitions))
-    routers = [
-        RouterSpan(n, written[ROUTES, n], written[LABELS, n], extents[at], cut, plan.is_cut(LETTERS, n))
-        for n, at in enumerate(journals)
-    ]
+    routers = [RouterSpan(n, written[ROUTES, n], written[LABELS, n], extents[at]) for n, at in enumerate(journals)]
     return replace(plan, routers=routers)
 
 
@@ -345,9 +346,8 @@ async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[T
 def _upstream(settings: Settings, move: Move) -> Upstream:
     if move.upstream is None:
         raise Unauditable(
-            f"{settings.app_id} began with rows that 'trueup state rescale' made of {move.app}, and it was not written "
-            f"down how far intake and router had come: an earlier version made them, or there was no router. Audit "
-            f"{move.app} with --sources to its end, and {settings.app_id} without"
+            f"{settings.app_id} began with rows that 'trueup state rescale' made of {move.app}, which had no "
+            f"router: audit {settings.app_id} without --sources"
         )
     return move.upstream
 

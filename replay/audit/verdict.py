@@ -172,11 +172,6 @@ def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) ->
             f"of these, {each['sources']['records']:,} records and {each['router']['outcomes']:,} outcomes before "
             f"{escape(group)} was moved"
         )
-    if source["unrecorded"]:
-        line(
-            f"{source['unrecorded']:,} source records came before intake wrote down its mapping: they are mapped by "
-            "the streams file that is given, as nothing says by which they were"
-        )
     if source["loaded"]:
         line(
             f"{source['loaded']:,} events were loaded from a table, and are not judged from the sources: what became "

@@ -149,7 +149,6 @@ def _values(result: Result) -> dict[str, Any]:
     return values | {
         "of": chosen,
         "chosen": choice.name,
-        "delays": len({each.delay for each in result.contenders}),
         "volume": f"{100 * result.volume:g}%",
         "called": [CALLED[metric] for metric in COMPARED],
         "resampled": f" Made by {count(how.resamples)} resamples of blocks of {count(how.block)} forecasts in a row, "

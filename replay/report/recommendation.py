@@ -45,40 +45,29 @@ class Recommendation:
 
 
 def base(result: Result) -> list[Contender]:
-    """Return the contenders that a choice is among: those of the delay that was, or of the first one asked for."""
-    scored = [each for each in result.contenders if each.overall]
-    delays = [each.delay for each in scored]
-    delay = "as-is" if "as-is" in delays else next(iter(delays), None)
-    return [each for each in scored if each.delay == delay]
+    """Return the contenders that a choice is among."""
+    return [each for each in result.contenders if each.overall]
 
 
 def verdicts(result: Result) -> list[Recommendation]:
     """Return the choice for probabilities, and for each stream of classes or numbers, the largest first."""
-    contenders = [each for each in result.contenders if each.delay == result.contenders[0].delay]
-    resolved = {stream: each.resolved for one in contenders for stream, each in one.vectors.items()}
+    resolved = {stream: each.resolved for one in result.contenders for stream, each in one.vectors.items()}
     some = any(each.overall for each in result.contenders) or not resolved
     made = [choose(result)] if some else []
     return made + [
-        _of_vectors(result, contenders, stream) for stream in sorted(resolved, key=lambda each: -resolved[each])
+        _of_vectors(result, result.contenders, stream) for stream in sorted(resolved, key=lambda each: -resolved[each])
     ]
 
 
 def choose(result: Result) -> Recommendation:
     """Apply the rule."""
-    contenders = base(result)
-    made = _chosen(contenders, result.differences, result.warming)
-    if len({each.delay for each in result.contenders}) < 2 or not contenders:
-        return made
-    # In a sweep of delays all that are chosen among have one: sentences need not repeat it.
-    delay = f" delay {contenders[0].delay}"
-    reasons = tuple(each.replace(delay, "") for each in made.reasons)
-    return replace(made, headline=made.headline.replace(delay, ""), reasons=reasons)
+    return _chosen(base(result), result.differences, result.warming)
 
 
 def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their order
     contenders: Sequence[Contender], differences: Sequence[Difference], warming: Sequence[Difference]
 ) -> Recommendation:
-    """Apply the rule to contenders of one delay."""
+    """Apply the rule to contenders."""
     if not contenders:
         return Recommendation(
             None, "No choice can be made from this replay: no forecast of a probability was resolved.", ()

@@ -90,36 +90,32 @@ def _band(segment: Mapping[str, Any], at: tuple[float, float]) -> Mapping[str, A
 
 def _comparison(every: Drawn) -> Iterator[tuple[Any, ...]]:
     """Yield a row a contender, and raw once for each set of forecasts that was resolved."""
-    seen: list[tuple[str, Any]] = []
-    several = len({each.delay for _, each in every}) > 1
+    seen: list[Any] = []
     for which, one in every:
         overall = one.overall
         if not overall:
             continue
-        if (one.delay, overall.raw) not in seen:
-            called = f"{RAW}, delay {one.delay}" if several else RAW
-            if any(one.delay == delay for delay, _ in seen):
-                called = f"{called}, as {one.name} resolved them"
-            seen.append((one.delay, overall.raw))
+        if overall.raw not in seen:
+            called = f"{RAW}, as {one.name} resolved them" if seen else RAW
+            seen.append(overall.raw)
             yield Series(called, BEFORE.style), overall.raw, None
         yield which, overall.calibrated, overall
 
 
 def _ranks(every: Drawn, result: Result) -> Iterator[tuple[Any, ...]]:
     """Yield raw, served and drawn forecasts with their intervals."""
-    found = {(each.delay, each.name, each.metric): each for each in result.intervals}
-    seen: set[str] = set()
+    found = {(each.name, each.metric): each for each in result.intervals}
+    kinds: list[tuple[Series, str, Any]] = []
     for which, one in every:
         if not one.overall:
             continue
         phase = one.overall.settled
-        kinds = [] if one.delay in seen else [(BEFORE, RAW, phase.raw)]
-        seen.add(one.delay)
+        kinds = kinds or [(BEFORE, RAW, phase.raw)]
         kinds.append((which, one.name, phase.calibrated))
         if phase.draw:
             kinds.append((Series(drawn(one.name), "none"), drawn(one.name), phase.draw))
-        for who, called, card in kinds:
-            yield who, card, *(found.get((one.delay, called, metric)) for metric in ("auc", "recall"))
+    for who, called, card in kinds:
+        yield who, card, *(found.get((called, metric)) for metric in ("auc", "recall"))
 
 
 def _differences(result: Result) -> list[tuple[Any, ...]]:

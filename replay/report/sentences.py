@@ -76,8 +76,7 @@ def times(card: Scorecard) -> float:
 
 def use(name: str, contender: Contender | None, of: str = "") -> str:
     """Return the recommendation, and whether the level can be relied on."""
-    called = name if contender is None else name.removesuffix(f" delay {contender.delay}")
-    said = f"Serve the calibrated scores{of}, by {'the configuration in force' if called == PRESENT else called}"
+    said = f"Serve the calibrated scores{of}, by {'the configuration in force' if name == PRESENT else name}"
     if contender is None or contender.overall is None:
         return f"{said}."
     card = contender.overall.settled.calibrated

@@ -14,17 +14,9 @@ from state.witnesses import SLACK
 from streams.records.merge import BEHIND, believed
 
 
-def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk], added_ms: int = 0) -> Iterator[Chunk]:
-    """Yield the records of two topics as one.
-
-    Parameters
-    ----------
-    forecasts, outcomes
-        Of one partition.
-    added_ms
-        By how much outcomes come later than they did, ms; their timestamps are changed. May be negative.
-    """
-    left, right = _Side(forecasts, 0), _Side(outcomes, added_ms)
+def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the records of two topics of one partition as one."""
+    left, right = _Side(forecasts), _Side(outcomes)
     while left.records and right.records:
         records = _interleaved(left, right)
         if left.at == len(left.records):
@@ -47,8 +39,6 @@ class _Side:
     ----------
     chunks
         Of the topic.
-    added_ms
-        By how much its records are moved in time, ms.
 
     Attributes
     ----------
@@ -58,8 +48,8 @@ class _Side:
         The place there of the next record.
     """
 
-    def __init__(self, chunks: Iterator[Chunk], added_ms: int) -> None:
-        self._chunks = _held(chunks, added_ms)
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = (chunk for chunk in chunks if chunk.records)
         self._following: deque[Chunk] = deque()
         self.advance()
 
@@ -118,15 +108,3 @@ def _interleaved(left: _Side, right: _Side) -> list[SourceRecord]:
             second = others[j]
     left.at, right.at = i, j
     return records
-
-
-def _held(chunks: Iterator[Chunk], added_ms: int) -> Iterator[Chunk]:
-    """Pass over chunks without records; move the others in time."""
-    for chunk in chunks:
-        if not chunk.records:
-            continue
-        if added_ms:
-            moved = [record._replace(timestamp=record.timestamp + added_ms) for record in chunk.records]
-            yield Chunk(moved, chunk.done)
-        else:
-            yield chunk

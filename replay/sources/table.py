@@ -66,8 +66,6 @@ class Columns:
     label_time_format: str | None = None
     #: Of times that name none; None: UTC.
     zone: tzinfo | None = None
-    #: The mark before the fraction of a score, ``.`` or ``,``; None: the one that fits.
-    decimal: str | None = None
     #: Of text; None: the one that fits.
     encoding: str | None = None
     #: Columns that hold segments; their names are the segments'.
@@ -79,8 +77,7 @@ class Columns:
     def given(self) -> dict[str, object]:
         """What was said of the columns beside their names."""
         said = {
-            name: getattr(self, name)
-            for name in ("unit", "labels", "time_format", "label_time_format", "decimal", "encoding")
+            name: getattr(self, name) for name in ("unit", "labels", "time_format", "label_time_format", "encoding")
         }
         return {name: value for name, value in said.items() if value} | ({"zone": str(self.zone)} if self.zone else {})
 
@@ -249,7 +246,7 @@ def read(path: Path, columns: Columns) -> Rows:
     made = times.read(found["--time"], columns.time_format, columns.zone)
     notes += made.notes
     labels = _labels(found["--label"], columns)
-    values = scores.read(found["--score"], columns.unit, columns.decimal)
+    values = scores.read(found["--score"], columns.unit)
     known = made
     if columns.label_time is not None:
         form = columns.label_time_format

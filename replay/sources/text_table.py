@@ -1,4 +1,4 @@
-"""A table that is text: encoding, separator, quotes and the header's row are found, not asked for.
+"""A table that is text: encoding, separator and the header's row are found, not asked for.
 
 What a file may be is tried, and the names that the options give decide: the header is the first row that holds all of
 them, and its separator is the file's.
@@ -12,20 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from replay.sources.column import Column, quoted, shown
 from replay.sources.record import TableError
 from replay.sources.unpacking import opened, recognised
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
-#: How cells with a separator in them may be written: in quotes that are doubled inside, or have a backslash before
-#: them, or not at all.
-_QUOTES: Final[tuple[dict[str, Any], ...]] = (
-    {},
-    {"escapechar": "\\"},
-    {"quoting": csv.QUOTE_NONE},
-)
 #: The header is among the first rows, behind comments and titles.
 _HEAD: Final = 50
 #: Rows that are read at once: few enough to stay in the processor's cache.
@@ -34,8 +27,6 @@ _ROWS: Final = 2048
 _BLOCK, _LINE = 1 << 18, 1 << 26
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
@@ -48,20 +39,12 @@ class Text(NamedTuple):
     notes: Sequence[str]
 
 
-class _UnfitError(TableError):
-    """A file cannot be read in some way of writing from a line on, though it may be parsed as one."""
-
-    def __init__(self, path: Path, line: int, said: str, *, parsed: bool = False) -> None:
-        super().__init__(f"{path}: {said}")
-        self.line, self.parsed = line, parsed
-
-
 class _Header(NamedTuple):
-    """Cells of the header, the number of its row, and how the file is written."""
+    """Cells of the header, the number of its row, and what is between cells."""
 
     cells: Sequence[str]
     number: int
-    dialect: Mapping[str, Any]
+    separator: str
 
 
 def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> Text:
@@ -85,28 +68,18 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     notes = []
     if decoded == "cp1252" and not encoding:
         notes.append("The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names another.")
-    failed: list[_UnfitError] = []
-    for quotes in _QUOTES:
-        header = _header(path, decoded, named, quotes)
-        if header is None:
-            continue
-        try:
-            columns = _columns(path, decoded, header, places(path, header.cells, named), named)
-        except _UnfitError as exc:
-            failed += [] if failed and "quoting" in quotes else [exc]
-            continue
-        if nul:
-            _no_nul(columns)
-        if header.number > 1:
-            notes.append(f"The header of the table is its row {header.number}; rows above it were passed over.")
-        return Text(columns, notes)
-    if failed:
-        raise max(failed, key=lambda each: (each.parsed, each.line))
-    there = max((row for _, rows in _heads(path, decoded, _QUOTES[0]) for row in rows), key=len)
-    if not there:
+    header = _header(path, decoded, named)
+    if header is None:
+        there = max((row for _, rows in _heads(path, decoded) for row in rows), key=len)
+        if there:
+            places(path, there, named)
         raise TableError(f"{path} has no rows")
-    places(path, there, named)
-    raise TableError(f"{path} has no rows")
+    columns = _columns(path, decoded, header, places(path, header.cells, named), named)
+    if nul:
+        _no_nul(columns)
+    if header.number > 1:
+        notes.append(f"The header of the table is its row {header.number}; rows above it were passed over.")
+    return Text(columns, notes)
 
 
 def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[str, int]:
@@ -188,26 +161,25 @@ def _guess(head: bytes) -> str:
     return "utf-8"
 
 
-def _heads(path: Path, encoding: str, quotes: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[list[str]]]]:
-    """Yield ways to read a file, each with the first rows as they are then; there is at least one row."""
+def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield each separator with the first rows as they are then; there is at least one row."""
     for separator in _SEPARATORS:
-        dialect = {"delimiter": separator, "strict": True, **quotes}
         rows: list[list[str]] = []
         with _text(path, encoding) as file:
             try:
-                rows.extend(islice(csv.reader(file, **dialect), _HEAD))
+                rows.extend(islice(csv.reader(file, delimiter=separator, strict=True), _HEAD))
             except csv.Error:
                 rows = rows or [[]]
-        yield dialect, rows
+        yield separator, rows
 
 
-def _header(path: Path, encoding: str, named: Mapping[str, str], quotes: Mapping[str, Any]) -> _Header | None:
-    """Return the first row that holds all names, in the way of writing in which there is one."""
+def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | None:
+    """Return the first row that holds all names, by the separator by which there is one."""
     names = {name for name in named.values() if name[:1] != "#"}
-    for dialect, rows in _heads(path, encoding, quotes):
+    for separator, rows in _heads(path, encoding):
         for number, row in enumerate(rows, 1):
             if len(row) > 1 and names <= {cell.strip() for cell in row}:
-                return _Header(row, number, dialect)
+                return _Header(row, number, separator)
     return None
 
 
@@ -219,9 +191,7 @@ def _columns(
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number
     with _text(path, encoding) as file:
-        # A backslash and an N stand for nothing; it is no N that is escaped.
-        escaped = (line.replace("\\N", "\\\\N") for line in file)
-        reader = csv.reader(escaped if "escapechar" in header.dialect else file, **header.dialect)
+        reader = csv.reader(file, delimiter=header.separator, strict=True)
         try:
             for _ in range(number):
                 next(reader)
@@ -229,39 +199,33 @@ def _columns(
                 numbers: Sequence[int] = range(number + 1, number + 1 + len(batch))
                 number += len(batch)
                 if set(map(len, batch)) != {width}:
-                    batch, numbers = _regular(path, batch, numbers, width, least, reader.line_num)
+                    batch, numbers = _regular(path, batch, numbers, width, least)
                 rows.extend(numbers)
                 for at, column in cells.items():
                     column.extend([row[at] for row in batch])
         except csv.Error as exc:
-            raise _UnfitError(
-                path,
-                reader.line_num,
-                f"line {reader.line_num} cannot be read as a row ({exc}): look for a quote that is not closed",
+            raise TableError(
+                f"{path}: line {reader.line_num} cannot be read as a row ({exc}): look for a quote that is not closed, "
+                "or that is not written twice inside of a cell"
             ) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
-    if "quoting" in header.dialect and any(cell[:1] == '"' for column in cells.values() for cell in column):
-        raise _UnfitError(path, 0, "quotes are not closed")  # they are quotes, and another way went farther
     return {option: Column(option.split()[0], named[option], cells[at], rows) for option, at in there.items()}
 
 
 def _regular(
-    path: Path, batch: Sequence[list[str]], numbers: Sequence[int], width: int, least: int, line: int
+    path: Path, batch: Sequence[list[str]], numbers: Sequence[int], width: int, least: int
 ) -> tuple[list[list[str]], list[int]]:
     """Return rows without blank ones; a row with too many or too few cells is an error."""
     found, kept = [], []
-    for at, (number, row) in enumerate(zip(numbers, batch, strict=True)):
+    for number, row in zip(numbers, batch, strict=True):
         if len(row) < 2 and not any(cell.strip() for cell in row):
             continue
         if len(row) < least or any(cell.strip() for cell in row[width:]):
             cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
-            raise _UnfitError(
-                path,
-                line - sum(1 + "".join(after).count("\n") for after in batch[at + 1 :]),
-                f"row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
-                "put quotes around the cell that holds a separator",
-                parsed=True,
+            raise TableError(
+                f"{path}: row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
+                "put quotes around the cell that holds a separator"
             )
         found.append(row)
         kept.append(number)

@@ -2,10 +2,12 @@
 
 from research.calibrators.approachability import Approachability
 from research.calibrators.approachability_regret import ApproachabilityRegret
+from research.calibrators.auto import Auto
+from research.calibrators.beta import Beta
 from research.calibrators.exponential_weights import ExponentialWeights
 from state.calibrators import REGISTRY
 
-CALIBRATORS = {each.name: each for each in (Approachability, ApproachabilityRegret, ExponentialWeights)}
+CALIBRATORS = {each.name: each for each in (Approachability, ApproachabilityRegret, Auto, Beta, ExponentialWeights)}
 
 
 def register() -> None:

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from state.calibrators.auto import Auto
 from state.calibrators.base import Calibrator, Recalibrator
-from state.calibrators.beta import Beta
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.certified import Certified
 from state.calibrators.composition import Composition
@@ -24,8 +22,6 @@ from state.calibrators.twospeed import TwoSpeed
 REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as keywords
     each.name: each
     for each in (
-        Auto,
-        Beta,
         CalibratedRegression,
         Certified,
         Histogram,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from streams.config.settings import OUTPUT_FORMATS, SUBJECTS, Settings, SettingsError
+from streams.config.settings import OUTPUT_FORMATS, Settings, SettingsError
 from streams.records.output_schemas import NAMES, NAMESPACE, text
 from streams.sources.registry import AVRO, ForbiddenError, RefusedError
 from streams.sources.wait import Wait
@@ -28,7 +28,7 @@ _NO: Final = "no"
 def subject(settings: Settings, label: str) -> str:
     """Return the subject of the schema of an output, ``calibrated`` or ``resolved``."""
     topic = {"calibrated": settings.calibrated, "resolved": settings.resolved}[label]
-    return SUBJECTS[settings.output_subjects].format(topic=topic, record=f"{NAMESPACE}.{NAMES[label]}")
+    return f"{topic}-value"
 
 
 async def awaited(settings: Settings, labels: Iterable[str], wait: Wait, stop: asyncio.Event) -> Settings | None:
@@ -86,15 +86,15 @@ async def _asked(settings: Settings, session: aiohttp.ClientSession, label: str)
         printed = f"'trueup schema {label}' prints it"
         if other:
             remedy = (
-                "schemas of another kind are for another subject: name subjects in another way by "
-                f"TRUEUP_OUTPUT_SUBJECTS, write to other topics, or register it there yourself ({printed})"
+                "schemas of another kind are for another subject: write to another topic, or register it there "
+                f"yourself ({printed})"
             )
         elif settings.output_register == _NO:
             remedy = f"register it there ({printed}), or set TRUEUP_OUTPUT_REGISTER=yes"
         else:
             remedy = (
-                "name subjects in another way by TRUEUP_OUTPUT_SUBJECTS, or let somebody register it who may "
-                f"({printed}) and set TRUEUP_OUTPUT_REGISTER=no"
+                f"write to another topic, or let somebody register it who may ({printed}) and set "
+                "TRUEUP_OUTPUT_REGISTER=no"
             )
         raise SettingsError(
             f"TRUEUP_OUTPUT_FORMAT=avro: the registry does not give the schema {NAMESPACE}.{NAMES[label]} under the "

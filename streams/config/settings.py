@@ -32,9 +32,8 @@ BROKERS = 100
 ROW_ROOM = 8192
 #: Longest streams file, bytes.
 STREAMS_BYTES = 1 << 20
-#: Formats of outputs, and how the subjects of their schemas are named, of the topic and the schema's full name.
+#: Formats of outputs.
 OUTPUT_FORMATS = ("json", "avro")
-SUBJECTS = {"topic": "{topic}-value", "record": "{record}", "topic-record": "{topic}-{record}"}
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 #: What stands behind the application id in a router's.
 _ROUTER = "-router"
@@ -161,11 +160,6 @@ class Settings:
         "Format of calibrated and resolved: json, or, with schemas in the registry, avro",
         lambda value: _one_of(value, OUTPUT_FORMATS),
         OUTPUT_FORMATS[0],
-    )
-    output_subjects: str = _setting(
-        "Subjects of the outputs' schemas: topic (calibrated-value), record (trueup.Calibrated) or topic-record",
-        lambda value: _one_of(value, tuple(SUBJECTS)),
-        "topic",
     )
     output_register: str = _setting(
         "Whether the schemas are registered at the start; no: they must be there",

@@ -19,7 +19,7 @@ from streams.faust.producing import BatchProducer
 from streams.faust.progress import Recovery
 from streams.faust.standbys import Standby, Standbys
 from streams.faust.state_table import StateTable
-from streams.faust.stores import SET_ASIDE, DamagedStoreError, RocksStore
+from streams.faust.stores import SET_ASIDE, DamagedStoreError
 from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.faust.turns import Turn
 from streams.records.merge import Batch
@@ -85,12 +85,12 @@ class Application:
         Whether brokers answer.
     """
 
-    def __init__(self, settings: Settings, *, memory: bool = False) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.faust = faust.App(
             settings.app_id,
             broker=[URL(f"kafka://{broker}") for broker in settings.brokers],
             broker_credentials=settings.security.credentials(),
-            store="memory://" if memory else "rocksdb://",
+            store="rocksdb://",
             datadir=str(settings.state_dir),
             processing_guarantee="at_least_once",
             stream_wait_empty=True,
@@ -121,7 +121,6 @@ class Application:
         self.faust.producer_transport = self._transport
         self.table = StateTable(
             self.faust,
-            memory=memory,
             owner=settings.owner,
             changelog=settings.changelog,
             batch_bytes=settings.checkpoint_bytes,
@@ -129,15 +128,9 @@ class Application:
             block_cache_size=settings.block_cache_bytes,
         )
         self.faust.tables.add(self.table)
-        self.standbys = self._transport.standbys = self._standbys(settings)
-        if self.standbys:
-            cast("Assignor", self.faust.assignor).whole = self.standbys.whole
-
-    def _standbys(self, settings: Settings) -> Standbys | None:
-        store = self.table.store
-        return (
-            Standbys(settings, self.contact, self.table.rocks(), store.close) if isinstance(store, RocksStore) else None
-        )
+        self.standbys = Standbys(settings, self.contact, self.table.rocks(), self.table.store.close)
+        self._transport.standbys = self.standbys
+        cast("Assignor", self.faust.assignor).whole = self.standbys.whole
 
     def serve(self, inputs: Inputs, process: Callable[[Turn, Callable[[], None]], Awaitable[bool]]) -> None:
         """Declare who serves the partitions; call it once, before the start.
@@ -238,28 +231,26 @@ class Application:
 
     def copies(self) -> list[Standby]:
         """Return the copies of other workers' partitions that are kept here; any thread may call it."""
-        return self.standbys.look() if self.standbys else []
+        return self.standbys.look()
 
     @property
     def missing_copies(self) -> int:
         """How many copies are to be kept here and are not; any thread may ask."""
-        return self.standbys.missing if self.standbys else 0
+        return self.standbys.missing
 
     @property
     def copied_rows(self) -> int:
         """Rows written to copies since the process began; any thread may ask."""
-        return self.standbys.rows if self.standbys else 0
+        return self.standbys.rows
 
     def set_aside(self) -> dict[str, int]:
         """Return how many directories were set aside since the process began, by reason; any thread may ask."""
-        stores = [self.table.store, *([self.standbys.store] if self.standbys else [])]
-        found = [store.set_aside_for for store in stores if isinstance(store, RocksStore)]
+        found = [store.set_aside_for for store in (self.table.store, self.standbys.store)]
         return {what: sum(each[what] for each in found) for what in SET_ASIDE}
 
     async def start(self) -> None:
         """Run until it is stopped or crashes."""
-        if self.standbys:
-            await self.standbys.examine()
+        await self.standbys.examine()
         await self.faust.start()
 
     async def stop(self) -> None:
@@ -273,5 +264,4 @@ class Application:
             await self.consumer.wait_empty()
             await self._transport.inputs.checkpoint()
         await app.stop()
-        if self.standbys:
-            await self.standbys.stop()
+        await self.standbys.stop()

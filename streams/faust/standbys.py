@@ -14,26 +14,23 @@ import logging
 import shutil
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from state import kinds
 from streams.config.settings import Settings
-from streams.faust import unpacking
-from streams.faust.client import hasten, stop
+from streams.faust import copies
+from streams.faust.client import stop
 from streams.faust.contact import Contact
-from streams.faust.stores import DamagedStoreError, RocksStore, remove_directory, restore
+from streams.faust.copies import Copy, Prefetched, ask, changelog_consumer, fit
+from streams.faust.directories import remove_directory
+from streams.faust.stores import DamagedStoreError, RocksStore, restore
 from streams.faust.unpacking import Head
-from streams.kafka import provenance
-from streams.kafka.provenance import Described
 from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
@@ -42,8 +39,6 @@ log = logging.getLogger("trueup")
 LOOK_SECONDS, MISSING_SECONDS = 10.0, 1.0
 #: Pause before brokers that failed are asked again, s.
 PAUSE_SECONDS = 1.0
-#: Longest wait for new records, s. Nobody waits for them.
-FETCH_SECONDS = 0.5
 #: How long a disk may have been away to be as good as a copy, s.
 LATELY: Final = 3600.0
 #: A copy that lacks so many offsets is as good as whole: they are restored in a tenth of a second.
@@ -57,48 +52,6 @@ class Standby(NamedTuple):
 
     partition: int
     lag: int | None
-
-
-@dataclass
-class _Copy:
-    """A database that is open.
-
-    Attributes
-    ----------
-    next
-        Next offset of the changelog to write.
-    end, asked
-        Where the changelog ended, and when that was asked for, ms since 1970; None once the rows reach there.
-    high
-        Where it ended at the last fetch.
-    whole
-        Whether it has been up to date since it was opened.
-    sought
-        Whether the consumer reads from ``next``.
-    writer
-        Producer id and epoch of the newest batch; None while that is not known.
-    """
-
-    next: int
-    end: int | None = None
-    asked: int | None = None
-    high: int | None = None
-    whole: bool = False
-    sought: bool = False
-    writer: tuple[int, int] | None = None
-
-
-class _Prefetched(unpacking.Prefetched):
-    """What was fetched, and by whom its batches were written."""
-
-    def __init__(self, limit: unpacking.SizeLimit) -> None:
-        super().__init__(limit)
-        self.heads: defaultdict[int, deque[Head]] = defaultdict(deque)
-
-    def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Note the heads of the batches."""
-        super().prepare(tp, fetched)
-        self.heads[tp.partition] += fetched._partition_records._records.heads()  # noqa: SLF001 - as above
 
 
 class Standbys:
@@ -140,7 +93,7 @@ class Standbys:
         self._usage = usage
         self._wanted: frozenset[int] = frozenset()
         self._served: frozenset[int] = frozenset()
-        self._copies: dict[int, _Copy] = {}
+        self._copies: dict[int, Copy] = {}
         #: Partitions whose copy was given up for want of room, and the bytes it had.
         self._crowded: dict[int, int] = {}
         self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
@@ -164,28 +117,8 @@ class Standbys:
         before they are served from.
         """
         kept = self._lately()
-        if not (kept and self._settings.standbys):
-            return
-        consumer = self._consumer()
-        try:
-            await consumer.start()
-            now, places = _now(), [TopicPartition(self._settings.changelog, partition) for partition in kept]
-            described, begins, ends = await self._ask(consumer, places)
-        except (KafkaError, TimeoutError) as exc:
-            log.info("the rows on this disk are told of unseen: %s: %s", type(exc).__name__, exc)
-            return
-        finally:
-            await stop(consumer)
-        self._fit, origin, oldest = set(), described.origin.encode(), now - described.retention_ms // 2
-        for place in places:
-            n = place.partition
-            try:
-                if await asyncio.to_thread(self.store.fit, n, origin, ends[place], oldest, begins[place]):
-                    self._fit.add(n)
-            except Exception as exc:  # noqa: BLE001 - whatever it is, who is to serve from it will meet with it
-                log.warning("the rows of partition %d cannot be opened: %s", n, exc)
-        if unfit := sorted(set(kept) - self._fit):
-            log.warning("the rows of partitions %s on this disk are of no use to the group", unfit)
+        if kept and self._settings.standbys:
+            self._fit = await fit(self._settings, self._contact, self.store, kept)
 
     async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
         """Keep copies of these partitions and of no others; returns when no other is open here.
@@ -221,11 +154,7 @@ class Standbys:
 
     def look(self) -> list[Standby]:
         """Return the copies that are kept; any thread may ask."""
-        found = []
-        for partition, copy in sorted(dict(self._copies).items()):
-            ends = [end for end in (copy.end, copy.high) if end is not None]
-            found.append(Standby(partition, max(max(ends) - copy.next, 0) if ends else None))
-        return found
+        return [Standby(partition, copy.lag) for partition, copy in sorted(dict(self._copies).items())]
 
     def whole(self) -> list[int]:
         """Return the partitions of whose state little is missing here; any thread may ask.
@@ -287,10 +216,10 @@ class Standbys:
 
     async def _read(self) -> None:
         """Read the changelog until there is nothing more to keep."""
-        consumer = self._consumer()
+        consumer = changelog_consumer(self._settings, self._contact)
         await consumer.start()
         try:
-            consumer._fetcher._records = prefetched = _Prefetched(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
+            consumer._fetcher._records = prefetched = Prefetched(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
             self._heads = prefetched.heads
             self._restart()
             due = 0.0  # at once
@@ -303,28 +232,6 @@ class Standbys:
         finally:
             await stop(consumer)
 
-    def _consumer(self) -> AIOKafkaConsumer:
-        settings = self._settings
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=",".join(settings.brokers),
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=1 << 20,
-            fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
-            **settings.security.client_options(),
-        )
-        hasten(consumer._client, settings.attempt_seconds, self._contact)  # noqa: SLF001 - as every client of a worker
-        return consumer
-
-    async def _ask(
-        self, consumer: AIOKafkaConsumer, places: Collection[TopicPartition]
-    ) -> tuple[Described, dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return what the changelog is, and where its partitions begin and end."""
-        async with asyncio.timeout(self._settings.request_seconds):
-            client, topic = consumer._client, self._settings.changelog  # noqa: SLF001 - see `provenance.describe`
-            described = await provenance.describe(client, self._settings.app_id, topic)
-            return described, await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-
     def _restart(self) -> None:
         for copy in self._copies.values():
             copy.sought = False
@@ -333,8 +240,8 @@ class Standbys:
         """Open copies, set aside what is unfit, note where the changelog ends, and seek."""
         topic = self._settings.changelog
         places = {partition: TopicPartition(topic, partition) for partition in self._wanted}
-        now = _now()
-        described, begins, ends = await self._ask(consumer, places.values())
+        now = copies.now()
+        described, begins, ends = await ask(consumer, self._settings, places.values())
         self._make_room()
         oldest = now - described.retention_ms // 2
         for partition in sorted(self._wanted & set(places)):  # others may be wanted by now
@@ -360,7 +267,7 @@ class Standbys:
                 self._workers_loop.call_soon_threadsafe(self._let_go, partition)
             return False
         self._crowded.pop(partition, None)
-        self._copies[partition] = _Copy(0 if offset is None else offset + 1)
+        self._copies[partition] = Copy(0 if offset is None else offset + 1)
         return True
 
     def _let_go(self, partition: int) -> None:
@@ -373,7 +280,7 @@ class Standbys:
         copy = self._copies[partition]
         try:
             if self.store.vet(partition, origin, end, oldest, begin):
-                copy = self._copies[partition] = _Copy(0)
+                copy = self._copies[partition] = Copy(0)
         except Exception as exc:  # noqa: BLE001 - a copy can be made anew
             self._lose(partition, exc)
             return
@@ -397,10 +304,10 @@ class Standbys:
     async def _fetch(self, consumer: AIOKafkaConsumer) -> None:
         """Write what comes next, and leave the processor to what is served for as long again."""
         if not self._copies:
-            await asyncio.sleep(FETCH_SECONDS)
+            await asyncio.sleep(copies.FETCH_SECONDS)
             return
         try:
-            fetched = await consumer.getmany(timeout_ms=int(FETCH_SECONDS * 1000))
+            fetched = await consumer.getmany(timeout_ms=int(copies.FETCH_SECONDS * 1000))
         except (OffsetOutOfRangeError, NoOffsetForPartitionError):
             self._restart()  # its rows are no more of this changelog, or it has forgotten what follows them: look
             self._changed.set()
@@ -417,7 +324,7 @@ class Standbys:
     def _write(self, partition: int, records: Sequence[KafkaRecord]) -> None:
         copy = self._copies[partition]
         try:
-            if self._strayed(partition, copy, records):
+            if copy.strayed(self._heads[partition], records):
                 self._copies.pop(partition)
                 self._changed.set()
                 log.error(
@@ -427,7 +334,7 @@ class Standbys:
                     self.store.set_aside(partition, "ahead"),
                 )
                 return
-            restore(self.store, partition, records, _now())
+            restore(self.store, partition, records, copies.now())
         except Exception as exc:  # noqa: BLE001 - a copy can be made anew
             self._lose(partition, exc)
             return
@@ -436,22 +343,7 @@ class Standbys:
         self._note(partition, copy)
         self._make_room()
 
-    def _strayed(self, partition: int, copy: _Copy, records: Sequence[KafkaRecord]) -> bool:
-        """Whether rows were appended, where a copy was up to date, under a claim that it has not seen.
-
-        Then the brokers lost the tail of the changelog, and others filled the hole before it was noticed here. While a
-        copy is being made claims may be missing: compaction keeps the newest only.
-        """
-        heads, following, strayed = self._heads[partition], copy.next, False
-        while heads and heads[0].base <= records[-1].offset:
-            head = heads.popleft()
-            if copy.writer is not None and head.writer != copy.writer and head.base <= following and copy.whole:
-                first = next((each for each in records if each.offset >= head.base), None)
-                strayed |= first is None or first.key != kinds.CLAIM.key() or head.base < following
-            copy.writer, following = head.writer, head.following
-        return strayed
-
-    def _note(self, partition: int, copy: _Copy) -> None:
+    def _note(self, partition: int, copy: Copy) -> None:
         """Note that the rows are as of the time when the end that they have reached was asked for."""
         if copy.asked is None or copy.end is None or copy.end > copy.next:
             return
@@ -505,8 +397,3 @@ class Standbys:
     def _close(self, partition: int) -> None:
         self._copies.pop(partition, None)
         self.store.close(partition)
-
-
-def _now() -> int:
-    """Return ms since 1970, as record times are."""
-    return int(time() * 1000)

@@ -21,7 +21,7 @@ from state.inputs import InputIds, Widths
 from streams.faust.changelog import Changelog, RowWrites
 from streams.faust.inputs import DataLossError
 from streams.faust.producing import BatchProducer
-from streams.faust.stores import MemoryStore, RocksStore, Store, restore
+from streams.faust.stores import RocksStore, restore
 from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
 
@@ -41,8 +41,6 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     Parameters
     ----------
-    memory
-        Keep rows in memory instead of RocksDB.
     owner
         Name of this worker in its claims.
     changelog
@@ -55,13 +53,11 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self,
         app: faust.App,
         *,
-        memory: bool = False,
         owner: str = "",
         changelog: str = "",
         batch_bytes: int | None = None,
         **options: int,
     ) -> None:
-        self._memory = memory
         self._changelog_name = changelog
         self.owner = owner
         self.changelog = Changelog(
@@ -86,9 +82,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             help="ledger, calibrators, scores and fence of every partition",
         )
 
-    def _new_store(self) -> Store:
-        if self._memory:
-            return MemoryStore("memory://", self.app, self, table_name=self.name)
+    def _new_store(self) -> RocksStore:
         return self.rocks()
 
     def rocks(self) -> RocksStore:
@@ -96,9 +90,9 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return RocksStore("rocksdb://", self.app, self, table_name=self.name, options=dict(self.options or {}))
 
     @property
-    def store(self) -> Store:
+    def store(self) -> RocksStore:
         """The store of the rows."""
-        return cast("Store", self.data)
+        return cast("RocksStore", self.data)
 
     def read(self, partition: int, key: bytes) -> bytes | None:
         """Return a row, or None."""
@@ -144,8 +138,6 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         KafkaError, TimeoutError
             If the brokers do not say what the changelog is.
         """
-        if self._memory:
-            return []
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
         origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2

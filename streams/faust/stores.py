@@ -1,26 +1,24 @@
-"""Where the state table keeps its rows: RocksDB, or memory for tests. Both keep partitions apart."""
+"""Where the state table keeps its rows: RocksDB, a database for each partition."""
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import rocksdict
-from faust.stores import memory, rocksdb
+from faust.stores import rocksdb
 from faust.types import TP
 
+from streams.faust import write_ring
+from streams.faust.directories import remove_directory, stray
+from streams.faust.rocks_options import RocksOptions
 from streams.records.merge import KafkaRecord
 
 #: Row key and value; None deletes.
 RowItems = Iterable[tuple[bytes, bytes | None]]
 
-#: Key of how many writes a database has had (u64), and slots that remember the last of them. RocksDB's log holds at
-#: most three write buffers, 48 MB by default: more writes than slots only if they were smaller than a fence.
-WRITES, RING = b"__trueup\0writes__", 1 << 16
 #: Keys of what a database's rows are of (`streams.kafka.provenance.Origin`), and of the time they are as of (i64, ms
 #: since 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
@@ -43,33 +41,6 @@ class DamagedStoreError(RuntimeError):
         self.partition = partition
 
 
-class RocksOptions(rocksdb.RocksDBOptions):
-    """Faust's options with filters that work: for the tables, 10 bits a key in one filter each; for what is in memory.
-
-    Every forecast asks for a row that is not there. Without a filter over the write buffers that costs .65 µs, with it
-    .2; Faust's filters of 3 bits a key let a quarter of such reads through to the tables.
-    """
-
-    def as_options(self) -> rocksdict.Options:
-        """Return RocksDB's own options."""
-        options: rocksdict.Options = super().as_options()
-        tables = rocksdict.BlockBasedOptions()
-        tables.set_bloom_filter(10, block_based=False)
-        blocks, buffers = _memory(self.block_cache_size)
-        tables.set_block_cache(blocks)
-        options.set_write_buffer_manager(buffers)
-        options.set_block_based_table_factory(tables)
-        options.set_memtable_prefix_bloom_ratio(0.1)
-        options.set_memtable_whole_key_filtering(True)
-        return options
-
-
-@cache
-def _memory(size: int) -> tuple[rocksdict.Cache, rocksdict.WriteBufferManager]:
-    """Return what all databases of the process share: so many bytes, half for blocks and half for write buffers."""
-    return rocksdict.Cache(size // 2), rocksdict.WriteBufferManager(size // 2, allow_stall=False)
-
-
 class RocksStore(rocksdb.Store):
     """Faust's RocksDB store, one database a partition, with writes that carry their changelog offset.
 
@@ -84,14 +55,6 @@ class RocksStore(rocksdb.Store):
     ----------
     set_aside_for
         How many databases were set aside since the process began, by the reason in their new name.
-
-    Notes
-    -----
-    RocksDB's checksums find what was changed or is missing, with one exception: a MANIFEST that lost its last records
-    opens without a word, and without the tables these records named, whose log may be gone (seen with RocksDB 10:
-    1,400 of 20,000 rows missing, the newest among those present). So every write leaves its number in a ring of
-    `RING` slots, and opening looks for a gap: what is younger than the lost table is in the log, which the ring
-    outlives.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
@@ -240,7 +203,7 @@ class RocksStore(rocksdb.Store):
         DamagedStoreError
             If RocksDB has found damage, be it in the background, or had found it before.
         """
-        number = self._writes(partition) + 1
+        number = write_ring.number(self.read(partition, write_ring.WRITES)) + 1
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key, value in rows:
             if value is None:
@@ -248,8 +211,8 @@ class RocksStore(rocksdb.Store):
             else:
                 batch.put(key, value)
         batch.put(self.offset_key, str(offset).encode())
-        batch.put(WRITES, number.to_bytes(8, "little"))
-        batch.put(_slot(number), number.to_bytes(8, "little"))
+        for key, value in write_ring.rows(number):
+            batch.put(key, value)
         if as_of is not None:
             batch.put(AS_OF, as_of.to_bytes(8, "little", signed=True))
         try:
@@ -276,21 +239,18 @@ class RocksStore(rocksdb.Store):
         """Let an empty database take the place of one that was found damaged; nothing of it is under way any more."""
         self._lost.discard(partition)
 
-    def _writes(self, partition: int) -> int:
-        return int.from_bytes(self.read(partition, WRITES) or b"", "little")
-
     def _open_for_partition(self, partition: int) -> rocksdict.Rdict:
         """Open a database that is whole, or an empty one in the place of one that is not."""
         if partition in self._lost:
             raise _awaited(partition)
         path = Path(self.partition_path(partition))
-        if _stray(path):
+        if stray(path):
             what = "a link" if path.is_symlink() else "a file"
             self.log.error("%s", self._damaged(partition, f"{path.name} is {what} and no directory", "the changelog"))
         db: rocksdict.Rdict | None = None
         try:
             db = super()._open_for_partition(partition)
-            gap = _gap(db)
+            gap = write_ring.gap(db)
         except Exception as exc:
             if not _is_damage(exc):
                 raise
@@ -399,8 +359,8 @@ class RocksStore(rocksdb.Store):
         try:
             rows = db.property_int_value("rocksdb.estimate-num-keys") or 0
             own = (self.offset_key, ORIGIN, AS_OF)
-            writes = int.from_bytes(db.get(WRITES) or b"", "little")
-            own_rows = min(writes, RING) + (writes > 0) + sum(db.get(key) is not None for key in own)
+            writes = write_ring.number(db.get(write_ring.WRITES))
+            own_rows = write_ring.size(writes) + sum(db.get(key) is not None for key in own)
             held = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
             return max(rows - own_rows, 0), sum(db.property_int_value(name) or 0 for name in held)
         except Exception as exc:
@@ -409,93 +369,7 @@ class RocksStore(rocksdb.Store):
             raise
 
 
-def _stray(path: Path) -> bool:
-    """Whether something stands there that is no directory of its own: RocksDB would write through a link."""
-    return path.is_symlink() or (path.exists() and not path.is_dir())
-
-
-def remove_directory(path: Path) -> None:
-    """Remove a directory, or what stands in its place; of a link nothing but itself. A directory may stay in part.
-
-    Raises
-    ------
-    OSError
-        If what is no directory cannot be removed.
-    """
-    if _stray(path):
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-class MemoryStore(memory.Store[bytes, bytes]):
-    """Rows in dictionaries, one a partition; recovered from the changelog at every start."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._partitions: dict[int, dict[bytes, bytes]] = {}
-        self._offsets: dict[int, int] = {}
-
-    def read(self, partition: int, key: bytes) -> bytes | None:
-        """Return a stored row."""
-        return self._partitions.get(partition, {}).get(key)
-
-    def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
-        """Return `read` of one partition."""
-        return partial(self.read, partition)
-
-    def vet(self, partition: int, origin: bytes, end: int, oldest: int) -> bool:  # noqa: ARG002 - as `RocksStore.vet`
-        """Return False: memory holds nothing of another process."""
-        return False
-
-    def anew(self, partition: int) -> None:
-        """Do nothing: no file is damaged."""
-
-    def as_of(self, partition: int) -> int | None:  # noqa: ARG002 - as `RocksStore.as_of`
-        """Return None: it is not kept."""
-        return None
-
-    def write(self, partition: int, rows: RowItems, offset: int, as_of: int | None = None) -> None:  # noqa: ARG002 - as `RocksStore.write`
-        """Write rows and the changelog offset they reach to."""
-        stored = self._partitions.setdefault(partition, {})
-        for key, value in rows:
-            if value is None:
-                stored.pop(key, None)
-            else:
-                stored[key] = value
-        self._offsets[partition] = offset
-
-    def offset(self, partition: int) -> int | None:
-        """Return the changelog offset of the last row written."""
-        return self._offsets.get(partition)
-
-    def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the rows whose key starts with ``prefix``."""
-        rows = self._partitions.get(partition, {})
-        return ((key, rows[key]) for key in sorted(rows) if key.startswith(prefix))
-
-    def size(self, partition: int) -> tuple[int, int]:
-        """Return the number of rows and of the bytes they take."""
-        rows = self._partitions.get(partition, {})
-        return len(rows), sum(len(key) + len(value) for key, value in rows.items())
-
-    def persisted_offset(self, tp: TP) -> int | None:
-        """Return the changelog offset of the last row written, as Faust asks for it."""
-        return self._offsets.get(tp.partition)
-
-    def set_persisted_offset(self, tp: TP, offset: int) -> None:
-        """Note a changelog offset, as Faust does after recovery."""
-        self._offsets[tp.partition] = offset
-
-    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """Forget partitions that are not ours."""
-        kept = {tp.partition for tp in active_tps | standby_tps}
-        for partition in set(self._partitions) - kept:
-            del self._partitions[partition]
-            self._offsets.pop(partition, None)
-
-
-def restore(store: "Store", partition: int, records: Sequence[KafkaRecord], now: int) -> None:
+def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], now: int) -> None:
     """Write records of the changelog, in order, with the offset of the last.
 
     The rows are as of the beginning of the recovery, and if that began on rows that were there, as these.
@@ -520,25 +394,7 @@ def _close_damaged(db: rocksdict.Rdict) -> None:
         db.close()
 
 
-def _slot(number: int) -> bytes:
-    return WRITES + (number % RING).to_bytes(2, "big")
-
-
-def _gap(db: rocksdict.Rdict) -> int | None:
-    """Return the number of a write that is missing among the last, or None."""
-    last = int.from_bytes(db.get(WRITES) or b"", "little")
-    numbers = range(max(last - RING, 0) + 1, last + 1)
-    found = cast("list[bytes | None]", db.get([_slot(number) for number in numbers]))
-    for number, stored in zip(numbers, found, strict=True):
-        if stored is None or int.from_bytes(stored, "little") != number:
-            return number
-    return None
-
-
 def _is_damage(exc: Exception) -> bool:
     """Whether files are damaged or missing: RocksDB's binding has one class for all errors, and tells them in words."""
     text = str(exc)
     return text.startswith("Corruption") or "No such file or directory" in text
-
-
-Store = RocksStore | MemoryStore

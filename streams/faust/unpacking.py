@@ -32,8 +32,8 @@ from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.legacy_records import LegacyRecordBatch
 from aiokafka.structs import TopicPartition
 
-from streams.kafka.expansion import ExpandsError, unpacked
-from streams.records.refused import Refused, Skipped
+from streams.faust import batches
+from streams.faust.batches import Opened, RefusedBatch, SkippingBatch, UnpackedBatch
 from streams.records.skips import PoisonError
 
 #: Most bytes a batch may unpack to, where nothing else is said.
@@ -48,13 +48,12 @@ HEADER: Final = 64
 #: frames take gzip and snappy 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Where the length stands, what it counts, the magic, the attributes, the last record, and the records.
-_LENGTH, _BEFORE, _MAGIC, _ATTRIBUTES, _LAST, _RECORDS = 8, 12, 16, 21, 23, 61
+#: Where the length stands, what it counts, the magic, and the last record.
+_LENGTH, _BEFORE, _MAGIC, _LAST = 8, 12, 16, 23
 #: In which epoch of its partition's leader a batch was written.
 _EPOCH: Final = struct.Struct(">12xi")
 #: Bytes of the head of the oldest format.
 _SHORTEST: Final = 26
-_CODEC, _LOG_TIME = 0x07, 0x08
 #: Beyond every offset.
 _NEVER: Final = 1 << 63
 SizeLimit = Callable[[str], int | None]
@@ -221,12 +220,12 @@ class RecordSet:
         if not batch.compression_type or not batch.validate_crc():
             return batch
         if self.aside is None:
-            return _opened(batch, data, self.limit)
+            return batches.opened(batch, data, self.limit)
         if len(data) <= AT_ONCE_PACKED:
-            found = _opened(batch, data, min(self.limit, AT_ONCE))
+            found = batches.opened(batch, data, min(self.limit, AT_ONCE))
             if self.limit <= AT_ONCE or isinstance(found, UnpackedBatch):
                 return found
-        self._unpacking = self.aside(partial(_opened, batch, data, self.limit))
+        self._unpacking = self.aside(partial(batches.opened, batch, data, self.limit))
         raise Later
 
     @property
@@ -238,99 +237,6 @@ class RecordSet:
         """Forget what is being unpacked: nobody asks for it any more."""
         if self._unpacking is not None:
             self._unpacking.cancel()
-
-
-class UnpackedBatch:
-    """A batch whose records were packed; a buffer holds it unpacked."""
-
-    def __init__(self, batch: DefaultRecordBatch, room: memoryview) -> None:
-        self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
-        self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
-        self.is_control_batch = batch.is_control_batch
-        struct.pack_into(">h", room, _ATTRIBUTES, batch.attributes & ~_CODEC)
-        self._batch = DefaultRecordBatch(room)
-
-    def validate_crc(self) -> bool:
-        """Whether it is undamaged, which was seen before."""
-        return True
-
-    def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records."""
-        return iter(self._batch)
-
-    def __next__(self) -> DefaultRecord:
-        """Return the next record: aiokafka asks so for that of a control batch."""
-        return next(self._batch)
-
-
-class RefusedBatch:
-    """A batch of one record, which stands for those that were not unpacked."""
-
-    is_control_batch = False
-
-    def __init__(self, batch: DefaultRecordBatch, size: int, why: str, kind: type[Refused] = Refused) -> None:
-        self.base_offset, self.next_offset = batch.base_offset, batch.next_offset
-        self.producer_id, self.is_transactional = batch.producer_id, batch.is_transactional
-        in_log_time = bool(batch.attributes & _LOG_TIME)
-        timestamp = batch.max_timestamp if in_log_time else batch.first_timestamp
-        self._size, self._kind, self._stamp = size, kind, (timestamp, int(in_log_time))
-        self._record = self.stands(self.base_offset, why)
-
-    def stands(self, first: int, why: str) -> DefaultRecord:
-        """Return the record that stands for those from an offset to the last."""
-        last = self.next_offset - 1
-        return DefaultRecord(last, *self._stamp, None, self._kind.of(first, last, self._size, why), [])
-
-    def validate_crc(self) -> bool:
-        """Whether it is undamaged, which was seen before."""
-        return True
-
-    def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the record."""
-        yield self._record
-
-
-Opened = UnpackedBatch | RefusedBatch
-
-
-def _opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
-    """Unpack a batch: behind its head, so that nothing is copied."""
-    try:
-        room = unpacked(batch.compression_type, data[_RECORDS:], limit, before=_RECORDS)
-    except ExpandsError as exc:
-        return RefusedBatch(batch, len(data), str(exc))
-    room[:_RECORDS] = data[:_RECORDS]
-    return UnpackedBatch(batch, room)
-
-
-class SkippingBatch(RefusedBatch):
-    """A batch some of whose records are left out; all of them, if it is damaged."""
-
-    def __init__(
-        self,
-        batch: DefaultRecordBatch,
-        opened: DefaultRecordBatch | Opened,
-        data: memoryview,
-        skipped: Mapping[int, str],
-    ) -> None:
-        super().__init__(batch, len(data), next(iter(skipped.values())), Skipped)
-        self._opened = opened
-        self._skipped = skipped
-
-    def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records, and what stands for those that are left out."""
-        if self._opened.validate_crc():
-            yield from map(self._kept, self._opened)
-        else:
-            yield self._record
-
-    def _kept(self, record: DefaultRecord) -> DefaultRecord:
-        """Return a record, or what stands for it."""
-        why = self._skipped.get(record.offset)
-        if why is None or isinstance(record.value, Refused):
-            return record
-        stands = Skipped.of(record.offset, record.offset, len(record.value or b""), why)
-        return DefaultRecord(record.offset, record.timestamp, record.timestamp_type, None, stands, [])
 
 
 class Aside:

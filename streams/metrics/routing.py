@@ -7,7 +7,8 @@ from typing import Final
 from state import routes
 from state.effects import Effects
 from state.fence import Fence
-from streams.metrics.catalogue import CATALOGUE, LATENCIES, SIZES, counter, gauge
+from streams.metrics.catalogue import CATALOGUE, LATENCIES, SIZES
+from streams.metrics.metric import counter, gauge
 from streams.metrics.sample import Sample
 from streams.metrics.stage import Folding, Sampler, Stage
 from streams.records import decoding, routing

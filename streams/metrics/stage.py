@@ -7,9 +7,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streams.metrics import catalogue
 from streams.metrics.catalogue import LATENCIES, PREFIX, SIZES, STAGES
 from streams.metrics.exposition import labelled
+from streams.metrics.metric import Metric as Exported
 from streams.metrics.sample import Sample
 
 #: Reads now and here.
@@ -38,7 +38,7 @@ class Stage(Collector):
 
     def __init__(
         self,
-        known: Mapping[str, catalogue.Metric],
+        known: Mapping[str, Exported],
         version: str,
         sampler: Sampler,
         counters: Mapping[str, Iterable[tuple[str, ...]]],
@@ -109,7 +109,7 @@ class Folding(Stage):
     def __init__(
         self,
         inputs: Sequence[str],
-        known: Mapping[str, catalogue.Metric],
+        known: Mapping[str, Exported],
         version: str,
         sampler: Sampler,
         counters: Mapping[str, Iterable[tuple[str, ...]]],

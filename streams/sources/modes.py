@@ -27,6 +27,15 @@ def routed(modes: Sequence[Mode], role: str) -> bool:
     return any(mode.source.role == role and not mode.direct for mode in modes)
 
 
+def read_directly(modes: Sequence[Mode], topics: tuple[str, str]) -> dict[int, tuple[str, Source | None]]:
+    """Return the inputs, by their number, that intake does not write: name, and the source that maps it if one does."""
+    found: dict[int, tuple[str, Source | None]] = {}
+    for topic, role in enumerate((FORECAST, OUTCOME)):
+        if not routed(modes, role):
+            found[topic] = topics[topic], next((mode.source for mode in modes if mode.source.role == role), None)
+    return found
+
+
 def of(sources: Sequence[Source], forecasts: str, outcomes: str) -> list[Mode]:
     """Return how each topic of each source is read, in the order of the file.
 

@@ -18,7 +18,7 @@ from streams.sources.refusal import PASSED, Unfit, short
 Transform = Callable[[Any], Any]
 
 #: Scales of a score by name. A pair of numbers is a range: what stands for 0, and what stands for 1.
-SCALES: Final[Mapping[str, tuple[float, float]]] = {"probability": (0, 1), "percent": (0, 100), "permille": (0, 1000)}
+SCALES: Final[Mapping[str, tuple[float, float]]] = {"probability": (0, 1), "percent": (0, 100)}
 LOG_ODDS: Final = "log-odds"
 #: Ms in a unit of time that numbers are in.
 UNITS: Final[Mapping[str, float]] = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}

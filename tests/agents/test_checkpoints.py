@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, cast
 
 import pytest
@@ -77,11 +78,16 @@ def merged(sent: Iterable[Sent]) -> list[Merged]:
     return records
 
 
+#: How keys begin that are no part of the state.
+OWN = kinds.JOURNAL.letter, kinds.CLAIM.key(), b"__trueup", b"__faust"
+
+
 class Worker:
     """A worker on an empty disk."""
 
     def __init__(self, machine: Machine, directory: Path) -> None:
-        self.topology = wire(directory, memory=True, producer=machine.producer)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.topology = wire(Path(mkdtemp(dir=directory)), producer=machine.producer)
         self.processor = BatchProcessor(
             self.topology.settings, self.topology.table, cast("Outputs", Told(machine)), self.topology.gauges
         )
@@ -109,10 +115,10 @@ class Worker:
         await self.processor.checkpoint(due=False)
 
     def state(self) -> dict[bytes, bytes]:
-        """Return the rows, but for the ring of the journal: how often it was written is no part of the state."""
+        """Return the rows, but for the ring of the journal and the store's own: they are no part of the state."""
         table = self.topology.table
         rows = {key: row for n in range(256) for key, row in table.range(0, bytes([n]))}
-        return {key: row for key, row in rows.items() if not key.startswith((kinds.JOURNAL.letter, kinds.CLAIM.key()))}
+        return {key: row for key, row in rows.items() if not key.startswith(OWN)}
 
 
 @pytest.fixture(autouse=True)

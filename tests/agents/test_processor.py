@@ -130,10 +130,10 @@ class Scene(NamedTuple):
         return 0.0 if math.isnan(found) else found
 
 
-@pytest.fixture(params=[True, False], ids=["memory", "rocksdb"])
-def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
     producer, told, steps = Producer(), Told(), list[int]()
-    topology = wire(tmp_path, memory=request.param, producer=producer)
+    topology = wire(tmp_path, producer=producer)
     processor = BatchProcessor(topology.settings, topology.table, cast("Outputs", told), topology.gauges, steps.append)
     made = Scene(processor, topology, producer, told, steps)
     made.reopen()
@@ -513,7 +513,7 @@ def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
 ) -> None:
     """Nobody would answer it."""
     made = batch(mixed(60).sent)
-    monkeypatch.setattr("agents.processor.PART", 7)
+    monkeypatch.setattr("agents.applying.PART", 7)
 
     async def run() -> None:
         await through(scene.processor, Batch(0, made[:20], {}, 0))
@@ -541,7 +541,7 @@ def test_no_checkpoint_has_what_was_folded_and_is_in_no_entry(
 def test_stream_time_follows_the_clock_only_behind_records_that_came_when_they_say(tmp_path: Path) -> None:
     policies = stream_config.parse('[streams.s]\nmatures = "1s"\nsilence = 0\n', "platt")
     settings = Settings(data_dir=tmp_path, policies=policies, quiet_seconds=2.0)
-    topology = wire(tmp_path, memory=True, settings=settings)
+    topology = wire(tmp_path, settings=settings)
     told, now = Told(), int(time.time() * 1000)
     processor = BatchProcessor(settings, topology.table, cast("Outputs", told), topology.gauges)
 
@@ -563,13 +563,13 @@ def test_what_a_batch_is_taken_apart_in_leaves_no_trace(scene: Scene, monkeypatc
     state, outputs = scene.state(0), scene.told.outputs
     scene.reopen(1)
     scene.told.sent.clear()
-    monkeypatch.setattr("agents.processor.PART", 7)
+    monkeypatch.setattr("agents.applying.PART", 7)
     scene.fold(made, partition=1)
     assert (scene.state(1), scene.told.outputs) == (state, outputs)
 
 
 def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.processor.PART", 7)
+    monkeypatch.setattr("agents.applying.PART", 7)
     turns = 0
 
     async def others() -> None:
@@ -581,7 +581,7 @@ def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypa
     async def run() -> None:
         task = asyncio.create_task(others())
         served, records = scene.processor._partitions[0], batch(mixed(70).sent)[:70]
-        await scene.processor._applied(Batch(0, records, {}, 0), served, records, cast("Any", OutputBatch(0)))
+        await scene.processor._applying.applied(Batch(0, records, {}, 0), served, records, cast("Any", OutputBatch(0)))
         task.cancel()
 
     asyncio.run(run())

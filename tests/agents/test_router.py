@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from agents import router
-from agents.processor import Probe
+from agents.applying import Probe
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
@@ -29,7 +29,7 @@ ORIGIN = ("scores@1/0", 3)
 
 def wire(directory: Path, producer: Producer, probe: Probe = lambda _: None) -> Topology:
     """Wire a router without brokers."""
-    topology = router.build(Settings(data_dir=directory).router, abort=lambda: None, memory=True, probe=probe)
+    topology = router.build(Settings(data_dir=directory).router, abort=lambda: None, probe=probe)
     topology.app.faust.producer = producer  # type: ignore[assignment]
     topology.processor._current = lambda _: True  # else it asks the consumer
     for partition in range(PARTITIONS):

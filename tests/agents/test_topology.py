@@ -42,7 +42,7 @@ def ended() -> Ended:
 @pytest.fixture
 def topology(run: Run, tmp_path: Path, ended: Ended) -> Iterator[Topology]:
     async def make() -> Topology:
-        made = wire(tmp_path, memory=True)
+        made = wire(tmp_path)
         made.abort = ended
         return made
 
@@ -347,7 +347,7 @@ def test_a_worker_whose_brokers_are_silent_is_not_ready_and_well(topology: Topol
 
 def test_a_scrape_makes_nothing_that_belongs_to_the_loop(run: Run, tmp_path: Path) -> None:
     async def make() -> Topology:
-        return build(Settings(data_dir=tmp_path), abort=lambda: None, memory=True)
+        return build(Settings(data_dir=tmp_path), abort=lambda: None)
 
     made: Topology = run(make())
     for recovering in (False, True):
@@ -442,7 +442,7 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     assert value(topology, "buffered_records", topic="outcomes", partition="0") == 0
     assert value(topology, "lag_records", topic="outcomes", partition="0") is None, "its end is not known"
     assert value(topology, "state_rows", partition="0") == 1
-    assert value(topology, "state_bytes", partition="0") == 6
+    assert (value(topology, "state_bytes", partition="0") or 0) >= 6
 
 
 def test_what_is_in_force_is_written_once_a_claim_and_before_anything_else(run: Run, topology: Topology) -> None:

@@ -160,7 +160,7 @@ def test_probes_of_a_worker_that_stops_say_that_it_is_alive_and_not_ready(
     probes = dict[str, set[tuple[int, str]]]()
 
     def wire(*args: Any, **kwargs: Any) -> Topology:
-        topology = build(*args, **kwargs, memory=True)
+        topology = build(*args, **kwargs)
 
         async def start() -> None:
             os.kill(os.getpid(), signal.SIGTERM)

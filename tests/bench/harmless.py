@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from research import calibrators
 from research.experiments.measure import l1
 from research.experiments.streams import stream
 from state.arrays import Floats, Integers
@@ -431,6 +432,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the flights only, by one partition")
     parser.add_argument("--rows", action="store_true", help="print every row")
     given = parser.parse_args()
+    calibrators.register()
     rows = [judge(case) for case in cases(given.quick)]
     if given.rows:
         print(table(HEAD, [row.cells() for row in rows]), end="\n\n")

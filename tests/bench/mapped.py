@@ -18,7 +18,7 @@ import fastavro
 import orjson
 
 from agents import compiled
-from agents.processor import PART
+from agents.applying import PART
 from state.fence import FORECASTS
 from state.policy import Policies, Policy
 from streams.records.decoding import Decoder

@@ -5,7 +5,7 @@
 The records of a backlog, their outcomes 5,000 records later, are taken through the engine in parts of each size, over a
 dictionary instead of RocksDB. Then intake maps and packs scores and labels of other keys, as ``repartition.py`` has
 them. Each figure is the least of five runs, in us a record. A part whose objects fit the processor's own cache costs
-least: `agents.processor.PART`, `agents.sending.PART`. The last line is one JSON object.
+least: `agents.applying.PART`, `agents.sending.PART`. The last line is one JSON object.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import orjson
 from aiokafka.structs import TopicPartition
 
 import agents.sending
-from agents import compiled, processor
+from agents import applying, compiled
 from agents.sending import Sending
 from agents.worker import collect_rarely
 from state.engine import Partition
@@ -149,7 +149,7 @@ def main() -> None:
         for size in map(int, options.sizes.split(",")):
             found[f"{calibrator}, {size:,}"] = measure(calibrator, made, size)
     print(f"us a record, {'compiled' if compiled.runs() else 'interpreted'}")
-    print(f"a worker takes parts of {processor.PART}\n{shown(found, STEPS)}")
+    print(f"a worker takes parts of {applying.PART}\n{shown(found, STEPS)}")
     mapped = {
         f"intake, {form}, {size}": measure_intake(form, size, 20_000)
         for form in repartition.FORMATS

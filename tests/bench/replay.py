@@ -29,7 +29,6 @@ ALONE = (
     "regret_matching",
     "platt",
     "platt+regret_matching",
-    "auto+regret_matching",
 )
 TOGETHER = ("minimax", "regret_matching", "platt+regret_matching")
 

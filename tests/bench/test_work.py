@@ -67,7 +67,6 @@ def calls_an_event(
     [
         ("histogram", 80),
         ("platt+regret_matching", 98),
-        ("auto+regret_matching", 133),
         ("prudent", 105),
         (DEFAULT_CALIBRATOR, 117),
     ],

@@ -36,10 +36,9 @@ def settings(tmp_path: Path, text: str = PLAN) -> Settings:
     return Settings(data_dir=tmp_path, policies=stream_config.parse(text, "platt"))
 
 
-@pytest.mark.parametrize("memory", [True, False], ids=["memory", "rocksdb"])
-def test_a_worker_shows_challengers_after_a_restart_as_before(tmp_path: Path, *, memory: bool) -> None:
+def test_a_worker_shows_challengers_after_a_restart_as_before(tmp_path: Path) -> None:
     given = settings(tmp_path)
-    topology = wire(tmp_path, memory=memory, settings=given)
+    topology = wire(tmp_path, settings=given)
 
     async def run() -> tuple[list[str], list[str]]:
         told: Any = Told()
@@ -76,7 +75,7 @@ def _told(topology: Topology) -> list[str]:
 
 def test_a_worker_does_not_show_challengers_that_are_configured_no_more(tmp_path: Path) -> None:
     given = settings(tmp_path)
-    topology = wire(tmp_path, memory=True, settings=given)
+    topology = wire(tmp_path, settings=given)
 
     async def run(now: Settings, *, fold: bool) -> None:
         told: Any = Told()

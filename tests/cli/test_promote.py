@@ -74,7 +74,7 @@ FORMS = {
     "dotted": 'streams."fraud-*".calibrator = "minimax"\nstreams."fraud-*".shadow = ["histogram"]\nclosed = true\n',
     "features": (
         '[streams."fraud-*"]\ncalibrator = "minimax"\nfeatures = ["a", "b"]\nseed = 3\n'
-        'shadow = ["histogram", { calibrator = "platt" }]\n[streams."*"]\nttl = "3d"\nshadow = ["beta"]\n'
+        'shadow = ["histogram", { calibrator = "platt" }]\n[streams."*"]\nttl = "3d"\nshadow = ["twospeed"]\n'
     ),
     "apart": '[streams."fraud-*"]\nshadow = ["histogram"]\n[streams.b]\nttl = "3d"\n',
 }
@@ -151,7 +151,11 @@ def test_whatever_the_options_the_swap_means_a_swap(
 @pytest.mark.parametrize(
     ("stream", "calibrator", "complaint"),
     [
-        ("fraud-eu", "beta", r"'beta' is not a challenger of streams.\"fraud-\*\"; there are: platt \(\w{8}\), histo"),
+        (
+            "fraud-eu",
+            "twospeed",
+            r"'twospeed' is not a challenger of streams.\"fraud-\*\"; there are: platt",
+        ),
         ("fraud-eu", "minimax", "'minimax' is not a challenger"),
         ("other", "platt", "there are: none"),
         ("third", "platt", "no pattern of the streams file matches 'third'"),
@@ -298,8 +302,8 @@ def test_cold_challenger_is_named_as_such(file: Path, capsys: pytest.CaptureFixt
 
 
 def test_refusal_leaves_the_file_and_writes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["streams", "promote", "fraud-eu", "beta", "--streams", str(file)]) == MISCONFIGURED
-    assert capsys.readouterr().err.startswith("trueup: 'beta' is not a challenger")
+    assert main.main(["streams", "promote", "fraud-eu", "twospeed", "--streams", str(file)]) == MISCONFIGURED
+    assert capsys.readouterr().err.startswith("trueup: 'twospeed' is not a challenger")
     assert file.read_text() == COMMENTED
     assert lines(file) == []
 

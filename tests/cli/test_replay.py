@@ -69,14 +69,11 @@ def test_table_at_eighty_columns_breaks_no_word(files: list[str], capsys: pytest
         (["--segments", "country"], "--segments is of a table: give --table FILE, too"),
         (["--stream-name", "s"], "--stream-name is of a table"),
         (["--last", "7d"], "are of topics, not of files"),
-        (["--delay", "2d"], "must be as-is, none, or an added time"),
-        (["--delay", "none", "--delay", "none"], "the same one twice"),
         (["--threshold", "1.5"], "must be between 0 and 1"),
         (["--calibrator", "nothing"], "unknown calibrator"),
         (["--streams", "nowhere.toml"], "cannot read nowhere.toml"),
         (["--write-state", "x"], "--write-state needs topics"),
         (["--calibrator", "platt", "--calibrator", "minimax", "--output", "x"], "of one configuration"),
-        (["--delay", "none", "--output", "x"], "of one configuration and of what happened"),
     ],
 )
 def test_what_cannot_be_is_said(

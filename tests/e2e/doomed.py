@@ -23,7 +23,7 @@ from aiokafka.protocol.group import SyncGroupRequest
 from faust.types import TP
 
 from agents import intake, logs, router, worker
-from agents.processor import Probe
+from agents.applying import Probe
 from state.events import Event
 from streams.config.settings import Settings
 from streams.faust.fetching import Thread

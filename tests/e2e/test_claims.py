@@ -47,7 +47,7 @@ async def workers(settings: Settings) -> AsyncIterator[tuple[Changelog, Changelo
     made = []
     producers = []
     for name in ("zombie", "heir"):
-        topology = build(settings, abort=lambda: None, memory=True)
+        topology = build(settings, abort=lambda: None)
         producer = cast("BatchProducer", topology.app.faust.producer_transport.create_producer())
         kafka = producer._producer = producer._new_producer()  # the service around it needs a running application
         producers.append(kafka)

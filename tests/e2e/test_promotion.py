@@ -75,7 +75,7 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
     assert {each["challenger"]["calibrator"] for each in beside} == {"histogram", "platt+minimax"}
     assert all(each["champion"]["config"] == before.config for each in beside)
 
-    refused = promote(w, "stream-0", "beta")
+    refused = promote(w, "stream-0", "twospeed")
     assert refused.returncode != 0
     assert file.read_text() == FILE
     done = promote(w, "stream-0", "platt+minimax", "--reason", "a test")

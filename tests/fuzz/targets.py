@@ -418,7 +418,7 @@ def _recipes() -> list[str]:
         "multiclass": {"classes": 3, "each": "histogram"},
         "quantile": {"levels": (0.1, 0.9)},
     }
-    names = [*calibrators.REGISTRY, *calibrators.VECTORS, "platt+minimax", "auto+regret_matching"]
+    names = [*calibrators.REGISTRY, *calibrators.VECTORS, "platt+minimax", "platt+regret_matching"]
     return [Policy(name, options.get(name, {})).recipe for name in dict.fromkeys(names)]
 
 

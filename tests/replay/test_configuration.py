@@ -12,7 +12,7 @@ from streams.config.settings import Settings, SettingsError
 POLICIES = Policies(
     [
         ("a-*", Policy("platt", features=2, shadow=(Challenger("minimax", {}), Challenger("histogram", {"bins": 20})))),
-        ("b-*", Policy("beta", shadow=(Challenger("minimax", {}),))),
+        ("b-*", Policy("twospeed", shadow=(Challenger("minimax", {}),))),
         ("c-*", Policy("identity")),
     ],
     Policy("platt+minimax"),
@@ -26,7 +26,7 @@ def test_a_challenger_takes_its_champions_place_wherever_it_is_one() -> None:
     present, minimax, histogram, _ = (each.policies for each in found)
     assert present is POLICIES
     assert [policy.calibrator for _, policy in minimax.patterns] == ["minimax", "minimax", "identity"]
-    assert [policy.calibrator for _, policy in histogram.patterns] == ["histogram", "beta", "identity"]
+    assert [policy.calibrator for _, policy in histogram.patterns] == ["histogram", "twospeed", "identity"]
     for plan in (minimax, histogram):
         assert plan.default == POLICIES.default
     (_, promoted), *_ = histogram.patterns
@@ -41,7 +41,7 @@ def test_a_calibrator_that_is_a_challenger_may_be_replayed_for_all() -> None:
 def test_a_calibrator_beside_a_file_takes_the_place_of_the_files_own(tmp_path: Path) -> None:
     paths = [tmp_path / "one.toml", tmp_path / "two.toml"]
     for n, path in enumerate(paths, 1):
-        path.write_text(f'[streams."loans"]\ncalibrator = "beta"\nttl = "{n}d"\n')
+        path.write_text(f'[streams."loans"]\ncalibrator = "twospeed"\nttl = "{n}d"\n')
     (alone,) = configurations(SETTINGS, ["minimax"], paths[:1])
     assert alone.name == "minimax"
     assert [(each.calibrator, each.ttl_ms) for _, each in alone.policies.patterns] == [("minimax", 86_400_000)]

@@ -1,4 +1,4 @@
-"""Whole replays of files: the same bytes with any number of processes, delays, what is refused, what is left behind."""
+"""Whole replays of files: the same bytes with any number of processes, what is refused, what is left behind."""
 
 import signal
 import subprocess
@@ -13,7 +13,6 @@ import pytest
 
 from cli.replay_table import warnings
 from replay.configuration import Configuration, configurations
-from replay.delay import Delay, at_once
 from replay.report.page import page
 from replay.report.recommendation import verdicts
 from replay.result import Result
@@ -21,7 +20,6 @@ from replay.run import Request, replay
 from replay.sources.files import FileSource
 from state import kinds
 from state.calibrators import make
-from state.events import Forecast, Outcome
 from state.fence import FATES, INPUT_FATES
 from state.scoring.windows import overall as overall_scores
 from streams.config.settings import Settings, SettingsError
@@ -156,32 +154,6 @@ def test_configurations_that_read_otherwise_run_beside_one_another(tmp_path: Pat
     # As JSON: a figure that there is not is NaN, which equals nothing.
     assert orjson.loads(alone.encode())["contenders"][0] == orjson.loads(result.encode())["contenders"][2]
     assert ("platt", "short") not in {(each.name, each.against) for each in result.differences}
-
-
-def test_no_delay_moves_every_outcome_behind_its_forecast(tmp_path: Path) -> None:
-    delays = (Delay(), Delay.parse("none"), Delay.parse("+1h"))
-    result = found(asked(tmp_path, "platt", delays=delays, processes=2))
-    as_is, none, later = result.contenders
-    assert [each.name for each in result.contenders] == ["platt delay as-is", "platt delay none", "platt delay +1h"]
-    assert [each.records for each in (result,)] == [sum(list(as_is.fates.values())[:INPUT_FATES])]
-    for each in (none, later):
-        assert sum(list(each.fates.values())[:INPUT_FATES]) == result.records
-        assert each.overall is not None
-    assert none.overall is not None
-    assert later.overall is not None
-    assert as_is.overall is not None
-    assert none.overall.delays.p99_ms == 0
-    assert none.fates["early_joined"] == as_is.fates["early_joined"]
-    assert later.overall.delays.median_ms == pytest.approx((as_is.overall.delays.median_ms or 0) + 3_600_000, rel=0.05)
-
-
-def test_at_once_keeps_every_event_but_moves_first_outcomes() -> None:
-    one = Outcome(0, b"k", "a", 1.0, 50)
-    again, early = one._replace(offset=1, ts=60), Outcome(2, b"k", "b", 0.0, 5)
-    a, b = Forecast(0, b"k", "a", "s", 0.5, (), 10), Forecast(1, b"k", "b", "s", 0.5, (), 20)
-    known: dict[str, Outcome | int] = {"a": one, "b": early}
-    assert list(at_once([early, a, b, one, again], known)) == [early, a, one._replace(ts=10), b, again]
-    assert known == {}
 
 
 @pytest.mark.usefixtures("no_warm_up")

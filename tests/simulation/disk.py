@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import rocksdict
 
-from streams.faust import stores
+from streams.faust import rocks_options, stores
 from tests.simulation.loop import PROCESS
 
 _MARK = "database"
@@ -155,5 +155,5 @@ class Disks:
         """Let `RocksStore` open these."""
         names = type("rocksdict", (), {**vars(rocksdict), "WriteBatch": WriteBatch})
         opened = lambda _, path, **__: self.open(Path(path))  # noqa: E731 - a method
-        with patch.object(stores, "rocksdict", names), patch.object(stores.RocksOptions, "open", opened):
+        with patch.object(stores, "rocksdict", names), patch.object(rocks_options.RocksOptions, "open", opened):
             yield

@@ -17,7 +17,7 @@ from agents.processor import BatchProcessor
 from agents.served import Served
 from state import kinds
 from state.journal import NONE, Journal
-from streams.faust import fetching, state_table, stores
+from streams.faust import fetching, state_table, stores, write_ring
 from streams.faust.changelog import Changelog, Writer
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer
@@ -327,7 +327,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "inputs are sought too far": [(BatchConsumer, "seek_wait", _skips_one)],
     "a row is lost while others are restored": [(state_table, "restore", _short)],
     "the disk says that it has one row more": [(RocksStore, "persisted_offset", _one_on)],
-    "a hole among the writes of a disk goes unnoticed": [(stores, "_gap", _returning(None))],
+    "a hole among the writes of a disk goes unnoticed": [(write_ring, "gap", _returning(None))],
     "a disk of another changelog is taken": [(RocksStore, "_unfit", _returning(None))],
     "damage on the disk is an error like others": [(stores, "_is_damage", _returning(0))],
     "the changelog is written without the claim's epoch": [(BatchProducer, "append", _unstamped)],

@@ -129,7 +129,7 @@ def test_challengers_take_over_features_seed_and_time_to_live() -> None:
 
 
 def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:
-    assert Policy("platt", shadow=(Challenger("beta", {}),)).config == Policy("platt").config
+    assert Policy("platt", shadow=(Challenger("twospeed", {}),)).config == Policy("platt").config
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_adding_a_challenger_leaves_the_configuration_as_it_is() -> None:
     [
         ("platt", [("platt", {})], "platt is what serves already"),
         ("minimax", [("minimax", {"grid": GRID})], "minimax is what serves already"),
-        ("platt", [("beta", {}), ("minimax", {}), ("beta", {})], "names beta twice"),
+        ("platt", [("twospeed", {}), ("minimax", {}), ("twospeed", {})], "names twospeed twice"),
         ("platt", [("quantile", {"levels": (0.25, 0.5)})], "quantile cannot be a challenger"),
         ("multiclass", [("platt", {})], "takes another forecast"),
         ("platt", [("minimx", {})], "minimx"),

@@ -281,7 +281,7 @@ def test_no_event_and_no_sum_is_lost_and_all_goes_on(policies: Policies, widths:
 
 # -- calibrators -----------------------------------------------------------------------------------------------------
 
-SPECS = (*REGISTRY, "platt+minimax", DEFAULT_CALIBRATOR, "prudent+histogram", "auto+regret_matching")
+SPECS = (*REGISTRY, "platt+minimax", DEFAULT_CALIBRATOR, "prudent+histogram", "platt+regret_matching")
 OPTIONS: dict[str, dict[str, Any]] = {"histogram": {"halflife": 50}, "calibrated_regression": {}}
 
 

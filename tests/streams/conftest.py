@@ -34,10 +34,10 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def topology(run: Run, tmp_path: Path, settings: Settings) -> Iterator[Topology]:
-    """Yield an application with a table in memory."""
+    """Yield an application."""
 
     async def make() -> Topology:
-        made = wire(tmp_path, memory=True, settings=settings)
+        made = wire(tmp_path, settings=settings)
         made.app.consumer.loop = asyncio.get_running_loop()
         return made
 

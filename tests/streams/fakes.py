@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from aiokafka.errors import OutOfOrderSequenceNumber, ProducerFenced
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
-from agents.processor import Probe
+from agents.applying import Probe
 from agents.topology import Topology, build
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
@@ -152,13 +153,12 @@ class Producer:
 def wire(
     directory: Path,
     *,
-    memory: bool = False,
     producer: Producer | None = None,
     settings: Settings | None = None,
     probe: Probe = lambda _: None,
 ) -> Topology:
     """Wire an application whose partitions are claimed; call it where a loop runs if its consumer is used."""
-    topology = build(settings or Settings(data_dir=directory), abort=lambda: None, memory=memory, probe=probe)
+    topology = build(replace(settings or Settings(), data_dir=directory), abort=lambda: None, probe=probe)
     topology.app.faust.producer = producer or Producer()  # type: ignore[assignment]
     for partition in range(PARTITIONS):
         topology.table.changelog._writers[partition] = Writer(ProducerIdentity(partition, 0), monotonic())

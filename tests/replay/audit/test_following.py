@@ -15,7 +15,7 @@ from replay.audit import checkpoint, follower, intake_verifier, mapper, router_v
 from replay.audit.account import Account, Followed, Sent
 from replay.audit.along import NOTHING, Along, Reached
 from replay.audit.checkpoint import Begun, Rows
-from replay.audit.gatherer import Firsts, Gatherer
+from replay.audit.gatherer import Gatherer
 from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import OutputDifference, Unauditable
@@ -99,6 +99,12 @@ class Logs:
         self.derived: dict[int, dict[bytes, bytes]] = {}
         self.stamped = frozenset((0, 1, 2, OUTCOMES))
         self.settings = self.under(directory, file)
+        self.written_down(self.settings)
+
+    def written_down(self, settings: Settings) -> None:
+        """Let intake have written down that it maps all sources by these settings."""
+        self.files = {"first": settings}
+        self.mapped = {(topic, 0): [(0, "first")] for topic in self.sources}
 
     @staticmethod
     def under(directory: Path, file: str) -> Settings:
@@ -120,7 +126,7 @@ class Logs:
         log = self.written[label, partition]
         log.append(record(log[-1].offset + 1 if log else 0, ts, value, key))
 
-    def plan(self, settings: Settings | None = None) -> Plan:
+    def plan(self) -> Plan:
         """Return what there is to follow."""
         written = {
             (label, n): Extent(self.first.get((label, n), 0), len(self.written[label, n]))
@@ -140,10 +146,8 @@ class Logs:
             for i, (topic, log) in enumerate(self.sources.items())
         ]
         ids = {topic: f"{i}f" for i, topic in enumerate(self.sources)}
-        strict, given = frozenset((0, 1, 2, OUTCOMES)), settings or self.settings
-        return Plan(
-            given, PARTITIONS, written, spans, [], ids, strict, self.stamped, self.mapped, self.files, self.begun
-        )
+        strict, told = frozenset((0, 1, 2, OUTCOMES)), (self.mapped, self.files)
+        return Plan(self.settings, PARTITIONS, written, spans, [], ids, strict, self.stamped, *told, self.begun)
 
     def intake(self, *topics: str, since: int = 0) -> None:
         """Send on what sources hold, from an offset on."""
@@ -189,33 +193,30 @@ class Logs:
         else:
             self.write(3, n, output.key, encode(output, self.settings.router, n)[2], START)
 
-    def gathered(self, plan: Plan) -> tuple[dict[bytes, bytes], Account, dict[tuple[int, int], Firsts]]:
-        """Return what the first pass leaves: entries, what it found, and what was cut."""
+    def gathered(self, plan: Plan) -> tuple[dict[bytes, bytes], Account]:
+        """Return what the first pass leaves: entries, and what it found."""
         entries, account = dict(self.begun.left), Account(left=Begun(written=self.ends()))
-        cuts: dict[tuple[int, int], Firsts] = {}
         for n in range(PARTITIONS):
             gatherer = Gatherer(plan, n)
             for label in (0, 1, 2, LETTERS, OUTCOMES):
                 since = max(self.first.get((label, n), 0), plan.since(label, n))
                 kept = [each for each in self.written[label, n] if each.offset >= since]
                 entries |= dict(gatherer.of(label, kept))
-            cuts |= gatherer.cuts
             account.add(gatherer.found)
-        return entries, account, cuts
+        return entries, account
 
     def ends(self) -> dict[str, int]:
         """Return where what was written ends."""
         return {f"{WRITTEN[k]}/{n}": len(log) for (k, n), log in self.written.items()}
 
-    def followed(self, settings: Settings | None = None) -> tuple[Followed, list[OutputDifference]]:
+    def followed(self) -> tuple[Followed, list[OutputDifference]]:
         """Return what following the sources finds."""
-        plan = self.plan(settings)
-        entries, account, cuts = self.gathered(plan)
+        plan = self.plan()
+        entries, account = self.gathered(plan)
         for span in plan.sources:
-            cut = {place: firsts.get((span.topic, 0)) for place, firsts in cuts.items()}
             earlier = dict(enumerate(self.sources[span.topic])).get
             values = OutputValues(plan.settings.registry)
-            verifier = IntakeVerifier(span, Mapper(plan, span), cut, self.served, earlier, values)
+            verifier = IntakeVerifier(span, Mapper(plan, span), self.served, earlier, values)
             log = self.sources[span.topic][max(span.first, span.begin) :]
             found = in_memory(entries, intake_verifier.prefix(span.number, 0))
             assert sum(verifier.run(log, found)) == len(log)
@@ -228,7 +229,7 @@ class Logs:
 
         ``upto`` is how many entries of each journal there are.
         """
-        entries, account, _ = self.gathered(self.plan())
+        entries, account = self.gathered(self.plan())
         for n in range(PARTITIONS):
             rows, earlier = Memory(), self.begun.routers.get(n)
             begins, reached = (0, 0), NOTHING
@@ -309,7 +310,7 @@ def test_what_nothing_happened_to_is_clean_and_counted(logs: Logs) -> None:
     sent, differences = logs.routed()
     assert differences == []
     assert (sent.routes, sent.labels, sent.outcomes) == (40, 30, 30)
-    assert (sent.copies, sent.waiting, sent.gone) == (0, 0, 0)
+    assert (sent.copies, sent.waiting) == (0, 0)
 
 
 @pytest.mark.parametrize("label", ["forecasts", "routes", "labels", "dead-letters"])
@@ -343,19 +344,15 @@ def test_records_sent_again_are_counted_and_one_doubled_with_other_content_is_na
 
 
 def test_what_was_mapped_under_another_file_is_named_with_what_differs(logs: Logs, tmp_path: Path) -> None:
-    other = logs.under(tmp_path, FILE.replace("[0, 1000]", "[0, 2000]"))
-    checked, differences = logs.followed(other)
+    logs.written_down(logs.under(tmp_path, FILE.replace("[0, 1000]", "[0, 2000]")))
+    checked, differences = logs.followed()
     assert checked.differences == 39, "of a risk of 0 both make the same"
     assert {each.topic for each in differences} == {"forecasts"}
-    assert differences[0].what == (
-        "not what the sources file makes of scores/0@1: altered, or mapped under another file; intake has not written "
-        "down by which"
-    )
-    assert checked.unrecorded == checked.records
+    assert differences[0].what == "not what the mapping in force makes of scores/0@1: altered"
     assert differences[0].fields == {"p": (0.025, 0.0125)}
     assert len(differences) == NAMED
-    narrower = logs.under(tmp_path, FILE.replace('{ not = "test" }', '"score"'))
-    _, differences = logs.followed(narrower)
+    logs.written_down(logs.under(tmp_path, FILE.replace('{ not = "test" }', '"score"')))
+    _, differences = logs.followed()
     assert "makes no such record of scores/0@0, which becomes nothing" in differences[0].what
 
 
@@ -366,10 +363,9 @@ def test_what_intake_wrote_down_tells_by_which_file_a_record_was_mapped(logs: Lo
     logs.score("late", 90_000)
     logs.settings = now
     logs.intake("scores", since=42)
-    logs.mapped = {("scores", 0): [(0, "then"), (42, "now")], ("verdicts", 0): [(5, "then")]}
+    logs.mapped = {("scores", 0): [(0, "then"), (42, "now")], ("verdicts", 0): [(0, "then")]}
     checked, differences = logs.followed()
     assert (differences, checked.records) == ([], 74)
-    assert checked.unrecorded == 5, "the first five verdicts came before"
     logs.mapped["scores", 0] = [(0, "then"), (30, "now")]
     _, differences = logs.followed()
     assert [each.what for each in differences] == [
@@ -427,14 +423,17 @@ def test_what_retention_took_is_not_there_any_more_and_never_clean(logs: Logs) -
     logs.cut = {"scores": 10}
     checked, differences = logs.followed()
     assert (differences, checked.gone, checked.records) == ([], 10, 63)
-    logs.cut = {}
-    n, i = logs.find(2, '"e21"')
-    logs.first = {(2, n): i}
-    checked, differences = logs.followed()
-    assert differences == []
-    assert checked.gone == i, "what was made of the labels before it is not there any more"
-    del logs.written[2, n][i + 1]
-    assert [each.topic for each in logs.followed()[1]] == ["verdicts"], "and what is lost behind it is named"
+    logs.first = {(2, 1): 3}
+    with pytest.raises(Unauditable, match=r"deleted by retention \(\S*labels/1 begins at offset 3\)"):
+        logs.plan().require_kept()
+    logs.begun = Begun(written={"labels/1": 3})
+    logs.plan().require_kept()
+
+
+def test_what_nobody_wrote_down_how_it_was_mapped_is_not_judged(logs: Logs) -> None:
+    logs.mapped["verdicts", 0] = [(5, "first")]
+    with pytest.raises(Unauditable, match=r"-configurations does not say by which sources intake mapped verdicts/0@0"):
+        logs.followed()
 
 
 def test_an_audit_goes_on_where_the_last_one_stopped(logs: Logs, tmp_path: Path) -> None:
@@ -636,12 +635,11 @@ def test_an_outcome_whose_event_has_left_is_missed_too(tmp_path: Path) -> None:
 def test_a_gap_in_a_routers_journal_is_no_agreement_and_what_is_before_is_judged(logs: Logs) -> None:
     n, i = logs.find(OUTCOMES, '"e1"')
     router = partitioner.partition(b"e1", PARTITIONS)
-    whole = logs.routed()[0].outcomes
     del logs.journal[router][-2]
     sent, differences = logs.routed()
     assert (differences, len(logs.unable)) == ([], 1)
     assert f"journal/{router} goes on at offsets" in logs.unable[0]
-    assert 0 < sent.gone == whole - sent.outcomes
+    assert sent.differences == 0
     del logs.written[OUTCOMES, n][i]
     assert [each.event_id for each in logs.routed()[1]] == ["e1 (model-b)"]
 
@@ -677,7 +675,7 @@ def test_the_router_of_a_group_that_was_moved_goes_on_with_what_was_known(moved:
     sent, differences = moved.routed(tmp_path)
     assert differences == []
     assert sent.outcomes == sum(len(moved.written[OUTCOMES, n]) for n in range(PARTITIONS)) >= 30
-    assert (sent.labels, sent.gone, sent.routes) == (40, 0, 0)
+    assert (sent.labels, sent.routes) == (40, 0)
 
 
 def test_an_outcome_that_is_lost_or_altered_behind_a_move_is_named(moved: Logs, tmp_path: Path) -> None:
@@ -713,7 +711,6 @@ def test_an_audit_of_the_router_goes_on_where_the_last_one_stopped(
     assert sum(each.labels for each in parts) == whole.labels
     assert sum(each.routes for each in parts) == whole.routes
     assert sum(each.outcomes for each in parts) == whole.outcomes
-    assert part.gone == 0
     assert {key[:1] for key, _ in logs.begun.left} == {b"C"}, "copies may come"
     # What was sent last comes again: the router was killed before its checkpoint.
     n = max(range(PARTITIONS), key=lambda n: len(logs.written[OUTCOMES, n]))

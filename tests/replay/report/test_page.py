@@ -9,9 +9,7 @@ import pytest
 
 from agents.status.markup import coordinate, tag, text
 from cli.main import main
-from replay.delay import Delay
 from replay.report.page import DEFINITIONS, page
-from replay.report.recommendation import choose
 from replay.report.warnings import cautions
 from replay.result import Result
 from tests.replay.history import replayed
@@ -174,17 +172,6 @@ def test_few_forecasts_fail_nowhere(tmp_path: Path, n: int) -> None:
     assert "nan" not in re.sub("[a-z]nan|nan[a-z]", "", told)
     if n < 200:
         assert "No choice can be made from this replay: too few forecasts have an outcome." in told
-
-
-def test_several_delays_are_compared_each_with_its_own_raw(tmp_path: Path) -> None:
-    found = played(tmp_path, calibrators=["platt"], n=2000, delays=(Delay(), Delay.parse("+2d")))
-    told = Page(page(found).decode()).text
-    assert "raw, delay as-is" in told
-    assert "platt delay +2d" in told
-    assert "all figures above are of the delay as-is" in told
-    chosen = choose(found)
-    assert chosen.headline in told
-    assert not any("delay" in each for each in chosen.reasons), "the delay that is chosen in need not be repeated"
 
 
 def test_topics_are_told_by_their_offsets(result: Result) -> None:

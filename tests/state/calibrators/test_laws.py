@@ -20,8 +20,6 @@ SPECS = [
     "minimax+regret_matching",
     "calibrated_regression+minimax",
     "platt+calibrated_regression",
-    "auto+minimax",
-    "beta+minimax",
     "histogram+minimax",
     "platt+histogram+minimax",
     "platt+certified",

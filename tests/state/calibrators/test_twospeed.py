@@ -181,7 +181,7 @@ def test_after_a_broken_model_raw_forecasts_are_served_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("known", [0.1, 0.3])
-@pytest.mark.parametrize("spec", ["twospeed", "platt", "beta", DEFAULT_CALIBRATOR])
+@pytest.mark.parametrize("spec", ["twospeed", "platt", DEFAULT_CALIBRATOR])
 @pytest.mark.parametrize("seed", range(3))
 def test_zeros_by_silence_that_are_corrected_make_nobody_a_fraudster(spec: str, known: float, seed: int) -> None:
     draw, calibrator = random.Random(seed), make(spec, name="stream")

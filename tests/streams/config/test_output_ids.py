@@ -47,20 +47,6 @@ def test_schemas_are_registered_once_under_the_subjects_of_their_topics() -> Non
     assert len(registry.schemas) == 2
 
 
-@pytest.mark.parametrize(
-    ("strategy", "subjects"),
-    [
-        ("topic", {"calibrated-value", "resolved-value"}),
-        ("record", {"trueup.Calibrated", "trueup.Resolved"}),
-        ("topic-record", {"calibrated-trueup.Calibrated", "resolved-trueup.Resolved"}),
-    ],
-)
-def test_subjects_are_named_in_the_usual_ways(strategy: str, subjects: set[str]) -> None:
-    registry = StandIn()
-    known(registry, output_subjects=strategy)
-    assert registry.subjects.keys() == subjects
-
-
 def test_a_process_that_writes_one_topic_asks_for_one_schema() -> None:
     registry = StandIn()
     assert known(registry, "calibrated").keys() == {"calibrated"}
@@ -191,9 +177,7 @@ def test_without_an_address_of_the_registry_nothing_starts() -> None:
         Settings.from_env({"TRUEUP_OUTPUT_FORMAT": "avro"})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("OUTPUT_FORMAT", "xml"), ("OUTPUT_SUBJECTS", "none"), ("OUTPUT_REGISTER", "true")]
-)
+@pytest.mark.parametrize(("name", "value"), [("OUTPUT_FORMAT", "xml"), ("OUTPUT_REGISTER", "true")])
 def test_other_values_are_refused_with_what_there_is(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"TRUEUP_{name}='{value}': must be one of"):
         Settings.from_env({f"TRUEUP_{name}": value})

@@ -28,7 +28,6 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "TRUEUP_DATA_DIR": ("/var/lib/trueup", Path("/var/lib/trueup")),
     "TRUEUP_DEFAULT_CALIBRATOR": ("platt", "platt"),
     "TRUEUP_FORECASTS": ("f", "f"),
-    "TRUEUP_OUTPUT_SUBJECTS": ("record", "record"),
     "TRUEUP_METRICS_PORT": ("0", 0),
     "TRUEUP_PATIENCE_SECONDS": ("0", 0.0),
     "TRUEUP_COMPRESSION": ("lz4", "lz4"),

@@ -22,7 +22,7 @@ from aiokafka.structs import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.faust import unpacking
+from streams.faust import batches, unpacking
 from streams.faust.producing import RecordBatch
 from streams.faust.unpacking import Aside, Prefetched, RecordSet
 from streams.kafka import expansion
@@ -59,7 +59,7 @@ class Gate:
         self.at_once = self.most_at_once = 0
         self._open = threading.Semaphore(0)
         self._loop = asyncio.get_running_loop()
-        monkeypatch.setattr(unpacking, "unpacked", self._unpacked)
+        monkeypatch.setattr(batches, "unpacked", self._unpacked)
 
     def open(self, unpackings: int = 1) -> None:
         self._open.release(unpackings)
@@ -225,14 +225,14 @@ def test_what_nobody_asks_for_any_more_is_let_go_of(
     play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[weakref.ref[Any]] = []
-    opened = unpacking._opened
+    opened = batches.opened
 
     def noted(*args: Any) -> Any:
         found = opened(*args)
         made.append(weakref.ref(found))
         return found
 
-    monkeypatch.setattr(unpacking, "_opened", noted)
+    monkeypatch.setattr(batches, "opened", noted)
 
     async def scenario(w: World) -> None:
         for tp in (A, B, C):

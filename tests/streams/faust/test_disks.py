@@ -10,7 +10,6 @@ from faust.types import TP
 from agents.topology import Topology
 from state import kinds
 from streams.faust import stores
-from streams.faust.stores import RocksStore
 from streams.kafka.provenance import Described, Origin
 from tests.streams.brokers import C0, Brokers
 from tests.streams.fakes import Producer, record, wire
@@ -43,7 +42,7 @@ def started(directory: Path, described: Described = USUAL, end: int = 0) -> Topo
 
 
 def stopped(topology: Topology) -> None:
-    store = cast("RocksStore", topology.table.store)
+    store = topology.table.store
     for db in store._dbs.values():
         db.close()
     store._dbs.clear()

@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 from agents.topology import Topology
 from state import kinds
 from streams.config.settings import Settings
+from streams.faust import copies
 from streams.faust import standbys as module
 from streams.faust.contact import Contact
 from streams.faust.standbys import SPARE, Standbys
@@ -121,13 +122,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     async def describe(*_: object) -> Described:
         return made.described
 
-    monkeypatch.setattr(module, "AIOKafkaConsumer", type("Consumer", (Consumer,), {"log": made}))
-    monkeypatch.setattr(module, "hasten", lambda *_: None)
+    monkeypatch.setattr(copies, "AIOKafkaConsumer", type("Consumer", (Consumer,), {"log": made}))
+    monkeypatch.setattr(copies, "hasten", lambda *_: None)
     monkeypatch.setattr("streams.kafka.provenance.describe", describe)
-    monkeypatch.setattr(module, "_now", lambda: NOW)
+    monkeypatch.setattr(copies, "now", lambda: NOW)
     monkeypatch.setattr("streams.faust.state_table._now", lambda: NOW)
-    for name in ("LOOK_SECONDS", "MISSING_SECONDS", "PAUSE_SECONDS", "FETCH_SECONDS"):
+    for name in ("LOOK_SECONDS", "MISSING_SECONDS", "PAUSE_SECONDS"):
         monkeypatch.setattr(module, name, 0.01)
+    monkeypatch.setattr(copies, "FETCH_SECONDS", 0.01)
     return made
 
 
@@ -431,7 +433,7 @@ def test_a_consumer_that_cancels_itself_ends_no_copies(
         return await fetched(consumer, timeout_ms)
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        monkeypatch.setattr(f"{module.__name__}.AIOKafkaConsumer.getmany", getmany)
+        monkeypatch.setattr(f"{copies.__name__}.AIOKafkaConsumer.getmany", getmany)
         await standbys.follow([0], [])
         await until(lambda: "wait: CancelledError" in caplog.text)
         log.append(0, (b"b", b"2"))
@@ -453,7 +455,7 @@ def test_a_consumer_that_swallows_the_end_holds_up_no_stop(topology: Topology, m
         return {}
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        monkeypatch.setattr(f"{module.__name__}.AIOKafkaConsumer.getmany", getmany)
+        monkeypatch.setattr(f"{copies.__name__}.AIOKafkaConsumer.getmany", getmany)
         await standbys.follow([0], [])
         await until(waits.is_set)
         await standbys.stop()

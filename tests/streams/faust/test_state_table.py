@@ -20,19 +20,14 @@ from tests.streams.fakes import Producer, Row, record, wire
 CHANGELOG = "trueup-state-changelog"
 
 
-@pytest.fixture(params=[True, False], ids=["memory", "rocksdb"])
-def memory(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.fixture
 def producer() -> Producer:
     return Producer()
 
 
 @pytest.fixture
-def table(tmp_path: Path, memory: bool, producer: Producer) -> StateTable:  # noqa: FBT001 - a fixture
-    return wire(tmp_path, memory=memory, producer=producer).table
+def table(tmp_path: Path, producer: Producer) -> StateTable:
+    return wire(tmp_path, producer=producer).table
 
 
 def test_a_commit_appends_all_rows_as_one_batch_in_their_order(table: StateTable, producer: Producer) -> None:

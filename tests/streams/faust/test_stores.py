@@ -1,6 +1,5 @@
-"""One contract for the two stores: real RocksDB, and memory."""
+"""What the store keeps, on real RocksDB: written, dead, damaged, foreign."""
 
-import asyncio
 import gc
 import os
 import pickle
@@ -16,50 +15,50 @@ from faust.types import TP
 from rocksdict import AccessType, Options, Rdict
 
 from streams.config.settings import Settings
-from streams.faust.stores import AS_OF, ORIGIN, DamagedStoreError, RocksStore, Store
+from streams.faust.stores import AS_OF, ORIGIN, DamagedStoreError, RocksStore
 from tests.e2e.world import wait_for
 from tests.streams.fakes import wire
 
 
-@pytest.fixture(params=["memory", "rocksdb"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return wire(tmp_path, memory=request.param == "memory").table.store
+@pytest.fixture
+def store(tmp_path: Path) -> RocksStore:
+    return wire(tmp_path).table.store
 
 
-def rows(store: Store, partition: int, prefix: bytes) -> list[tuple[bytes, bytes]]:
+def rows(store: RocksStore, partition: int, prefix: bytes) -> list[tuple[bytes, bytes]]:
     return list(store.range(partition, prefix))
 
 
-def test_a_row_is_read_as_it_was_written(store: Store) -> None:
+def test_a_row_is_read_as_it_was_written(store: RocksStore) -> None:
     store.write(0, [(b"a", b"1"), (b"b", b""), (b"\x00\xff", b"\x00")], 2)
     assert [store.read(0, key) for key in (b"a", b"b", b"\x00\xff")] == [b"1", b"", b"\x00"]
 
 
-def test_a_row_that_was_never_written_is_none(store: Store) -> None:
+def test_a_row_that_was_never_written_is_none(store: RocksStore) -> None:
     assert store.read(0, b"a") is None
     assert store.offset(0) is None
 
 
-def test_none_deletes_and_deleting_what_is_not_there_is_nothing(store: Store) -> None:
+def test_none_deletes_and_deleting_what_is_not_there_is_nothing(store: RocksStore) -> None:
     store.write(0, [(b"a", b"1"), (b"b", b"2")], 1)
     store.write(0, [(b"a", None), (b"never", None)], 3)
     assert store.read(0, b"a") is None
     assert store.read(0, b"b") == b"2"
 
 
-def test_the_last_of_several_writes_of_a_key_in_one_batch_counts(store: Store) -> None:
+def test_the_last_of_several_writes_of_a_key_in_one_batch_counts(store: RocksStore) -> None:
     store.write(0, [(b"a", b"1"), (b"a", None), (b"a", b"3"), (b"b", b"1"), (b"b", None)], 4)
     assert (store.read(0, b"a"), store.read(0, b"b")) == (b"3", None)
 
 
-def test_the_offset_is_that_of_the_last_write(store: Store) -> None:
+def test_the_offset_is_that_of_the_last_write(store: RocksStore) -> None:
     store.write(0, [(b"a", b"1")], 7)
     store.write(0, [(b"b", b"2")], 12)
     assert store.offset(0) == 12
     assert store.persisted_offset(TP("trueup-state-changelog", 0)) == 12
 
 
-def test_partitions_are_apart(store: Store) -> None:
+def test_partitions_are_apart(store: RocksStore) -> None:
     store.write(0, [(b"a", b"zero")], 5)
     store.write(1, [(b"a", b"one"), (b"b", b"one")], 9)
     assert (store.read(0, b"a"), store.read(1, b"a"), store.read(0, b"b")) == (b"zero", b"one", None)
@@ -67,13 +66,13 @@ def test_partitions_are_apart(store: Store) -> None:
     assert rows(store, 0, b"b") == []
 
 
-def test_a_range_holds_the_rows_of_a_prefix_in_order_and_nothing_else(store: Store) -> None:
+def test_a_range_holds_the_rows_of_a_prefix_in_order_and_nothing_else(store: RocksStore) -> None:
     store.write(0, [(b"Sb", b"2"), (b"T", b"3"), (b"R\xff", b"0"), (b"S", b"1"), (b"S\xff", b"4")], 4)
     assert rows(store, 0, b"S") == [(b"S", b"1"), (b"Sb", b"2"), (b"S\xff", b"4")]
     assert rows(store, 0, b"X") == []
 
 
-def test_size_grows_with_rows_and_bytes(store: Store) -> None:
+def test_size_grows_with_rows_and_bytes(store: RocksStore) -> None:
     assert store.size(0)[0] == 0
     store.write(0, [(str(i).encode(), bytes(1000)) for i in range(100)], 99)
     n, held = store.size(0)
@@ -81,7 +80,7 @@ def test_size_grows_with_rows_and_bytes(store: Store) -> None:
     assert held >= 100_000
 
 
-def test_a_value_changed_after_writing_does_not_change_what_is_stored(store: Store) -> None:
+def test_a_value_changed_after_writing_does_not_change_what_is_stored(store: RocksStore) -> None:
     value = bytearray(b"before")
     store.write(0, [(b"a", bytes(value))], 0)
     value[:] = b"later!"
@@ -109,15 +108,6 @@ def test_rocksdb_opened_again_has_rows_and_offset(tmp_path: Path) -> None:
     gc.collect()
     again = wire(tmp_path).table.store
     assert (again.read(3, b"a"), again.read(3, b"b"), again.offset(3)) == (b"1", None, 42)
-
-
-def test_memory_forgets_partitions_that_left(tmp_path: Path) -> None:
-    store = wire(tmp_path, memory=True).table.store
-    store.write(0, [(b"a", b"1")], 1)
-    store.write(1, [(b"a", b"2")], 2)
-    asyncio.run(store.on_recovery_completed({TP("trueup-state-changelog", 1)}, set()))
-    assert (store.read(0, b"a"), store.offset(0)) == (None, None)
-    assert (store.read(1, b"a"), store.offset(1)) == (b"2", 2)
 
 
 #: Fills a store and dies as by kill -9: rows k0, k1, …, ten a write, through many flushes.
@@ -412,7 +402,7 @@ def test_write_buffers_of_all_partitions_share_one_bound(tmp_path: Path) -> None
 
 
 def test_a_full_ring_of_writes_goes_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams.faust.stores.RING", 8)
+    monkeypatch.setattr("streams.faust.write_ring.RING", 8)
     store = wire(tmp_path).table.store
     assert isinstance(store, RocksStore)
     for n in range(30):
@@ -459,7 +449,7 @@ class Bomb:
         return os.mkdir, (self._path,)
 
 
-def test_rows_are_bytes_whatever_they_look_like(store: Store, tmp_path: Path) -> None:
+def test_rows_are_bytes_whatever_they_look_like(store: RocksStore, tmp_path: Path) -> None:
     # rocksdict marks types by the first byte, and one of the marks is a pickle's; in raw mode it reads none of them.
     went_off = tmp_path / "went-off"
     held = {bytes([mark]): bytes([mark]) + pickle.dumps(Bomb(went_off)) for mark in range(256)}
@@ -470,7 +460,7 @@ def test_rows_are_bytes_whatever_they_look_like(store: Store, tmp_path: Path) ->
 
 
 def test_no_codec_of_the_application_unpickles(tmp_path: Path) -> None:
-    topology = wire(tmp_path, memory=True)
+    topology = wire(tmp_path)
     # Faust knows a pickle codec. A record cannot name a codec; the topics and the table have theirs from here.
     assert {str(topology.app.faust.conf.key_serializer), str(topology.app.faust.conf.value_serializer)} == {
         "raw",

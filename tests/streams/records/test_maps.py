@@ -25,7 +25,7 @@ SPECS = [
     *REGISTRY,
     "platt+minimax",
     "platt+histogram+minimax",
-    "auto+regret_matching",
+    "platt+regret_matching",
     "prudent+certified",
     "prudent+minimax",
     "calibrated_regression+prudent",
@@ -94,7 +94,7 @@ def test_a_map_equals_the_engine_at_its_points_and_is_near_it_between(spec: str,
     assert calibrator.encode() == before, "it was only asked"
 
 
-@pytest.mark.parametrize("spec", ["certified", "histogram", "auto", "minimax"])
+@pytest.mark.parametrize("spec", ["certified", "histogram", "minimax"])
 def test_what_goes_up_and_down_is_in_the_table_on_both_sides_of_every_jump(spec: str) -> None:
     calibrator: Any = calibrators.make(spec, name="s", seed=1)
     r = random.Random(1)
@@ -259,8 +259,6 @@ def test_what_cannot_be_a_map_says_why(policy: Policy, why: str) -> None:
     assert client.answer("s", 0.3)[:2] == (0.3, "none")
 
 
-@pytest.mark.parametrize(
-    "policy", [Policy("prudent", features=2), Policy("calibrated_regression"), Policy("auto+minimax")]
-)
+@pytest.mark.parametrize("policy", [Policy("prudent", features=2), Policy("calibrated_regression")])
 def test_features_that_the_calibrator_leaves_alone_do_not_matter(policy: Policy) -> None:
     assert not maps.why_not(policy)

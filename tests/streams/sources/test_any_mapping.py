@@ -52,7 +52,7 @@ SETTINGS = {
     "path": PATHS | st.lists(PATHS, max_size=3),
     "constant": SCALARS,
     "default": SCALARS,
-    "scale": st.sampled_from(["percent", "permille", "log-odds", "stars", [0, 1000], [1, 1], [0]]),
+    "scale": st.sampled_from(["percent", "log-odds", "stars", [0, 1000], [1, 1], [0]]),
     "unit": st.sampled_from(["s", "ms", "us", "ns", "h"]),
     "format": st.sampled_from(["%Y", "%d.%m.%Y", "%", "x", "%Q"]),
     "zone": st.sampled_from(["UTC", "Europe/Berlin", "Mars/X", "", "../x"]),

@@ -137,7 +137,6 @@ def test_the_first_of_several_references_that_is_there_counts() -> None:
         ('"v"', 0.25, 0.25),
         ('"v"', "0.25", 0.25),
         ('{ path = "v", scale = "percent" }', 25, 0.25),
-        ('{ path = "v", scale = "permille" }', 250, 0.25),
         ('{ path = "v", scale = [0, 1000] }', 250, 0.25),
         ('{ path = "v", scale = [1000, 0] }', 250, 0.75),
         ('{ path = "v", scale = [-1, 1] }', 0, 0.5),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from research.calibrators.beta import Beta
 from state.calibrators import Calibrator, make
-from state.calibrators.beta import Beta
 from state.calibrators.logistic import P_CLIP, RADIUS
 from state.scoring.scores import Scores
 
@@ -45,7 +45,7 @@ def test_recovers_the_map() -> None:
 
 
 def test_bends_one_end_where_platt_cannot() -> None:
-    assert scored(make("beta"), 20_000).brier("calibrated") < scored(make("platt"), 20_000).brier("calibrated")
+    assert scored(Beta(), 20_000).brier("calibrated") < scored(make("platt"), 20_000).brier("calibrated")
 
 
 @pytest.mark.parametrize("halflife", [0, 100, 5000])

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from research.calibrators.auto import BIN, EXPERTS, FAST, Auto
+from research.calibrators.beta import Beta
 from state.calibrators import Calibrator, make
-from state.calibrators.auto import BIN, EXPERTS, FAST, Auto
 
 Floats = npt.NDArray[np.float64]
 #: The outcome, from the round, the answer, the experts' answers and their losses so far.
@@ -84,7 +85,7 @@ def test_answer_loses_at_most_the_generalised_prediction(losses: list[float], ra
 
 def test_experts_are_the_documented_ones() -> None:
     calibrator, rng = Auto(), random.Random(2)
-    experts = [make("identity"), make("beta"), make("platt", halflife=FAST), make("histogram", halflife=BIN)]
+    experts = [make("identity"), Beta(), make("platt", halflife=FAST), make("histogram", halflife=BIN)]
     for _ in range(2000):
         p, y = rng.random(), float(rng.random() < 0.3)
         tickets = [expert.predict(p).ticket for expert in experts]
@@ -136,8 +137,9 @@ def brier(calibrator: Calibrator, kind: str, delay: int = 0) -> float:
     return loss / len(ys)
 
 
+@pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("kind", ["right", "overconfident", "season", "ramp", "bent", "waves", "rare"])
 def test_guarded_aggregate_is_within_two_thousandths_of_the_best_front_after_20000_events(kind: str) -> None:
     # The length is part of the claim: what is lost is the back's start, and at 8,000 events it can exceed .002.
-    fronts = [make("identity"), make("beta"), make("platt"), make("histogram"), make("histogram", halflife=BIN)]
+    fronts = [make("identity"), Beta(), make("platt"), make("histogram"), make("histogram", halflife=BIN)]
     assert brier(make("auto+minimax"), kind) < min(brier(front, kind) for front in fronts) + 0.002

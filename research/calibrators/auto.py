@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
+from research.calibrators.beta import Beta
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_length, require_probability
-from state.calibrators.beta import Beta
 from state.calibrators.histogram import Histogram
 from state.calibrators.identity import Identity
 from state.calibrators.options import Option

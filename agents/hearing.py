@@ -1,0 +1,56 @@
+"""What stands in the output topics already of records that are folded again after a crash."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from agents.served import Served
+from streams.faust.outputs import Heard, Outputs
+from streams.records.merge import Batch
+
+log = logging.getLogger("trueup")
+
+
+class Hearing:
+    """Asks what was said already, and counts what nothing brings about again.
+
+    Parameters
+    ----------
+    outputs
+        Reads the output topics.
+    answering
+        Whether intake answers dead forecasts there, too: then what nothing here brings about is no fault.
+
+    Attributes
+    ----------
+    unlike
+        Records in the output topics that are not what is folded again brings about.
+    """
+
+    def __init__(self, outputs: Outputs, *, answering: bool) -> None:
+        self._outputs, self._answering = outputs, answering
+        self.unlike = 0
+
+    async def hear(self, batches: Iterable[Batch], partitions: Mapping[int, Served]) -> None:
+        """Ask what was said already of records that are folded again and whose outputs were not known to be out."""
+        asked = dict[int, Served]()
+        for batch in batches:
+            served = partitions.get(batch.partition)
+            if served is not None and served.heard is None and batch.again is not None and served.unsaid(batch):
+                asked[batch.partition] = served
+        if asked:
+            found = await self._outputs.heard({number: served.said for number, served in asked.items()})
+            for number, served in asked.items():
+                served.heard = found[number]
+                served.hears(found[number].ends)
+
+    def compare(self, number: int, heard: Heard) -> None:
+        """Count what stands in the output topics and was not brought about again; all was folded again."""
+        unlike = heard.unlike + sum(map(len, heard.said.values()))
+        if unlike and not self._answering:  # else intake writes answers there, too
+            self.unlike += unlike
+            log.error(
+                "%d records stand in the output topics of partition %d that are not what its records bring about "
+                "here: does another kind of machine run in this group? Audit it",
+                unlike,
+                number,
+            )

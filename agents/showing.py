@@ -1,0 +1,67 @@
+"""What gauges are told of the partitions that are served: what they hold, what batches bring, what is written."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agents.folded import committed
+from agents.notices import Notices
+from agents.served import Served
+from state import formats
+from state.effects import Changes
+from state.fence import Fence
+from state.policy import Policies
+from streams.faust.state_table import StateTable
+from streams.metrics import snapshot
+from streams.metrics.gauges import Gauges
+from streams.metrics.snapshot import PartitionSnapshot
+
+
+class Showing:
+    """Tells gauges of rows.
+
+    Parameters
+    ----------
+    table
+        Where the rows are.
+    gauges
+        What shows them.
+    policies
+        Of their streams.
+    notices
+        Hear of labels that are overdue.
+    """
+
+    def __init__(self, table: StateTable, gauges: Gauges, policies: Policies, notices: Notices) -> None:
+        self._table, self._gauges, self._policies, self._notices = table, gauges, policies, notices
+
+    def taken_up(self, partition: int, fence: Fence) -> None:
+        """Show a partition that was taken up; raises `CorruptFrame` if this build does not read its rows."""
+        formats.check(lambda prefix: next(iter(self._table.range(partition, prefix)), None), self._policies)
+        self._take_slots(partition)
+        self._gauges.assigned(partition, self._held(partition, self._gauges.shown(), fence))
+
+    def _take_slots(self, partition: int) -> None:
+        """Give the streams of a partition slots, until there are none left.
+
+        A partition may hold rows of any number of streams, and all wait while it is taken up: what is read is bounded
+        by the number of slots.
+        """
+        for streams in snapshot.present(lambda prefix: self._table.range(partition, prefix), self._policies):
+            all(map(self._gauges.shows, streams))  # until one finds none
+
+    def _held(self, partition: int, streams: Iterable[str], fence: Fence) -> PartitionSnapshot:
+        """Return what the gauges hold of some streams of a partition, as it is stored."""
+        return snapshot.read(lambda key: self._table.read(partition, key), self._policies, streams, committed(fence))
+
+    def written(self, number: int, changes: Changes, opened: Mapping[int, Served]) -> None:
+        """Show what a checkpoint wrote."""
+        self._gauges.written(number, changes)
+        if gained := self._gauges.gained():  # slots that changed hands: their rows have not been read
+            for each, served in opened.items():
+                self._gauges.restored(each, self._held(each, gained, served.engine.fence))
+
+    def count(self, number: int, effects: Any, fence: Fence) -> None:  # noqa: ANN401 - as the engine makes them
+        """Count the effects of a batch that is in the journal now."""
+        for stream, n in effects.overdue.items():
+            self._notices.overdue(stream, n)
+        self._gauges.applied(number, effects, fence)

@@ -1,0 +1,246 @@
+"""From the brokers to the buffers: inputs are buffered by partition, records of the changelog go to the table."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+from aiokafka.errors import OffsetOutOfRangeError
+from faust.types import TP, Message
+from faust.types.tuples import ConsumerMessage
+from mode import Service, ServiceT
+
+from streams.faust.inputs import DataLossError
+from streams.faust.membership import Member
+from streams.faust.stores import DamagedStoreError
+from streams.records.merge import BEHIND, KafkaRecord, PartitionBuffer
+
+#: How long to wait for fetched records before looking at positions again, s: control records move them silently.
+FETCH_TIMEOUT = 0.2
+
+
+class Buffering(Member):
+    """A consumer that buffers what it fetches; see the module."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
+        super().__init__(*args, **kwargs)
+        self.partition_buffers: dict[int, PartitionBuffer] = {}
+        self._throttled: set[TP] = set()
+        #: Next offset of each source partition that has not been buffered here yet.
+        self._handed: dict[TP, int] = {}
+        #: Counts seeks, so that a fetch knows whether one came between.
+        self._seeks = 0
+        #: Partitions whose fetched records were dropped.
+        self._dropped: set[TP] = set()
+        self._wanted = asyncio.Event()
+        #: Whether copies of what is assigned may be open here: until they are let go of, nobody else opens the rows.
+        self._copying = False
+
+    async def _drain_messages(self, fetcher: ServiceT) -> None:
+        """Fetch until stopped: source records into the buffers, changelog records into the table."""
+        try:
+            while not (self.should_stop or cast("Service", fetcher).should_stop):
+                await self._seek_back()
+                await self._take_next()
+        except self.consumer_stopped_errors:
+            if not self.app.should_stop:
+                raise
+        except asyncio.CancelledError:
+            if not self.app.should_stop:
+                raise
+        except Exception as exc:  # noqa: BLE001 - whatever it is, records are missing now
+            self.inputs.failed(exc)
+
+    async def _take_next(self) -> None:
+        """Take what was fetched next."""
+        seeks, taken = self._seeks, await self._fetched()
+        for tp, fetched in taken.items():
+            if seeks != self._seeks or not self.flow_active or not self._taken_in(tp):
+                self._dropped.add(tp)
+            elif self._is_changelog_tp(tp):
+                await self._restore(tp, fetched)
+            else:
+                self._buffer(tp, fetched)
+        if seeks == self._seeks and not self._dropped:
+            # Only now is everything that left the fetcher in the buffers.
+            self._note_positions()
+        if self.flow_active:
+            await self._throttle()
+            self._wanted.set()
+
+    def _taken_in(self, tp: TP) -> bool:
+        """Whether records of a topic-partition may be taken: those of inputs once the partition is taken up.
+
+        A recovery that a rebalance has overtaken lets them flow before that.
+        """
+        return self._is_changelog_tp(tp) or tp.partition in self.partition_buffers
+
+    async def _fetched(self) -> Mapping[TP, list[KafkaRecord]]:
+        """Return the next records of each partition."""
+        try:
+            records, _ = await self._wait_next_records(FETCH_TIMEOUT)
+        except OffsetOutOfRangeError as exc:
+            await self._out_of_range(*exc.args)
+            return {}
+        return cast("Mapping[TP, list[KafkaRecord]]", records or {})
+
+    async def _seek_back(self) -> None:
+        """Go back to records that were dropped.
+
+        A fetch may be on its way while a rebalance or a recovery seeks elsewhere. What it brings cannot be told from
+        what should have come, so it is dropped; but the fetcher believes it delivered, and would go on behind it.
+
+        Rows are asked how far they reach only while this thread alone has them. Copies may be open elsewhere, and what
+        is claimed is vetted in another thread, which may be setting it aside.
+        """
+        if not self._dropped or self._copying or self._claims:
+            return
+        assigned = self.assignment()
+        dropped = {tp for tp in self._dropped if tp in assigned}
+        self._dropped.clear()
+        try:
+            positions = {
+                tp: self.inputs.restored(tp.partition) if self._is_changelog_tp(tp) else self._handed[tp]
+                for tp in dropped
+                if self._is_changelog_tp(tp) or tp in self._handed
+            }
+        except DamagedStoreError as exc:
+            self.repair(exc)  # all that was assigned is sought anew
+            return
+        if positions:
+            await self._thread.seek_wait(positions)
+
+    async def _out_of_range(self, positions: Mapping[TP, int]) -> None:
+        """Go on with the first record that is left of partitions whose next record is not there.
+
+        Raises
+        ------
+        DataLossError
+            If the worker is to stop on lost records, or there never was such an offset in the topic.
+        """
+        for tp, position in positions.items():
+            earliest, end = (await self.earliest_offsets(tp))[tp], (await self.highwaters(tp))[tp]
+            if self._thread.reach(tp)[0] != position:  # it has moved, or somebody has sought elsewhere meanwhile
+                continue
+            if position >= earliest:
+                raise DataLossError(
+                    f"{tp.topic}/{tp.partition} was read up to offset {position}, but it ends at {end} now: was the "
+                    "topic made anew? Restore it, or give the worker another TRUEUP_APP_ID"
+                )
+            self._lose(tp, position, earliest)
+            await self.seek_wait({tp: earliest})
+            self._handed[tp] = earliest
+
+    def _lose(self, tp: TP, position: int, earliest: int) -> None:
+        """Count records that were deleted unread, from a position up to the first that is left.
+
+        Raises
+        ------
+        DataLossError
+            If the worker is to stop on it.
+        """
+        message = (
+            f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted unread: "
+            "lengthen the topic's retention; TRUEUP_DATA_LOSS=continue goes on without them"
+        )
+        if self.inputs.settings.data_loss == "stop":
+            raise DataLossError(message)
+        self.log.error(message)
+        self.inputs.lost(tp, earliest - position)
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Seek, and let fetches that are on their way be dropped."""
+        self._seeks += 1
+        await super().seek_wait(partitions)
+        self._seeks += 1
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109, ARG002 - Faust's name
+        """Not used: `_drain_messages` takes whole fetches."""
+        raise NotImplementedError
+        yield
+
+    def _buffer(self, tp: TP, records: list[KafkaRecord]) -> None:
+        self._buffer_of(tp.partition).add(self.inputs.sources.index(tp.topic), records)
+        self._handed[tp] = records[-1].offset + 1
+
+    def _note_positions(self) -> None:
+        for partition_buffer in self.partition_buffers.values():
+            for tp in partition_buffer.sources:
+                position, _ = self._thread.reach(tp)
+                if position is not None:
+                    self._handed[tp] = position
+
+    def caught_up(self, tp: TP) -> bool:
+        """Whether everything the broker had at the last fetch is buffered or gone from here."""
+        handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
+        return handed is not None and end is not None and handed >= end
+
+    def paused(self, tp: TP) -> bool:
+        """Whether fetching of a source partition is stopped because enough of it is buffered."""
+        return tp in self._throttled
+
+    def lag(self, tp: TP) -> int | None:
+        """Return how many records are appended and not yet handed to the agent, where known."""
+        handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
+        partition_buffer = self.partition_buffers.get(tp.partition)
+        if handed is None or end is None or partition_buffer is None:
+            return None
+        return max(end - handed, 0) + len(partition_buffer.buffers[self.inputs.sources.index(tp.topic)])
+
+    def _buffer_of(self, partition: int) -> PartitionBuffer:
+        partition_buffer = self.partition_buffers.get(partition)
+        if partition_buffer is None:
+            sources = [TP(topic, partition) for topic in self.inputs.sources]
+            partition_buffer = self.partition_buffers[partition] = PartitionBuffer(partition, sources)
+        return partition_buffer
+
+    async def _restore(self, tp: TP, records: list[KafkaRecord]) -> None:
+        """Write recovered records at once, and show Faust's recovery the last one, which tells it how far it is."""
+        try:
+            self.inputs.restore(tp, records)
+        except DamagedStoreError as exc:
+            self.repair(exc)
+            return
+        await self._deliver(self._to_message(tp, records[-1]))
+
+    async def _throttle(self) -> None:
+        """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half.
+
+        What the merge waits for is fetched in any case: a few records, however large. No more: the batch before it may
+        wait for long, for a schema registry say, and so does the merge.
+        """
+        settings = self.inputs.settings
+        limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.partition_buffers), 1)
+        fill = {
+            tp: 0.0
+            if partition_buffer.awaited == tp and len(buffer) <= BEHIND
+            else max(len(buffer) / limit, size / share)
+            for partition_buffer in self.partition_buffers.values()
+            for tp, buffer, size in zip(
+                partition_buffer.sources, partition_buffer.buffers, partition_buffer.sizes, strict=True
+            )
+        }
+        pause = [tp for tp, full in fill.items() if full >= 1.0 and tp not in self._throttled]
+        resume = [tp for tp in self._throttled if fill.get(tp, 0.0) <= 0.5]
+        if pause or resume:
+            self._throttled.update(pause)
+            self._throttled.difference_update(resume)
+            await self._thread.throttle(pause, resume)
+
+    async def _deliver(self, message: Message) -> None:
+        """Hand a message to Faust, unless the flow stops meanwhile."""
+        held_up = self.app.topics._tp_to_callback_lock.locked()  # type: ignore[attr-defined]  # noqa: SLF001
+        if self.flow_active and self.app.flow_control.is_active() and not held_up:
+            # Mostly to its end at once; a queue that is full is emptied, or cleared in a rebalance.
+            await self.callback(message)
+        else:
+            await self.wait_first(self.callback(message), self.suspend_flow.wait())
+
+    def _to_message(self, tp: TP, record: KafkaRecord) -> ConsumerMessage:
+        return self._made(tp, record.offset, record.timestamp, record.key, record.value)
+
+    def _made(self, tp: TP, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> ConsumerMessage:
+        generation = self.app.consumer_generation_id
+        seconds = timestamp / 1000
+        return ConsumerMessage(
+            tp.topic, tp.partition, offset, seconds, 0, None, key, value, None, tp=tp, generation_id=generation
+        )

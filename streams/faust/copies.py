@@ -1,0 +1,149 @@
+"""One copy of a partition's rows: how far it is, who wrote what it has last, and the consumer that brings it on."""
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import KafkaError
+
+from state import kinds
+from streams.config.settings import Settings
+from streams.faust import unpacking
+from streams.faust.client import hasten, stop
+from streams.faust.contact import Contact
+from streams.faust.stores import RocksStore
+from streams.faust.unpacking import Head
+from streams.kafka import provenance
+from streams.kafka.provenance import Described
+from streams.records.merge import KafkaRecord
+
+log = logging.getLogger("trueup")
+
+#: Longest wait for new records, s. Nobody waits for them.
+FETCH_SECONDS: Final = 0.5
+
+
+@dataclass
+class Copy:
+    """A database that is open.
+
+    Attributes
+    ----------
+    next
+        Next offset of the changelog to write.
+    end, asked
+        Where the changelog ended, and when that was asked for, ms since 1970; None once the rows reach there.
+    high
+        Where it ended at the last fetch.
+    whole
+        Whether it has been up to date since it was opened.
+    sought
+        Whether the consumer reads from ``next``.
+    writer
+        Producer id and epoch of the newest batch; None while that is not known.
+    """
+
+    next: int
+    end: int | None = None
+    asked: int | None = None
+    high: int | None = None
+    whole: bool = False
+    sought: bool = False
+    writer: tuple[int, int] | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets of the changelog it lacks, None while that is not known."""
+        ends = [end for end in (self.end, self.high) if end is not None]
+        return max(max(ends) - self.next, 0) if ends else None
+
+    def strayed(self, heads: deque[Head], records: Sequence[KafkaRecord]) -> bool:
+        """Whether rows were appended, where a copy was up to date, under a claim that it has not seen.
+
+        Then the brokers lost the tail of the changelog, and others filled the hole before it was noticed here. While a
+        copy is being made claims may be missing: compaction keeps the newest only.
+        """
+        following, strayed = self.next, False
+        while heads and heads[0].base <= records[-1].offset:
+            head = heads.popleft()
+            if self.writer is not None and head.writer != self.writer and head.base <= following and self.whole:
+                first = next((each for each in records if each.offset >= head.base), None)
+                strayed |= first is None or first.key != kinds.CLAIM.key() or head.base < following
+            self.writer, following = head.writer, head.following
+        return strayed
+
+
+class Prefetched(unpacking.Prefetched):
+    """What was fetched, and by whom its batches were written."""
+
+    def __init__(self, limit: unpacking.SizeLimit) -> None:
+        super().__init__(limit)
+        self.heads: defaultdict[int, deque[Head]] = defaultdict(deque)
+
+    def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
+        """Note the heads of the batches."""
+        super().prepare(tp, fetched)
+        self.heads[tp.partition] += fetched._partition_records._records.heads()  # noqa: SLF001 - as above
+
+
+def changelog_consumer(settings: Settings, contact: Contact) -> AIOKafkaConsumer:
+    """Return a consumer of the changelog, which is not started and joins no group."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=",".join(settings.brokers),
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=1 << 20,
+        fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
+        **settings.security.client_options(),
+    )
+    hasten(consumer._client, settings.attempt_seconds, contact)  # noqa: SLF001 - as every client of a worker
+    return consumer
+
+
+async def ask(
+    consumer: AIOKafkaConsumer, settings: Settings, places: Collection[TopicPartition]
+) -> tuple[Described, dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return what the changelog is, and where its partitions begin and end."""
+    async with asyncio.timeout(settings.request_seconds):
+        client, topic = consumer._client, settings.changelog  # noqa: SLF001 - see `provenance.describe`
+        described = await provenance.describe(client, settings.app_id, topic)
+        return described, await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+
+
+async def fit(settings: Settings, contact: Contact, store: RocksStore, kept: Collection[int]) -> set[int] | None:
+    """Return which partitions of a disk have rows that the changelog can bring up to date.
+
+    None if the brokers do not say what the changelog is.
+    """
+    consumer = changelog_consumer(settings, contact)
+    try:
+        await consumer.start()
+        begun, places = now(), [TopicPartition(settings.changelog, partition) for partition in kept]
+        described, begins, ends = await ask(consumer, settings, places)
+    except (KafkaError, TimeoutError) as exc:
+        log.info("the rows on this disk are told of unseen: %s: %s", type(exc).__name__, exc)
+        return None
+    finally:
+        await stop(consumer)
+    found, origin, oldest = set[int](), described.origin.encode(), begun - described.retention_ms // 2
+    for place in places:
+        n = place.partition
+        try:
+            if await asyncio.to_thread(store.fit, n, origin, ends[place], oldest, begins[place]):
+                found.add(n)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, who is to serve from it will meet with it
+            log.warning("the rows of partition %d cannot be opened: %s", n, exc)
+    if unfit := sorted(set(kept) - found):
+        log.warning("the rows of partitions %s on this disk are of no use to the group", unfit)
+    return found
+
+
+def now() -> int:
+    """Return ms since 1970, as record times are."""
+    return int(time() * 1000)

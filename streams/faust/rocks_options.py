@@ -1,0 +1,33 @@
+"""How RocksDB is opened: filters that spare reads, and memory that all databases of a process share."""
+
+from functools import cache
+
+import rocksdict
+from faust.stores import rocksdb
+
+
+class RocksOptions(rocksdb.RocksDBOptions):
+    """Faust's options with filters that work: for the tables, 10 bits a key in one filter each; for what is in memory.
+
+    Every forecast asks for a row that is not there. Without a filter over the write buffers that costs .65 µs, with it
+    .2; Faust's filters of 3 bits a key let a quarter of such reads through to the tables.
+    """
+
+    def as_options(self) -> rocksdict.Options:
+        """Return RocksDB's own options."""
+        options: rocksdict.Options = super().as_options()
+        tables = rocksdict.BlockBasedOptions()
+        tables.set_bloom_filter(10, block_based=False)
+        blocks, buffers = _memory(self.block_cache_size)
+        tables.set_block_cache(blocks)
+        options.set_write_buffer_manager(buffers)
+        options.set_block_based_table_factory(tables)
+        options.set_memtable_prefix_bloom_ratio(0.1)
+        options.set_memtable_whole_key_filtering(True)
+        return options
+
+
+@cache
+def _memory(size: int) -> tuple[rocksdict.Cache, rocksdict.WriteBufferManager]:
+    """Return what all databases of the process share: so many bytes, half for blocks and half for write buffers."""
+    return rocksdict.Cache(size // 2), rocksdict.WriteBufferManager(size // 2, allow_stall=False)

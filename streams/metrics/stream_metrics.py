@@ -1,0 +1,330 @@
+"""The metrics of a stream: its scores, its calibrators, its labels, segments and bands."""
+
+from typing import Final
+
+from state import kinds  # noqa: F401 - declares them
+from state.bands import MOST as MOST_BANDS
+from state.kind import KINDS
+from state.policy import MOST_CHALLENGERS
+from state.scoring import vector_history
+from state.scoring.history import WINDOW
+from state.scoring.warm_up import LONGEST
+from state.scoring.windows import RECENT
+from streams.metrics import functions
+from streams.metrics.metric import Metric, counter, gauge
+from streams.metrics.segments import SERIES
+
+#: In the order of the reference.
+STREAMS: Final[tuple[Metric, ...]] = (
+    counter(
+        "answered_forecasts{stream}",
+        "Forecasts answered, duplicates included, those folded again not; without a stream: of all hidden streams",
+        "if scored_events falls behind, outcomes are missing or late",
+        series=1,
+    ),
+    counter(
+        "scored_events{stream}",
+        "Resolved events scored by this worker; without a stream: of all hidden streams",
+        series=1,
+    ),
+    gauge(
+        "resolved{stream}",
+        "Resolved events scored over the life of the state, without those of a warm-up",
+        series=1,
+    ),
+    gauge(
+        "scored_partitions{stream}",
+        "Partitions of this worker that have scored the stream; rules combine the alarms of workers by it",
+        series=1,
+    ),
+    gauge(
+        "resolved_bin_events{stream, kind, bin}",
+        "Resolved events by bin of the forecast, over the life of the state; empty bins are left out",
+        "add each of the three sums over workers, then divide; the recording rules do so",
+        series=20,
+    ),
+    gauge("resolved_bin_forecasts{stream, kind, bin}", "Sum of the forecasts of these events", series=20),
+    gauge("resolved_bin_outcomes{stream, kind, bin}", "Sum of the outcomes of these events", series=20),
+    gauge(
+        "certificate{stream, kind}",
+        "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
+        "calibrated ones; over the life of the state",
+        "trueup audit --certificate computes it again from the topic resolved, the warm-up included; below .01 "
+        "the width of the cells is most of it",
+        series=1,
+    ),
+    gauge(
+        "two_bin_error{stream, kind}",
+        "Averaged two-bin calibration error, squared: the mean over all thresholds of the squared errors below and "
+        "above; over the life of the state",
+        "no bins to choose; forecasts that are all too high by b have b² or a little less",
+        series=1,
+    ),
+    gauge(
+        "two_bin_gain{stream, end}",
+        "two_bin_error of raw less that of what was served: value, low and high end of its 95 % interval",
+        "chance does not move it one way; low above 0: served is better calibrated; high below 0: worse",
+        series=3,
+    ),
+    gauge(
+        "auc{stream, kind}",
+        f"Chance that what happened was ranked above what did not, within the last windows of {WINDOW:,} events",
+        "if calibrated is far below raw, recalibration spoils the model's ranking; Gini is 2 auc - 1",
+        series=2,
+    ),
+    gauge("auc_error{stream, kind}", "Standard error of auc, as if events were independent", series=1),
+    gauge(
+        "recall{stream, kind, volume}",
+        "Share of the events that happened that is among the highest forecasts of the last windows; volume: which "
+        "share of them",
+        "precision is recall * base rate / volume",
+        series=2,
+    ),
+    gauge(
+        "worst_window_ece{stream, kind}",
+        f"Largest ECE of any complete window of {WINDOW:,} resolved events of a partition",
+        "trueup streams show names the window; with --json it has the reliability of the window",
+        series=1,
+    ),
+    gauge(
+        "alarm_log10{stream, kind}",
+        "Evidence that forecasts are not calibrated: log10 of an e-value, valid however often it is read",
+        "3 or more says broken, in error for one stream in a thousand; raw: the model is off, which calibration "
+        "mends; calibrated: see worst_window_ece or _error, and whether ones are reported before zeros",
+        series=2,
+    ),
+    gauge(
+        "alarm_recent_log10{stream, kind}",
+        f"The same of the last {RECENT} windows of {WINDOW:,} resolved events of a partition and the present one; "
+        f"windows of classes and numbers have {vector_history.WINDOW}",
+        "3 or more says broken now, in error once in five million events; it falls when the trouble ends",
+        series=1,
+    ),
+    gauge("brier{stream, kind}", "Mean squared error, over the life of the state", series=2),
+    gauge("log_loss{stream, kind}", "Mean log loss, nats, over the life of the state", series=2),
+    gauge("resolved_vectors{stream}", "Resolved events whose forecasts were of classes or of a number", series=1),
+    gauge("classwise_ece{stream, kind}", "Mean over the classes of their ECE against the rest", series=2),
+    gauge("top_label_ece{stream, kind}", "ECE of the highest probability of a forecast of classes", series=2),
+    gauge(
+        "top_label_auc{stream, kind}",
+        "Chance that a right answer had a higher probability than a wrong one, within windows of "
+        f"{vector_history.WINDOW}; an answer is the class of the highest probability",
+        "if calibrated is far below raw, recalibration spoils which answers can be trusted",
+        series=2,
+    ),
+    gauge("accuracy{stream, kind}", "Share of events whose class had the highest probability", series=2),
+    gauge(
+        "coverage_error{stream, kind}",
+        "Largest difference between how often outcomes lay at or below a quantile and its level",
+        "if calibrated is above raw, outcomes are too few yet, or the stream drifts faster than the rate allows",
+        series=2,
+    ),
+    gauge("pinball_loss{stream, kind}", "Mean quantile loss over the levels, in units of y", series=2),
+    gauge(
+        "crps{stream, kind}",
+        "Continuous ranked probability score by the levels served, in units of y: twice the integral of the "
+        "pinball loss over the levels",
+        series=2,
+    ),
+    gauge(
+        "worst_window_error{stream, kind}",
+        "Largest coverage error (numbers), or ECE of the highest probability (classes), of any complete window of "
+        f"{vector_history.WINDOW} resolved events of a partition",
+        "trueup streams show names the window and says what chance gives; the worst of a hundred has two to four "
+        "times that",
+        series=2,
+    ),
+    gauge(
+        "loss_difference{stream, loss}",
+        "Of classes and numbers: mean loss of what was served minus that of the raw forecast, on the same events",
+        "above 0 by more than twice its error, recalibration does harm: serve raw, or compare by replay",
+        series=2,
+    ),
+    gauge(
+        "loss_difference_error{stream, loss}",
+        "Standard error of loss_difference, as if events were independent",
+        series=2,
+    ),
+    gauge("interval_width{stream, kind}", "Mean width of the outermost central interval", series=2),
+    gauge(
+        "saturated_answers{stream}",
+        "Answers that were learnt of which a quantile lay at the end of its range; the bound counts it as played",
+        "while it grows, compare coverage_error with calibration_error: what is served covers less than is proven",
+        series=1,
+    ),
+    gauge(
+        "calibration_error{stream}",
+        "Calibration error (l1) of the calibrator's draws, by grid point; behind certified, as it is by default, "
+        "how far p is at most from calibrated scores on average, by its cells",
+        series=1,
+    ),
+    gauge(
+        "calibration_bound{stream}",
+        "Upper bound of the theorem for the expected calibration_error, late outcomes included; 1 says nothing. "
+        "Behind certified it holds whoever sees p",
+        "an error above it means a broken assumption, such as outcomes that depend on the draw, or a defect",
+        series=1,
+    ),
+    gauge(
+        "calibration_noise{stream}",
+        "The calibration_error to expect by chance if the draws were the true chances of the outcomes",
+        "an error near it says nothing against the calibrator",
+        series=1,
+    ),
+    gauge(
+        "learnt_outcomes{stream}",
+        "Outcomes learnt by the calibrators that serve now; calibration_error of several workers is weighed by it",
+        series=1,
+    ),
+    gauge(
+        "shadow_events{stream, calibrator, config}",
+        "Resolved events that both a challenger and its present champion have answered",
+        "only forecasts that came while it was configured count; if it stays at 0, no outcomes come",
+        series=MOST_CHALLENGERS,
+    ),
+    gauge(
+        "shadow_difference{stream, calibrator, config, loss}",
+        "Mean loss of the challenger minus that of the champion, on the same events",
+        "if it is below 0 by more than twice its error, consider trueup streams promote",
+        series=2 * MOST_CHALLENGERS,
+    ),
+    gauge(
+        "shadow_difference_error{stream, calibrator, config, loss}",
+        "Standard error of shadow_difference, as if events were independent",
+        series=2 * MOST_CHALLENGERS,
+    ),
+    gauge(
+        "reported_outcomes{stream, label}",
+        "Events whose first outcome was reported with this label, since the state began; what silence says is not "
+        "counted, numbers are under label 0, and of classes the first two are shown",
+        "it stands still when a feed of labels stops, or sends another label only; see TrueupLabelsSilent",
+        series=2,
+    ),
+    gauge(
+        "outcome_age_seconds{stream, label, share}",
+        "Event time after the forecast within which this share of the outcomes of a label comes",
+        "set matures above it for both labels, and ttl well above matures",
+        series=2,
+    ),
+    gauge(
+        "label_finding{stream, finding}",
+        "1 where outcomes do not come as the configuration says: ttl, silence, unlabelled, classes, matures, entity",
+        "trueup streams show STREAM says in words what was seen and what to set",
+        series=3,
+    ),
+    gauge(
+        "withheld_partitions{stream, reason}",
+        "Partitions that answer a stream as if nothing had been learnt, so by default with the raw forecast. "
+        "unlabelled: most forecasts get no label, and nothing says what that means",
+        'set silence, or unlabelled = "alike"; soon after a stream began, labels that take long may still come',
+        series=1,
+    ),
+    *(
+        gauge(f"{name}{{stream}}", figure.help, figure.remedy, series=1)
+        for each in KINDS.values()
+        for name, figure in each.figures.items()
+    ),
+    gauge(
+        "function_bias{stream, along}",
+        "Mean of f (p - y) over what calibrated_regression served, along the features and functions f nearest to "
+        "their bound; over the life of its state",
+        "beyond function_bias_bound, outcomes are late, or depend on what is served",
+        series=functions.SERIES,
+    ),
+    gauge(
+        "function_bias_bound{stream, along}",
+        "What no sequence of prompt outcomes makes function_bias exceed, in either direction",
+        series=functions.SERIES,
+    ),
+    gauge(
+        "warm_up_partitions{stream}",
+        "Partitions in the warm-up of a stream: they serve raw scores until outcomes support others, or for "
+        f"{LONGEST:,} outcomes",
+        series=1,
+    ),
+    gauge(
+        "warm_up_events{stream}",
+        "Resolved events that were answered in a warm-up; they count in no other score",
+        series=1,
+    ),
+    gauge(
+        "warm_up_bias{stream}",
+        "Mean of raw minus outcome over these events: how far the model's own scores are off",
+        series=1,
+    ),
+    gauge(
+        "warm_up_alarm_log10{stream}",
+        "Evidence that raw is off over these events, as alarm_log10 has it",
+        "3 or more: the model is off, which calibration mends as soon as labels support it",
+        series=1,
+    ),
+    gauge("segments_scored{stream}", "Segments that have resolved events, without those in a warm-up", series=1),
+    gauge(
+        "segments_off{stream}",
+        "Segments whose served forecasts are off by .03, or by .3 of what happened, beyond what chance explains",
+        "trueup streams show STREAM and the status page name them; a calibrator that uses segments corrects them",
+        series=1,
+    ),
+    gauge(
+        "segment_events{stream, segment, value}",
+        f"Resolved events of the {SERIES} segments that are most off",
+        series=SERIES,
+    ),
+    gauge(
+        "segment_error{stream, segment, value}",
+        "Calibration error (ECE) of what was served in these segments, over the life of the state; of classes that "
+        "of the likeliest one, of numbers the error of coverage",
+        "they are the worst of one worker's partitions; which they are may change",
+        series=SERIES,
+    ),
+    gauge(
+        "segment_bias{stream, segment, value}",
+        "Mean served forecast less the share of events that happened in these segments; of classes the likeliest "
+        "one's, of numbers the level that is most off less its coverage",
+        series=SERIES,
+    ),
+    gauge(
+        "segments_off_recently{stream}",
+        "Segments whose last windows are off by .03, or by .3 of what happened, beyond chance; of numbers by .03 "
+        "of coverage",
+        "in error once in five million events, however many segments there are; it falls when the trouble ends",
+        series=1,
+    ),
+    gauge(
+        "segment_alarm_recent_log10{stream, segment, value}",
+        f"Evidence that the last windows of a segment are off, log10 of an e-value over the number of segments; of "
+        f"the {SERIES} with most evidence, and of none below 0",
+        "3 or more says off now",
+        series=SERIES,
+    ),
+    gauge(
+        "segment_recent_bias{stream, segment, value}",
+        "Mean served forecast less the share of events that happened in these segments, over the windows with the "
+        "most evidence; of the class with most evidence, or of its level less its coverage",
+        series=SERIES,
+    ),
+    gauge(
+        "band_forecasts{stream, kind, band}",
+        "Forecasts in each band of the stream, by the raw and by the served score; an empty band is below all",
+        series=2 * MOST_BANDS,
+    ),
+    gauge("band_labels{stream, band}", "Forecasts served in each band that have a label", series=MOST_BANDS),
+    gauge(
+        "band_ones{stream, band}",
+        "Those of them whose label is 1: over band_labels it is the precision of the band",
+        series=MOST_BANDS,
+    ),
+    gauge(
+        "band_cost{stream, band}",
+        "What it costs to look at this band and above, of forecasts with labels: cost_miss for each one below, "
+        "cost_alert for each that is looked at",
+        series=MOST_BANDS,
+    ),
+    gauge(
+        "band_moved{stream, band}",
+        "By which factor the share of served forecasts in the band changed on the last whole day, if it is beyond "
+        "chance and the rate of outcomes did not go with it; else 1",
+        "see TrueupBandMoved",
+        series=MOST_BANDS,
+    ),
+)
