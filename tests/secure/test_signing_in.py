@@ -5,6 +5,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ def renewed(issue: Callable[[], str], path: Path) -> Iterator[None]:
         renewing.join()
 
 
+def reached(path: Path, lines: int) -> bool:
+    return path.read_text().count("\n") >= lines
+
+
 def test_a_worker_outlives_its_tokens(world: MakeWorld, stronghold: Fortress, tmp_path: Path) -> None:
     w, path, asked = world(partitions=2), tmp_path / "token", tmp_path / "asked"
     asked.touch()
@@ -54,7 +59,7 @@ def test_a_worker_outlives_its_tokens(world: MakeWorld, stronghold: Fortress, tm
     with renewed(lambda: stronghold.issuer.token(WORKER, LIFE), path):
         with w.worker(TRUEUP_LOG_LEVEL="DEBUG", **settings) as worker:
             for i in range(4):  # with four tokens, one after another
-                wait_for("another token", lambda tokens=i + 1: asked.read_text().count("once") >= tokens)
+                wait_for("another token", partial(reached, asked, i + 1))
                 w.send(made.sent[i * len(made.sent) // 4 : (i + 1) * len(made.sent) // 4])
             w.wait_until_applied(len(made.sent))
             assert worker.stop() == 0
