@@ -6,12 +6,15 @@ ssh-keygen. The same commit gives the same bytes.
 """
 
 import argparse
+import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -134,7 +137,8 @@ def build(directory: Path, key: Path | None) -> list[str]:
     built = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if built.returncode:
         raise ReleaseError("the wheel cannot be built:\n" + "\n".join((built.stdout + built.stderr).splitlines()[-15:]))
-    (wheel,) = directory.glob("*.whl")
+    (wheel,), (source,) = directory.glob("*.whl"), directory.glob("*.tar.gz")
+    _steady(source, int(made.timestamp()))
     version = wheel.name.split("-")[1]
     (directory / f"trueup-{version}.cdx.json").write_text(bill(version, needed, made))
     (directory / f"trueup-{version}-notices.txt").write_text(notices(needed))
@@ -144,6 +148,22 @@ def build(directory: Path, key: Path | None) -> list[str]:
     if key is not None:
         _sign(sums, key)
     return [each.name for each in sorted(directory.iterdir())]
+
+
+def _steady(source: Path, when: int) -> None:
+    """Pack a source distribution anew, without the times and users of this build."""
+    with tarfile.open(source) as old:
+        members = [(each, old.extractfile(each)) for each in sorted(old.getmembers(), key=lambda member: member.name)]
+        packed = io.BytesIO()
+        with (
+            gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=when) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as new,
+        ):
+            for member, content in members:
+                member.mtime, member.uid, member.gid, member.uname, member.gname = when, 0, 0, "", ""
+                member.pax_headers = {}
+                new.addfile(member, content)
+    source.write_bytes(packed.getvalue())
 
 
 def _sign(sums: Path, key: Path) -> None:
