@@ -1,7 +1,6 @@
 """``trueup doctor``: what is wrong here, in words, each with a remedy. It changes nothing.
 
-What a worker and `trueup topics check` look at is asked of them; beside it are things that only people can repair: the
-installation, clocks, the disk.
+What a worker and `trueup topics check` look at is asked of them; beside it are the disk and the clocks.
 """
 
 import argparse
@@ -20,7 +19,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from agents import __version__, compiled
-from cli import installation, topics
+from cli import topics
 from cli.options import DONE, MISCONFIGURED, NO, Commands, command, settings
 from streams.config import effective_config
 from streams.config.settings import Settings, SettingsError
@@ -53,7 +52,7 @@ def add(commands: Commands) -> None:
     doctor = command(
         commands,
         "doctor",
-        "say what is wrong with installation, settings, disk, cluster, rights, topics and clocks, and what to do",
+        "say what is wrong with settings, disk, cluster, rights, topics and clocks, and what to do",
         says="Looks at all that a worker needs before it starts, and changes nothing. Run it where a worker runs, as "
         "the worker's user and with its settings. Status 1: something is wrong.",
         json_output=True,
@@ -100,8 +99,6 @@ def _examined() -> Findings:
 
 
 def _installation() -> Findings:
-    if said := installation.shared():
-        yield Finding("installation", WRONG, said)
     missing = compiled.missing(os.environ)
     engine = f"interpreted, which is slower: {missing}" if missing else "compiled"
     yield Finding("installation", OK, f"trueup {__version__}, engine {engine}")

@@ -12,9 +12,10 @@ from cli import history
 from cli.label_history import Seen, every
 from cli.options import DONE, NO, tell
 from cli.suggest import Proposal, propose, quoted
+from state.policy import DEFAULT_CALIBRATOR
 from streams import atomic_file
 from streams.config import stream_config
-from streams.config.settings import DEFAULT_CALIBRATOR, Settings, SettingsError
+from streams.config.settings import Settings, SettingsError
 from streams.records.decoding import Decoder
 
 _WIDTH: Final = 110

@@ -1,7 +1,8 @@
 """The `trueup` command of an environment: it refuses one that other packages share with it.
 
 trueup is an application. Its packages have plain names (`agents`, `state`, `streams`), which other distributions have,
-too: whichever is installed later overwrites files of the other, and neither pip nor uv says so.
+too: whichever is installed later overwrites files of the other, and neither pip nor uv says so. This module imports
+nothing of trueup before it has looked, because it may be another's.
 """
 
 import sys
@@ -30,7 +31,7 @@ def shared() -> str:
 
 def main() -> int:
     """Run the command line, unless this environment is shared; a checkout has an environment of its own."""
-    if not (Path(__file__).resolve().parents[1] / "pyproject.toml").exists() and (said := shared()):
+    if not Path(__file__).resolve().with_name("pyproject.toml").exists() and (said := shared()):
         print(said, file=sys.stderr)
         return _MISCONFIGURED
     from cli.main import main as run  # noqa: PLC0415 - what it imports may be another's
