@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test frozen simulate chaos soak fuzz images compose bench latency growth
-.PHONY: lint types contracts leaks advisories format docs dashboards manifests lock clean
+.PHONY: lint types contracts leaks advisories format docs dashboards manifests lock release clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -110,8 +110,11 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	deploy/maven/jars deploy/clients/java/pom.xml requirements/clients.txt
 	deploy/maven/jars $(STREAMS)/pom.xml requirements/streams.txt
 
+release: setup ## wheel, source, bill of materials, licences and checksums of this commit, into dist/ (KEY=… signs them)
+	$(BIN)/python deploy/release.py $(if $(KEY),--key $(KEY)) dist
+
 clean: ## remove everything that make made
-	rm -rf .venv .rivals .compiled .images $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
+	rm -rf .venv .rivals .compiled .images dist build $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
 	rm -rf deploy/registry/lib deploy/registry/.stamp deploy/clients/java/lib
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents cli deploy lab replay research state streams tests -name __pycache__ -prune -exec rm -rf {} +

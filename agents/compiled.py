@@ -76,7 +76,7 @@ def missing(environment: Mapping[str, str]) -> str | None:
     try:
         found = (PLACE / STAMP).read_text()
     except OSError:
-        return "nothing was compiled; `make compiled` does, with a C compiler"
+        return "nothing was compiled; in a checkout `make compiled` does, with a C compiler"
     if found != stamp(ROOT):
         return "the sources changed since `make compiled`"
     if any(package in sys.modules and not _ours(package) for package in PACKAGES):

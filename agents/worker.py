@@ -271,6 +271,8 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
             settings.metrics_host,
             port,
         )
+    if exposed := settings.security.exposed:
+        log.warning(exposed)
     if not settings.policies.coin:
         log.warning(
             "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"

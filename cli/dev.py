@@ -60,7 +60,9 @@ def _demo(options: argparse.Namespace) -> int:
     try:
         from lab import demo  # noqa: PLC0415 - needs the demo's packages
     except ModuleNotFoundError as exc:
-        raise SettingsError(f"the demo needs {exc.name}: 'make setup', or pip install '.[demo]'") from exc
+        raise SettingsError(
+            f"the demo needs {exc.name}: 'make setup', or install trueup with its extra 'demo'"
+        ) from exc
 
     if options.export is not None:
         return demo.export(options.rows, options.export, options.scenario)

@@ -94,17 +94,26 @@ class Seen:
 
 
 @dataclass
-class _History:
-    """Forecasts of the stream by event id, and every outcome, in the order of the topics."""
+class _Issued:
+    """Forecasts of a stream by event id: when, and with which score."""
 
-    issued: dict[str, int] = field(default_factory=dict)
+    at: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
-    others: set[str] = field(default_factory=set)
+
+
+@dataclass
+class _History:
+    """Forecasts of the streams, and every outcome, in the order of the topics."""
+
+    streams: dict[str, _Issued] = field(default_factory=dict)
+    #: Events of all streams, of those too that are not looked at.
+    events: set[str] = field(default_factory=set)
     told: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
     #: Partition of each event's first outcome, in the order of the topic.
     came: dict[str, int] = field(default_factory=dict)
     end: int = 0
-    plain: bool = True
+    #: Forecasts by stream.
+    seen: Counter[str] = field(default_factory=Counter)
 
 
 def read(source: Source, decoder: Decoder, stream: str) -> Seen:
@@ -124,7 +133,22 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
     LookupError
         If the stream has no forecast in the history; the message names the streams that have most.
     """
-    history, seen = _History(), Counter[str]()
+    history = _read(source, decoder, stream)
+    if stream not in history.streams:
+        listed = ", ".join(f"{name} ({n:,})" for name, n in history.seen.most_common(5)) or "none"
+        raise LookupError(f"no forecast of stream {stream!r} in this history; streams there: {listed}")
+    return _seen(history, stream)
+
+
+def every(source: Source, decoder: Decoder) -> list[Seen]:
+    """Read all partitions of a history and observe each of its streams, the one with most forecasts first."""
+    history = _read(source, decoder, None)
+    return [_seen(history, stream) for stream, _ in history.seen.most_common()]
+
+
+def _read(source: Source, decoder: Decoder, only: str | None) -> _History:
+    """Read a history, and keep the forecasts of one stream, or of all."""
+    history = _History()
     for partition in range(source.partitions):
         for chunk in source.read(FORECASTS, partition):
             for record in loaded(decoder, chunk.records):
@@ -134,13 +158,13 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
                 )
                 if record.reason or not isinstance(event, Forecast):
                     continue
-                seen[event.stream] += 1
-                if event.stream != stream:
-                    history.others.add(event.event_id)
-                else:
-                    history.issued.setdefault(event.event_id, event.ts)
+                history.seen[event.stream] += 1
+                history.events.add(event.event_id)
+                if only in (None, event.stream):
+                    issued = history.streams.setdefault(event.stream, _Issued())
+                    issued.at.setdefault(event.event_id, event.ts)
                     if isinstance(event.raw, float):
-                        history.scores.setdefault(event.event_id, event.raw)
+                        issued.scores.setdefault(event.event_id, event.raw)
         for chunk in source.read(OUTCOMES, partition):
             for record in loaded(decoder, chunk.records):
                 history.end = max(history.end, record.timestamp)
@@ -151,16 +175,14 @@ def read(source: Source, decoder: Decoder, stream: str) -> Seen:
                     said = outcome.revision, outcome.ts, outcome.y
                     history.came.setdefault(outcome.event_id, partition)
                     history.told.setdefault(outcome.event_id, []).append(said)
-    if not history.issued:
-        listed = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(5)) or "none"
-        raise LookupError(f"no forecast of stream {stream!r} in this history; streams there: {listed}")
-    return _seen(history, stream)
+    return history
 
 
 def _seen(history: _History, stream: str) -> Seen:
-    start = min(history.issued.values())
+    issued = history.streams[stream]
+    start = min(issued.at.values())
     span = history.end - start
-    old = {event_id: ts for event_id, ts in history.issued.items() if ts <= start + span / 2}
+    old = {event_id: ts for event_id, ts in issued.at.items() if ts <= start + span / 2}
     ages: dict[float, list[float]] = {}
     changed: list[float] = []
     first: dict[str, float] = {}
@@ -178,23 +200,23 @@ def _seen(history: _History, stream: str) -> Seen:
                 now = y
                 changed.append(max(0, at - ts))
         ones += now == 1.0
-    low, low_ones = _low(history.scores, old, first)
+    low, low_ones = _low(issued.scores, old, first)
     came = [(at, old[event_id], event_id) for event_id, at in history.came.items() if first.get(event_id) in (0.0, 1.0)]
     return Seen(
         stream=stream,
         span_ms=span,
-        forecasts=len(history.issued),
+        forecasts=len(issued.at),
         old=len(old),
         known=sum(map(len, ages.values())),
         labels=[_label(label, np.array(found)) for label, found in sorted(ages.items())][:_LABELS],
         revised=len(changed),
         last_revised_ms=max(changed, default=math.nan),
-        orphans=sum(event_id not in history.issued and event_id not in history.others for event_id in history.told),
+        orphans=sum(event_id not in history.events for event_id in history.told),
         corrected_ms=float(np.quantile(changed, KNOWN)) if changed else math.nan,
         ones=ones,
         low=low,
         low_ones=low_ones,
-        chosen=_chosen(history.scores, old, first),
+        chosen=_chosen(issued.scores, old, first),
         turns=_turns([first[event_id] for _, _, event_id in came]),
         turns_issued=_turns([first[event_id] for _, _, event_id in sorted(came, key=lambda each: each[:2])]),
     )

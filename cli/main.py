@@ -14,7 +14,22 @@ from typing import Final
 import shtab
 
 from agents import __version__, logs, terminal
-from cli import audit, config, dev, history, letters, load, options, replay, schema, serve, state, streams, topics
+from cli import (
+    audit,
+    config,
+    dev,
+    doctor,
+    history,
+    letters,
+    load,
+    options,
+    replay,
+    schema,
+    serve,
+    state,
+    streams,
+    topics,
+)
 from replay.sources.record import TableError
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
@@ -36,7 +51,7 @@ Every setting is an environment variable; 'trueup run --help' lists them.
 {options.STATUSES}"""
 
 #: In the order of the help.
-COMMANDS: Final = (serve, topics, config, streams, replay, load, audit, letters, state, schema, dev)
+COMMANDS: Final = (serve, doctor, topics, config, streams, replay, load, audit, letters, state, schema, dev)
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
 _PRIVATE: Final = ("run", "replay", "load", "audit", "streams")

@@ -32,6 +32,7 @@ def add(commands: Commands) -> None:
     suggest.add_argument("stream", help="name of the stream")
     history.add_source(suggest)
     suggest.set_defaults(run=_suggest)
+    _add_init(actions)
     _add_promote(actions)
     trial = command(
         actions,
@@ -45,6 +46,22 @@ def add(commands: Commands) -> None:
     trial.add_argument("file", nargs="?", type=Path, metavar="FILE", help="JSON lines, or one value of another format")
     trial.add_argument("--records", type=positive, default=10, help="of each topic (default: %(default)s)")
     trial.set_defaults(run=_try)
+
+
+def _add_init(actions: Commands) -> None:
+    init = command(
+        actions,
+        "init",
+        "write a first streams file from a table or another history: every stream of it, with reasons",
+        says="Proposes for each stream of the history what 'streams suggest' does, and writes a new streams file with "
+        "the reasons as comments. Changes no file that is there. Status 1: the history is too small for a proposal of "
+        "any stream, and nothing is written.",
+        json_output=True,
+        dry_run=True,
+    )
+    init.add_argument("file", type=Path, metavar="FILE", help="the new streams file, such as streams.toml")
+    history.add_source(init)
+    init.set_defaults(run=_init)
 
 
 def _add_map(actions: Commands) -> None:
@@ -106,6 +123,12 @@ def _suggest(options: argparse.Namespace) -> int:
     from cli import suggest  # noqa: PLC0415 - numpy takes a while to import
 
     return suggest.run(options, settings())
+
+
+def _init(options: argparse.Namespace) -> int:
+    from cli import init_streams  # noqa: PLC0415 - numpy takes a while to import
+
+    return init_streams.run(options, settings())
 
 
 def _promote(options: argparse.Namespace) -> int:

@@ -44,7 +44,7 @@ class Proposal:
 
     def toml(self, stream: str) -> str:
         """Return the lines of the streams file."""
-        lines = [f"[streams.{_quoted(stream)}]"]
+        lines = [f"[streams.{quoted(stream)}]"]
         if self.matures_ms is not None:
             lines.append(f'matures = "{words(self.matures_ms)}"')
         if self.silence is not None:
@@ -257,6 +257,6 @@ def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
     return {"seen": figures, "proposal": asdict(proposal), "toml": lines}
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """Return a name as a basic string of TOML; TOML escapes as JSON does."""
     return json.dumps(name, ensure_ascii=False)

@@ -71,14 +71,7 @@ def _check(
     options: argparse.Namespace, of: Settings, made: list[str] | None = None, *, as_worker: bool, **asked: int | None
 ) -> int:
     """Say what is wrong with the topics, and return the status."""
-
-    async def checked() -> tuple[list[str], list[str], list[str]]:
-        wrong = [await topics.check(stage, as_worker=as_worker, **asked) for stage in of.stages]
-        without = await topics.missing_sources(of)
-        noted = [] if any(wrong) else [await remarks.of(stage) for stage in of.stages]
-        return list(dict.fromkeys(chain(*wrong))), without, list(dict.fromkeys(chain(*noted)))
-
-    problems, without, noted = asyncio.run(checked())
+    problems, without, noted = asyncio.run(found(of, as_worker=as_worker, **asked))
     if as_worker:
         problems = list(dict.fromkeys([*problems, *without]))
     said = "trueup's own topics are as they must be" if without else "all topics are as they must be"
@@ -92,6 +85,20 @@ def _check(
         return NO
     print(said, *(f"note: {each}" for each in notes), sep="\n")
     return DONE
+
+
+async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[list[str], list[str], list[str]]:
+    """Return what is wrong with the topics of all stages, which topics of sources are missing, and what to know.
+
+    Raises
+    ------
+    TopicsError
+        If the brokers cannot be asked.
+    """
+    wrong = [await topics.check(stage, as_worker=as_worker, **asked) for stage in of.stages]
+    without = await topics.missing_sources(of)
+    noted = [] if any(wrong) else [await remarks.of(stage) for stage in of.stages]
+    return list(dict.fromkeys(chain(*wrong))), without, list(dict.fromkeys(chain(*noted)))
 
 
 def _take(options: argparse.Namespace) -> int:

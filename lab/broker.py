@@ -1,6 +1,6 @@
 """A real Apache Kafka on this machine: one JVM on loopback, for development, the demo and the tests.
 
-`make jars` fetches the server from Maven Central. ``deploy/kafka/server.properties`` is its configuration. The broker
+The server comes from Maven Central, see `lab.jars`. ``deploy/kafka/server.properties`` is its configuration. The broker
 ends with the process that started it.
 """
 
@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lab import jars
 from lab.jvm import HOST, START_SECONDS, JavaServer, free_port
 
-KAFKA: Final = Path(__file__).resolve().parents[1] / "deploy" / "kafka"
+KAFKA: Final = jars.SHARE / "deploy" / "kafka"
 #: Beside the jars: their classes as a JVM has read them, see `archive`.
 CLASSES: Final = ".classes.jsa"
 
@@ -195,9 +196,10 @@ log.dirs={self.directory / "data"}
     def _kafka(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start java on Kafka's jars."""
         java = self._executable()
-        lib = Path(os.environ.get("TRUEUP_KAFKA_LIB") or KAFKA / "lib").resolve()
-        if not any(lib.glob("kafka_*.jar")):
-            raise BrokerError(f"no Kafka jars in {lib}: run `make jars`, or set TRUEUP_KAFKA_LIB to their directory")
+        try:
+            lib = jars.kafka(os.environ)
+        except jars.JarsError as exc:
+            raise BrokerError(str(exc)) from exc
         kept = [f"-XX:SharedArchiveFile={lib / CLASSES}"] if (lib / CLASSES).exists() else []
         return self._java(java, "-Dorg.apache.logging.log4j.level=INFO", *kept, "-cp", f"{lib}/*", *arguments)
 

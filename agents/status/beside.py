@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agents import health
 from streams.config.settings import Settings
+from streams.config.variables import now
 from streams.metrics.catalogue import PREFIX
 
 #: Longest wait for an answer, s.
@@ -84,7 +85,7 @@ class Beside:
         connection = health.connection(self.settings.metrics_host, port, SECONDS, tls=access.certfile is not None)
         headers = {}
         if access.username is not None:
-            given = b64encode(f"{access.username}:{access.password}".encode()).decode()
+            given = b64encode(f"{access.username}:{now(access.password)}".encode()).decode()
             headers["Authorization"] = f"Basic {given}"
         try:
             connection.request("GET", path, headers=headers)

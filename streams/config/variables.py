@@ -1,16 +1,41 @@
 """Variables that are fields of one class: each is declared once, with its name, its meaning and its default."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+log = logging.getLogger("trueup")
+
 T = TypeVar("T")
 
-#: Longest file of a secret, bytes.
-_SECRET_BYTES: Final = 4096
+#: Longest file of a secret, bytes: tokens that list groups take several kilobytes.
+_SECRET_BYTES: Final = 16_384
 #: What the name of a variable ends in that names a file which holds a secret.
 _FILE: Final = "_FILE"
+
+
+class Secret(str):
+    """A secret that was read from a file, the file, and what the file held last; see `now`."""
+
+    __slots__ = ("last", "path")
+    path: Path
+    last: "Secret"
+
+
+def now(held: str | None) -> str | None:
+    """Return a secret as its file has it now: a renewed password needs no restart.
+
+    If the file cannot be read, this is what it held last, and the log says why. A secret without a file never changes.
+    """
+    if not isinstance(held, Secret):
+        return held
+    try:
+        held.last = _secret("the file of a secret", held.path)
+    except ValueError as exc:
+        log.warning("%s; what was read before is used", exc)
+    return held.last
 
 
 def variable(name: str, meaning: str, default: str | None = None, *, in_file: str = "") -> Any:  # noqa: ANN401 - a field's
@@ -24,6 +49,11 @@ def variable(name: str, meaning: str, default: str | None = None, *, in_file: st
     """
     metadata = {"variable": f"TRUEUP_{name}", "meaning": meaning, "secret": in_file}
     return field(default=default, repr=not in_file, metadata=metadata)
+
+
+def variables_of(of: type) -> dict[str, str]:
+    """Return the variable of each field of a class."""
+    return {each.name: each.metadata["variable"] for each in fields(of)}
 
 
 def meanings(of: type) -> dict[str, str]:
@@ -64,11 +94,12 @@ def read(of: type[T], environment: Mapping[str, str]) -> T:
     return of(**found)
 
 
-def _secret(name: str, path: Path) -> str:
+def _secret(name: str, path: Path) -> Secret:
     """Return the one line of a file, without its end."""
-    secret = text_of(path, _SECRET_BYTES).rstrip("\r\n")
+    secret = Secret(text_of(path, _SECRET_BYTES).rstrip("\r\n"))
     if not secret or "\n" in secret:
         raise ValueError(f"{name}={path} must hold one line, the secret")
+    secret.path, secret.last = path, secret
     return secret
 
 

@@ -14,6 +14,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Iterable
+from math import inf
 from time import monotonic
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
+from streams.config.variables import now
 from streams.faust.contact import Contact
 
 log = logging.getLogger("trueup")
@@ -68,14 +70,31 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
         no_hint: bool = False,  # noqa: ARG002 - aiokafka's
     ) -> AIOKafkaConnection | None:
         """Return a connection; one that is opened has asked the broker for its versions."""
-        open_one = self._conns.get((node_id, group))
-        if open_one is not None and open_one.connected():
+        if (open_one := self._open(node_id, group)) is not None:
             return open_one
         self.contact.asked()
         connection = await super()._get_conn(node_id, group=group)
         if connection is not None:
             self.contact.answered()
+            tokens = self._sasl_oauth_token_provider
+            connection.until = monotonic() + (inf if tokens is None else tokens.connection_seconds)
         return connection
+
+    def _open(self, node_id: int, group: object) -> AIOKafkaConnection | None:
+        """Return the connection that there is; one whose token ends soon is closed once nothing is under way on it."""
+        found = self._conns.get((node_id, group))
+        if found is None or not found.connected():
+            return None
+        until = getattr(found, "until", inf)  # the first of all connections only asks for the others
+        if monotonic() >= until and not found._requests:  # noqa: SLF001 - no public way to it
+            found.close(reason=CloseReason.IDLE_DROP)
+            return None
+        return found
+
+    @property
+    def _sasl_plain_password(self) -> str | None:
+        """The password as its file has it now; aiokafka has set what it was."""
+        return now(self.__dict__["_sasl_plain_password"])
 
     async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
         """Send a request and return what is answered; raises as aiokafka's."""
@@ -147,8 +166,7 @@ class Client(Heard):
         no_hint: bool = False,  # noqa: ARG002 - aiokafka's
     ) -> AIOKafkaConnection | None:
         """Return a connection, or None if the broker is silent or cannot be reached now."""
-        open_one = self._conns.get((node_id, group))
-        if open_one is not None and open_one.connected():
+        if (open_one := self._open(node_id, group)) is not None:
             return open_one
         async with self._locks[node_id, group]:
             if node_id in self.silent:

@@ -18,6 +18,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from streams.config.settings import Settings
 from streams.kafka.security import Security
+from streams.kafka.sign_in import SignInError
 
 #: Longest wait for the alert that follows a TLS handshake, s.
 ALERT_SECONDS: Final = 2.0
@@ -74,8 +75,9 @@ async def _said(security: Security, host: str, port: int, exc: Exception) -> str
         case ssl.SSLCertVerificationError():
             said = _untrusted(security, exc)
         case SaslAuthenticationFailed():
-            given = f"TRUEUP_SASL_USERNAME={security.username}"
-            said = f"it refuses the user name or the password: check {given} and TRUEUP_SASL_PASSWORD (or _FILE)"
+            said = _not_admitted(security)
+        case SignInError():
+            said = f"cannot sign in: {exc.args[0]}"
         case UnsupportedSaslMechanismError():
             said = f"it does not offer TRUEUP_SASL_MECHANISM={security.mechanism}"
         case IllegalSaslStateError():
@@ -87,6 +89,15 @@ async def _said(security: Security, host: str, port: int, exc: Exception) -> str
         case _:
             said = str(exc)
     return said
+
+
+def _not_admitted(security: Security) -> str:
+    if security.tokens is None:
+        given = f"TRUEUP_SASL_USERNAME={security.username}"
+        return f"it refuses the user name or the password: check {given} and TRUEUP_SASL_PASSWORD (or _FILE)"
+    of = f" ({told})" if (told := security.tokens.told) else ""
+    given = "TRUEUP_SASL_TOKEN_COMMAND" if security.token_command else "TRUEUP_SASL_TOKEN (or _FILE)"
+    return f"it refuses the token{of}: check {given}, and issuer and audience that the brokers expect"
 
 
 def _untrusted(security: Security, exc: ssl.SSLCertVerificationError) -> str:

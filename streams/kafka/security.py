@@ -1,35 +1,65 @@
-"""TLS and passwords for the brokers and for the HTTP server, read from the environment and files, never from a URL."""
+"""TLS, passwords, tokens and tickets for the brokers, and TLS and passwords of the HTTP server.
+
+All come from the environment and files, never from a URL. Files are read again: a renewed certificate, password or
+token is used by the next connection.
+"""
 
 import base64
 import hashlib
 import hmac
+import importlib.util
 import ssl
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
-import faust
+from faust import auth
 from faust.types.auth import CredentialsT
 
-from streams.config.variables import variable
+from streams.config.following_tls import FollowingContext
+from streams.config.variables import now, variable, variables_of
+from streams.kafka.sign_in import Tokens
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+OAUTH, KERBEROS = "OAUTHBEARER", "GSSAPI"
+_PASSWORD, _TOKEN = ("username", "password"), ("token", "token_command", "extensions")
+#: The fields of `Security` that each mechanism uses.
+MECHANISMS: Final = {
+    "PLAIN": _PASSWORD,
+    "SCRAM-SHA-256": _PASSWORD,
+    "SCRAM-SHA-512": _PASSWORD,
+    OAUTH: _TOKEN,
+    KERBEROS: ("kerberos_service", "kerberos_domain"),
+}
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 @dataclass(frozen=True)
 class Security:
-    """Transport security of every connection to the brokers.
+    """Transport security of every connection to the brokers."""
 
-    SASL without TLS is not offered: it would send the password in clear text.
-    """
-
-    protocol: str = variable("SECURITY_PROTOCOL", "PLAINTEXT, SSL or SASL_SSL; PLAINTEXT if not set", "PLAINTEXT")
+    protocol: str = variable("SECURITY_PROTOCOL", f"{_either(PROTOCOLS)}; PLAINTEXT if not set", "PLAINTEXT")
     mechanism: str = variable(
-        "SASL_MECHANISM", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; SCRAM-SHA-512 if not set", "SCRAM-SHA-512"
+        "SASL_MECHANISM", f"{_either(tuple(MECHANISMS))}; SCRAM-SHA-512 if not set", "SCRAM-SHA-512"
     )
-    username: str | None = variable("SASL_USERNAME", "User name for SASL_SSL")
+    username: str | None = variable("SASL_USERNAME", "User name of PLAIN and SCRAM")
     password: str | None = variable("SASL_PASSWORD", "Its password", in_file="its password")
+    token: str | None = variable("SASL_TOKEN", "Token of OAUTHBEARER", in_file="this token")
+    token_command: str | None = variable(
+        "SASL_TOKEN_COMMAND", "Program with arguments that prints a token of OAUTHBEARER; it is run again in time"
+    )
+    extensions: str | None = variable(
+        "SASL_EXTENSIONS", "What brokers want beside a token: name=value, several with commas"
+    )
+    kerberos_service: str | None = variable(
+        "SASL_KERBEROS_SERVICE", "Service of the brokers' principals for GSSAPI; kafka if not set"
+    )
+    kerberos_domain: str | None = variable(
+        "SASL_KERBEROS_DOMAIN", "Host of their principals; each broker's own if not set"
+    )
     cafile: str | None = variable("SSL_CAFILE", "Authorities to trust, PEM; the system's if not set")
     certfile: str | None = variable("SSL_CERTFILE", "The client's certificate, PEM, for mutual TLS")
     keyfile: str | None = variable("SSL_KEYFILE", "Its key, PEM")
@@ -40,22 +70,78 @@ class Security:
             raise ValueError(f"TRUEUP_SECURITY_PROTOCOL must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
         if self.mechanism not in MECHANISMS:
             raise ValueError(f"TRUEUP_SASL_MECHANISM must be one of {', '.join(MECHANISMS)}, got {self.mechanism!r}")
-        if self.protocol == "SASL_SSL" and not (self.username and self.password):
-            raise ValueError("SASL_SSL needs TRUEUP_SASL_USERNAME and TRUEUP_SASL_PASSWORD (or _FILE)")
-        if self.protocol != "SASL_SSL" and (self.username or self.password):
+        self._check_sasl()
+        if not self.tls and (self.cafile or self.certfile or self.keyfile or self.key_password):
             raise ValueError(
-                f"a user name or a password is set, but TRUEUP_SECURITY_PROTOCOL is {self.protocol}: set it to SASL_SSL"
-            )
-        if self.protocol == "PLAINTEXT" and (self.cafile or self.certfile or self.keyfile or self.key_password):
-            raise ValueError(
-                "certificates are set, but TRUEUP_SECURITY_PROTOCOL is PLAINTEXT: set it to SSL or SASL_SSL"
+                f"certificates are set, but TRUEUP_SECURITY_PROTOCOL is {self.protocol}: set it to SSL or SASL_SSL"
             )
         if (self.keyfile or self.key_password) and not self.certfile:
             raise ValueError("a key is set, but TRUEUP_SSL_CERTFILE is not")
 
+    def _check_sasl(self) -> None:
+        """Refuse what the mechanism does not use, and ask for what it needs."""
+        used = MECHANISMS[self.mechanism] if self.sasl else ()
+        for name in {each: None for fields in MECHANISMS.values() for each in fields}:
+            if getattr(self, name) and name not in used:
+                unused = f"{variables_of(Security)[name]} is set, but"
+                if not self.sasl:
+                    raise ValueError(f"{unused} TRUEUP_SECURITY_PROTOCOL is {self.protocol}: set it to SASL_SSL")
+                raise ValueError(f"{unused} TRUEUP_SASL_MECHANISM={self.mechanism} does not use it")
+        if used == _PASSWORD and not (self.username and self.password):
+            raise ValueError(f"{self.protocol} needs TRUEUP_SASL_USERNAME and TRUEUP_SASL_PASSWORD (or _FILE)")
+        if used == _TOKEN and bool(self.token) == bool(self.token_command):
+            raise ValueError(
+                "OAUTHBEARER needs a token: set TRUEUP_SASL_TOKEN_FILE (or TRUEUP_SASL_TOKEN), or "
+                "TRUEUP_SASL_TOKEN_COMMAND, and only one of them"
+            )
+        _ = self._named_extensions
+        if self.sasl and self.mechanism == KERBEROS and importlib.util.find_spec("gssapi") is None:
+            raise ValueError(
+                "TRUEUP_SASL_MECHANISM=GSSAPI needs the Python package gssapi, which is not installed here: "
+                "`pip install gssapi`, beside the libraries of MIT Kerberos"
+            )
+
+    @property
+    def sasl(self) -> bool:
+        """Whether the brokers are told who comes, by SASL."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def exposed(self) -> str:
+        """What others on the network can read, for people; empty if nothing that lets them in."""
+        if self.protocol != "SASL_PLAINTEXT":
+            return ""
+        secret = {"PLAIN": ", the password too", OAUTH: ", the token too"}.get(self.mechanism, "")
+        return (
+            f"TRUEUP_SECURITY_PROTOCOL=SASL_PLAINTEXT: everything goes to the brokers in the clear{secret}; use "
+            "SASL_SSL unless nobody else can listen on this network"
+        )
+
+    @cached_property
+    def tokens(self) -> Tokens | None:
+        """What gives the clients their tokens; None without OAUTHBEARER."""
+        if not self.sasl or self.mechanism != OAUTH:
+            return None
+        return Tokens(lambda: now(self.token), self.token_command, self._named_extensions)
+
+    @property
+    def _named_extensions(self) -> dict[str, str]:
+        found = {}
+        for each in (self.extensions or "").split(",") if self.extensions else ():
+            name, equals, value = each.strip().partition("=")
+            if not (name.isalpha() and name.isascii() and equals and value.isprintable()) or name.lower() == "auth":
+                raise ValueError(f"TRUEUP_SASL_EXTENSIONS must be name=value, several with commas, got {each!r}")
+            found[name] = value
+        return found
+
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the TLS context out: no other process can be given one, and makes its own."""
-        return {name: value for name, value in self.__dict__.items() if name != "context"}
+        """Leave TLS context and tokens out: no other process can be given them, and makes its own."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("context", "tokens")}
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
@@ -66,8 +152,11 @@ class Security:
         ValueError
             If a file cannot be read or is not what it should be.
         """
-        if self.protocol == "PLAINTEXT":
+        if not self.tls:
             return None
+        return FollowingContext(self._context, (self.cafile, self.certfile, self.keyfile))
+
+    def _context(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.cafile)
         except OSError as exc:  # ssl.SSLError is one
@@ -76,7 +165,7 @@ class Security:
         if self.certfile:
             try:
                 # Without a function, OpenSSL asks for the password of an encrypted key on the terminal, and waits.
-                context.load_cert_chain(self.certfile, self.keyfile, lambda: self.key_password or "")
+                context.load_cert_chain(self.certfile, self.keyfile, lambda: now(self.key_password) or "")
             except OSError as exc:
                 files = f"TRUEUP_SSL_CERTFILE={self.certfile}" + (f" and {self.keyfile}" if self.keyfile else "")
                 raise ValueError(
@@ -88,24 +177,37 @@ class Security:
     def client_options(self) -> dict[str, Any]:
         """Return the options of aiokafka's clients."""
         options: dict[str, Any] = {"security_protocol": self.protocol, "ssl_context": self.context}
-        if self.protocol == "SASL_SSL":
-            options |= {
-                "sasl_mechanism": self.mechanism,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
+        if not self.sasl:
+            return options
+        options["sasl_mechanism"] = self.mechanism
+        if self.mechanism == OAUTH:
+            return options | {"sasl_oauth_token_provider": self.tokens}
+        if self.mechanism == KERBEROS:
+            return options | {
+                "sasl_kerberos_service_name": self._service,
+                "sasl_kerberos_domain_name": self.kerberos_domain,
             }
-        return options
+        return options | {"sasl_plain_username": self.username, "sasl_plain_password": now(self.password)}
 
     def credentials(self) -> CredentialsT | None:
         """Return the same as Faust's credentials."""
-        if self.protocol == "SASL_SSL":
-            return faust.SASLCredentials(
-                username=self.username,
-                password=self.password,
-                mechanism=self.mechanism,
+        if not self.sasl:
+            return auth.SSLCredentials(context=self.context) if self.context else None
+        if self.tokens is not None:
+            return auth.OAuthCredentials(oauth_cb=self.tokens, ssl_context=self.context)
+        if self.mechanism == KERBEROS:
+            return auth.GSSAPICredentials(
+                kerberos_service_name=self._service,
+                kerberos_domain_name=self.kerberos_domain,
                 ssl_context=self.context,
             )
-        return faust.SSLCredentials(context=self.context) if self.context else None
+        return auth.SASLCredentials(
+            username=self.username, password=self.password, mechanism=self.mechanism, ssl_context=self.context
+        )
+
+    @property
+    def _service(self) -> str:
+        return self.kerberos_service or "kafka"
 
 
 @dataclass(frozen=True)
@@ -142,12 +244,16 @@ class Access:
         """
         if self.certfile is None:
             return None
+        return FollowingContext(self._context, (self.certfile, self.keyfile))
+
+    def _context(self) -> ssl.SSLContext:
+        certfile = str(self.certfile)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(self.certfile, self.keyfile, lambda: "")
+            context.load_cert_chain(certfile, self.keyfile, lambda: "")
         except OSError as exc:
-            raise ValueError(f"cannot load TRUEUP_METRICS_CERTFILE={self.certfile}: {_said(exc)}") from exc
+            raise ValueError(f"cannot load TRUEUP_METRICS_CERTFILE={certfile}: {_said(exc)}") from exc
         return context
 
     @property
@@ -159,7 +265,7 @@ class Access:
         """Return whether the value of an ``Authorization`` header is right, in constant time."""
         if self.username is None:
             return True
-        given = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+        given = base64.b64encode(f"{self.username}:{now(self.password)}".encode()).decode()
         # Digests have equal lengths, so the time of the comparison does not show the password's length.
         scheme, _, shown = authorization.strip().partition(" ")  # the scheme's name may have any case (RFC 9110)
         said = f"{'Basic' if scheme.lower() == 'basic' else scheme} {shown.strip()}"

@@ -18,7 +18,8 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 import orjson
 
-from streams.config.variables import variable
+from streams.config.following_tls import FollowingContext
+from streams.config.variables import now, variable
 
 log = logging.getLogger("trueup")
 
@@ -118,6 +119,9 @@ class Registry:
         ValueError
             If a file cannot be read or is not what it should be.
         """
+        return FollowingContext(self._context, (self.cafile, self.certfile, self.keyfile))
+
+    def _context(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.cafile)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -132,9 +136,9 @@ class Registry:
         """Return what `fetch` asks with; close it."""
         headers = dict(_ACCEPT)
         if self.username:
-            headers["Authorization"] = aiohttp.encode_basic_auth(self.username, self.password or "")
+            headers["Authorization"] = aiohttp.encode_basic_auth(self.username, now(self.password) or "")
         elif self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+            headers["Authorization"] = f"Bearer {now(self.token)}"
         return aiohttp.ClientSession(
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=SECONDS),

@@ -177,7 +177,7 @@ def test_only_loopback_is_loopback(host: str, *, loopback: bool) -> None:
     assert Settings(metrics_host=host).on_loopback == loopback
 
 
-@pytest.mark.parametrize("content", ["", "\n", "one\ntwo\n", "x" * 5000])
+@pytest.mark.parametrize("content", ["", "\n", "one\ntwo\n", "x" * 17_000])
 def test_a_secrets_file_holds_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "password"
     path.write_text(content)

@@ -13,6 +13,7 @@ from lab.broker import Broker
 from lab.jvm import HOST, free_port
 from streams.kafka.permissions import OPERATIONS
 from tests.secure.certificates import Certificates
+from tests.secure.issuer import AUDIENCE, ISSUER, Issuer
 
 #: The first may do everything; the others what they are granted.
 OPERATOR, WORKER, OTHER = "operator", "worker", "other"
@@ -44,6 +45,7 @@ class Fortress:
     sasl: str
     naked: str
     certificates: Certificates
+    issuer: Issuer
 
     def grant(self, kind: str, name: str, operation: str, *, prefixed: bool = False, user: str = WORKER) -> None:
         """Let the user do something; brokers follow in a moment."""
@@ -81,15 +83,28 @@ class Fortress:
             **settings,
         }
 
+    def with_token(self, user: str = WORKER, **settings: str) -> dict[str, str]:
+        """Return the settings of a program that shows a token over TLS; it takes one of ``TRUEUP_SASL_TOKEN…``."""
+        return {
+            "TRUEUP_BROKERS": self.sasl,
+            "TRUEUP_SECURITY_PROTOCOL": "SASL_SSL",
+            "TRUEUP_SASL_MECHANISM": "OAUTHBEARER",
+            "TRUEUP_SSL_CAFILE": str(self.certificates.authority),
+            **(settings or {"TRUEUP_SASL_TOKEN": self.issuer.token(user)}),
+        }
+
 
 def build(certificates: Certificates, directory: Path) -> tuple[Broker, Fortress]:
     """Return a broker that is not started, and where its listeners will be."""
     main, *others = _free_ports(1 + len(LISTENERS))
     ports = dict(zip(LISTENERS, others, strict=True))
-    broker = Broker(directory, main, users=PASSWORDS)
-    broker._properties = "\n".join(_properties(certificates, ports, main, broker._controller))
+    directory.mkdir(parents=True)
+    issuer = Issuer(directory / "jwks.json")
+    keys = issuer.jwks.as_uri()
+    broker = Broker(directory, main, users=PASSWORDS, java=[f"-D{_ALLOWED}={keys}"])
+    broker._properties = "\n".join([*_properties(certificates, ports, main, broker._controller), *_tokens(keys)])
     at = {name.lower(): f"{HOST}:{port}" for name, port in ports.items()}
-    return broker, Fortress(open=broker.bootstrap, certificates=certificates, **at)
+    return broker, Fortress(open=broker.bootstrap, certificates=certificates, issuer=issuer, **at)
 
 
 def _free_ports(n: int) -> list[int]:
@@ -105,7 +120,7 @@ def _properties(certificates: Certificates, ports: dict[str, int], main: int, co
     yield f"listeners={clients},CONTROLLER://{HOST}:{controller}"
     yield f"advertised.listeners={clients}"
     yield f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{protocols}"
-    yield "sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256"
+    yield "sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER"
     for name in LISTENERS:
         chain = certificates.elsewhere if name == "ELSEWHERE" else certificates.server
         prefix = f"listener.name.{name.lower()}"
@@ -121,4 +136,19 @@ def _properties(certificates: Certificates, ports: dict[str, int], main: int, co
     yield f"super.users=User:ANONYMOUS;User:{OPERATOR}"
 
 
+def _tokens(keys: str) -> Iterable[str]:
+    """Take tokens where users sign in; a session ends with its token, as clusters in the cloud have it."""
+    for name in ("sasl", "naked"):
+        prefix = f"listener.name.{name}.oauthbearer"
+        yield f"{prefix}.sasl.jaas.config={_OAUTH}.OAuthBearerLoginModule required;"
+        yield f"{prefix}.sasl.server.callback.handler.class={_OAUTH}.OAuthBearerValidatorCallbackHandler"
+        yield f"{prefix}.connections.max.reauth.ms=3600000"
+    yield f"sasl.oauthbearer.jwks.endpoint.url={keys}"
+    yield f"sasl.oauthbearer.expected.audience={AUDIENCE}"
+    yield f"sasl.oauthbearer.expected.issuer={ISSUER}"
+
+
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+#: Kafka reads keys only from where this property of its JVM allows.
+_ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _JAAS: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

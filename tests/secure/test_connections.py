@@ -95,6 +95,21 @@ REFUSED: list[Case] = [
     ("unknown user", lambda f: f.as_user(TRUEUP_SASL_USERNAME="nobody"), "TRUEUP_SASL_USERNAME=nobody"),
     ("other mechanism", lambda f: f.as_user(TRUEUP_SASL_MECHANISM="PLAIN"), "does not offer TRUEUP_SASL_MECHANISM"),
     (
+        "token for others",
+        lambda f: f.with_token(TRUEUP_SASL_TOKEN=f.issuer.token(WORKER, aud="others")),
+        "refuses the token (subject worker, issuer https://issuer.trueup.test, audience others, ends 2",
+    ),
+    (
+        "token that ended",
+        lambda f: f.with_token(TRUEUP_SASL_TOKEN=f.issuer.token(WORKER, -1)),
+        "cannot sign in: TRUEUP_SASL_TOKEN (or _FILE) is a token that ended 2",
+    ),
+    (
+        "token that nobody gives",
+        lambda f: f.with_token(TRUEUP_SASL_TOKEN_COMMAND="sh -c 'echo no route to the issuer >&2; exit 3'"),  # noqa: S106 - a command
+        "TRUEUP_SASL_TOKEN_COMMAND=sh ended with status 3: no route to the issuer",
+    ),
+    (
         "unknown authority",
         lambda f: f.as_user(TRUEUP_SSL_CAFILE=str(f.certificates.stranger)),
         "a certificate of an unknown authority; trusted are those of TRUEUP_SSL_CAFILE=",
@@ -139,14 +154,14 @@ def test_what_cannot_connect_says_which_setting_to_change(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"TRUEUP_SECURITY_PROTOCOL": "SASL_PLAINTEXT"}, "must be one of PLAINTEXT, SSL, SASL_SSL"),
-        ({"TRUEUP_SECURITY_PROTOCOL": "SSL"}, "a user name or a password is set, but TRUEUP_SECURITY_PROTOCOL is SSL"),
+        ({"TRUEUP_SECURITY_PROTOCOL": "PLAIN"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({"TRUEUP_SECURITY_PROTOCOL": "SSL"}, "TRUEUP_SASL_USERNAME is set, but TRUEUP_SECURITY_PROTOCOL is SSL: set"),
+        ({"TRUEUP_SASL_MECHANISM": "OAUTHBEARER"}, "_USERNAME is set, but TRUEUP_SASL_MECHANISM=OAUTHBEARER does not"),
+        ({"TRUEUP_SASL_TOKEN": "a.b.c"}, "TRUEUP_SASL_TOKEN is set, but TRUEUP_SASL_MECHANISM=SCRAM-SHA-512 does not"),
         ({"TRUEUP_SASL_PASSWORD_FILE": "/nowhere"}, "TRUEUP_SASL_PASSWORD_FILE is set, and so is TRUEUP_SASL_PASSWORD"),
     ],
 )
-def test_settings_that_would_send_a_secret_in_the_clear_are_refused(
-    stronghold: Fortress, change: dict[str, str], says: str
-) -> None:
+def test_settings_that_do_not_fit_together_are_refused(stronghold: Fortress, change: dict[str, str], says: str) -> None:
     with pytest.raises(SettingsError) as raised:
         Settings.from_env(stronghold.as_user(**change))
     assert says in str(raised.value)

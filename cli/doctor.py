@@ -1,0 +1,188 @@
+"""``trueup doctor``: what is wrong here, in words, each with a remedy. It changes nothing.
+
+What a worker and `trueup topics check` look at is asked of them; beside it are the disk and the clocks.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+
+from agents import __version__, compiled
+from cli import topics
+from cli.options import DONE, MISCONFIGURED, NO, Commands, command, settings
+from streams.config import effective_config
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.topics import TopicsError, admin_client
+
+OK, NOTE, WRONG = "ok", "note", "wrong"
+#: Least free space for state: less than this, and RocksDB's compactions may fail, bytes.
+LEAST_FREE: Final = 1 << 30
+#: How far a record may be ahead of this machine's clock before one of the clocks is wrong, s.
+AHEAD_SECONDS: Final = 2.0
+#: How many of the last offsets of a partition are read, as some are marks of transactions, and how long they take at
+#: most, s.
+LAST, READ_SECONDS = 10, 5.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one subject; ``state`` is `OK`, `NOTE` or `WRONG`."""
+
+    subject: str
+    state: str
+    said: str
+
+
+Findings = Iterator[Finding]
+
+
+def add(commands: Commands) -> None:
+    """Add the command to the command line."""
+    doctor = command(
+        commands,
+        "doctor",
+        "say what is wrong with settings, disk, cluster, rights, topics and clocks, and what to do",
+        says="Looks at all that a worker needs before it starts, and changes nothing. Run it where a worker runs, as "
+        "the worker's user and with its settings. Status 1: something is wrong.",
+        json_output=True,
+    )
+    doctor.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would log is found here, with a remedy
+    found: list[Finding] = []
+    for finding in _examined():
+        found.append(finding)
+        if not options.json:
+            print(f"{finding.state:<6}{finding.subject:<14}{finding.said}", flush=True)
+    wrong = [each for each in found if each.state == WRONG]
+    if options.json:
+        print(json.dumps({"findings": [asdict(each) for each in found], "wrong": len(wrong)}))
+    if any(each.subject == "settings" for each in wrong):
+        return MISCONFIGURED
+    return NO if wrong else DONE
+
+
+def _examined() -> Findings:
+    """Yield what is found, as it is found; what rests on something that is wrong is not looked at."""
+    yield from _installation()
+    try:
+        of = settings()
+        _ = of.security.context, of.access.context
+    except (SettingsError, ValueError) as exc:
+        yield Finding("settings", WRONG, str(exc))
+        return
+    yield from _settings(of)
+    yield from _disk(of.state_dir)
+    try:
+        yield asyncio.run(_brokers(of))
+        of_topics = asyncio.run(_topics(of))
+        yield from of_topics
+        if all(each.state != WRONG for each in of_topics):
+            yield asyncio.run(_clocks(of))
+    except TopicsError as exc:
+        yield Finding("brokers", WRONG, str(exc))
+    except (KafkaError, TimeoutError) as exc:
+        yield Finding("brokers", WRONG, f"they do not answer: {str(exc) or type(exc).__name__}; try again")
+
+
+def _installation() -> Findings:
+    missing = compiled.missing(os.environ)
+    engine = f"interpreted, which is slower: {missing}" if missing else "compiled"
+    yield Finding("installation", OK, f"trueup {__version__}, engine {engine}")
+
+
+def _settings(of: Settings) -> Findings:
+    yield Finding(
+        "settings", OK, f"configuration {effective_config.fingerprint(of)}; all workers of a group must show it"
+    )
+    if of.security.exposed:
+        yield Finding("settings", NOTE, of.security.exposed)
+    if not of.on_loopback and of.access.username is None:
+        yield Finding(
+            "settings",
+            NOTE,
+            f"whoever reaches {of.metrics_host}:{of.metrics_port} can read metrics and pages: let the network decide "
+            "who, or set TRUEUP_METRICS_USERNAME, TRUEUP_METRICS_PASSWORD_FILE and TRUEUP_METRICS_CERTFILE",
+        )
+    if not of.policies.coin:
+        yield Finding("settings", NOTE, "TRUEUP_COIN_KEY is not set: draws can be foretold; scores p do not need it")
+
+
+def _disk(directory: Path) -> Findings:
+    there = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        said = f"this user cannot write in {there}: give it the right, or set TRUEUP_DATA_DIR to another directory"
+        yield Finding("disk", WRONG, said)
+        return
+    free = shutil.disk_usage(there).free
+    said = f"{free / (1 << 30):.1f} GiB free for {directory.absolute()}"
+    if free < LEAST_FREE:
+        yield Finding("disk", WRONG, f"{said}: free some, or set TRUEUP_DATA_DIR to a disk with more")
+    else:
+        yield Finding("disk", OK, said)
+
+
+async def _brokers(of: Settings) -> Finding:
+    began = time.monotonic()
+    async with admin_client(of) as admin:
+        cluster = await admin.describe_cluster()
+    n, took = len(cluster["brokers"]), time.monotonic() - began
+    who = f", signed in by {of.security.mechanism}" if of.security.sasl else ""
+    return Finding("brokers", OK, f"{n} broker{'s' if n != 1 else ''} reached in {took:.1f} s{who}")
+
+
+async def _topics(of: Settings) -> list[Finding]:
+    problems, without, notes = await topics.found(of, as_worker=True)
+    found = [Finding("topics", WRONG, each) for each in (*problems, *without)]
+    found += [Finding("topics", NOTE, each) for each in notes]
+    return found or [Finding("topics", OK, "all topics and rights are as they must be")]
+
+
+async def _clocks(of: Settings) -> Finding:
+    """Compare this machine's clock with the newest records of the inputs and of the answers."""
+    newest = {topic: await _newest(of, topic) for topic in (of.forecasts, of.outcomes, of.calibrated)}
+    ahead = {topic: seconds - time.time() for topic, seconds in newest.items() if seconds is not None}
+    if not ahead:
+        return Finding("clocks", NOTE, "no records yet, so this machine's clock was compared with nothing")
+    topic = max(ahead, key=lambda each: ahead[each])
+    if ahead[topic] <= AHEAD_SECONDS:
+        return Finding("clocks", OK, "no record is ahead of this machine's clock")
+    return Finding(
+        "clocks",
+        WRONG,
+        f"the newest record of {topic} is {ahead[topic]:.0f} s ahead of this machine's clock: set the clock here by "
+        "NTP, or the one of whoever writes there",
+    )
+
+
+async def _newest(of: Settings, topic: str) -> float | None:
+    """Return the newest timestamp of the last records of a topic, s since 1970; None if none is read in time."""
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=",".join(of.brokers), enable_auto_commit=False, **of.security.client_options()
+    )
+    found: list[float] = []
+    async with consumer:
+        places = consumer.assignment()
+        first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        left = {place for place in places if end[place] > first[place]}
+        for place in left:
+            consumer.seek(place, max(first[place], end[place] - LAST))
+        until = time.monotonic() + READ_SECONDS
+        while left and time.monotonic() < until:
+            for place, records in (await consumer.getmany(*left, timeout_ms=500)).items():
+                found.append(max(record.timestamp for record in records) / 1000)
+                left.discard(place)
+    return max(found, default=None)

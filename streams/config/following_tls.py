@@ -1,0 +1,67 @@
+"""TLS contexts that follow their files: a renewed certificate needs no restart."""
+
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+log = logging.getLogger("trueup")
+
+
+class FollowingContext(ssl.SSLContext):
+    """A TLS context that gives each new connection what its files hold now.
+
+    asyncio and sockets ask a context once for each connection (``wrap_bio``, ``wrap_socket``). Here the context looks
+    whether a file has changed, and if so has another context made, which takes over. If that fails, as it does between
+    the renewal of a certificate and that of its key, the last good one goes on, and the log says why. Connections that
+    are open stay as they are.
+
+    Parameters
+    ----------
+    make
+        Makes an ordinary context from the files; raises ValueError if it cannot.
+    files
+        The files that it reads; None where one is not set.
+    """
+
+    def __new__(cls, make: Callable[[], ssl.SSLContext], files: Iterable[str | None]) -> Self:  # noqa: ARG004 - as `__init__`
+        """Return a context that is never used itself."""
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, make: Callable[[], ssl.SSLContext], files: Iterable[str | None]) -> None:
+        self._make = make
+        self._files = [file for file in files if file]
+        self._seen = self._look()
+        self._good = make()
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:  # noqa: ANN401 - as the base class
+        """Return the TLS object of a connection of asyncio."""
+        return self._newest().wrap_bio(*args, **options)
+
+    def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:  # noqa: ANN401 - as the base class
+        """Return the TLS socket of a connection."""
+        return self._newest().wrap_socket(*args, **options)
+
+    def _newest(self) -> ssl.SSLContext:
+        if (now := self._look()) != self._seen:
+            self._seen = now
+            try:
+                self._good = self._make()
+            except ValueError as exc:
+                log.warning("%s; new connections use what was read before", exc)
+            else:
+                log.info("read again, for new connections: %s", ", ".join(self._files))
+        return self._good
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """Return what changes when a file does; None for one that is not there."""
+        return [_mark(file) for file in self._files]
+
+
+def _mark(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)  # noqa: PTH116 - a path as it was set
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size

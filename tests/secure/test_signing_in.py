@@ -1,0 +1,118 @@
+"""Tokens, and certificates and passwords that are renewed while programs run, on a real broker."""
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaConnectionError
+
+from streams.config.settings import Settings
+from streams.faust.client import listen
+from streams.faust.contact import Contact
+from streams.kafka import topics
+from tests.e2e.world import World, wait_for
+from tests.events import mixed
+from tests.secure.fortress import OPERATOR, PASSWORDS, WORKER, Fortress
+from tests.secure.test_connections import assert_keeps_secrets, mutual
+
+MakeWorld = Callable[..., World]
+#: How long a token lives, s: a worker signs in with several in one test.
+LIFE = 8
+
+
+@contextmanager
+def renewed(issue: Callable[[], str], path: Path) -> Iterator[None]:
+    """Keep a token in a file that is never older than half a second."""
+    done = threading.Event()
+
+    def renew() -> None:
+        while not done.wait(0.5):
+            fresh = path.with_suffix(".new")
+            fresh.write_text(issue())
+            fresh.replace(path)
+
+    path.write_text(issue())
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        yield
+    finally:
+        done.set()
+        renewing.join()
+
+
+def reached(path: Path, lines: int) -> bool:
+    return path.read_text().count("\n") >= lines
+
+
+def test_a_worker_outlives_its_tokens(world: MakeWorld, stronghold: Fortress, tmp_path: Path) -> None:
+    w, path, asked = world(partitions=2), tmp_path / "token", tmp_path / "asked"
+    asked.touch()
+    settings = stronghold.with_token(TRUEUP_SASL_TOKEN_COMMAND=f"sh -c 'echo once >> {asked}; cat {path}'")
+    made = mixed(400)
+    with renewed(lambda: stronghold.issuer.token(WORKER, LIFE), path):
+        with w.worker(TRUEUP_LOG_LEVEL="DEBUG", **settings) as worker:
+            for i in range(4):  # with four tokens, one after another
+                wait_for("another token", partial(reached, asked, i + 1))
+                w.send(made.sent[i * len(made.sent) // 4 : (i + 1) * len(made.sent) // 4])
+            w.wait_until_applied(len(made.sent))
+            assert worker.stop() == 0
+        # Connections are replaced before the broker ends them with their tokens, not after.
+        assert "KafkaConnectionError" not in worker.printed
+        assert path.read_text() not in worker.printed
+        # Commands sign in as workers do.
+        for command in (["topics", "check"], ["streams", "list"]):
+            ended = w.command(*command, **settings)
+            assert ended.returncode == 0, ended.stderr
+            assert_keeps_secrets(ended.stdout + ended.stderr)
+    w.judge()
+
+
+def test_without_tls_a_user_is_admitted_too_and_a_worker_warns(stronghold: Fortress) -> None:
+    of = Settings.from_env(
+        {
+            "TRUEUP_BROKERS": stronghold.naked,
+            "TRUEUP_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+            "TRUEUP_SASL_MECHANISM": "OAUTHBEARER",
+            "TRUEUP_SASL_TOKEN": stronghold.issuer.token(OPERATOR),
+        }
+    )
+    assert all("do not exist" in each for each in asyncio.run(topics.check(of)))
+    assert "in the clear, the token too; use SASL_SSL" in of.security.exposed
+
+
+@pytest.mark.parametrize("what", ["password", "certificate"])
+def test_what_is_renewed_is_used_by_the_next_connection_of_the_same_client(
+    stronghold: Fortress, tmp_path: Path, what: str
+) -> None:
+    own = stronghold.certificates
+    if what == "password":
+        path, stale, fresh = tmp_path / "password", "old-4Lw1secret", PASSWORDS[WORKER]
+        path.write_text(stale)
+        settings = stronghold.as_user()
+        del settings["TRUEUP_SASL_PASSWORD"]
+        settings["TRUEUP_SASL_PASSWORD_FILE"] = str(path)
+    else:
+        path, fresh = tmp_path / "authority.pem", own.authority.read_text()
+        shutil.copy(own.stranger, path)
+        settings = {**mutual(stronghold), "TRUEUP_SSL_CAFILE": str(path)}
+
+    async def run() -> None:
+        security = Settings.from_env(settings).security
+        client = AIOKafkaClient(bootstrap_servers=settings["TRUEUP_BROKERS"], **security.client_options())
+        listen(client, Contact(()))
+        try:
+            with pytest.raises(KafkaConnectionError):
+                await client.bootstrap()
+            path.write_text(fresh)
+            await client.bootstrap()
+        finally:
+            await client.close()
+
+    asyncio.run(run())
