@@ -14,6 +14,7 @@ from state.scoring.warm_up import LONGEST
 from state.scoring.windows import RECENT
 from streams.metrics import functions
 from streams.metrics.segments import SERIES
+from streams.metrics.weights import SERIES as WEIGHTED_SERIES
 
 #: What the name of every metric begins with.
 PREFIX: Final = "trueup_"
@@ -507,6 +508,23 @@ CATALOGUE: Final = {
             "see TrueupBandMoved",
             series=MOST_BANDS,
         ),
+        gauge(
+            "weighted_outcomes{stream}",
+            "Weight of the events that happened: by the stream's weight, times the forecasts that a label stands for",
+            series=1,
+        ),
+        gauge(
+            "weighted_forecasts{stream, kind}",
+            "Weight that was expected to happen, of the events with a label, by raw and by served forecasts",
+            "far from weighted_outcomes while the scores are right: what weighs most is scored otherwise than the "
+            "rest; give the stream segments by weight",
+            series=2,
+        ),
+        gauge(
+            "segment_weighted_off{stream, segment, value}",
+            "Weight that was expected by what was served less weight that happened, in the segments where it is most",
+            series=WEIGHTED_SERIES,
+        ),
         counter(
             "matured_events{label}",
             "Events learnt at maturity: with the outcome that was reported, or with the label that silence implies",
@@ -524,7 +542,8 @@ CATALOGUE: Final = {
         ),
         counter(
             "untaught_events",
-            "Events whose outcome taught nothing and counts in no score, because their entity had taught",
+            "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
+            "stands for few forecasts",
         ),
         gauge("pending_events", "Issued forecasts that wait for their outcome"),
         gauge("waiting_outcomes", "Outcomes that wait until their forecast matures"),
