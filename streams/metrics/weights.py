@@ -126,9 +126,9 @@ def by_band(described: Mapping[str, Any]) -> list[list[str]]:
 
 def table(described: Mapping[str, Any], of: str = "") -> Table:
     """Return the whole and its segments as a table that fits 80 columns; ``of`` begins its title."""
-    made = figures.table((*HEAD[:1], *HEAD[2:]), f"{of}{title(described)}", CAPTION)
-    for place, events, _, *others in rows(described):
-        made.add_row(place, events, *others)
+    made = figures.table((*HEAD[:2], *HEAD[3:]), f"{of}{title(described)}", CAPTION)
+    for place, events, effective, _, *others in rows(described):
+        made.add_row(place, events, effective, *others)
     return made
 
 

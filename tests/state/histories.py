@@ -435,8 +435,9 @@ _LENGTHS = (
     | st.lists(STEPS, min_size=40, max_size=80)
     | st.builds(seeded, st.integers(100, 250), st.integers(0, 2**32))
 )
-HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED, LIMITED, WEIGHED]))
+HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED, LIMITED]))
 SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SHADOWED))
+WEIGHED_HISTORIES = st.builds(play, _LENGTHS, st.just(WEIGHED))
 
 
 def digest(history: History) -> str:
