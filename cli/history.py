@@ -30,6 +30,8 @@ OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "encoding": ("NAME", "of text, such as cp1252 (default: what fits)"),
     "segments": ("COLUMN,...", "columns of segments; the streams file must name them"),
     "entity": ("COLUMN", "what shares an outcome, such as an account: of each at most three teach"),
+    "weight": ("COLUMN", "what a forecast weighs, such as an amount; the streams file must have `weight`"),
+    "label-rate": ("COLUMN", "its chance of a label; the streams file must have `label_rate`"),
     "id": ("COLUMN", "the event's id (default: the number of the row)"),
     "stream-column": ("COLUMN", "the stream of each row"),
     "stream-name": ("NAME", "the stream of all rows (default: the file's name)"),
@@ -139,6 +141,8 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         zone=_zone(options.time_zone),
         encoding=_encoding(options.encoding),
         entity=options.entity,
+        weight=options.weight,
+        label_rate=options.label_rate,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns=columns)
@@ -179,9 +183,16 @@ def require_table(options: argparse.Namespace) -> None:
         raise SettingsError(f"--{alone[0]} is of a table: give --table FILE, too")
 
 
-def require_segments(columns: "Columns", plans: "list[Configuration]") -> None:
-    """Raise SettingsError if no plan has a segment that the table is to give: nothing would be shown of it."""
+def require_used(columns: "Columns", plans: "list[Configuration]") -> None:
+    """Raise SettingsError if no plan uses segments or weights that the table is to give: nothing would come of them."""
     stream = columns.stream_name if columns.stream is None else None
+    for name in ("weight", "label_rate"):
+        if getattr(columns, name) is not None and not any(plan.sets(stream, name) for plan in plans):
+            raise SettingsError(
+                f"--{name.replace('_', '-')} {getattr(columns, name)}: the streams file (TRUEUP_STREAMS or --streams) "
+                f'must say that a stream uses it; write there [streams."{stream or "*"}"] and below it '
+                f'{name} = "{name}"'
+            )
     known = set[str]().union(*(plan.segments(stream) for plan in plans))
     if lacking := [name for name in columns.segments if name not in known]:
         raise SettingsError(

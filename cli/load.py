@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     source = replace(source, routed=plan.policies if len(settings.stages) > 1 else None)
     if options.table:
         source = replace(source, by_stream=options.keys == "stream")
-        history.require_segments(source.columns, [plan])
+        history.require_used(source.columns, [plan])
         (meant,), said = understood(source, [plan])
         if any(meant.policies.of(stream) != plan.policies.of(stream) for stream in source.silent):
             raise SettingsError(f"TRUEUP_STREAMS has to say what silence means, before anything is loaded. {said[-1]}")

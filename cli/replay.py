@@ -107,9 +107,8 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
     read = history.source(options, settings)
     plans = configurations(settings, options.calibrator, options.streams, challengers=options.challengers)
     taken: list[str] = []
-    if options.segments:
-        history.require_segments(read.columns, plans)
     if options.table:
+        history.require_used(read.columns, plans)
         plans, taken = understood(read, plans)
         taken = [*read.notes, *taken]
     return Request(

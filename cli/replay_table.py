@@ -14,7 +14,7 @@ from replay.figures import Scorecard
 from replay.report import recommendation, sentences
 from replay.report.warnings import lateness, unresolved, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
-from streams.metrics import bands
+from streams.metrics import bands, weights
 from streams.metrics.segments import LARGE, recent_table
 from streams.metrics.segments import table as pair_table
 
@@ -73,6 +73,8 @@ def _of_streams(contender: Contender, result: Result) -> Iterator[Table]:
     for stream, scored in contender.streams.items():
         if scored.bands:
             yield bands.table(scored.bands, f"{contender.name}, {stream}: forecasts by band, a day")
+        if scored.weighted:
+            yield weights.table(scored.weighted, f"{contender.name}, {stream}: ")
         if scored.intervals:
             yield intervals.table(scored.intervals, f"{contender.name}, {stream}")
         if scored.segments:

@@ -11,7 +11,7 @@ from agents.status.markup import Markup
 from replay.console import Console
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
-from streams.metrics import bands, challengers, segments
+from streams.metrics import bands, challengers, segments, weights
 
 #: Of each partition's calibrator.
 MEASURES: Final = ("error", "bound", "noise", "internal_regret")
@@ -71,6 +71,8 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         shown_on.print(what, said)
     if "bands" in each:
         shown_on.print(bands.table(each["bands"], "bands"))
+    if "weighted" in each:
+        _print(shown_on, weights.table(each["weighted"]))
     if "segments" in each:
         _print(shown_on, segments.table(each["segments"]))
         if (lately := segments.recent_table(each["segments"])) is not None:

@@ -32,6 +32,7 @@ HOT = (
     "state/scoring/band_counts.py",
     "state/scoring/bias.py",
     "state/scoring/cells.py",
+    "state/chances.py",
     "state/scoring/comparison.py",
     "state/scoring/course.py",
     "state/counts.py",
@@ -64,6 +65,7 @@ HOT = (
     "state/tickets.py",
     "state/scoring/vector_history.py",
     "state/scoring/warm_up.py",
+    "state/scoring/weighted.py",
     "state/scoring/windows.py",
     *(
         f"state/calibrators/{each.name}"

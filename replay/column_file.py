@@ -25,7 +25,7 @@ COLUMNS: Final = {
     "band": "b",
     "low": "d",
     "high": "d",
-    # Numbers of the forecasts whose outcome counts nowhere, because their entity had taught.
+    # Numbers of the forecasts whose outcome taught nothing, and is in no other column.
     "untaught": "q",
     # Of those resolved, in the order in which they were: the forecast's number, the label, how long it took, the
     # largest event time of any resolved event up to then, and whether silence gave the label. That time never falls, so

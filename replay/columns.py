@@ -33,7 +33,7 @@ class Columns:
     issued_warm: list[Flags]
     #: By contender the share of neighbours whose order it changed after the warm-up, see `replay.ranking.turned`.
     issued_turned: list[float]
-    #: Of all forecasts, whether an outcome counts: not of those whose entity had taught (`state.entities`).
+    #: Of all forecasts, whether an outcome counts: not of those whose outcome taught nothing (`state.ledger.UNTAUGHT`).
     issued_counting: Flags
     #: Of those resolved, as what follows up to ``partition``: their place among all forecasts.
     at: Integers

@@ -43,8 +43,15 @@ class Configuration:
 
     def segments(self, stream: str | None) -> set[str]:
         """Return the names of the segments of a stream; None: of all streams."""
+        return {name for policy in self._of(stream) for name in policy.segments}
+
+    def sets(self, stream: str | None, name: str) -> bool:
+        """Whether a stream has a setting; None: whether any has."""
+        return any(getattr(policy, name) for policy in self._of(stream))
+
+    def _of(self, stream: str | None) -> list[Policy]:
         policies = _all(self.policies) if stream is None else [self.policies.of(stream)]
-        return {name for policy in policies if policy is not None for name in policy.segments}
+        return [policy for policy in policies if policy is not None]
 
 
 def _read(policy: Policy) -> tuple[object, ...]:
@@ -56,6 +63,8 @@ def _read(policy: Policy) -> tuple[object, ...]:
         policy.labels,
         policy.layout,
         policy.segments_required,
+        policy.entity,
+        policy.weight,
         policy.quota,
     )
 

@@ -13,9 +13,12 @@ from state.fence import FATES
 from state.scoring.bias import Bias
 from state.scoring.segment_pairs import SegmentPairScores
 from state.scoring.vector_history import VectorHistory
+from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from streams.metrics.functions import Part
 
+#: Stands for the slot of a segment where all events are meant.
+WHOLE: Final = -1
 #: Losses of an event of classes; one of a number has fewer.
 LOSSES: Final = 2
 _TYPES: Final[dict[str, Any]] = {"d": np.float64, "q": np.int64, "i": np.int32, "b": np.int8}
@@ -50,7 +53,7 @@ class PartitionResult:
     expired: dict[str, int] = field(default_factory=dict)
     #: Applied.
     records: int = 0
-    #: Events whose outcome counts nowhere, because their entity had taught.
+    #: Events whose outcome taught nothing (`state.ledger.UNTAUGHT`).
     untaught: int = 0
     #: Forecasts that have not matured at the end.
     immature: int = 0
@@ -70,6 +73,9 @@ class PartitionResult:
     vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
     #: Of these by stream, contender and slot; they count as expired what has no outcome at the end.
     segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
+
+    #: Weighted sums, by stream and contender, then by slot of a segment; `WHOLE` of all.
+    weighted: dict[tuple[str, int], dict[int, Weighted]] = field(default_factory=dict)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return one of `replay.column_file.COLUMNS`, mapped from its file."""

@@ -97,6 +97,8 @@ class Scored:
     bands: Mapping[str, Any] | None = None
     #: Of a stream with intervals: what `replay.intervals.described` returns of the first configuration. None likewise.
     intervals: Mapping[str, Any] | None = None
+    #: Of a stream with weights: what `streams.metrics.weights.describe` returns, over all labels. None likewise.
+    weighted: Mapping[str, Any] | None = None
 
     @property
     def judged(self) -> Phase:
@@ -144,7 +146,7 @@ class Contender:
     early: int
     #: Forecasts that are younger at the end than the age at which they mature; some have an outcome.
     immature: int
-    #: Forecasts whose outcome is in no figure, because their entity had taught (`state.entities`).
+    #: Forecasts whose outcome taught nothing (`state.ledger.UNTAUGHT`): it is in no figure but ``Scored.weighted``.
     untaught: int
     #: All streams of probabilities together; None if there are none.
     overall: Scored | None

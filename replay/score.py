@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from replay.comparison import Scoreboard
 from replay.configuration import Configuration
 from replay.figures import FeatureBias, FunctionBias, Late, Phase, Window, WorstWindow
 from replay.measure import Sums, ages, alerts, coverage, delays, late, reliability, scorecard
-from replay.partition_result import Look, PartitionResult
+from replay.partition_result import WHOLE, Look, PartitionResult
 from replay.result import Contender, Scored, Vectors
 from replay.review import review
 from state.arrays import Floats
@@ -22,8 +24,10 @@ from state.policy import Policy
 from state.scoring.bias import Bias
 from state.scoring.history import WINDOW
 from state.scoring.vector_history import VectorHistory
+from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
-from streams.metrics import functions, vectors
+from state.segments import Segment
+from streams.metrics import functions, vectors, weights
 
 #: Most windows of a series, and resolved forecasts of one at least.
 WINDOWS, SHORTEST = 60, 20
@@ -179,6 +183,7 @@ def _scored(
         segments=segments.described(parts, i, stream) if stream else None,
         bands=_banded(columns, i, policies[0], chosen, issued) if stream else None,
         intervals=_intervals(columns, policies[0], chosen) if stream and not i else None,
+        weighted=_weighted(parts, i, stream, policies[0]) if stream else None,
     )
 
 
@@ -209,6 +214,20 @@ def _intervals(columns: Columns, policy: Policy, chosen: Any) -> dict[str, Any] 
     low, high = [each[columns.at[after]] for each in columns.ends]
     time = columns.issued_ms[columns.at[after]]
     return intervals.described(policy.interval, low, columns.p[0][after], high, columns.y[after], time)
+
+
+def _weighted(parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy) -> dict[str, Any] | None:
+    """Return what a contender says of a stream by weight, as live; None without weights or labels."""
+    whole: list[Weighted] = []
+    by_segment: dict[Segment, Weighted] = {}
+    for part in parts:
+        for slot, sums in part.weighted.get((stream, i), {}).items():
+            if slot == WHOLE:
+                whole.append(sums)
+            else:
+                segment = part.dictionaries[stream].segment(slot)
+                by_segment[segment] = by_segment[segment] + sums if segment in by_segment else sums
+    return weights.describe(reduce(add, whole), by_segment, policy) if whole else None
 
 
 def _late(

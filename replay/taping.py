@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from replay.column_file import Tape
 from replay.configuration import Configuration
-from replay.partition_result import LOSSES, Look, PartitionResult
-from state import banding
+from replay.partition_result import LOSSES, WHOLE, Look, PartitionResult
+from state import banding, chances
 from state.banding import Thresholds
 from state.bands import Bands
 from state.forecasts import PROBABILITY, Quantiles
@@ -17,6 +17,7 @@ from state.scoring.bias import Bias
 from state.scoring.pair_scores import at_levels, losses
 from state.scoring.segment_pairs import SegmentPairScores, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
+from state.scoring.weighted import Weighted
 from state.served import Served
 from state.services import Service
 from streams.metrics import functions
@@ -194,6 +195,9 @@ class Taping:
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:  # noqa: ARG002 - for others
         """Note what happened."""
         of = self.streams[service.stream]
+        if service.weighed:
+            for sums, p, weight in self._weighted(of, row):
+                sums.observe(row.raw, p, row.y, weight)
         if row.window == UNTAUGHT:
             self._played.untaught += 1
             if row.seen.index >= 0:
@@ -230,6 +234,9 @@ class Taping:
         """Note another label."""
         of = self.streams[service.stream]
         y = row.y
+        if service.weighed:
+            for sums, p, weight in self._weighted(of, row):
+                sums.revise(row.raw, p, was, y, weight)
         if row.window == UNTAUGHT:
             return
         if service.kind == PROBABILITY:
@@ -274,6 +281,14 @@ class Taping:
         """Return the contenders in whose warm-up a forecast was answered."""
         first = row.window == NO_WINDOW
         return [n for n, place in enumerate(of.places) if (first if place < 0 else row.shadows[place].warm)]
+
+    def _weighted(self, of: Stream, row: Row) -> Iterator[tuple[Weighted, float, float]]:
+        """Yield the weighted sums in which an event of a probability counts, what was answered, and its weight."""
+        weight = row.weight * chances.weight(row.chance)
+        for n, p in enumerate(self._answers_of(of, row)):
+            held = self._played.weighted.setdefault((of.name, n), {})
+            for slot in (WHOLE, *row.groups):
+                yield held.setdefault(slot, Weighted()), p, weight
 
     def _biased(self, of: Stream, row: Row) -> Iterator[tuple[Bias, Any]]:
         """Yield the biases in which an event of a probability counts, and what was answered."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from state import kinds, ledger
+from state import chances, kinds, ledger
 from state.forecasts import PROBABILITY, QUANTILES
 from state.kind import Kind
 from state.ledger import Row
@@ -20,6 +20,7 @@ from state.scoring.history import History
 from state.scoring.pair_scores import compare
 from state.scoring.segment_pairs import observe_segments, of_segment, revise_segments
 from state.scoring.vector_history import VectorHistory
+from state.scoring.weighted import Weighted
 from state.services import Service, Services
 
 #: Reads an event's features from its ticket.
@@ -50,6 +51,8 @@ class _Counted:
         Scores of the stream; None before its first event, which says how many classes or levels there are.
     segments
         By layout and slot: key and scores.
+    weighted
+        By layout and slot of segments, and of the whole: weighted sums.
     """
 
     windows_key: bytes
@@ -59,6 +62,7 @@ class _Counted:
     course: _Row
     scores: _Row | None = None
     segments: dict[bytes, dict[int, tuple[bytes, Any]]] = field(default_factory=dict)
+    weighted: dict[tuple[bytes, int], _Row] = field(default_factory=dict)
 
 
 class Counting:
@@ -121,6 +125,10 @@ class Counting:
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
         """Count an event in the scores of its stream and its segments, or in a warm-up, and compare the challengers."""
         window = row.window
+        if service.weighed:
+            weight = row.weight * chances.weight(row.chance)
+            for sums in self._weighted(service, row):
+                sums.observe(row.raw, row.p, row.y, weight)
         if window == ledger.UNTAUGHT:
             return window
         course: Course = self._changing(service, service.seen.course)
@@ -151,6 +159,10 @@ class Counting:
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
         """Take the label that an event had out of all scores, and put in the one that it has."""
         window, y = row.window, row.y
+        if service.weighed:
+            weight = row.weight * chances.weight(row.chance)
+            for sums in self._weighted(service, row):
+                sums.revise(row.raw, row.p, was, y, weight)
         if window == ledger.UNTAUGHT:
             return
         if service.kind == PROBABILITY:
@@ -208,6 +220,18 @@ class Counting:
                 kept = known[slot] = key, scores
             self.services.touched[kept[0]] = kept[1]
             found.append(kept[1])
+        return found
+
+    def _weighted(self, service: Service, row: Row) -> list[Weighted]:
+        """Return the weighted sums of the stream and of the segments of a row, which are about to change."""
+        known = service.seen.weighted
+        found: list[Weighted] = []
+        for where in (kinds.WHOLE, *[(row.layout, slot) for slot in row.groups]):
+            kept = known.get(where)
+            if kept is None:
+                key = kinds.WEIGHTED.key(service.stream, *where)
+                kept = known[where] = _Row(kinds.WEIGHTED, key, Weighted)
+            found.append(self._changing(service, kept))
         return found
 
     def _scores(self, service: Service, row: Row) -> _Row:

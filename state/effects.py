@@ -107,7 +107,8 @@ class Effects(Changes):
     belated
         How many forecasts were as old as their stream's ttl when they came: the row of an earlier copy is gone.
     untaught
-        How many events of each stream taught nothing, because their entity had taught.
+        How many events of each stream taught nothing, because their entity had taught or their label stands for few
+        forecasts.
     passed
         How many records of each topic were passed over.
     answered, resolved

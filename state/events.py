@@ -20,7 +20,9 @@ class Forecast(NamedTuple):
 
     ``value`` is the record as it came, for the dead letter. ``segments`` are the values of the stream's segments,
     in the order of its configuration; empty text where the record has none that can be used. ``entity`` is the number
-    of what the forecast is about (`state.entities.number`); 0 where the record names none.
+    of what the forecast is about (`state.entities.number`); 0 where the record names none. ``weight`` is what it weighs
+    (`state.scoring.weighted`), and ``chance`` the chance that it has of a label (`state.chances`), in (0, 1]; each is 1
+    where the stream has none.
     """
 
     offset: int
@@ -34,6 +36,8 @@ class Forecast(NamedTuple):
     segments: tuple[str, ...] = ()
     carried: Carried | None = None
     entity: int = 0
+    weight: float = 1.0
+    chance: float = 1.0
 
 
 class Outcome(NamedTuple):

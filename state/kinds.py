@@ -9,6 +9,7 @@ from operator import add
 from typing import Final
 
 from state.banding import Thresholds
+from state.chances import CHANCES
 from state.claim import CLAIM
 from state.coverage import Coverage
 from state.entities import ENTITIES
@@ -46,11 +47,24 @@ from state.scoring.pair_scores import AnyComparison, PairScores
 from state.scoring.segment_pairs import AnySegmentScores, SegmentPairScores
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
+from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
 from state.witnesses import WITNESSES
 
-__all__ = ("CLAIM", "ENTITIES", "FENCE", "INPUTS", "JOURNAL", "LEDGER", "QUEUE", "QUOTA", "WIDTHS", "WITNESSES")
+__all__ = (
+    "CHANCES",
+    "CLAIM",
+    "ENTITIES",
+    "FENCE",
+    "INPUTS",
+    "JOURNAL",
+    "LEDGER",
+    "QUEUE",
+    "QUOTA",
+    "WIDTHS",
+    "WITNESSES",
+)
 
 CALIBRATOR: Final = Kind[Served](
     "C",
@@ -173,6 +187,16 @@ BAND_COUNTS: Final = Kind[BandCounts](
     Moves.SUM,
     "one a stream with bands, all zeros as layout and slot, and one a segment of it: how many forecasts each band had, "
     "and what became of them",
+    shown=True,
+)
+WEIGHTED: Final = Kind[Weighted](
+    "w",
+    "the weighted sums",
+    (STREAM, _LAYOUTS, SLOT),
+    {1: form(Weighted)},
+    Moves.SUM,
+    "one a stream with `weight` or `label_rate`, all zeros as layout and slot, and one a segment of it: what was "
+    "expected and what came true by weight",
     shown=True,
 )
 THRESHOLDS: Final = Kind[Thresholds](

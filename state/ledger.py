@@ -44,6 +44,9 @@ _NAMES: Final = Struct("<4sBB")
 _LENGTHS: Final = Struct("<3H")
 _SHADOW: Final = Struct("<4sQdd?H")
 _LENGTH: Final = Struct("<H")
+_WEIGHTS: Final = Struct("<2d")
+#: Set in the status of a row whose weight or chance is not 1: both follow who served.
+WEIGHED: Final = 0x80
 #: Set in the kind of a row whose label has changed: how often follows. Each part follows only where its flag is set, in
 #: the order of these flags.
 REVISED: Final = 0x10
@@ -65,7 +68,8 @@ MOST_REVISIONS: Final = 100
 UNSAID: Final = -1
 #: The window of what was answered in a warm-up: it counts in none.
 NO_WINDOW: Final = 0xFFFF_FFFF
-#: The window of an outcome that taught nothing, because its entity had taught (`state.entities`): it counts nowhere.
+#: The window of an outcome that taught nothing, because its entity had taught (`state.entities`), or because it stands
+#: for few forecasts (`state.chances`): it counts in weighted sums (`state.scoring.weighted`) alone.
 UNTAUGHT: Final = 0xFFFF_FFFE
 _NO_KEY: Final = 0xFFFF
 NAN: Final = float("nan")
@@ -140,7 +144,7 @@ class Row:
         The revision number that outcome had; 0 if it had none.
     window
         The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` of an event of
-        the warm-up (`state.scoring.warm_up`), `UNTAUGHT` of one that counts nowhere.
+        the warm-up (`state.scoring.warm_up`), `UNTAUGHT` of one that taught nothing.
     revisions
         How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
     key
@@ -150,6 +154,8 @@ class Row:
         (`state.segments.Dictionary`); empty where the stream had no segments.
     entity
         Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
+    weight, chance
+        What the forecast weighs, and the chance that it had of a label, in (0, 1]; each 1 where the stream has none.
     marks
         Band, points and interval that were answered, `state.banding.Marks` as bytes; empty where the stream had none.
     frozen
@@ -182,6 +188,8 @@ class Row:
         layout: bytes = b"",
         groups: tuple[int, ...] = (),
         entity: int = 0,
+        weight: float = 1.0,
+        chance: float = 1.0,
         marks: bytes = b"",
         frozen: bool = False,
     ) -> None:
@@ -206,6 +214,8 @@ class Row:
         self.layout = layout
         self.groups = groups
         self.entity = entity
+        self.weight = weight
+        self.chance = chance
         self.marks = marks
         self.frozen = frozen
         self.seen: Any = None
@@ -248,8 +258,11 @@ class Row:
         self.number = number
 
     def encode(self) -> bytes:
-        """Return its payload: a head of 86 bytes, who served, what the kind's flags say, vectors, ticket."""
-        kind, parts = self.kind | (FROZEN if self.frozen else 0), self.names
+        """Return its payload: a head of 86 bytes, who served, what the flags say, vectors, ticket."""
+        kind, status, parts = self.kind | (FROZEN if self.frozen else 0), self.status, self.names
+        if self.weight != 1.0 or self.chance != 1.0:
+            status |= WEIGHED
+            parts += _WEIGHTS.pack(self.weight, self.chance)
         if self.revisions:
             kind |= REVISED
             parts += bytes((self.revisions,))
@@ -273,7 +286,7 @@ class Row:
             parts += _LENGTHS.pack(*[len(each) for each in vectors]) + b"".join(vectors)
             raw = p = draw = NAN
         head = HEAD.pack(
-            self.status, kind, self.born, self.issued_ts, self.resolved_ts, self.y, raw, p, draw, self.version,
+            status, kind, self.born, self.issued_ts, self.resolved_ts, self.y, raw, p, draw, self.version,
             self.as_of, self.number, self.window, self.entity,
         )  # fmt: skip
         return head + parts + self.ticket
@@ -286,9 +299,14 @@ class Row:
         )
         kind = flags & ~FLAGS
         at = HEAD.size + _NAMES.size + payload[HEAD.size + 4] + payload[HEAD.size + 5]
-        row = cls(status, born, kind, issued_ts, resolved_ts, y, raw, p, draw, version, payload[HEAD.size : at])
+        row = cls(
+            status & ~WEIGHED, born, kind, issued_ts, resolved_ts, y, raw, p, draw, version, payload[HEAD.size : at]
+        )
         row.as_of, row.number, row.window, row.entity = as_of, number, window, entity
         row.frozen = flags & FROZEN > 0
+        if status & WEIGHED:
+            row.weight, row.chance = _WEIGHTS.unpack_from(payload, at)
+            at += _WEIGHTS.size
         if flags & REVISED:
             row.revisions = payload[at]
             at += 1

@@ -23,7 +23,7 @@ class Observer(Protocol):
         """The forecast of a row has its first outcome: y, of event time ``ts``, ms."""
 
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
-        """An event was learnt, or was not because its entity had taught; return the window in which it counts."""
+        """An event was learnt, or taught nothing (`state.ledger.UNTAUGHT`); return the window in which it counts."""
 
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
         """The label of an event that was learnt is another one now; it was ``was``."""

@@ -98,6 +98,13 @@ class Policy:
         Path of the field of a record that says what its forecast is about, such as ``customer.account``: forecasts of
         one entity share outcomes, so only some teach (`state.entities`). Empty: the field ``entity``. No part of the
         recipe.
+    label_rate
+        The chance of a forecast to get a label, in (0, 1], or the path of the field of a record that says it, such as
+        ``decision.chance``: labels of different chances teach by what they stand for (`state.chances`). Empty: not
+        known. No part of the recipe.
+    weight
+        Path of the field of a record that says what its forecast weighs, such as ``amount``: what was expected and came
+        true is shown by weight, too (`state.scoring.weighted`). Empty: not at all. No part of the recipe.
     shards
         Into how many parts intake divides the stream, by event id; each has a calibrator of its own.
     quota
@@ -137,6 +144,8 @@ class Policy:
     on_error: str = NOTHING
     unlabelled: str = UNKNOWN
     entity: str = ""
+    label_rate: float | str = ""
+    weight: str = ""
     frozen: bool = False
     bands: Bands | None = None
     points: Points | None = None
@@ -181,6 +190,14 @@ class Policy:
         if not self.matures_ms and (self.silence is not None or self.learn == MATURITY):
             setting = "silence" if self.silence is not None else 'learn = "maturity"'
             raise ValueError(f"{setting} needs matures: without it, no forecast ever matures")
+        rate = self.label_rate
+        if not isinstance(rate, str) and not 0.0 < rate <= 1.0:
+            raise ValueError(f"label_rate must be a chance above 0 and at most 1, or a path, got {rate!r}")
+        if rate and self.silence is not None:
+            raise ValueError(
+                "label_rate and silence exclude each other: with silence every forecast gets a label, so its chance is "
+                "1"
+            )
         if self.revisable_ms and self.revisable_ms < self.ttl_ms:
             raise ValueError(
                 f"revisable ({exact(self.revisable_ms)}) must not be shorter than ttl ({exact(self.ttl_ms)})"
@@ -198,7 +215,7 @@ class Policy:
             raise ValueError(f"silence must be a finite number, got {y!r}")
 
     def _check_bands(self) -> None:
-        for name in ("bands", "points", "interval"):
+        for name in ("bands", "points", "interval", "weight"):
             if getattr(self, name) and self.kind != PROBABILITY:
                 raise ValueError(f"{name}: only of one probability, and {self.calibrator} serves {KINDS[self.kind]}")
         if self.interval and not 0.5 <= self.interval <= 0.999:
@@ -219,12 +236,17 @@ class Policy:
     @property
     def labels(self) -> tuple[object, ...]:
         """Everything that decides when a forecast gets which label, and how long its row is kept."""
-        return self.ttl_ms, self.matures_ms, self.silence, self.waits, self.kept_ms, self.guarded
+        return self.ttl_ms, self.matures_ms, self.silence, self.waits, self.kept_ms, self.guarded, self.label_rate
 
     @property
     def guarded(self) -> bool:
         """Whether raw forecasts are served while most of them get no label."""
-        return self.silence is None and self.unlabelled != ALIKE
+        return self.silence is None and self.unlabelled != ALIKE and not self.label_rate
+
+    @property
+    def weighed(self) -> bool:
+        """Whether events count by weight, too: by what is at stake, or by how many forecasts a label stands for."""
+        return bool(self.weight or self.label_rate)
 
     @property
     def waits(self) -> bool:

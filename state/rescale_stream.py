@@ -425,11 +425,12 @@ class Divided:
 
     def _at_home(self, old: int, key: bytes) -> bytes:
         """Return the key in the home of what is added up: slots of segments differ between partitions."""
-        if key[:1] != kinds.BAND_COUNTS.letter:
+        kind = kind_of(key)
+        if kind not in (kinds.BAND_COUNTS, kinds.WEIGHTED):
             return key
-        *of, layout, slot = kinds.BAND_COUNTS.of(key)
+        *of, layout, slot = kind.of(key)
         slots = self._here[self._home].slots.get((layout, old))
-        return key if slots is None else kinds.BAND_COUNTS.key(*of, layout, slots[slot])
+        return key if slots is None else kind.key(*of, layout, slots[slot])
 
     def _settle_sums(self, made: Sequence[dict[bytes, bytes]]) -> None:
         """Add up what is added up."""

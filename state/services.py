@@ -6,10 +6,11 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from state import calibrators, kinds, ledger
+from state.chances import Chances
 from state.coverage import Coverage
 from state.effects import Changes
 from state.fence import EXPIRY, MATURITY
-from state.forecasts import KINDS
+from state.forecasts import KINDS, PROBABILITY
 from state.kind import Get, Kind, kind_of
 from state.ledger import Row
 from state.marking import Marker
@@ -63,6 +64,10 @@ class Service:
     coverage, coverage_key
         Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
         served.
+    chances, chances_key
+        Which labels teach by their chance; None where that is not known.
+    weighed
+        Whether events count by weight, too.
     frozen
         Whether it learns nothing.
     marker
@@ -87,6 +92,9 @@ class Service:
     shadows: tuple[Challenger, ...] = ()
     layout: bytes = b""
     dictionary: Dictionary | None = None
+    chances: Chances | None = None
+    chances_key: bytes = b""
+    weighed: bool = False
     frozen: bool = False
     marker: Marker | None = None
     seen: Any = None
@@ -243,6 +251,10 @@ class Services:
         kind = KINDS.index(calibrators.kind(calibrator))
         service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
         service.frozen = now is not None and now.frozen
+        service.weighed = now is not None and now.weighed and kind == PROBABILITY
+        if now is not None and now.label_rate:
+            service.chances_key = kinds.CHANCES.key(stream)
+            service.chances = self.value(stream, kinds.CHANCES, service.chances_key, Chances)
         self._opened(service)
         return service
 

@@ -142,7 +142,7 @@ class Tickets(Fold):
 
     def _issue(self, service: Service, key: bytes, forecast: Forecast) -> Row:
         """Answer a forecast, and return its row."""
-        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity = forecast
+        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity, weight, chance = forecast
         fence, name, learner = self.fence, event_id.encode(), service.learner
         groups = () if service.dictionary is None else self._groups(service, service.dictionary, values)
         calibrator = learner.served.calibrator
@@ -152,7 +152,7 @@ class Tickets(Fold):
             p, draw, ticket = self._unlearnt(service, learner, ticket, raw, x, name, groups)
         row = Row(service.status, fence.applied, service.kind, ts)
         row.raw, row.p, row.draw, row.version = raw, p, draw, calibrator.learnt
-        row.names, row.ticket, row.entity = service.names, ticket, entity
+        row.names, row.ticket, row.entity, row.weight, row.chance = service.names, ticket, entity, weight, chance
         if not learner.served.warmed_ms and self._warms(service, learner, raw, p, ts):
             row.window = ledger.NO_WINDOW
         if service.role == MATURITY and record_key != name:
@@ -254,7 +254,7 @@ class Tickets(Fold):
         """Redeem the tickets of a row once, by its label: what served learns, and what challenged."""
         y, ts, effects, stream = row.y, row.resolved_ts, self._effects, service.stream
         implied = row.as_of == ledger.UNSAID
-        if row.entity and not self._teaches(service, row):
+        if (row.entity or service.chances is not None) and not self._teaches(service, row, event_id):
             row.window = ledger.UNTAUGHT
             effects.untaught[stream] += 1
         else:
@@ -308,11 +308,17 @@ class Tickets(Fold):
                 self._touch(learner)
         self._observer.revised(service, row, event_id, was, self.fence.stream_time)
 
-    def _teaches(self, service: Service, row: Row) -> bool:
-        """Whether an outcome of an entity teaches, and counts: see `state.entities`."""
+    def _teaches(self, service: Service, row: Row, event_id: str) -> bool:
+        """Whether an outcome teaches, and counts once: see `state.chances` and `state.entities`."""
+        z, now, chances = place(row.raw, service.kind), self.fence.stream_time, service.chances
+        if chances is not None:
+            self._services.touched[service.chances_key] = chances
+            if not chances.teaches(z, row.chance, event_id.encode()):
+                return False
+        if not row.entity:
+            return True
         policy = self._policies.of(service.stream)
         memory_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
-        z, now = place(row.raw, service.kind), self.fence.stream_time
         return self._entities.teaches(service.stream, service.config, row.entity, z, now, memory_ms)
 
     def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:

@@ -11,7 +11,7 @@ from agents.status.number_format import NONE, count, percent, score, signed
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
 from state.scoring.windows import KINDS
-from streams.metrics import bands
+from streams.metrics import bands, weights
 from streams.metrics.segments import ERRORS, LATELY, level, mark, warming
 
 Described = Mapping[str, Any]
@@ -43,6 +43,8 @@ def of_stream(described: Described) -> list[Table]:
         made += _segments(described["segments"])
     if "bands" in described:
         made += _bands(described["bands"])
+    if "weighted" in described:
+        made += _weighted(described["weighted"])
     if "shadows" in described:
         made.append(_challengers(described["shadows"]))
     made += [ages(described), forecasts(described), biases(described), _versions(described["calibrators"])]
@@ -204,6 +206,14 @@ def _bands(described: Described) -> Iterator[Table]:
     heads = [each["band"] or bands.BELOW for each in segments[0]["bands"]] if segments else []
     note = "Share of each band, as served, and its precision, in the segments with most forecasts above the lowest one."
     yield Table("Bands of segments", ("segment", "forecasts", *heads), rows, note=note)
+
+
+def _weighted(described: Described) -> Iterator[Table]:
+    """Return what was expected and what came true by weight, in all, by segment and by band."""
+    heading = weights.title(described)
+    yield Table(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION)
+    head = ("served from", "events", "weight", "served", "came true", "off by")
+    yield Table(f"{heading}, by band", head, weights.by_band(described), fold=True)
 
 
 def _challengers(shadows: Sequence[Described]) -> Table:

@@ -28,6 +28,7 @@ from replay.report.rule import RULE
 from replay.report.warnings import cautions, limits
 from replay.result import COMPARED, RAW, Difference, Result
 from replay.sources.scores import UNITS
+from streams.metrics import weights
 from streams.metrics.bands import BELOW, CAPTION
 from streams.metrics.segments import ERRORS
 from streams.metrics.vectors import NORMALISED
@@ -157,6 +158,8 @@ def _values(result: Result) -> dict[str, Any]:
         else "",
         "below": BELOW,
         "caption": CAPTION,
+        "weighted_head": ("", "Stream", "", *weights.HEAD),
+        "weighted_caption": weights.CAPTION,
         "reliability": _reliability(drawn),
         "fits": [(BEFORE, scored.review.fits["raw"])]
         + [(series, each.overall.review.fits["calibrated"]) for series, each in drawn if each.overall],

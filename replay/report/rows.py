@@ -8,6 +8,7 @@ from replay.report.figure import BEFORE, Series
 from replay.report.sentences import learning
 from replay.result import RAW, Contender, Result, drawn
 from state.scoring.windows import KINDS
+from streams.metrics import weights
 from streams.metrics.segments import LARGE, LATELY, mark
 
 #: Streams that are listed, those with most forecasts, and features; the JSON has more.
@@ -38,6 +39,7 @@ def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
         "worst": list(_worst(found)),
         "alerts": list(_alerts(found)),
         "banded": list(_bands(found)),
+        "weighted": list(_weighted(found)),
         "features": list(_features(found))[:FEATURES],
         "functions": [
             (which, stream, each)
@@ -153,6 +155,14 @@ def _bands(found: Drawn) -> Iterator[tuple[Any, ...]]:
             for each in of.bands["bands"] if of.bands else ():
                 yield BEFORE, stream, each, each["raw"], None
                 yield which, stream, each, each["calibrated"], each["keeps"]
+
+
+def _weighted(found: Drawn) -> Iterator[tuple[Any, ...]]:
+    """Yield series, stream, and the texts of a row of `streams.metrics.weights.rows`."""
+    for which, one in found:
+        for stream, of in one.streams.items():
+            for row in weights.rows(of.weighted) if of.weighted else ():
+                yield which, stream, row
 
 
 def _features(found: Drawn) -> Iterator[tuple[Any, ...]]:

@@ -60,7 +60,8 @@ def cautions(result: Result) -> list[Caution]:
     found += [Caution("How the table was read.", sentence) for sentence in result.taken]
     found += lateness(result)
     if contenders and contenders[0].overall:
-        found += [*_labels(contenders[0].overall), *unresolved(contenders[0])]
+        sampled = all(each.weighted and each.weighted["label_rate"] for each in contenders[0].streams.values())
+        found += [*_labels(contenders[0].overall, sampled=sampled), *unresolved(contenders[0])]
     for topic, reasons in result.dead.items():
         if reasons:
             listed = ", ".join(f"{reason} {count(n)}" for reason, n in reasons.items())
@@ -165,9 +166,10 @@ def _seen(scored: Scored) -> list[Ages]:
     return [each for each in scored.ages if each.n >= ENOUGH]
 
 
-def _labels(overall: Scored) -> Iterator[Caution]:
+def _labels(overall: Scored, *, sampled: bool) -> Iterator[Caution]:
+    """Say which labels are too few, or unlike the others; ``sampled``: the chance of each label is known."""
     resolved = overall.raw.n
-    blind = [each for each in overall.coverage if not each.identifiable]
+    blind = [each for each in overall.coverage if not each.identifiable and not sampled]
     if blind:
         yield Caution(
             f"Nothing can be said of raw scores {_bands(blind)}: few of their forecasts have an outcome.",
@@ -175,7 +177,7 @@ def _labels(overall: Scored) -> Iterator[Caution]:
             f"{count(sum(each.issued for each in blind))} forecasts have one. Calibration error, Brier score and "
             "regret rest on those that happened to get a label, and do not carry over to the rest.",
         )
-    judged = [each for each in overall.coverage if each.issued >= FEWEST]
+    judged = [each for each in overall.coverage if each.issued >= FEWEST and not sampled]
     shares = [each.share for each in judged]
     if shares and max(shares) - min(shares) >= UNEVEN:
         low, high = min(judged, key=lambda each: each.share), max(judged, key=lambda each: each.share)
@@ -190,7 +192,7 @@ def _labels(overall: Scored) -> Iterator[Caution]:
             f"Only {count(resolved)} forecasts have an outcome.",
             "Every figure below moves much by chance.",
         )
-    sparse = [each for each in overall.coverage if each.identifiable and each.issued > 0 and each.resolved < FEW]
+    sparse = [each for each in overall.coverage if each not in blind and each.issued > 0 and each.resolved < FEW]
     if sparse and resolved >= FEW:
         yield Caution(
             f"Scores {_bands(sparse)} are rare.",
@@ -213,10 +215,10 @@ def unresolved(contender: Contender) -> Iterator[Caution]:
         )
     if contender.untaught:
         yield Caution(
-            f"{count(contender.untaught)} of {count(issued)} forecasts ({share(contender.untaught / issued)}) share an "
-            "outcome with others of their entity, which had taught.",
-            "They were answered, and their outcomes taught nothing and are in no figure: scores and intervals count "
-            "entities.",
+            f"The outcomes of {count(contender.untaught)} of {count(issued)} forecasts "
+            f"({share(contender.untaught / issued)}) taught nothing: their entity had taught, or their label stands "
+            "for few forecasts.",
+            "The forecasts were answered, and their outcomes are in no figure but those by weight.",
         )
     if old:
         yield Caution(

@@ -72,6 +72,9 @@ class Columns:
     segments: tuple[str, ...] = ()
     #: What each row is about, such as an account: rows of one share outcomes; None: nothing is known.
     entity: str | None = None
+    #: What a forecast weighs, such as an amount, and its chance of a label; None: nothing is known.
+    weight: str | None = None
+    label_rate: str | None = None
 
     @property
     def given(self) -> dict[str, object]:
@@ -92,6 +95,8 @@ class Columns:
             "--id": self.id,
             "--stream-column": self.stream,
             "--entity": self.entity,
+            "--weight": self.weight,
+            "--label-rate": self.label_rate,
         }
         named = {option: name for option, name in options.items() if name is not None}
         return named | {f"--segments {name}": name for name in self.segments}
@@ -174,6 +179,7 @@ class TableSource(FileSource):
         first = int(times[timed].min()) if timed.any() else 0
         stands = np.where(timed, times, first)
         order = mine[np.argsort(stands[mine], kind="stable")]
+        known = {name: ~np.isnan(column) for name, column in rows.numbers.items()}
         for begin in range(0, len(order), CHUNK):
             records, places = [], []
             for number, row in enumerate(order[begin : begin + CHUNK].tolist(), begin):
@@ -185,6 +191,7 @@ class TableSource(FileSource):
                         made["segments"] = {name: column[row] for name, column in rows.segments.items() if column[row]}
                     if rows.entities[row]:
                         made["entity"] = rows.entities[row]
+                    made |= {name: float(column[row]) for name, column in rows.numbers.items() if known[name][row]}
                 else:
                     made["y"] = int(rows.labels[row])
                 key = (rows.streams[row] if self.by_stream else event_id).encode()
@@ -216,6 +223,8 @@ class Rows:
     segments: Mapping[str, list[str]]
     #: What each row is about; empty where it is not known.
     entities: list[str]
+    #: By field, weights and chances of a label; NaN where a row has none.
+    numbers: Mapping[str, Floats]
     #: Rows whose label is 0 and was never reported; they have no label here.
     silent: NDArray[np.bool_]
     #: What was assumed, in sentences.
@@ -265,6 +274,9 @@ def read(path: Path, columns: Columns) -> Rows:
         streams = _names(found["--stream-column"], streams)
     segments = {name: _names(found[f"--segments {name}"], [""] * count) for name in columns.segments}
     entities = [""] * count if columns.entity is None else _names(found["--entity"], [""] * count)
+    weighing = {"weight": columns.weight, "label_rate": columns.label_rate}
+    options = {name: f"--{name.replace('_', '-')}" for name, column in weighing.items() if column is not None}
+    numbers = {name: scores.numbers(found[option], columns.decimal) for name, option in options.items()}
     silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
     if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
         raise TableError(
@@ -272,7 +284,10 @@ def read(path: Path, columns: Columns) -> Rows:
             "labels as known with the score"
         )
     labels[silent] = np.nan
-    rows = Rows(values, labels, made.ms, known.ms, ids, streams, segments, entities, silent, list(dict.fromkeys(notes)))
+    rows = Rows(
+        values, labels, made.ms, known.ms, ids, streams, segments, entities, numbers, silent,
+        list(dict.fromkeys(notes)),
+    )  # fmt: skip
     return _without_others(rows, found["--score"].rows)
 
 
@@ -296,6 +311,7 @@ def _without_others(rows: Rows, numbers: Sequence[int]) -> Rows:
         of(rows.streams),
         {name: of(column) for name, column in rows.segments.items()},
         of(rows.entities),
+        {name: column[kept] for name, column in rows.numbers.items()},
         rows.silent[kept],
         [*rows.notes, note],
     )

@@ -54,7 +54,13 @@ def expired(ages: Ages) -> float:
 
 
 def findings(
-    ages: Ages, ttl_ms: int, matures_ms: int = 0, *, silence: bool = False, labelled: float | None = None
+    ages: Ages,
+    ttl_ms: int,
+    matures_ms: int = 0,
+    *,
+    silence: bool = False,
+    labelled: float | None = None,
+    sampled: bool = False,
 ) -> list[Finding]:
     """Return the errors in a stream's configuration that the ages show, in words that say what to set.
 
@@ -68,6 +74,8 @@ def findings(
         Whether a forecast without an outcome gets a label when it matures.
     labelled
         Share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
+    sampled
+        Whether the chance of each label is known, so that most forecasts may have none.
     """
     n = ages.total
     found: list[Finding] = []
@@ -106,7 +114,7 @@ def findings(
             f'to 1. If no report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
         )
         found.append(Finding("silence", text))
-    if lost >= MOST and not silence and ages.labels == [0, 1] and not cut:
+    if lost >= MOST and not silence and not sampled and ages.labels == [0, 1] and not cut:
         text = (
             f"{lost:.0%} of the forecasts expire without an outcome: what is served is right for those that have one, "
             "and others may differ, as where analysts report zeros of what they look at and customers every 1. If no "

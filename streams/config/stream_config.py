@@ -25,6 +25,8 @@
     pairs = [["country", "channel"]]     # combinations that are segments, too
     segments_required = false     # true: a forecast without a usable value of each name is a dead letter
     entity = "customer.account"   # path of what shares outcomes: of each at most three teach; not set: `entity`
+    label_rate = "decision.chance"  # path of the chance of a label, or a number such as 0.02; not set: not known
+    weight = "amount"             # path of what a forecast weighs: shown by weight, too; not set: not
     seed = 0
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
@@ -72,6 +74,8 @@ _STREAM = (
     "pairs",
     "segments_required",
     "entity",
+    "label_rate",
+    "weight",
     "seed",
     "options",
     "shadow",
@@ -203,7 +207,9 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
         quota=quota(stream),
         on_error=_typed(stream, "on_error", str, default=NOTHING),
-        entity=_entity(stream),
+        entity=_path(stream, "entity", "customer.account"),
+        label_rate=_label_rate(stream),
+        weight=_path(stream, "weight", "amount"),
         bands=_bands(stream),
         points=_points(stream),
         interval=_number(stream, "interval", 0.0),
@@ -265,11 +271,18 @@ def _points(stream: Mapping[str, Any]) -> Points | None:
     return Points(**{name: _number(table, name) for name in _POINTS})
 
 
-def _entity(stream: Mapping[str, Any]) -> str:
-    path: str = _typed(stream, "entity", str, default="")
+def _path(stream: Mapping[str, Any], name: str, such: str) -> str:
+    path: str = _typed(stream, name, str, default="")
     if path and not all(isinstance(step, str) for step in steps(path)):
-        raise ValueError(f'entity must be a path of names such as "customer.account", got {path!r}')
+        raise ValueError(f'{name} must be a path of names such as "{such}", got {path!r}')
     return path
+
+
+def _label_rate(stream: Mapping[str, Any]) -> float | str:
+    rate = stream.get("label_rate", "")
+    if type(rate) is str:
+        return _path(stream, "label_rate", "decision.chance")
+    return _number(stream, "label_rate")
 
 
 def _segments(stream: Mapping[str, Any]) -> tuple[str, ...]:

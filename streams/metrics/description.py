@@ -32,7 +32,7 @@ from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
 from state.scoring.windows import KINDS, Alarmed
 from state.served import Served
-from streams.metrics import bands, challengers, functions, segments, standing, vectors, warm_up, windows
+from streams.metrics import bands, challengers, functions, segments, standing, vectors, warm_up, weights, windows
 from streams.metrics.figures import or_none
 from streams.metrics.rows import StateRows, covered, segmented
 
@@ -113,7 +113,7 @@ def describe(
             by_config[config][partition] = each
     if by_config:
         described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
-    described |= banded(found, stream, policy)
+    described |= banded(found, stream, policy) | weights.of_rows(found, stream, policy)
     if by_segment := segmented(found, stream, policy):
         described["segments"] = segments.describe(by_segment.values())
     if biases := biased(found, stream, policy):
@@ -298,8 +298,18 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
     ages = reduce(add, rows_of.of(kinds.AGES, stream).values())
     uncovered = [each for each in covered(rows_of, stream, policy).values() if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
-    silence = policy is not None and policy.silence is not None
-    told = [] if policy is None else findings(ages, policy.ttl_ms, policy.matures_ms, silence=silence, labelled=share)
+    told = (
+        []
+        if policy is None
+        else findings(
+            ages,
+            policy.ttl_ms,
+            policy.matures_ms,
+            silence=policy.silence is not None,
+            labelled=share,
+            sampled=bool(policy.label_rate),
+        )
+    )
     return {
         "outcomes": {
             str(label): {

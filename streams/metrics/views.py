@@ -17,7 +17,7 @@ from state.scoring.certificate import certificate
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.windows import KINDS, worst
-from streams.metrics import bands, challengers, functions, segments, vectors, windows
+from streams.metrics import bands, challengers, functions, segments, vectors, weights, windows
 from streams.metrics.description import (
     aged,
     banded,
@@ -53,6 +53,8 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield "warm_up_bias", (stream,), (warm["raw"] or 0.0) - (warm["observed"] or 0.0)
     for of_bands in banded(found, stream, policy).values():
         yield from bands.samples(stream, of_bands)
+    for weighed in weights.of_rows(found, stream, policy).values():
+        yield from weights.samples(stream, weighed)
     if by_segment := segmented(found, stream, policy):
         yield from segments.samples(stream, segments.describe(by_segment.values()))
     for each in compared(found, stream, policy):

@@ -18,6 +18,7 @@ from state.events import Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
+from state.scoring.weighted import LARGEST as HEAVIEST
 from state.segments import usable
 from streams.records.limits import FAR_OFF, LATEST, Limits
 from streams.sources.carrying import EVERY, TRACE, Carrier
@@ -48,6 +49,9 @@ REASONS: Final = {
     "probability": "p is not a number in [0, 1]",
     "features": "x is missing, misnamed, of the wrong length, or out of [-1, 1]",
     "entity": "entity is not text like event_id, nor a whole number",
+    "label_rate": "the chance of a label is missing where the stream's configuration says it stands, or is not a "
+    "number above 0 and at most 1",
+    "weight": "the weight is missing where the stream's configuration says it stands, or is not a number from 0 to 1e9",
     "segments": "segments has no usable value of each name that the stream's configuration requires",
     "probs": "probs is not as many numbers in [0, 1] as the stream has classes, adding up to 1",
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
@@ -189,11 +193,15 @@ class Decoder:
             x = _features(record.get("x"), policy) if policy.features else ()
             segments = _segments(record.get("segments"), policy) if policy.segments else ()
             entity = self._entity(record, policy.entity) if policy.entity or "entity" in record else 0
+            weight = chance = 1.0
+            if policy.weighed:
+                weight, chance = _weights(record, policy)
             ts = self._time(record, timestamp)
             if ts < timestamp - FAR_OFF:
                 self._far(FORECASTS, ts, timestamp)
             carried = self._carried(record, headers) if headers or "carried" in record else None
-            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments, carried, entity))
+            made = offset, key, event_id, stream, raw, x, ts, value, segments, carried, entity, weight, chance
+            return new(Forecast, made)
         except _Unusable as unusable:
             reason = unusable.args[0]
             if reason == PASSED:
@@ -320,11 +328,7 @@ class Decoder:
 
     def _entity(self, record: dict[str, Any], path: str) -> int:
         """Return the number of what a forecast is about, which stands at a path or in ``entity``; 0 if it does not."""
-        found: Any = record if path else None
-        for step in _steps(path) if path else ():
-            found = found.get(step) if type(found) is dict else None
-        if found is None:
-            found = record.get("entity")
+        found = _at(record, path, "entity")
         if found is None:
             return 0
         return number(self._name({"entity": str(found) if type(found) is int else found}, "entity"))
@@ -349,6 +353,29 @@ class Decoder:
     def _far(self, topic: int, ts: int, timestamp: int) -> None:
         self.far_off[topic] += 1
         self.far_off_last[topic] = ts, timestamp
+
+
+def _at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return what stands at a path of a record, or else in a field of its own; None if neither is there."""
+    found: Any = record if path else None
+    for step in _steps(path) if path else ():
+        found = found.get(step) if type(found) is dict else None
+    return record.get(field) if found is None else found
+
+
+def _weights(record: dict[str, Any], policy: Policy) -> tuple[float, float]:
+    """Return what a forecast weighs, and its chance of a label; 1 where the stream has none."""
+    weight: Any = 1.0
+    chance: Any = policy.label_rate or 1.0
+    if policy.weight:
+        weight = _at(record, policy.weight, "weight")
+        if (type(weight) is not float and type(weight) is not int) or not 0 <= weight <= HEAVIEST:
+            raise _Unusable("weight")
+    if type(chance) is str:
+        chance = _at(record, chance, "label_rate")
+        if (type(chance) is not float and type(chance) is not int) or not 0 < chance <= 1:
+            raise _Unusable("label_rate")
+    return float(weight), float(chance)
 
 
 def _only(record: dict[str, Any], *allowed: str) -> str:

@@ -29,6 +29,8 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
         "x",
         "segments",
         "entity",
+        "label_rate",
+        "weight",
         "model_version",
     ),
     OUTCOME: ("event_id", "scope", "y", "stream", "ts", "revision"),
@@ -88,6 +90,8 @@ class Compiler:
             "segments": self._segments,
             "y": self._label,
             "revision": lambda name, spec: self._plain(spec, transforms.numbers(name, name)),
+            "label_rate": lambda name, spec: self._plain(spec, transforms.numbers(name, name)),
+            "weight": lambda name, spec: self._plain(spec, transforms.numbers(name, name)),
         }
         if name in made:
             return made[name](name, spec)

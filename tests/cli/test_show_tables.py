@@ -19,6 +19,7 @@ from state.scoring.history import History
 from state.scoring.scores import SCORED
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
+from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from state.served import Served
@@ -285,6 +286,23 @@ def test_bands_are_shown_at_80_columns_with_what_they_cost(
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80
     for figure in ("(below)", "review", "0.1192", "0.9526", "10.00%", "0.25%", "399.0", "8,000,000"):
+        assert figure in shown, figure
+
+
+def test_sums_by_weight_are_shown_at_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found, weighted = rare(500, drawn=False), Weighted()
+    for n in range(200):
+        weighted.observe(0.5, 0.02, float(n < 3), 123_456_789.0)
+    policy = Policy(weight="amount")
+    found.of(kinds.WEIGHTED, "s")[0, *kinds.WHOLE] = weighted
+    show_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    for figure in ("By amount", "as good as", "370.4M", "493.8M", "12.35G", "+123.5M"):
         assert figure in shown, figure
 
 

@@ -18,12 +18,14 @@ pytestmark = needs_prometheus
 
 #: How far back the panels look, s.
 SPAN = 30.0
-#: Recorded only where something is wrong, where a stream has segments or bands, where forecasts are of classes or
-#: numbers, where a calibrator measures itself by points, or after eight days of forecasts.
+#: Recorded only where something is wrong, where a stream has segments, bands or weights, where forecasts are of classes
+#: or numbers, where a calibrator measures itself by points, or after eight days of forecasts.
 QUIET = {
     "stream_band:trueup_band_cost:sum",
     "stream_band:trueup_band_precision:ratio",
     "stream_kind_band:trueup_band_forecasts:sum",
+    "stream_kind:trueup_weighted_forecasts:sum",
+    "stream:trueup_weighted_outcomes:sum",
     "stream:trueup_forecast_shift:max",
     "stream:trueup_calibration_noise:ratio",
     "stream_finding:trueup_label_finding:max",

@@ -73,7 +73,7 @@ def test_a_column_says_what_shares_an_outcome(tmp_path: Path, capsys: pytest.Cap
     assert (contender["untaught"], contender["overall"]["raw"]["n"]) == (1799, 201)
     assert all(each["identifiable"] for each in contender["overall"]["coverage"] if each["issued"])
     assert re.search(
-        r"1,799 of 2,000 forecasts \([^)]*\) share an outcome with others of their entity", page.read_text()
+        r"outcomes of 1,799 of 2,000 forecasts \([^)]*\) taught nothing: their entity had taught", page.read_text()
     )
 
 

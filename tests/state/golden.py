@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from state import entities, journal, kinds, quotas, rescale, routes, witnesses
 from state.banding import Marks, Thresholds
 from state.calibrators import REGISTRY
+from state.chances import Chances
 from state.claim import Claim
 from state.coverage import Coverage
 from state.entities import Entities
@@ -35,6 +36,7 @@ from state.scoring.segment_pairs import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import SegmentWarmUp
+from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
 from state.witnesses import Witness, Witnesses
@@ -96,6 +98,7 @@ def _ledger() -> dict[str, LedgerRow]:
             layout=b"\1\2\3\4",
             groups=(2, 66),
         ),
+        "ledger-weighed": altered(entry, weight=120.5, chance=0.02),
         "ledger-waiting": altered(
             entry, status=WAITING, resolved_ts=1_700_000_060_000, y=1.0, as_of=1_700_000_060_000, key=b"card-4"
         ),
@@ -329,6 +332,20 @@ def _bands() -> BandCounts:
     return counts
 
 
+def _chances() -> Chances:
+    found = Chances()
+    for n, chance in enumerate((1.0, 0.02, 0.02)):
+        found.teaches(-2.5 + n, chance, b"%d" % n)
+    return found
+
+
+def _weighted() -> Weighted:
+    found = Weighted()
+    found.observe(0.31, 0.02, 1.0, 120.0)
+    found.observe(0.04, 0.002, 0.0, 15.5)
+    return found
+
+
 def _whole(name: str, kind: Kind[Any], value: Any) -> Row:
     """Return a row that says all of what it holds."""
     frame = kind.encode(value)
@@ -388,6 +405,8 @@ def golden() -> list[Row]:
         *(_whole(f"segment-{name}", kinds.SEGMENT, pair) for name, pair in _pairs().items()),
         *(_whole(f"comparison-{name}", kinds.COMPARISON, pair) for name, pair in _compared().items()),
         _whole("bands", kinds.BAND_COUNTS, _bands()),
+        _whole("chances", kinds.CHANCES, _chances()),
+        _whole("weighted", kinds.WEIGHTED, _weighted()),
         _whole("evidence", kinds.EVIDENCE, _evidence()),
         _whole("thresholds", kinds.THRESHOLDS, Thresholds([-4.0, 0.25], 300)),
         _whole("witnesses", kinds.WITNESSES, _witnesses()),

@@ -130,6 +130,17 @@ BANDED: Final = Policies(
     [(stream, replace(policy, **MARKED[stream])) for stream, policy in POLICIES.patterns],
     early_ttl_ms=POLICIES.early_ttl_ms,
 )
+#: The same, with weights and chances of labels.
+WEIGHTS: Final[dict[str, dict[str, Any]]] = {
+    "counts": {"weight": "amount"},
+    "regret": {"label_rate": "chance", "weight": "amount"},
+    "guarded": {},
+    "ridge": {"label_rate": "chance"},
+}
+WEIGHED: Final = Policies(
+    [(stream, replace(policy, **WEIGHTS[stream])) for stream, policy in BANDED.patterns],
+    early_ttl_ms=POLICIES.early_ttl_ms,
+)
 
 
 def promoted(policies: Policies) -> Policies:
@@ -353,6 +364,8 @@ def play(steps: Iterable[Step], policies: Policies = POLICIES) -> History:
             said[event_id] = stream, p
             x = (0.5,) if stream == "ridge" else ()
             event = Forecast(*place, event_id, stream, p, x, now - step.behind, b"value", _values(policies, stream, n))
+            weight, chance = _weights(policies, stream, n)
+            event = event._replace(weight=weight, chance=chance)
         elif step.kind == "outcome":
             y = _outcome(step.answer, worker.table.entry(event_id), n)
             event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])
@@ -368,6 +381,13 @@ def _values(policies: Policies, stream: str, n: int) -> tuple[str, ...]:
     policy = policies.of(stream)
     assert policy is not None
     return tuple(("", "DE", "FR", f"é{n % 97}")[(n + k) % 4] for k, _ in enumerate(policy.segments))
+
+
+def _weights(policies: Policies, stream: str, n: int) -> tuple[float, float]:
+    """Return a forecast's weight and chance of a label; 1 where its stream has none."""
+    policy = policies.of(stream)
+    assert policy is not None
+    return 10.0 * (n % 4) if policy.weight else 1.0, (1.0, 0.5, 0.05)[n % 3] if policy.label_rate else 1.0
 
 
 def _outcome(answer: Answer, entry: Row | None, n: int) -> float:
@@ -417,6 +437,7 @@ _LENGTHS = (
 )
 HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED, LIMITED]))
 SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SHADOWED))
+WEIGHED_HISTORIES = st.builds(play, _LENGTHS, st.just(WEIGHED))
 
 
 def digest(history: History) -> str:

@@ -48,6 +48,7 @@ from tests.state.histories import (
     SMALL_BATCH,
     STEADY,
     STREAMS,
+    WEIGHED_HISTORIES,
     History,
     Plan,
     Table,
@@ -136,7 +137,7 @@ def crashing(history: History, plan: Plan) -> tuple[Table, list[Output]]:
 
 
 @STEADY
-@given(HISTORIES, PLANS)
+@given(HISTORIES | WEIGHED_HISTORIES, PLANS)
 def test_whatever_is_folded_again_rows_and_outputs_are_those_of_one_fold(history: History, plan: Plan) -> None:
     assert crashing(history, plan) == (history.table, history.outputs)
 

@@ -30,9 +30,10 @@ from state.scoring.history import WINDOW
 from state.scoring.recent import Recent
 from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Dictionary
-from tests.state.histories import BANDED, POLICIES, SHADOWED, Step, Table, Worker, altered, seeded
+from tests.state.histories import POLICIES, SHADOWED, WEIGHED, Step, Table, Worker, altered, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -150,6 +151,21 @@ def names_of(group: Group, table: Table, stream: str, scored: bytes) -> bytes:
     return table[kinds.NAMES.key(stream, named(group.policies, stream).layout)] if row is None else row
 
 
+def weighted(group: Group) -> dict[tuple[str, ...], tuple[float, ...]]:
+    """Return the weighted sums of the streams and segments of a group, over all partitions."""
+    found: dict[tuple[str, ...], Weighted] = defaultdict(Weighted)
+    for table in group.tables:
+        for key, row in table.of(kinds.WEIGHTED.letter).items():
+            stream, layout, slot = kinds.WEIGHTED.of(key)
+            whole = (layout, slot) == kinds.WHOLE
+            segment = () if whole else kinds.NAMES.decode(names_of(group, table, stream, layout)).segment(slot)
+            found[stream, *segment] += kinds.WEIGHTED.decode(row)
+    return {
+        place: (each.n, each.weight, *(round(value, 6) for value in (each.happened, *map(each.expected, KINDS))))
+        for place, each in found.items()
+    }
+
+
 def sums(group: Group) -> dict[str, Any]:
     """Return everything of a group that must be the same before and after, over all partitions."""
     fences = [table.fence for table in group.tables]
@@ -194,6 +210,7 @@ def sums(group: Group) -> dict[str, Any]:
             segment = kinds.NAMES.decode(names_of(group, table, stream, layout)).segment(slot)
             for n, count in enumerate(counts.sums):
                 segments[stream, *segment, f"band {n}"] += count
+    found["weighted"] = weighted(group)
     found["bands"] = {stream: each.encode() for stream, each in banded.items()}
     found["scores"] = {stream: windows.overall(each).encode() for stream, each in histories.items()}
     found["bias"] = {stream: sum_of_bias(each) for stream, each in histories.items()}
@@ -250,7 +267,7 @@ def events(group: Group) -> dict[bytes, Any]:
     }
 
 
-@pytest.mark.parametrize("policies", [kept(POLICIES), kept(SHADOWED), SHADOWED, kept(BANDED)])
+@pytest.mark.parametrize("policies", [kept(POLICIES), kept(SHADOWED), SHADOWED, kept(WEIGHED)])
 @pytest.mark.parametrize("widths", [(2, 5, 3), (1, 4), (4, 1, 2), (3, 3)])
 def test_no_event_and_no_sum_is_lost_and_all_goes_on(policies: Policies, widths: tuple[int, ...]) -> None:
     steps = seeded(2400, seed=len(widths))

@@ -30,6 +30,7 @@ from state.scoring.history import History
 from state.scoring.segment_pairs import SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
+from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
 from streams.config.settings import Settings
@@ -580,6 +581,33 @@ def test_a_page_shows_bands_raw_beside_served_and_what_they_are_worth() -> None:
     assert "Band block: on the last whole day its share was 3 times that of the days before" in text
     assert HOSTILE[:30] in text
     assert f"country = {HOSTILE[:60]}" in text
+    assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
+
+
+def test_a_page_shows_what_was_expected_and_what_came_true_by_weight() -> None:
+    policy = Policy("identity", weight="amount", label_rate=0.5, segments=("country",))
+    dictionary, whole, part = Dictionary(policy.segments), Weighted(), Weighted()
+    (slot,) = dictionary.groups((HOSTILE[:60],))
+    for n in range(100):
+        whole.observe(0.4, 0.02, float(n == 0), 100.0)
+        if n < 10:
+            part.observe(0.4, 0.02, float(n == 0), 100.0)
+    rows = {
+        kinds.WEIGHTED.key("churn", *kinds.WHOLE): kinds.WEIGHTED.encode(whole),
+        kinds.WEIGHTED.key("churn", policy.layout, slot): kinds.WEIGHTED.encode(part),
+        kinds.NAMES.key("churn", policy.layout): kinds.NAMES.encode(dictionary),
+    }
+    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **rows})
+    application = Pages(readings(held, settings=Settings(policies=Policies([("churn", policy)]))))
+    described = get(application, "/api/streams/churn").json["weighted"]
+    assert (described["by"], described["label_rate"], described["events"]) == ("amount", 0.5, 100)
+    assert (described["happened"], round(described["calibrated"]["expected"])) == (100.0, 200)
+    assert [(each["value"], each["happened"]) for each in described["segments"]] == [(HOSTILE[:60], 100.0)]
+    page = get(application, "/", urlencode({"stream": "churn"}))
+    text = Tags(page.text).text
+    assert "By amount, each label by its chance" in text
+    assert f"country = {HOSTILE[:60]}" in text
+    assert "+100" in text
     assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
 
 

@@ -167,6 +167,7 @@ def test_labels_of_few_forecasts_ask_for_silence_too() -> None:
     assert "94% of the forecasts expire without an outcome" in finding.words
     assert names(told(few + [None] * 1200), 90 * DAY_MS) == []
     assert names(told(few + [None] * 20_000), 90 * DAY_MS, 50 * DAY_MS, silence=True) == []
+    assert findings(told(few + [None] * 20_000), 90 * DAY_MS, sampled=True) == []
 
 
 def test_numbers_that_are_not_all_reported_say_nothing_of_silence() -> None:

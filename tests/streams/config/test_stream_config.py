@@ -303,9 +303,26 @@ def test_points_and_costs_are_numbers() -> None:
     assert policy(text).costs is None
 
 
+def test_weight_and_label_rate_are_paths_and_the_rate_may_be_a_number() -> None:
+    found = policy('[streams.s]\nweight = "payment.amount"\nlabel_rate = "decision.chance"')
+    assert (found.weight, found.label_rate) == ("payment.amount", "decision.chance")
+    assert policy("[streams.s]\nlabel_rate = 0.02").label_rate == 0.02
+    assert (policy("[streams.s]").weight, policy("[streams.s]").label_rate) == ("", "")
+    assert policy("[streams.s]\nlabel_rate = 1").config == policy("[streams.s]").config
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("label_rate = 0", "label_rate must be a chance above 0 and at most 1, or a path, got 0.0"),
+        ("label_rate = 2", "label_rate must be a chance above 0 and at most 1"),
+        ("label_rate = nan", "label_rate must be a number, got nan"),
+        ("label_rate = true", "label_rate must be a number, got True"),
+        ("label_rate = 'a[0]'", 'label_rate must be a path of names such as "decision.chance"'),
+        ("label_rate = 0.5\nmatures = '1d'\nsilence = 0", "label_rate and silence exclude each other"),
+        ("weight = 5", "weight must be of type str"),
+        ("weight = 'a[0]'", 'weight must be a path of names such as "amount"'),
+        ("weight = 'amount'\ncalibrator = 'quantile'", "weight: only of one probability"),
         (
             "bands = { pass = 0, block = 0.3, review = 0.02 }",
             "review (0.02) stands behind block (0.3): order them from",
@@ -347,7 +364,7 @@ def test_points_and_costs_are_numbers() -> None:
         ("cost_miss = 5\ncost_alert = 1", "are of bands: set bands, too"),
     ],
 )
-def test_bands_and_points_that_cannot_be_are_refused_with_place_and_remedy(text: str, said: str) -> None:
+def test_weights_bands_and_points_that_cannot_be_are_refused_with_place_and_remedy(text: str, said: str) -> None:
     message = refused(f"[streams.s]\n{text}")
     assert said in message
     assert 'streams."s"' in message or "line" in message

@@ -22,6 +22,7 @@ from state.scoring.band_counts import BandCounts
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
+from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from state.served import Served
@@ -158,7 +159,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     live.fold(0, vectors(30))
     bands, counts = Bands(("", "review"), (0.0, 0.5)), BandCounts(2)
     counts.issue(0, 1, 0)
-    named = Policy(segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0)
+    named = Policy(segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0, weight="amount")
     bound = Policy("calibrated_regression", features=("age",))
     gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
@@ -166,6 +167,8 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         ages.observe(t * DAY_MS, t // 100)
     dictionary, scores = Dictionary(("country",)), SegmentScores()
     dictionary.groups(("DE",))
+    weighted = Weighted()
+    weighted.observe(0.5, 0.5, 1.0, 20.0)
     for _ in range(20):
         scores.observe(0.5, 0.5, 1.0)
     bounding = Served.fresh(bound.recipe, "t")
@@ -180,6 +183,8 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
             kinds.AGES.key("s"): kinds.AGES.encode(ages),
             kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
             kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
+            kinds.WEIGHTED.key("s", *kinds.WHOLE): kinds.WEIGHTED.encode(weighted),
+            kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
             kinds.NAMES.key("s", named.layout): kinds.NAMES.encode(dictionary),
             kinds.SEGMENT.key("s", named.scored, 2): kinds.SEGMENT.encode(scores),
             kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),

@@ -36,6 +36,8 @@ FEATURES = Decoder(
     LIMITS,
 )
 
+WEIGHED = Decoder(Policies(default=Policy(weight="amount", label_rate="decision.chance")), LIMITS)
+
 
 def forecast(value: bytes | None, decoder: Decoder = OPEN, key: bytes | None = b"k") -> Forecast | Rejected:
     """Decode a forecast; the value it keeps for a dead letter is checked here and left out."""
@@ -322,6 +324,8 @@ def test_the_examples_reach_every_reason() -> None:
         "skipped",
         "scope",
         "entity",
+        "label_rate",
+        "weight",
         "format",
         "schema",
         "quota",
@@ -578,6 +582,43 @@ def test_what_a_forecast_is_about_is_read_where_the_stream_says(path: str, field
 @pytest.mark.parametrize("entity", ["", 1.5, True, ["a"], "a\nb", "x" * 129])
 def test_an_entity_is_a_name_or_a_whole_number(entity: object) -> None:
     assert reason(forecast(made(entity=entity))) == "entity"
+
+
+@pytest.mark.parametrize(
+    ("fields", "read"),
+    [
+        ({"amount": 12.5, "decision": {"chance": 0.02}}, (12.5, 0.02)),
+        ({"amount": 0, "decision": {"chance": 1}}, (0.0, 1.0)),
+        ({"weight": 1e9, "label_rate": 0.5}, (1e9, 0.5)),
+        ({"amount": 7, "weight": 9, "decision": {}, "label_rate": 0.25}, (7.0, 0.25)),
+    ],
+)
+def test_weight_and_chance_of_a_label_are_read_where_the_stream_says(
+    fields: dict[str, Any], read: tuple[float, float]
+) -> None:
+    event = forecast(made(**fields), WEIGHED)
+    assert isinstance(event, Forecast)
+    assert (event.weight, event.chance) == read
+    plain = forecast(made(**fields))
+    assert isinstance(plain, Forecast)
+    assert (plain.weight, plain.chance) == (1.0, 1.0)
+
+
+def test_a_chance_that_is_a_number_is_that_of_every_forecast() -> None:
+    event = forecast(made(), Decoder(Policies(default=Policy(label_rate=0.02)), LIMITS))
+    assert isinstance(event, Forecast)
+    assert (event.weight, event.chance) == (1.0, 0.02)
+
+
+@pytest.mark.parametrize("wrong", [None, 0, -0.5, 1.0001, True, "0.5", [0.5], float("inf")])
+def test_a_chance_that_is_missing_or_none_is_a_dead_letter(wrong: object) -> None:
+    expected = "not_json" if wrong == float("inf") else "label_rate"
+    assert reason(forecast(made(amount=1, decision={"chance": wrong}), WEIGHED)) == expected
+
+
+@pytest.mark.parametrize("wrong", [None, -0.5, 1.1e9, True, "5", {}])
+def test_a_weight_that_is_missing_or_none_is_a_dead_letter(wrong: object) -> None:
+    assert reason(forecast(made(amount=wrong, label_rate=1), WEIGHED)) == "weight"
 
 
 @pytest.mark.parametrize("scope", [None, "", 1, "a\nb", "x" * 129])

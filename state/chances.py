@@ -1,0 +1,132 @@
+"""Which labels teach where each has a known chance: labels that somebody asked for beside a random sample.
+
+Where an investigator or a rule chooses most labels, forecasts of one score with a label are unlike those without. The
+random sample says how much. So labels are thinned: one that stands for few forecasts teaches seldom. What teaches is
+learnt and counted once, like any label, so nothing else has to know of chances: no calibrator, score, window, alarm,
+certificate or interval.
+"""
+
+import math
+from struct import Struct
+from typing import Final, Self
+
+from state.draw import BITS, Draw
+from state.kind import STREAM, Kind, Moves, form
+
+#: Most forecasts that a label stands for: so many times at most a label teaches more often than another of its band.
+MOST: Final = 50.0
+#: Labels of a band after which an earlier one counts half in what labels of the band stand for.
+HALF: Final = 10_000.0
+#: Bands on either side of a score of one half, a unit of log-odds each.
+SIDE: Final = 14
+
+_DRAW: Final = Draw("chance")
+_KEEP: Final = math.exp(-math.log(2.0) / HALF)
+_ALL: Final = 1 << BITS
+_BAND: Final = Struct("<b2d")
+
+
+def weight(chance: float) -> float:
+    """Return how many forecasts a label of a chance in (0, 1] stands for: 1 / chance, at most `MOST`."""
+    return min(1.0 / chance, MOST)
+
+
+class Chances:
+    """What the labels of a stream stand for, by band of their scores, and which of them teach.
+
+    Notes
+    -----
+    A label of chance q stands for w = min(1 / q, `MOST`) forecasts. In its band of scores, a unit of log-odds wide, it
+    teaches with probability
+
+        min(1, w / m),  m = Σ w² / Σ w  over the labels of the band.
+
+    *Each once.* Where all labels of a band have one chance, m = w and all teach. So labels that the score alone chooses
+    all teach, and a random sample of one rate does.
+
+    *Variance.* On average Σ w / m = (Σ w)² / Σ w² labels teach, Kish's effective number of labels: as many as a
+    weighted mean of them is worth. None counts for more than one, and since m <= `MOST` one in `MOST` teaches at least.
+
+    *Bias.* Labels that stand for m forecasts or less teach in proportion to what they stand for. Those that stand for
+    more, also beyond `MOST`, teach always, and m / w as often as would be right. Where 5 % are labelled at a chance of
+    1 and the others at .02, that is .95.
+
+    An early label counts less and less in m, so that m follows chances that change. The draw is that of `state.draw`,
+    by the event's id: the same in any order, after any crash, and in an audit.
+
+    Bytes, little-endian, of each band in ascending order: its number (i8), Σ w and Σ w² (f64 each).
+
+    References
+    ----------
+    Kish 1965, *Survey Sampling*, section 11.7.
+
+    Examples
+    --------
+    Of 1,000 forecasts of one score 50 were chosen, and 19 of the others drawn at .02:
+
+    >>> chances = Chances()
+    >>> taught = [0, 0]
+    >>> for n in range(69_000):
+    ...     drawn = n % 69 < 19
+    ...     taught[drawn] += chances.teaches(-3.0, 0.02 if drawn else 1.0, b"%d" % n)
+    >>> round(taught[0] / 50_000, 3), taught[1] / 19_000
+    (0.022, 1.0)
+    """
+
+    __slots__ = ("_bands",)
+
+    def __init__(self) -> None:
+        #: Σ w and Σ w², by the number of the band.
+        self._bands: dict[int, list[float]] = {}
+
+    def teaches(self, z: float, chance: float, key: bytes) -> bool:
+        """Return whether a label teaches, and count it.
+
+        Parameters
+        ----------
+        z
+            Log-odds of its score, see `state.entities.place`.
+        chance
+            The chance that the forecast had of a label, in (0, 1].
+        key
+            The event's id.
+        """
+        number = min(max(math.floor(z), -SIDE), SIDE - 1)
+        sums = self._bands.get(number)
+        if sums is None:
+            sums = self._bands[number] = [0.0, 0.0]
+        stands = weight(chance)
+        sums[0] = _KEEP * sums[0] + stands
+        sums[1] = _KEEP * sums[1] + stands * stands
+        return _DRAW(key) * sums[1] < _ALL * stands * sums[0]
+
+    def __add__(self, other: Self) -> Self:
+        """Return what is known of both together."""
+        made = type(self)()
+        for part in (self, other):
+            for number, sums in part._bands.items():
+                before = made._bands.get(number, [0.0, 0.0])
+                made._bands[number] = [before[0] + sums[0], before[1] + sums[1]]
+        return made
+
+    def encode(self) -> bytes:
+        """Return the sums; layout in the class's notes."""
+        return b"".join([_BAND.pack(number, *sums) for number, sums in sorted(self._bands.items())])
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read what `encode` wrote; raises `struct.error` if it is cut."""
+        made = cls()
+        for number, w, w2 in _BAND.iter_unpack(payload):
+            made._bands[number] = [w, w2]
+        return made
+
+
+CHANCES: Final = Kind[Chances](
+    "q",
+    "the chances of labels",
+    (STREAM,),
+    {1: form(Chances)},
+    Moves.SHARED,
+    "one a stream with `label_rate`: what labels stand for, by band of their scores",
+)

@@ -1,0 +1,140 @@
+"""What was expected and what came true by weight: as JSON, as samples, and as rows of tables."""
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import add
+from typing import Any, Final
+
+from rich.table import Table
+
+from state import kinds
+from state.policy import Policy
+from state.scoring.weighted import Weighted
+from state.scoring.windows import KINDS
+from state.segments import Segment
+from streams.metrics import figures
+from streams.metrics.figures import by_name, or_none
+from streams.metrics.rows import StateRows
+from streams.metrics.sample import Sample
+
+#: Segments that are described, those most off as a whole, and those of them that have series.
+SEGMENTS: Final = 20
+SERIES: Final = 5
+#: What the columns of a table are called, and what its figures are.
+HEAD: Final = ("events", "as good as", "weight", "came true", "model", "served", "off by", "95 %")
+CAPTION: Final = (
+    "Sums over all events with a label, the warm-up included. As good as: so many events of one weight would say as "
+    "much. Off by: served less came true, with the interval as if events were independent."
+)
+
+
+def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
+    """Return as ``weighted`` what the rows of a stream say by weight; nothing without weights or events."""
+    if policy is None or not policy.weighed:
+        return {}
+    whole: list[Weighted] = []
+    by_segment: dict[Segment, Weighted] = {}
+    names = {partition: each for (partition, of), each in found.of(kinds.NAMES, stream).items() if of == policy.layout}
+    for (partition, layout, slot), each in found.of(kinds.WEIGHTED, stream).items():
+        if (layout, slot) == kinds.WHOLE:
+            whole.append(each)
+        elif layout == policy.layout and partition in names and slot in names[partition].slots:
+            named = names[partition].segment(slot)
+            by_segment[named] = by_segment[named] + each if named in by_segment else each
+    return {"weighted": describe(reduce(add, whole), by_segment, policy)} if whole else {}
+
+
+def describe(whole: Weighted, by_segment: Mapping[Segment, Weighted], policy: Policy) -> dict[str, Any]:
+    """Return weighted sums of a stream and of its segments as JSON has them, the segments most off first."""
+    most = sorted(by_segment.items(), key=lambda each: (-abs(each[1].off("calibrated")), each[0]))
+    return {
+        "by": policy.weight or None,
+        "label_rate": policy.label_rate or None,
+        **_described(whole),
+        "segments": [
+            {"segment": of.name, "value": of.value, **_described(each)} for of, each in most[:SEGMENTS]
+        ],
+    }  # fmt: skip
+
+
+def _described(sums: Weighted) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "events": sums.n,
+        "effective": sums.effective,
+        "weight": sums.weight,
+        "happened": sums.happened,
+        "observed": or_none(sums.observed),
+    }
+    for kind in KINDS:
+        described[kind] = {
+            "expected": sums.expected(kind),
+            "mean": or_none(sums.mean(kind)),
+            "bias": by_name(sums.bias(kind)),
+            "ece": or_none(sums.error(kind)),
+            "bands": [each._asdict() for each in sums.bands(kind)],
+        }
+    return described
+
+
+def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
+    """Yield the samples of what `describe` described."""
+    yield "weighted_outcomes", (stream,), described["happened"]
+    for kind in KINDS:
+        yield "weighted_forecasts", (stream, kind), described[kind]["expected"]
+    for each in described["segments"][:SERIES]:
+        off = each["calibrated"]["expected"] - each["happened"]
+        yield "segment_weighted_off", (stream, each["segment"], each["value"]), off
+
+
+def title(described: Mapping[str, Any]) -> str:
+    """Return what the sums are of, in words."""
+    by = f"By {described['by']}" if described["by"] else "All forecasts"
+    return by if described["label_rate"] is None else f"{by}, each label by its chance"
+
+
+def rows(described: Mapping[str, Any]) -> list[list[str]]:
+    """Return a row of texts for the whole and for each segment, as `HEAD` names its columns."""
+    places = [("all", described), *((f"{of['segment']} = {of['value']}", of) for of in described["segments"])]
+    return [[place, *_row(of)] for place, of in places]
+
+
+def _row(of: Mapping[str, Any]) -> list[str]:
+    served, weight = of["calibrated"], of["weight"]
+    bias = served["bias"]
+    ends = [] if bias["low"] is None else [amount(weight * bias[end], "+") for end in ("low", "high")]
+    return [
+        f"{of['events']:,}",
+        f"{of['effective']:,.0f}",
+        *(amount(value) for value in (weight, of["happened"], of["raw"]["expected"], served["expected"])),
+        amount(served["expected"] - of["happened"], "+"),
+        " to ".join(ends) or "–",
+    ]
+
+
+def by_band(described: Mapping[str, Any]) -> list[list[str]]:
+    """Return a row of texts for each band of what was served: events, weight, served, came true, off by."""
+    return [
+        [
+            f"{band['low']:g} to {band['high']:g}",
+            f"{band['n']:,}",
+            *(amount(band["weight"] * share) for share in (1.0, band["forecast"], band["outcome"])),
+            amount(band["weight"] * (band["forecast"] - band["outcome"]), "+"),
+        ]
+        for band in described["calibrated"]["bands"]
+    ]
+
+
+def table(described: Mapping[str, Any], of: str = "") -> Table:
+    """Return the whole and its segments as a table that fits 80 columns; ``of`` begins its title."""
+    made = figures.table((*HEAD[:2], *HEAD[3:]), f"{of}{title(described)}", CAPTION)
+    for place, events, effective, _, *others in rows(described):
+        made.add_row(place, events, effective, *others)
+    return made
+
+
+def amount(value: float, sign: str = "") -> str:
+    """Return a sum of weights so that people can read it: four digits, and M for millions."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10.0 * unit:
+            return f"{value / unit:{sign},.4g}{letter}"
+    return f"{value:{sign},.4g}"
