@@ -30,6 +30,7 @@ OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "encoding": ("NAME", "of text, such as cp1252 (default: what fits)"),
     "segments": ("COLUMN,...", "columns of segments; the streams file must name them"),
     "entity": ("COLUMN", "what shares an outcome, such as an account: of each at most three teach"),
+    "model-version": ("COLUMN", "the version of the model; the streams file must set model_version"),
     "id": ("COLUMN", "the event's id (default: the number of the row)"),
     "stream-column": ("COLUMN", "the stream of each row"),
     "stream-name": ("NAME", "the stream of all rows (default: the file's name)"),
@@ -141,6 +142,7 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         decimal=options.decimal,
         encoding=_encoding(options.encoding),
         entity=options.entity,
+        model_version=options.model_version,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns=columns)

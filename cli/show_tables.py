@@ -75,6 +75,8 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         _print(shown_on, segments.table(each["segments"]))
         if (lately := segments.recent_table(each["segments"])) is not None:
             _print(shown_on, lately)
+    if "versions" in each:
+        _print_those_of_the_page(shown_on, [tables.models(each["versions"])])
     if "shadows" in each:
         _print(shown_on, challengers.table(each["shadows"]))
     _print_those_of_the_page(shown_on, [tables.biases(each)])

@@ -57,6 +57,7 @@ def _read(policy: Policy) -> tuple[object, ...]:
         policy.layout,
         policy.segments_required,
         policy.quota,
+        policy.model_version,
     )
 
 

@@ -15,6 +15,7 @@ from state.scoring.segment_pairs import SegmentPairScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from streams.metrics.functions import Part
+from streams.metrics.versions import Held
 
 #: Losses of an event of classes; one of a number has fewer.
 LOSSES: Final = 2
@@ -70,6 +71,8 @@ class PartitionResult:
     vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
     #: Of these by stream, contender and slot; they count as expired what has no outcome at the end.
     segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
+    #: By stream: the versions of its model, as bytes, and what is held of each by the calibrator that served.
+    versions: dict[str, tuple[bytes, dict[str, Held]]] = field(default_factory=dict)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return one of `replay.column_file.COLUMNS`, mapped from its file."""

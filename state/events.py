@@ -20,7 +20,8 @@ class Forecast(NamedTuple):
 
     ``value`` is the record as it came, for the dead letter. ``segments`` are the values of the stream's segments,
     in the order of its configuration; empty text where the record has none that can be used. ``entity`` is the number
-    of what the forecast is about (`state.entities.number`); 0 where the record names none.
+    of what the forecast is about (`state.entities.number`); 0 where the record names none. ``version`` is that of the
+    model, of a stream whose versions have calibrators of their own; else empty.
     """
 
     offset: int
@@ -34,6 +35,7 @@ class Forecast(NamedTuple):
     segments: tuple[str, ...] = ()
     carried: Carried | None = None
     entity: int = 0
+    version: str = ""
 
 
 class Outcome(NamedTuple):

@@ -48,6 +48,7 @@ from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.served import Served
+from state.versions import Versions
 from state.witnesses import WITNESSES
 
 __all__ = ("CLAIM", "ENTITIES", "FENCE", "INPUTS", "JOURNAL", "LEDGER", "QUEUE", "QUOTA", "WIDTHS", "WITNESSES")
@@ -182,6 +183,15 @@ THRESHOLDS: Final = Kind[Thresholds](
     {1: form(Thresholds)},
     Moves.SHARED,
     "one a stream whose bands keep a volume: their thresholds",
+    shown=True,
+)
+VERSIONS: Final = Kind[Versions](
+    "v",
+    "the versions of the model",
+    (STREAM,),
+    {1: form(Versions)},
+    Moves.DIVIDED,
+    "one a stream with model_version: which versions score, how their forecasts are distributed, and what came of them",
     shown=True,
 )
 EVIDENCE: Final = Kind[Evidence](

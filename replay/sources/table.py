@@ -74,6 +74,8 @@ class Columns:
     segments: tuple[str, ...] = ()
     #: What each row is about, such as an account: rows of one share outcomes; None: nothing is known.
     entity: str | None = None
+    #: Which version of the model made each row's score; None: nothing is known.
+    model_version: str | None = None
 
     @property
     def given(self) -> dict[str, object]:
@@ -95,6 +97,7 @@ class Columns:
             "--id": self.id,
             "--stream-column": self.stream,
             "--entity": self.entity,
+            "--model-version": self.model_version,
         }
         named = {option: name for option, name in options.items() if name is not None}
         return named | {f"--segments {name}": name for name in self.segments}
@@ -188,6 +191,8 @@ class TableSource(FileSource):
                         made["segments"] = {name: column[row] for name, column in rows.segments.items() if column[row]}
                     if rows.entities[row]:
                         made["entity"] = rows.entities[row]
+                    if rows.versions[row]:
+                        made["model_version"] = rows.versions[row]
                 else:
                     made["y"] = int(rows.labels[row])
                 key = (rows.streams[row] if self.by_stream else event_id).encode()
@@ -219,6 +224,8 @@ class Rows:
     segments: Mapping[str, list[str]]
     #: What each row is about; empty where it is not known.
     entities: list[str]
+    #: Versions of the model; empty where it is not known.
+    versions: list[str]
     #: Rows whose label is 0 and was never reported; they have no label here.
     silent: NDArray[np.bool_]
     #: What was assumed, in sentences.
@@ -268,6 +275,7 @@ def read(path: Path, columns: Columns) -> Rows:
         streams = _names(found["--stream-column"], streams)
     segments = {name: _names(found[f"--segments {name}"], [""] * count) for name in columns.segments}
     entities = [""] * count if columns.entity is None else _names(found["--entity"], [""] * count)
+    versions = [""] * count if columns.model_version is None else _names(found["--model-version"], [""] * count)
     silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
     if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
         raise TableError(
@@ -275,7 +283,8 @@ def read(path: Path, columns: Columns) -> Rows:
             "labels as known with the score"
         )
     labels[silent] = np.nan
-    rows = Rows(values, labels, made.ms, known.ms, ids, streams, segments, entities, silent, list(dict.fromkeys(notes)))
+    said = ids, streams, segments, entities, versions
+    rows = Rows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
     return _without_others(rows, found["--score"].rows)
 
 
@@ -299,6 +308,7 @@ def _without_others(rows: Rows, numbers: Sequence[int]) -> Rows:
         of(rows.streams),
         {name: of(column) for name, column in rows.segments.items()},
         of(rows.entities),
+        of(rows.versions),
         rows.silent[kept],
         [*rows.notes, note],
     )

@@ -11,7 +11,7 @@ from streams.config import stream_config, variables
 from streams.config.settings import Settings
 
 #: Settings that most streams do not have; they are shown where they are set.
-MARKS: Final = ("frozen", "bands", "points", "interval", "reasons", "cost_miss", "cost_alert")
+MARKS: Final = ("frozen", "bands", "points", "interval", "reasons", "cost_miss", "cost_alert", "model_version")
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
 #: What may differ between the workers of one group.

@@ -25,6 +25,7 @@
     pairs = [["country", "channel"]]     # combinations that are segments, too
     segments_required = false     # true: a forecast without a usable value of each name is a dead letter
     entity = "customer.account"   # path of what shares outcomes: of each at most three teach; not set: `entity`
+    model_version = "model.version"   # path of the model's version: a calibrator each; not set: one for all
     seed = 0
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
@@ -72,6 +73,7 @@ _STREAM = (
     "pairs",
     "segments_required",
     "entity",
+    "model_version",
     "seed",
     "options",
     "shadow",
@@ -203,7 +205,8 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
         quota=quota(stream),
         on_error=_typed(stream, "on_error", str, default=NOTHING),
-        entity=_entity(stream),
+        entity=_path(stream, "entity", "customer.account"),
+        model_version=_path(stream, "model_version", "model.version"),
         bands=_bands(stream),
         points=_points(stream),
         interval=_number(stream, "interval", 0.0),
@@ -265,10 +268,10 @@ def _points(stream: Mapping[str, Any]) -> Points | None:
     return Points(**{name: _number(table, name) for name in _POINTS})
 
 
-def _entity(stream: Mapping[str, Any]) -> str:
-    path: str = _typed(stream, "entity", str, default="")
+def _path(stream: Mapping[str, Any], name: str, example: str) -> str:
+    path: str = _typed(stream, name, str, default="")
     if path and not all(isinstance(step, str) for step in steps(path)):
-        raise ValueError(f'entity must be a path of names such as "customer.account", got {path!r}')
+        raise ValueError(f'{name} must be a path of names such as "{example}", got {path!r}')
     return path
 
 

@@ -14,6 +14,7 @@ from state.scoring.warm_up import LONGEST
 from state.scoring.windows import RECENT
 from streams.metrics import functions
 from streams.metrics.segments import SERIES
+from streams.metrics.versions import SERIES as MODELS
 
 #: What the name of every metric begins with.
 PREFIX: Final = "trueup_"
@@ -482,6 +483,23 @@ CATALOGUE: Final = {
             "Mean served forecast less the share of events that happened in these segments, over the windows with the "
             "most evidence; of the class with most evidence, or of its level less its coverage",
             series=SERIES,
+        ),
+        gauge(
+            "model_version_forecasts{stream, model_version}",
+            f"Forecasts of each version of the model, of the {MODELS} that came last; only where model_version is set",
+            series=MODELS,
+        ),
+        gauge(
+            "model_version_bias{stream, model_version, kind}",
+            "Mean forecast less the share of events that happened, of the outcomes of each of these versions",
+            "streams show and the status page have outcomes, and the line by which the version began",
+            series=2 * MODELS,
+        ),
+        gauge(
+            "model_version_gain{stream, model_version}",
+            "Mean log loss of the raw scores of each of these versions less that of what was served, nats",
+            "below 0 raw scores were better",
+            series=MODELS,
         ),
         gauge(
             "band_forecasts{stream, kind, band}",

@@ -48,6 +48,7 @@ REASONS: Final = {
     "probability": "p is not a number in [0, 1]",
     "features": "x is missing, misnamed, of the wrong length, or out of [-1, 1]",
     "entity": "entity is not text like event_id, nor a whole number",
+    "model_version": "the stream has a calibrator a version, and model_version is missing, or not text like event_id",
     "segments": "segments has no usable value of each name that the stream's configuration requires",
     "probs": "probs is not as many numbers in [0, 1] as the stream has classes, adding up to 1",
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
@@ -193,7 +194,9 @@ class Decoder:
             if ts < timestamp - FAR_OFF:
                 self._far(FORECASTS, ts, timestamp)
             carried = self._carried(record, headers) if headers or "carried" in record else None
-            return new(Forecast, (offset, key, event_id, stream, raw, x, ts, value, segments, carried, entity))
+            version = self._version(record, policy.model_version) if policy.model_version else ""
+            made = (offset, key, event_id, stream, raw, x, ts, value, segments, carried, entity, version)
+            return new(Forecast, made)
         except _Unusable as unusable:
             reason = unusable.args[0]
             if reason == PASSED:
@@ -320,14 +323,12 @@ class Decoder:
 
     def _entity(self, record: dict[str, Any], path: str) -> int:
         """Return the number of what a forecast is about, which stands at a path or in ``entity``; 0 if it does not."""
-        found: Any = record if path else None
-        for step in _steps(path) if path else ():
-            found = found.get(step) if type(found) is dict else None
-        if found is None:
-            found = record.get("entity")
-        if found is None:
-            return 0
-        return number(self._name({"entity": str(found) if type(found) is int else found}, "entity"))
+        found = _at(record, path, "entity")
+        return 0 if found is None else number(self._name({"entity": found}, "entity"))
+
+    def _version(self, record: dict[str, Any], path: str) -> str:
+        """Return the version of the model, which stands at a path or in ``model_version``."""
+        return self._name({"model_version": _at(record, path, "model_version")}, "model_version")
 
     def _scoped(self, event_id: str, record: dict[str, Any]) -> str:
         """Return the name of an event among those of its scope."""
@@ -412,6 +413,16 @@ def _features(x: object, policy: Policy) -> tuple[float, ...]:
         if type(value) not in (float, int) or not -1 <= value <= 1:  # type: ignore[operator]
             raise _Unusable("features")
     return tuple(map(float, values))  # type: ignore[arg-type]
+
+
+def _at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return what stands at a path, or else in a field; a whole number as text, None where there is nothing."""
+    found: Any = record if path else None
+    for step in _steps(path) if path else ():
+        found = found.get(step) if type(found) is dict else None
+    if found is None:
+        found = record.get(field)
+    return str(found) if type(found) is int else found
 
 
 def _segments(given: object, policy: Policy) -> tuple[str, ...]:

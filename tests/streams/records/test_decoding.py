@@ -322,6 +322,7 @@ def test_the_examples_reach_every_reason() -> None:
         "skipped",
         "scope",
         "entity",
+        "model_version",
         "format",
         "schema",
         "quota",
@@ -578,6 +579,30 @@ def test_what_a_forecast_is_about_is_read_where_the_stream_says(path: str, field
 @pytest.mark.parametrize("entity", ["", 1.5, True, ["a"], "a\nb", "x" * 129])
 def test_an_entity_is_a_name_or_a_whole_number(entity: object) -> None:
     assert reason(forecast(made(entity=entity))) == "entity"
+
+
+@pytest.mark.parametrize(
+    ("fields", "version"),
+    [
+        ({"model": {"version": "7.1"}, "model_version": "other"}, "7.1"),
+        ({"model": {"version": 7}}, "7"),
+        ({"model": "fraud", "model_version": "mapped"}, "mapped"),
+    ],
+)
+def test_the_version_of_the_model_is_read_where_the_stream_says(fields: dict[str, Any], version: str) -> None:
+    decoder = Decoder(Policies(default=Policy(model_version="model.version")), LIMITS)
+    event = forecast(made(**fields), decoder)
+    assert isinstance(event, Forecast)
+    assert event.version == version
+    plain = forecast(made(**fields))
+    assert isinstance(plain, Forecast)
+    assert plain.version == ""
+
+
+@pytest.mark.parametrize("fields", [{}, {"model": {"version": None}}, {"model_version": ""}, {"model_version": 1.5}])
+def test_a_forecast_without_a_version_of_the_model_is_a_dead_letter(fields: dict[str, Any]) -> None:
+    decoder = Decoder(Policies(default=Policy(model_version="model.version")), LIMITS)
+    assert reason(forecast(made(**fields), decoder)) == "model_version"
 
 
 @pytest.mark.parametrize("scope", [None, "", 1, "a\nb", "x" * 129])
