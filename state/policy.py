@@ -121,6 +121,8 @@ class Policy:
     model_version
         Path of the field of a record that says which version of the model made its forecast; each version has a
         calibrator of its own (`state.versions`). Empty: one calibrator has all forecasts. No part of the recipe.
+    carry_over
+        Whether a new version begins with the map of the one before; else with raw scores. No part of the recipe.
     version
         The version of which this is, see `of_version`; empty: of all. Part of the recipe.
     """
@@ -151,6 +153,7 @@ class Policy:
     cost_miss: float = 0.0
     cost_alert: float = 0.0
     model_version: str = ""
+    carry_over: bool = True
     version: str = ""
 
     def __post_init__(self) -> None:

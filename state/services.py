@@ -313,6 +313,8 @@ class Services:
         if new is None or before is None or new.name == OTHER:
             return
         policy = self._policy(service.stream)
+        if not policy.carry_over:
+            return
         theirs, ours = policy.of_version(before.name), policy.of_version(new.name)
         beside = [self._challenging(service.stream, each) for each in (theirs, ours)]
         for their, our in zip((theirs, *beside[0]), (ours, *beside[1]), strict=True):

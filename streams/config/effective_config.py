@@ -60,6 +60,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "on_error": policy.on_error,
             **json.loads(policy.recipe),
             **({"challengers": _challengers(policy)} if policy.shadow else {}),
+            **({} if policy.carry_over else {"carry_over": False}),
             **{name: _plain(of) for name in MARKS if (of := getattr(policy, name))},
         }
         for pattern, policy in _patterns(settings)

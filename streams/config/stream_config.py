@@ -26,6 +26,7 @@
     segments_required = false     # true: a forecast without a usable value of each name is a dead letter
     entity = "customer.account"   # path of what shares outcomes: of each at most three teach; not set: `entity`
     model_version = "model.version"   # path of the model's version: a calibrator each; not set: one for all
+    carry_over = true             # a new version begins with the map of the one before; false: with raw scores
     seed = 0
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
@@ -74,6 +75,7 @@ _STREAM = (
     "segments_required",
     "entity",
     "model_version",
+    "carry_over",
     "seed",
     "options",
     "shadow",
@@ -207,6 +209,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         on_error=_typed(stream, "on_error", str, default=NOTHING),
         entity=_path(stream, "entity", "customer.account"),
         model_version=_path(stream, "model_version", "model.version"),
+        carry_over=_typed(stream, "carry_over", bool, default=True),
         bands=_bands(stream),
         points=_points(stream),
         interval=_number(stream, "interval", 0.0),

@@ -115,6 +115,13 @@ def test_a_line_stays_once_the_version_has_learnt_from_enough_outcomes() -> None
     assert scored.calibrator("2").seen == FEW
 
 
+def test_a_version_begins_with_raw_scores_where_that_is_said() -> None:
+    scored = Scored(Policies(default=replace(POLICY, carry_over=False)))
+    scored.score("1", 1.5, 2.0, 300)
+    scored.score("2", 0.5, -2.5, 2 * FEW, told=False)
+    assert scored.calibrator("2").seen == 0
+
+
 def test_a_version_whose_outcomes_come_at_once_learns_from_these_alone() -> None:
     scored = Scored()
     scored.score("1", 1.5, 2.0, 300)
