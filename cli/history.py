@@ -32,6 +32,7 @@ OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "entity": ("COLUMN", "what shares an outcome, such as an account: of each at most three teach"),
     "weight": ("COLUMN", "what a forecast weighs, such as an amount; the streams file must have `weight`"),
     "label-rate": ("COLUMN", "its chance of a label; the streams file must have `label_rate`"),
+    "model-version": ("COLUMN", "the version of the model; the streams file must set model_version"),
     "id": ("COLUMN", "the event's id (default: the number of the row)"),
     "stream-column": ("COLUMN", "the stream of each row"),
     "stream-name": ("NAME", "the stream of all rows (default: the file's name)"),
@@ -143,6 +144,7 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         entity=options.entity,
         weight=options.weight,
         label_rate=options.label_rate,
+        model_version=options.model_version,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns=columns)

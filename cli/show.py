@@ -130,12 +130,11 @@ async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
                     tell = now() + TELL_SECONDS
                 for tp, records in (await consumer.getmany(timeout_ms=500)).items():
                     for record in records:
-                        if (
-                            (kind := KINDS.get(record.key[:1]))
-                            and (kind.shown or kind is kinds.FENCE)
-                            and record.value is not None
-                        ):
-                            newest[tp.partition, record.key] = record.value
+                        if (kind := KINDS.get(record.key[:1])) and (kind.shown or kind is kinds.FENCE):
+                            if record.value is None:
+                                newest.pop((tp.partition, record.key), None)
+                            else:
+                                newest[tp.partition, record.key] = record.value
     except TimeoutError:
         raise TopicsError(
             f"the changelog cannot be read to its end: nothing of it came for {STILL_SECONDS:g} s, and {left} of "

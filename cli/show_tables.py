@@ -77,6 +77,7 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
         _print(shown_on, segments.table(each["segments"]))
         if (lately := segments.recent_table(each["segments"])) is not None:
             _print(shown_on, lately)
+    _print_those_of_the_page(shown_on, [tables.models(each.get("versions", []))])
     if "shadows" in each:
         _print(shown_on, challengers.table(each["shadows"]))
     _print_those_of_the_page(shown_on, [tables.biases(each)])

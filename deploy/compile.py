@@ -64,6 +64,7 @@ HOT = (
     "state/scoring/scores.py",
     "state/tickets.py",
     "state/scoring/vector_history.py",
+    "state/versions.py",
     "state/scoring/warm_up.py",
     "state/scoring/weighted.py",
     "state/scoring/windows.py",

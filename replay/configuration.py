@@ -66,6 +66,7 @@ def _read(policy: Policy) -> tuple[object, ...]:
         policy.entity,
         policy.weight,
         policy.quota,
+        policy.model_version,
     )
 
 

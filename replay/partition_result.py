@@ -16,6 +16,7 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from streams.metrics.functions import Part
+from streams.metrics.versions import Held
 
 #: Stands for the slot of a segment where all events are meant.
 WHOLE: Final = -1
@@ -73,6 +74,8 @@ class PartitionResult:
     vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
     #: Of these by stream, contender and slot; they count as expired what has no outcome at the end.
     segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
+    #: By stream: the versions of its model, as bytes, and what is held of each by the calibrator that served.
+    versions: dict[str, tuple[bytes, dict[str, Held]]] = field(default_factory=dict)
 
     #: Weighted sums, by stream and contender, then by slot of a segment; `WHOLE` of all.
     weighted: dict[tuple[str, int], dict[int, Weighted]] = field(default_factory=dict)

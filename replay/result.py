@@ -92,6 +92,9 @@ class Scored:
     segments: Mapping[str, Any] | None = None
     #: The nearest to its bound first; empty where the calibrator bounds none, and of all streams together.
     functions: Sequence[FunctionBias] = ()
+    #: Of a stream whose model has versions: what `streams.metrics.versions.describe` returns of the first
+    #: configuration. Empty without, and of all streams together.
+    versions: Sequence[Mapping[str, Any]] = ()
     #: Of a stream with bands: what `replay.bands.described` returns, over all forecasts. None without, and of all
     #: streams together.
     bands: Mapping[str, Any] | None = None

@@ -27,7 +27,8 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Segment
-from streams.metrics import functions, vectors, weights
+from state.versions import Versions
+from streams.metrics import functions, vectors, versions, weights
 
 #: Most windows of a series, and resolved forecasts of one at least.
 WINDOWS, SHORTEST = 60, 20
@@ -177,6 +178,7 @@ def _scored(
         coverage=coverage(issued_raw[columns.issued_counting[issued]], raw),
         features=_features(parts, i, stream, policies[0]) if stream else (),
         functions=_functions(parts, i, stream) if stream else (),
+        versions=_versions(parts, stream) if stream and not i else (),
         late=_late(columns, parts, stream, columns.delay_ms[chosen][said], policies[0].ttl_ms) if stream else None,
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
         review=review(judging["raw"], judging["calibrated"], columns.y[after], made[after], _since(columns, i, issued)),
@@ -343,6 +345,11 @@ def _features(parts: Sequence[PartitionResult], i: int, stream: str, policy: Pol
 def _functions(parts: Sequence[PartitionResult], i: int, stream: str) -> list[FunctionBias]:
     found = [part.functions.get((stream, i)) for part in parts]
     return [FunctionBias(*each.values()) for each in functions.describe(filter(None, found))]
+
+
+def _versions(parts: Sequence[PartitionResult], stream: str) -> list[dict[str, Any]]:
+    found = [part.versions[stream] for part in parts if stream in part.versions]
+    return versions.describe([(Versions.decode(payload), of) for payload, of in found])
 
 
 def _vectors(parts: Sequence[PartitionResult], i: int) -> dict[str, Vectors]:

@@ -1,7 +1,7 @@
 """The observer of a replay: it writes down what was answered and what happened, for each configuration."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from state.scoring.weighted import Weighted
 from state.served import Served
 from state.services import Service
 from streams.metrics import functions
+from streams.metrics.versions import held
 
 #: Forecasts that expired, of which a partition remembers when they were made: the first ones, some 60 MB.
 REMEMBERED: Final = 300_000
@@ -47,6 +48,10 @@ class Stream:
     warming: list[int]
     #: Look at the calibrators when so many outcomes are learnt.
     look_at: int = LOOK
+    #: What serves now; of the versions of a model the one that answered last.
+    service: Service | None = None
+    #: What serves each version of the model, by its configuration.
+    by_version: dict[str, Served] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +117,8 @@ class Taping:
     def _begun(self, service: Service) -> Stream:
         """Give a stream its number."""
         played, stream = self._played, service.stream
-        policies = [policy for plan in self._plans if (policy := plan.of(stream)) is not None]
+        version = "" if service.version is None else service.version.name
+        policies = [policy.of_version(version) for plan in self._plans if (policy := plan.of(stream)) is not None]
         challenging = [each.learner for each in service.shadows]
         configs = [each.config for each in challenging]
         places = [-1 if each.config == service.config else configs.index(each.config) for each in policies]
@@ -128,11 +134,30 @@ class Taping:
         played.biases |= {(stream, n): bias for n, bias in enumerate(biases)}
         number, warming = len(self.streams), list(range(len(served)))
         found = self.streams[stream] = Stream(stream, number, places, served, biases, bands, warming)
+        self._follow(found, service)
         return found
+
+    def _of(self, service: Service) -> Stream:
+        """Return the stream of a service that answers."""
+        of = self.streams.get(service.stream) or self._begun(service)
+        if service.version is not None and of.service is not service:
+            self._follow(of, service)
+        return of
+
+    @staticmethod
+    def _follow(of: Stream, service: Service) -> None:
+        """Look at the calibrators of a service from now on: that of another version of the model."""
+        of.service = service
+        if service.version is not None:
+            of.by_version[service.version.config] = service.learner.served
+        of.served = [
+            service.learner.served if place < 0 else service.shadows[place].learner.served for place in of.places
+        ]
+        of.look_at = of.served[0].calibrator.learnt + LOOK
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - of no use
         """Note what was answered."""
-        of = self.streams.get(service.stream) or self._begun(service)
+        of = self._of(service)
         if service.kind != PROBABILITY:
             row.seen = _Note(-1)
             for n in range(len(of.places)):
@@ -269,6 +294,9 @@ class Taping:
         """Look at every calibrator a last time."""
         for of in self.streams.values():
             self._look(of)
+            if of.service is not None and of.service.versions is not None:
+                by_config = {config: held(each) for config, each in of.by_version.items()}
+                self._played.versions[of.name] = of.service.versions.encode(), by_config
             for n, served in enumerate(of.served):
                 if (part := functions.part(served))[1]:
                     self._played.functions[of.name, n] = part

@@ -32,7 +32,7 @@ class Changes:
     ledger
         What those rows of the ledger hold that are still to be made, by key; None deletes.
     streams
-        What those rows of streams hold that are still to be made, by stream and key.
+        What those rows of streams hold that are still to be made, by stream and key; None deletes.
     sizes
         Number and bytes of the rows that were made, of the ledger and of streams.
     """
@@ -54,6 +54,9 @@ class Changes:
         """Make the rows of a stream that are still to be made, and return their bytes."""
         made = 0
         for key, value in self.streams.pop(stream, {}).items():
+            if value is None:
+                self.rows[key] = None
+                continue
             row = kind_of(key).encode(value)
             self.rows[key] = self.of_streams[key] = row
             self.sizes[2] += 1

@@ -181,7 +181,7 @@ class Partition(Tickets):
 
     def _answer(self, key: bytes, row: Row, forecast: Forecast) -> None:  # noqa: ARG002 - there is none
         """Answer a forecast."""
-        service = self._services.of(forecast.stream)
+        service = self._serving(forecast)
         made = self._issue(service, key, forecast)
         self._effects.belated += self.fence.stream_time - forecast.ts >= service.ttl_ms
         if made.version == 0:  # tickets must find the recipe that made them
@@ -189,7 +189,7 @@ class Partition(Tickets):
 
     def _join(self, key: bytes, row: Row, forecast: Forecast) -> None:
         """Answer a forecast, and give it the outcome that was parked for it, if that is one it can have."""
-        service = self._services.of(forecast.stream)
+        service = self._serving(forecast)
         made, fates, y = self._issue(service, key, forecast), self.fence.fates, row.y
         self._touch(service.learner)
         if not admits(forecast.raw, y):
@@ -303,6 +303,7 @@ class Partition(Tickets):
         else:
             self.fence.fates[EXPIRED_FORECAST] += 1
             self._observer.expired(self._services.by(row), row, event_id)
+            self._release(row)
         self._remove(key)
 
     def _leave(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
@@ -315,6 +316,7 @@ class Partition(Tickets):
         if longer:
             self._expiry.push(REVISION, longer, row.born, event_id)
         else:
+            self._release(row)
             self._remove(key)
 
 

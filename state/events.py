@@ -22,7 +22,8 @@ class Forecast(NamedTuple):
     in the order of its configuration; empty text where the record has none that can be used. ``entity`` is the number
     of what the forecast is about (`state.entities.number`); 0 where the record names none. ``weight`` is what it weighs
     (`state.scoring.weighted`), and ``chance`` the chance that it has of a label (`state.chances`), in (0, 1]; each is 1
-    where the stream has none.
+    where the stream has none. ``version`` is that of the model, of a stream whose versions have calibrators of their
+    own; else empty.
     """
 
     offset: int
@@ -38,6 +39,7 @@ class Forecast(NamedTuple):
     entity: int = 0
     weight: float = 1.0
     chance: float = 1.0
+    version: str = ""
 
 
 class Outcome(NamedTuple):

@@ -159,6 +159,11 @@ class Kind(Generic[T]):
         return min(self.forms)
 
     @property
+    def configured(self) -> bool:
+        """Whether such a row is of a calibrator: a stream has some for each version of its model."""
+        return CONFIG in self.parts or CHAMPION in self.parts
+
+    @property
     def of_stream(self) -> bool:
         """Whether such a row belongs to a stream, and moves with it."""
         return self.moves in OF_STREAM
@@ -185,7 +190,12 @@ class Kind(Generic[T]):
         return key[self._at :].decode(errors="backslashreplace")
 
     def present(self, key: bytes, policy: object) -> bool:
-        """Whether a row is of what its stream is configured to do now; ``policy`` is None of a stream that is not."""
+        """Whether a row is of what its stream is configured to do now; ``policy`` is None of a stream that is not.
+
+        Of a stream whose model has versions all calibrators are: only its rows say which versions there are.
+        """
+        if self.configured and policy is not None and cast("Any", policy).model_version:
+            return True
         for part, value in zip(self._ids, self.of(key)[1:], strict=True):
             if policy is None or (part.now is not None and value not in part.now(policy)):
                 return False

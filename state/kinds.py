@@ -50,6 +50,7 @@ from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
+from state.versions import Versions
 from state.witnesses import WITNESSES
 
 __all__ = (
@@ -206,6 +207,15 @@ THRESHOLDS: Final = Kind[Thresholds](
     {1: form(Thresholds)},
     Moves.SHARED,
     "one a stream whose bands keep a volume: their thresholds",
+    shown=True,
+)
+VERSIONS: Final = Kind[Versions](
+    "v",
+    "the versions of the model",
+    (STREAM,),
+    {1: form(Versions)},
+    Moves.DIVIDED,
+    "one a stream with model_version: which versions score, how their forecasts are distributed, and what came of them",
     shown=True,
 )
 EVIDENCE: Final = Kind[Evidence](

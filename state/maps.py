@@ -73,6 +73,8 @@ def why_not(policy: Policy) -> str:
     """Return why what serves a stream cannot be told by a map; empty if it can."""
     if policy.kind != PROBABILITY:
         return f"{policy.calibrator} does not serve one probability"
+    if policy.model_version:
+        return "each version of its model has a map of its own"
     if policy.n_features and "features" in calibrators.options_of(policy.calibrator, policy.options):
         return f"what {policy.calibrator} serves depends on features"
     return ""

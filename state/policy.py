@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from state import calibrators, forecasts
 from state.bands import Bands, Points
+from state.calibrators.carried import Carried
 from state.calibrators.multiclass import CLASSES
 from state.calibrators.quantile import LEVELS
 from state.forecasts import KINDS, LARGEST, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
@@ -124,6 +125,13 @@ class Policy:
         Whether intervals come with the reason in words.
     cost_miss, cost_alert
         What a missed one costs, and what it costs to look at a forecast, in one unit; both 0 where not known.
+    model_version
+        Path of the field of a record that says which version of the model made its forecast; each version has a
+        calibrator of its own (`state.versions`). Empty: one calibrator has all forecasts. No part of the recipe.
+    carry_over
+        Whether a new version begins with the map of the one before; else with raw scores. No part of the recipe.
+    version
+        The version of which this is, see `of_version`; empty: of all. Part of the recipe.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -153,6 +161,9 @@ class Policy:
     reasons: bool = False
     cost_miss: float = 0.0
     cost_alert: float = 0.0
+    model_version: str = ""
+    carry_over: bool = True
+    version: str = ""
 
     def __post_init__(self) -> None:
         if self.ttl_ms <= 0:
@@ -174,6 +185,8 @@ class Policy:
         if self.shadow:
             self._check_shadow()
         self._check_bands()
+        if self.model_version and self.kind != PROBABILITY:
+            raise ValueError(f"model_version: only of one probability, and {self.calibrator} serves {KINDS[self.kind]}")
 
     def _check_labels(self) -> None:
         if self.matures_ms < 0:
@@ -232,6 +245,13 @@ class Policy:
     def costs(self) -> tuple[float, float] | None:
         """What a missed one costs, and what it costs to look at a forecast; None where that is not known."""
         return (self.cost_miss, self.cost_alert) if self.cost_miss else None
+
+    def of_version(self, version: str) -> "Policy":
+        """Return the policy of one version of the model: the same, with a calibrator of its own.
+
+        It is this one where one calibrator has all versions, or where no version is named.
+        """
+        return replace(self, version=version) if self.model_version and version else self
 
     @property
     def labels(self) -> tuple[object, ...]:
@@ -375,6 +395,8 @@ class Policy:
             made["features"] = self.features
         if self.segments and calibrators.grouped(self.calibrator, self._options):
             made |= {"segments": self.segments, "pairs": self.pairs}
+        if self.version:
+            made["model_version"] = self.version
         return json.dumps(made, sort_keys=True, separators=(",", ":"))
 
     @cached_property
@@ -447,7 +469,7 @@ def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrat
     calibrator: calibrators.Recalibrator = calibrators.make(
         made["calibrator"], name=name, seed=made["seed"], **made["options"]
     )
-    return calibrator
+    return Carried(cast("Any", calibrator)) if "model_version" in made else calibrator
 
 
 class Policies:

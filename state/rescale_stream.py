@@ -14,7 +14,7 @@ What belongs to a stream moves as it is if the stream was in one partition and w
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
@@ -38,6 +38,7 @@ from state.scoring.warm_up import WarmUp
 from state.scoring.windows import overall
 from state.segments import Dictionary
 from state.served import Served
+from state.versions import Versions
 
 Rows = Mapping[bytes, bytes]
 #: Which old partition's part of a stream goes to which new one.
@@ -81,6 +82,8 @@ class _Here:
     comparisons: dict[tuple[str, str], AnyComparison] = field(default_factory=dict)
     #: By the hash that keys them, see `state.policy.Policy.scored`, and slot.
     segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
+    #: Rows of the ledger by the configuration that answered.
+    rows: Counter[str] = field(default_factory=Counter)
 
     def scores_of(self, row: Row, slots: Sequence[int]) -> list[Any]:
         """Return the scores of segments of an event, in which it counts: their warm-up is over here, too."""
@@ -142,6 +145,7 @@ class Divided:
         self._settle_comparisons(made)
         self._settle_segments(made)
         self._settle_sums(made)
+        self._settle_versions(made)
         for new, here in self._here.items():
             for config, learning in here.learning.items():
                 learning.served.late += learning.short
@@ -214,6 +218,7 @@ class Divided:
     def _moved(self, event: Event, row: Row) -> Row:
         """Return an event's row as it is to be, and count the event in its new partition if it is learnt."""
         here = self._here[event.new]
+        here.rows[row.config] += 1
         counting = self._counting(event.old, row)
         slots = here.slots.get((row.layout, event.old)) if row.groups else None
         if slots is not None:
@@ -444,6 +449,20 @@ class Divided:
             kind = kind_of(key)
             for new in self._here if kind.moves == Kept.SHARED else (self._home,):
                 made[new][key] = kind.encode(value)
+
+    def _settle_versions(self, made: Sequence[dict[bytes, bytes]]) -> None:
+        """Let the home go on with all counts of the model's versions, and others with the rows they hold of each."""
+        found = [kinds.VERSIONS.decode(row) for _, _, row in self._old(kinds.VERSIONS.letter)]
+        if not found:
+            return
+        whole = _sum(found, Versions())
+        for new, here in self._here.items():
+            own = whole if new == self._home else Versions()
+            for each in whole.of.values():
+                if here.rows[each.config] or new == self._home:
+                    version = own.admit(each.name, each.config, each.first_ms)
+                    version.last_ms, version.held = each.last_ms, here.rows[each.config]
+            made[new][kinds.VERSIONS.key(self._stream)] = kinds.VERSIONS.encode(own)
 
 
 def _recorded(row: Row) -> int:

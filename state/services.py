@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from state import calibrators, kinds, ledger
+from state.calibrators.carried import Carried
 from state.chances import Chances
 from state.coverage import Coverage
 from state.effects import Changes
@@ -18,6 +19,7 @@ from state.policy import Policies, Policy
 from state.scoring.pair_scores import AnyComparison, of_challenger
 from state.segments import Dictionary
 from state.served import Served
+from state.versions import OTHER, Version, Versions, line
 
 #: Values of streams that are kept in memory; beyond this those of the streams that were used least recently are read
 #: again from their rows.
@@ -72,6 +74,8 @@ class Service:
         Whether it learns nothing.
     marker
         What gives forecasts their bands, points and intervals; None where the stream has none of them.
+    version, versions
+        The version of the model that it serves, and all of its stream; None where one calibrator has all forecasts.
     seen
         What an observer keeps with it.
     """
@@ -97,6 +101,8 @@ class Service:
     weighed: bool = False
     frozen: bool = False
     marker: Marker | None = None
+    version: Version | None = None
+    versions: Versions | None = None
     seen: Any = None
 
 
@@ -135,6 +141,8 @@ class Services:
         #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
         self._active: dict[str, Service] = {}
         self._by_names: dict[bytes, Service] = {}
+        #: What serves each version of a stream's model now, by stream and by the version that records name.
+        self._by_version: dict[str, dict[str, Service]] = {}
         #: By stream and key, the one live copy of what a row holds: a promoted challenger still learns from tickets it
         #: had before. Streams that were used least recently come first.
         self._values: dict[str, dict[bytes, Any]] = {}
@@ -146,6 +154,14 @@ class Services:
             self.frozen.make(stream)
         return self._active.get(stream) or self._open(stream)
 
+    def of_version(self, stream: str, version: str, now_ms: int) -> Service:
+        """Return what serves a version of a stream's model at a stream time, ms; what the stream holds may change."""
+        if self.frozen.streams:
+            self.frozen.make(stream)
+        served = self._by_version.get(stream)
+        found = None if served is None else served.get(version)
+        return found or self._open_version(stream, version, now_ms)
+
     def by(self, row: Row) -> Service:
         """Return what answered the forecast of a row; what the stream holds may then change."""
         if self.frozen.streams:
@@ -153,15 +169,15 @@ class Services:
         return self._by_names.get(row.names) or self._service(row.names, row.stream, row.calibrator, row.config, None)
 
     def active(self) -> list[Service]:
-        """Return what serves now, of all streams that were asked for."""
-        return list(self._active.values())
+        """Return what serves now, of all streams and versions that were asked for."""
+        return [*self._active.values(), *[each for served in self._by_version.values() for each in served.values()]]
 
     def value(self, stream: str, kind: Kind[Value], key: bytes, new: Callable[[], Value]) -> Value:
         """Return the one live copy of what a row of a stream holds; what is new without a row."""
         values = self._values_of(stream)
         value: Value | None = values.get(key)
         if value is None:
-            row = self._get(key)
+            row = self._stored(key)
             value = values[key] = new() if row is None else kind.read(key, row, self._get)
             self._held += 1
         return value
@@ -207,13 +223,121 @@ class Services:
             for stream in gone:
                 self._held -= len(self._values.pop(stream))
                 self._active.pop(stream, None)
+                self._by_version.pop(stream, None)
             for names in [names for names, each in self._by_names.items() if each.stream in gone]:
                 del self._by_names[names]
 
     def _open(self, stream: str) -> Service:
+        policy = self._policy(stream)
+        service = self._active[stream] = self._opened_by(stream, policy)
+        return service
+
+    def _policy(self, stream: str) -> Policy:
         policy = self._policies.of(stream)
         if policy is None:
             raise LookupError(f"stream {stream!r} has no policy; decoding rejects such records")
+        return policy
+
+    def _open_version(self, stream: str, version: str, now_ms: int) -> Service:
+        """Open a version of a stream's model; a new one takes a place, or belongs to the others."""
+        policy = self._policy(stream)
+        versions = self._versions(stream)
+        first = not versions.of
+        if version not in versions.of:
+            for each in versions.gone(now_ms, policy.kept_ms):
+                self._leave(stream, policy, versions, each)
+            if versions.full():
+                version = OTHER
+                if (others := self._by_version.get(stream, {}).get(OTHER)) is not None:
+                    return others
+        own = policy.of_version(version)
+        versions.admit(version, own.config, now_ms)
+        service = self._opened_by(stream, own)
+        if first:
+            self._take_over(service, policy)
+        self._by_version.setdefault(stream, {})[version] = service
+        return service
+
+    def _versions(self, stream: str) -> Versions:
+        return self.value(stream, kinds.VERSIONS, kinds.VERSIONS.key(stream), Versions)
+
+    def _take_over(self, service: Service, policy: Policy) -> None:
+        """Let the first version go on with what its stream had learnt before there were versions."""
+        served = service.learner.served
+        if served.calibrator.learnt == 0 and self._has(service.stream, policy.config):
+            before = self._learner(service.stream, policy.config, None).served
+            cast("Carried", served.calibrator).take_over(before.calibrator.encode())
+            served.late, served.warmed_ms = before.late, before.warmed_ms
+            self.touched[service.learner.key] = served
+
+    def _has(self, stream: str, config: str) -> bool:
+        """Whether there is a calibrator of a stream and configuration."""
+        key = kinds.CALIBRATOR.key(stream, config)
+        return key in self._values_of(stream) or self._stored(key) is not None
+
+    def _stored(self, key: bytes) -> bytes | None:
+        """Return a stored row; None also of one that left since the last checkpoint."""
+        return None if key in self.touched and self.touched[key] is None else self._get(key)
+
+    def release(self, row: Row) -> None:
+        """Note that a row of a stream whose model has versions leaves the ledger."""
+        if self.frozen.streams:
+            self.frozen.make(row.stream)
+        versions = self._versions(row.stream)
+        version = versions.by(row.config)
+        if version is not None and version.held:
+            version.held -= 1
+            self.touched[kinds.VERSIONS.key(row.stream)] = versions
+
+    def _leave(self, stream: str, policy: Policy, versions: Versions, gone: Version) -> None:
+        """Remove the rows of a version that no forecast of the ledger names any more."""
+        del versions.of[gone.name]
+        own = policy.of_version(gone.name)
+        configs = [each.config for each in (own, *own.challengers)]
+        keys = [kinds.CALIBRATOR.key(stream, config) for config in configs]
+        keys += [kinds.COMPARISON.key(stream, own.config, config) for config in configs[1:]]
+        keys += [kinds.EVIDENCE.key(stream, own.config, *place) for place in self._places(stream, policy)]
+        values = self._values_of(stream)
+        for key in keys:
+            if values.pop(key, None) is not None:
+                self._held -= 1
+            elif self._stored(key) is None:
+                continue
+            self.touched[key] = None
+        for names in [names for names, each in self._by_names.items() if each.stream == stream]:
+            del self._by_names[names]
+        self._by_version.pop(stream, None)
+
+    def _places(self, stream: str, policy: Policy) -> list[tuple[bytes, int]]:
+        """Return layout and slot of the whole of a stream and of each of its segments."""
+        row = self._stored(kinds.NAMES.key(stream, policy.layout)) if policy.segments else None
+        slots = [] if row is None else kinds.NAMES.decode(row).slots
+        return [kinds.WHOLE, *[(policy.layout, slot) for slot in slots]]
+
+    def carry(self, service: Service) -> None:
+        """Let a version begin with the map of the one before, see `state.versions`; nothing if there is none."""
+        new, versions = service.version, service.versions
+        before = None if new is None or versions is None else versions.before(new)
+        if new is None or before is None or new.name == OTHER:
+            return
+        policy = self._policy(service.stream)
+        if not policy.carry_over:
+            return
+        theirs, ours = policy.of_version(before.name), policy.of_version(new.name)
+        beside = [self._challenging(service.stream, each) for each in (theirs, ours)]
+        for their, our in zip((theirs, *beside[0]), (ours, *beside[1]), strict=True):
+            if their.config == our.config or not self._has(service.stream, their.config):
+                continue
+            old = cast("Carried", self._learner(service.stream, their.config, None).served.calibrator)
+            learner = self._learner(service.stream, our.config, our)
+            carried = cast("Carried", learner.served.calibrator)
+            if (old.learnt or old.seen) and carried.due(new.forecasts):
+                found = line(new, before, old.answers(policy.n_features))
+                carried.carry(found.slope, found.offset, new.forecasts)
+                new.after = before.name
+                self.touched[learner.key] = learner.served
+
+    def _opened_by(self, stream: str, policy: Policy) -> Service:
         names = ledger.names(policy.config, policy.calibrator, stream)
         service = self._by_names.get(names) or self._service(names, stream, policy.calibrator, policy.config, policy)
         matures = policy.matures_ms > 0
@@ -232,13 +356,13 @@ class Services:
             service.layout, service.dictionary = policy.layout, made
             if not stored:  # also where no event ever has a value
                 self.touched[key] = made
-        self._active[stream] = service
         return service
 
     def _challenging(self, stream: str, policy: Policy) -> Sequence[Policy]:
         if not self._beside:
             return policy.challengers
-        found = {each.config: each for plan in self._beside if (each := plan.of(stream)) is not None}
+        plans = [each for plan in self._beside if (each := plan.of(stream)) is not None]
+        found = {each.config: each for each in [plan.of_version(policy.version) for plan in plans]}
         found.pop(policy.config, None)
         return list(found.values())
 
@@ -255,6 +379,9 @@ class Services:
         if now is not None and now.label_rate:
             service.chances_key = kinds.CHANCES.key(stream)
             service.chances = self.value(stream, kinds.CHANCES, service.chances_key, Chances)
+        if now is not None and now.model_version:
+            service.versions = self._versions(stream)
+            service.version = service.versions.by(config)
         self._opened(service)
         return service
 
@@ -264,7 +391,7 @@ class Services:
         values = self._values_of(stream)
         learner: Learner | None = values.get(key)
         if learner is None:
-            row, coin = self._get(key), self._policies.coin
+            row, coin = self._stored(key), self._policies.coin
             if row is not None:
                 served = kinds.CALIBRATOR.decode(row, stream, coin)
             elif policy is not None:

@@ -4,11 +4,12 @@ When which of it is done is the table of transitions, `state.ledger.LIFE`, see `
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from state import kinds, ledger
 from state.banding import UNMARKED
 from state.calibrators.answer import new
+from state.calibrators.carried import Carried
 from state.counting import Counting
 from state.effects import LEDGER_BYTES, Changes
 from state.entities import Entities, place
@@ -28,6 +29,7 @@ from state.policy import DEFAULT_TTL_MS, Policies
 from state.quotas import Quotas
 from state.segments import Dictionary
 from state.services import Learner, Service, Services
+from state.versions import Version
 
 #: What a row of a stream is taken to have before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
@@ -137,14 +139,22 @@ class Tickets(Fold):
         else:
             self._rows.pop(key, None)
 
+    def _release(self, row: Row) -> None:
+        """Note that the row of an answered forecast leaves."""
+        policy = self._policies.of(row.stream)
+        if policy is not None and policy.model_version:
+            self._services.release(row)
+
     def _touch(self, learner: Learner) -> None:
         self._services.touched[learner.key] = learner.served
 
     def _issue(self, service: Service, key: bytes, forecast: Forecast) -> Row:
         """Answer a forecast, and return its row."""
-        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity, weight, chance = forecast
+        _, record_key, event_id, stream, raw, x, ts, _, values, carried, entity, weight, chance, _ = forecast
         fence, name, learner = self.fence, event_id.encode(), service.learner
         groups = () if service.dictionary is None else self._groups(service, service.dictionary, values)
+        if service.version is not None:
+            self._count(service, service.version, cast("float", raw), ts)
         calibrator = learner.served.calibrator
         p, draw, ticket = calibrator.predict(raw, x, name, groups)
         coverage = service.coverage
@@ -181,6 +191,23 @@ class Tickets(Fold):
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1
         return row
+
+    def _serving(self, forecast: Forecast) -> Service:
+        """Return what serves a forecast."""
+        if forecast.version:
+            return self._services.of_version(forecast.stream, forecast.version, self.fence.stream_time)
+        return self._services.of(forecast.stream)
+
+    def _count(self, service: Service, version: Version, raw: float, ts: int) -> None:
+        """Count a forecast of a version of the model, and carry the map of the version before over when that is due."""
+        version.observe(raw, self.fence.stream_time)
+        self._services.touched[kinds.VERSIONS.key(service.stream)] = service.versions
+        served = service.learner.served
+        carried = cast("Carried", served.calibrator)
+        if carried.due(version.forecasts):
+            self._services.carry(service)
+            if carried.seen and not served.warmed_ms:  # from here on it serves something that was learnt
+                served.warmed_ms = max(ts, 1)
 
     def _groups(self, service: Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the slots of an event's segments."""
@@ -270,6 +297,9 @@ class Tickets(Fold):
         row.window = self._observer.resolved(service, row, event_id, self.fence.applied, self.fence.stream_time)
         if row.marks and row.window != ledger.UNTAUGHT:
             self._services.marker(service).resolve(row, 1, int(y), self.fence.stream_time)
+        if service.version is not None and row.window != ledger.UNTAUGHT:
+            service.version.resolve(row.raw, row.p, y)
+            self._services.touched[kinds.VERSIONS.key(stream)] = service.versions
         if not implied:
             effects.delays.append(ts - row.issued_ts)
         effects.resolved[stream] += 1
@@ -298,6 +328,9 @@ class Tickets(Fold):
                 self._services.marker(service).resolve(row, 0, int(y - was), self.fence.stream_time)
             if service.marker is not None and service.marker.wide:
                 service.marker.revise(row, y - was)
+            if service.version is not None:
+                service.version.revise(row.raw, row.p, was, y)
+                self._services.touched[kinds.VERSIONS.key(service.stream)] = service.versions
             row.frozen = row.frozen or service.frozen  # what was not learnt is not revised later
             if not row.frozen:
                 service.learner.served.calibrator.revise(row.ticket, was, y)

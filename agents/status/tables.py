@@ -7,7 +7,7 @@ from typing import Any, Final
 from numpy import interp
 
 from agents.status.markup import tag
-from agents.status.number_format import NONE, count, percent, score, signed
+from agents.status.number_format import NONE, count, minute, percent, score, signed
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
 from state.scoring.windows import KINDS
@@ -45,6 +45,8 @@ def of_stream(described: Described) -> list[Table]:
         made += _bands(described["bands"])
     if "weighted" in described:
         made += _weighted(described["weighted"])
+    if "versions" in described:
+        made.append(models(described["versions"]))
     if "shadows" in described:
         made.append(_challengers(described["shadows"]))
     made += [ages(described), forecasts(described), biases(described), _versions(described["calibrators"])]
@@ -240,6 +242,28 @@ def _challengers(shadows: Sequence[Described]) -> Table:
     return Table("Challengers", head, rows, 2, note)
 
 
+def models(versions: Sequence[Described]) -> Table:
+    """Return the versions of the model: what each began with, and what came of its forecasts."""
+    rows = [
+        [
+            each["version"],
+            count(each["forecasts"]),
+            minute(each["last_ms"]),
+            NONE if each["slope"] is None else f"{each['after']}: {each['slope']:.2f} z {each['offset']:+.2f}",
+            count(each["outcomes"]),
+            *(percent(each[name]) for name in ("raw", "served", "observed")),
+            NONE if each["log_loss_gain"] is None else signed(-each["log_loss_gain"], 4),
+        ]
+        for each in versions
+    ]
+    head = ("version", "forecasts", "last", "began with", "outcomes", "model", "served", "came true", "log loss")
+    note = (
+        "The latest first. Began with: the version whose map was carried over by ranks, and the line in log-odds that "
+        "does it; – begins with raw scores. Log loss: of served scores less that of raw ones; below 0 is better."
+    )
+    return Table("Versions of the model", head, rows, note=note)
+
+
 def ages(described: Described) -> Table:
     """Return how old forecasts are when outcomes come."""
     found = described.get("ages")
@@ -284,7 +308,7 @@ def _versions(found: Sequence[Described]) -> Table:
     rows = [
         [
             each["partition"],
-            each["calibrator"],
+            f"{each['calibrator']} of {each['model_version']}" if "model_version" in each else each["calibrator"],
             each["config"],
             count(each["version"]),
             count(each["outstanding"]),

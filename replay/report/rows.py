@@ -47,6 +47,9 @@ def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
             for stream, of in one.streams.items()
             for each in of.functions[:FEATURES]
         ],
+        "versions": [
+            (which, stream, each) for which, one in found for stream, of in one.streams.items() for each in of.versions
+        ],
         "segments": segments,
         "segments_said": _said(found),
         "segment_bands": [

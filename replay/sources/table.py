@@ -75,6 +75,8 @@ class Columns:
     #: What a forecast weighs, such as an amount, and its chance of a label; None: nothing is known.
     weight: str | None = None
     label_rate: str | None = None
+    #: Which version of the model made each row's score; None: nothing is known.
+    model_version: str | None = None
 
     @property
     def given(self) -> dict[str, object]:
@@ -97,6 +99,7 @@ class Columns:
             "--entity": self.entity,
             "--weight": self.weight,
             "--label-rate": self.label_rate,
+            "--model-version": self.model_version,
         }
         named = {option: name for option, name in options.items() if name is not None}
         return named | {f"--segments {name}": name for name in self.segments}
@@ -192,6 +195,8 @@ class TableSource(FileSource):
                     if rows.entities[row]:
                         made["entity"] = rows.entities[row]
                     made |= {name: float(column[row]) for name, column in rows.numbers.items() if known[name][row]}
+                    if rows.versions[row]:
+                        made["model_version"] = rows.versions[row]
                 else:
                     made["y"] = int(rows.labels[row])
                 key = (rows.streams[row] if self.by_stream else event_id).encode()
@@ -225,6 +230,8 @@ class Rows:
     entities: list[str]
     #: By field, weights and chances of a label; NaN where a row has none.
     numbers: Mapping[str, Floats]
+    #: Versions of the model; empty where it is not known.
+    versions: list[str]
     #: Rows whose label is 0 and was never reported; they have no label here.
     silent: NDArray[np.bool_]
     #: What was assumed, in sentences.
@@ -276,7 +283,8 @@ def read(path: Path, columns: Columns) -> Rows:
     entities = [""] * count if columns.entity is None else _names(found["--entity"], [""] * count)
     weighing = {"weight": columns.weight, "label_rate": columns.label_rate}
     options = {name: f"--{name.replace('_', '-')}" for name, column in weighing.items() if column is not None}
-    numbers = {name: scores.numbers(found[option], columns.decimal) for name, option in options.items()}
+    numbers = {name: scores.numbers(found[option]) for name, option in options.items()}
+    versions = [""] * count if columns.model_version is None else _names(found["--model-version"], [""] * count)
     silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
     if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
         raise TableError(
@@ -284,10 +292,8 @@ def read(path: Path, columns: Columns) -> Rows:
             "labels as known with the score"
         )
     labels[silent] = np.nan
-    rows = Rows(
-        values, labels, made.ms, known.ms, ids, streams, segments, entities, numbers, silent,
-        list(dict.fromkeys(notes)),
-    )  # fmt: skip
+    said = ids, streams, segments, entities, numbers, versions
+    rows = Rows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
     return _without_others(rows, found["--score"].rows)
 
 
@@ -312,6 +318,7 @@ def _without_others(rows: Rows, numbers: Sequence[int]) -> Rows:
         {name: of(column) for name, column in rows.segments.items()},
         of(rows.entities),
         {name: column[kept] for name, column in rows.numbers.items()},
+        of(rows.versions),
         rows.silent[kept],
         [*rows.notes, note],
     )

@@ -11,7 +11,18 @@ from streams.config import stream_config, variables
 from streams.config.settings import Settings
 
 #: Settings that most streams do not have; they are shown where they are set.
-MARKS: Final = ("label_rate", "weight", "frozen", "bands", "points", "interval", "reasons", "cost_miss", "cost_alert")
+MARKS: Final = (
+    "label_rate",
+    "weight",
+    "model_version",
+    "frozen",
+    "bands",
+    "points",
+    "interval",
+    "reasons",
+    "cost_miss",
+    "cost_alert",
+)
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
 #: What may differ between the workers of one group.
@@ -60,6 +71,7 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "on_error": policy.on_error,
             **json.loads(policy.recipe),
             **({"challengers": _challengers(policy)} if policy.shadow else {}),
+            **({} if policy.carry_over else {"carry_over": False}),
             **{name: _plain(of) for name in MARKS if (of := getattr(policy, name))},
         }
         for pattern, policy in _patterns(settings)

@@ -27,6 +27,8 @@
     entity = "customer.account"   # path of what shares outcomes: of each at most three teach; not set: `entity`
     label_rate = "decision.chance"  # path of the chance of a label, or a number such as 0.02; not set: not known
     weight = "amount"             # path of what a forecast weighs: shown by weight, too; not set: not
+    model_version = "model.version"   # path of the model's version: a calibrator each; not set: one for all
+    carry_over = true             # a new version begins with the map of the one before; false: with raw scores
     seed = 0
     shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
     options = { grid = 50 }       # of the calibrator
@@ -76,6 +78,8 @@ _STREAM = (
     "entity",
     "label_rate",
     "weight",
+    "model_version",
+    "carry_over",
     "seed",
     "options",
     "shadow",
@@ -210,6 +214,8 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         entity=_path(stream, "entity", "customer.account"),
         label_rate=_label_rate(stream),
         weight=_path(stream, "weight", "amount"),
+        model_version=_path(stream, "model_version", "model.version"),
+        carry_over=_typed(stream, "carry_over", bool, default=True),
         bands=_bands(stream),
         points=_points(stream),
         interval=_number(stream, "interval", 0.0),

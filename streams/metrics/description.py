@@ -1,5 +1,6 @@
 """What the state says of a stream, as JSON: for ``trueup streams show``, the status page and the gauges."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -32,9 +33,20 @@ from state.scoring.two_bin import gain, two_bin
 from state.scoring.vector_history import VectorHistory
 from state.scoring.windows import KINDS, Alarmed
 from state.served import Served
-from streams.metrics import bands, challengers, functions, segments, standing, vectors, warm_up, weights, windows
+from streams.metrics import (
+    bands,
+    challengers,
+    functions,
+    segments,
+    standing,
+    vectors,
+    versions,
+    warm_up,
+    weights,
+    windows,
+)
 from streams.metrics.figures import or_none
-from streams.metrics.rows import StateRows, covered, segmented
+from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
@@ -116,10 +128,12 @@ def describe(
     described |= banded(found, stream, policy) | weights.of_rows(found, stream, policy)
     if by_segment := segmented(found, stream, policy):
         described["segments"] = segments.describe(by_segment.values())
-    if biases := biased(found, stream, policy):
-        described["biases"] = biases
-    if shadows := compared(found, stream, policy):
-        described["shadows"] = shadows
+    lists = {
+        "biases": biased(found, stream, policy),
+        "shadows": compared(found, stream, policy),
+        "versions": versions.describe(versions.parts(found, stream, policy)),
+    }
+    described |= {name: value for name, value in lists.items() if value}
     described["calibrators"] = [
         {
             "partition": partition,
@@ -163,11 +177,14 @@ def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
 
 def warmed(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any] | None:
     """Return the warm-up of what serves a stream, see `streams.metrics.warm_up.describe`."""
-    present = None if policy is None else policy.config
-    serving = {n: each for (n, config), each in found.of(kinds.CALIBRATOR, stream).items() if present in (None, config)}
+    present = serving(found, stream, policy)
+    held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
+    # Of the versions of a model the one counts that came first: the others begin with what it was taught.
+    held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
+    first = {n: each for (n, _), each in held}
     vectors_of = found.of(kinds.VECTORS, stream).items()
-    scored: dict[int, Any] = {n: each for (n, config), each in vectors_of if present in (None, config)}
-    return warm_up.describe(serving, scored or found.of(kinds.SCORES, stream), covered(found, stream, policy))
+    scored: dict[int, Any] = {n: each for (n, config), each in vectors_of if present is None or config in present}
+    return warm_up.describe(first, scored or found.of(kinds.SCORES, stream), covered(found, stream, policy))
 
 
 def compared(found: StateRows, stream: str, policy: Policy | None = None) -> list[dict[str, Any]]:
@@ -185,9 +202,9 @@ def compared(found: StateRows, stream: str, policy: Policy | None = None) -> lis
 
 def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[str, Any]]:
     """Return the biases that the calibrators of the present configuration bound, over all partitions."""
-    rows_of = found.of(kinds.CALIBRATOR, stream).items()
-    serving = [each for (_, config), each in rows_of if policy is None or config == policy.config]
-    return functions.describe(map(functions.part, serving))
+    rows_of, present = found.of(kinds.CALIBRATOR, stream).items(), serving(found, stream, policy)
+    held = [each for (_, config), each in rows_of if present is None or config in present]
+    return functions.describe(map(functions.part, held))
 
 
 def learnt(served: Served) -> dict[str, Any]:

@@ -68,6 +68,16 @@ def covered(found: StateRows, stream: str, policy: Policy | None) -> dict[int, C
     return found.of(kinds.COVERAGE, stream) if policy is not None and policy.guarded else {}
 
 
+def serving(found: StateRows, stream: str, policy: Policy | None) -> frozenset[str] | None:
+    """Return the configurations that serve a stream now, one of each version of its model; None: any may."""
+    if policy is None:
+        return None
+    if not policy.model_version:
+        return frozenset((policy.config,))
+    held = found.of(kinds.VERSIONS, stream).values()
+    return frozenset(each.config for versions in held for each in versions.of.values())
+
+
 def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:
     """Return the segments that a stream has now, by partition, without those that have no name yet.
 

@@ -48,6 +48,9 @@ class PartitionSnapshot:
     def applied(self, changes: Changes, policies: Policies, shows: Callable[[str], bool]) -> None:
         """Take what a checkpoint wrote, of the streams that are shown, and of what is configured now."""
         self.written = Fence.decode(changes.rows[kinds.FENCE.key()] or b"")
+        gone = {key for key, row in changes.rows.items() if row is None and KINDS[key[:1]].shown}
+        for stream in {kind_of(key).stream(key) for key in gone}:
+            self.rows[stream] = {key: row for key, row in self.rows.get(stream, {}).items() if key not in gone}
         for stream, changed in by_stream(changes.of_streams).items():
             policy = policies.of(stream)
             present = {key: row for key, row in changed.items() if kind_of(key).present(key, policy)}
@@ -108,8 +111,13 @@ def _keys(stream: str, policy: Policy | None, row: Callable[[bytes], bytes | Non
     """Yield the keys that the rows of a stream may have now."""
     names = row(kinds.NAMES.key(stream, policy.layout)) if policy is not None and policy.segments else None
     slots = () if names is None else kinds.NAMES.decode(names).slots
+    held = row(kinds.VERSIONS.key(stream)) if policy is not None and policy.model_version else None
+    versions = () if held is None else kinds.VERSIONS.decode(held).of
+    policies = [policy, *[policy.of_version(name) for name in versions]] if policy is not None else []
     for kind in [each for each in KINDS.values() if each.shown]:
-        if policy is None and len(kind.parts) > 1:
+        if len(kind.parts) == 1:
+            yield kind.key(stream)
             continue
-        of = [part.now(policy) if part.now is not None else slots for part in kind.parts[1:]]
-        yield from (kind.key(stream, *each) for each in product(*of))
+        for each in policies if kind.configured else policies[:1]:
+            of = [part.now(each) if part.now is not None else slots for part in kind.parts[1:]]
+            yield from (kind.key(stream, *values) for values in product(*of))

@@ -13,6 +13,8 @@ from state.scoring.windows import RECENT
 from streams.metrics import functions
 from streams.metrics.metric import Metric, counter, gauge
 from streams.metrics.segments import SERIES
+from streams.metrics.versions import SERIES as MODELS
+from streams.metrics.weights import SERIES as WEIGHTED_SERIES
 
 #: In the order of the reference.
 STREAMS: Final[tuple[Metric, ...]] = (
@@ -304,6 +306,23 @@ STREAMS: Final[tuple[Metric, ...]] = (
         series=SERIES,
     ),
     gauge(
+        "model_version_forecasts{stream, model_version}",
+        f"Forecasts of each version of the model, of the {MODELS} that came last; only where model_version is set",
+        series=MODELS,
+    ),
+    gauge(
+        "model_version_bias{stream, model_version, kind}",
+        "Mean forecast less the share of events that happened, of the outcomes of each of these versions",
+        "streams show and the status page have outcomes, and the line by which the version began",
+        series=2 * MODELS,
+    ),
+    gauge(
+        "model_version_gain{stream, model_version}",
+        "Mean log loss of the raw scores of each of these versions less that of what was served, nats",
+        "below 0 raw scores were better",
+        series=MODELS,
+    ),
+    gauge(
         "band_forecasts{stream, kind, band}",
         "Forecasts in each band of the stream, by the raw and by the served score; an empty band is below all",
         series=2 * MOST_BANDS,
@@ -326,5 +345,22 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "chance and the rate of outcomes did not go with it; else 1",
         "see TrueupBandMoved",
         series=MOST_BANDS,
+    ),
+    gauge(
+        "weighted_outcomes{stream}",
+        "Weight of the events that happened: by the stream's weight, times the forecasts that a label stands for",
+        series=1,
+    ),
+    gauge(
+        "weighted_forecasts{stream, kind}",
+        "Weight that was expected to happen, of the events with a label, by raw and by served forecasts",
+        "far from weighted_outcomes while the scores are right: what weighs most is scored otherwise than the "
+        "rest; give the stream segments by weight",
+        series=2,
+    ),
+    gauge(
+        "segment_weighted_off{stream, segment, value}",
+        "Weight that was expected by what was served less weight that happened, in the segments where it is most",
+        series=WEIGHTED_SERIES,
     ),
 )

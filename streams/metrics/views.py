@@ -17,7 +17,7 @@ from state.scoring.certificate import certificate
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.windows import KINDS, worst
-from streams.metrics import bands, challengers, functions, segments, vectors, weights, windows
+from streams.metrics import bands, challengers, functions, segments, vectors, versions, weights, windows
 from streams.metrics.description import (
     aged,
     banded,
@@ -59,6 +59,7 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield from segments.samples(stream, segments.describe(by_segment.values()))
     for each in compared(found, stream, policy):
         yield from challengers.samples(stream, each)
+    yield from versions.samples(stream, versions.describe(versions.parts(found, stream, policy)))
     if calibrators := found.of(kinds.CALIBRATOR, stream):
         known = [learnt(served) for served in calibrators.values()]
         yield "learnt_outcomes", (stream,), sum(each["version"] for each in known)

@@ -120,7 +120,8 @@ WORKER: Final[tuple[Metric, ...]] = (
     ),
     counter(
         "untaught_events",
-        "Events whose outcome taught nothing and counts in no score, because their entity had taught",
+        "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
+        "stands for few forecasts",
     ),
     gauge("pending_events", "Issued forecasts that wait for their outcome"),
     gauge("waiting_outcomes", "Outcomes that wait until their forecast matures"),

@@ -52,6 +52,7 @@ REASONS: Final = {
     "label_rate": "the chance of a label is missing where the stream's configuration says it stands, or is not a "
     "number above 0 and at most 1",
     "weight": "the weight is missing where the stream's configuration says it stands, or is not a number from 0 to 1e9",
+    "model_version": "the stream has a calibrator a version, and model_version is missing, or not text like event_id",
     "segments": "segments has no usable value of each name that the stream's configuration requires",
     "probs": "probs is not as many numbers in [0, 1] as the stream has classes, adding up to 1",
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
@@ -200,7 +201,9 @@ class Decoder:
             if ts < timestamp - FAR_OFF:
                 self._far(FORECASTS, ts, timestamp)
             carried = self._carried(record, headers) if headers or "carried" in record else None
-            made = offset, key, event_id, stream, raw, x, ts, value, segments, carried, entity, weight, chance
+            version = self._version(record, policy.model_version) if policy.model_version else ""
+            said = segments, carried, entity, weight, chance, version
+            made = (offset, key, event_id, stream, raw, x, ts, value, *said)
             return new(Forecast, made)
         except _Unusable as unusable:
             reason = unusable.args[0]
@@ -329,9 +332,15 @@ class Decoder:
     def _entity(self, record: dict[str, Any], path: str) -> int:
         """Return the number of what a forecast is about, which stands at a path or in ``entity``; 0 if it does not."""
         found = _at(record, path, "entity")
-        if found is None:
-            return 0
-        return number(self._name({"entity": str(found) if type(found) is int else found}, "entity"))
+        return 0 if found is None else number(self._text(found, "entity"))
+
+    def _version(self, record: dict[str, Any], path: str) -> str:
+        """Return the version of the model, which stands at a path or in ``model_version``."""
+        return self._text(_at(record, path, "model_version"), "model_version")
+
+    def _text(self, found: object, field: str) -> str:
+        """Return a name, or a whole number as one."""
+        return self._name({field: str(found) if type(found) is int else found}, field)
 
     def _scoped(self, event_id: str, record: dict[str, Any]) -> str:
         """Return the name of an event among those of its scope."""

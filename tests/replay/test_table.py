@@ -232,6 +232,32 @@ def test_a_report_comes_of_one_table_in_one_command(
     assert "One table" in page.read_text()
 
 
+def test_a_column_says_which_version_of_the_model_made_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the middle on a model scores whose scores are four times as large, in odds; one day late labels follow."""
+    path, plan, page = tmp_path / "quarter.csv", tmp_path / "streams.toml", tmp_path / "review.html"
+    lines = ["p,fraud,at,known,model"]
+    for i in range(2400):
+        new, ones = i >= 1200, i % 5
+        odds = 0.1 * (1 + ones) * (4.0 if new else 1.0)
+        at = 1_767_225_600 + 60 * i
+        happened = int(i // 5 % 8 < (1 + ones) / 2)
+        lines.append(f"{odds / (1 + odds)},{happened},{at},{at + 86_400},{'v2' if new else 'v1'}")
+    path.write_text("\n".join(lines) + "\n")
+    plan.write_text('[streams."quarter"]\nunlabelled = "alike"\nmodel_version = "model_version"\n')
+    named = ("--table", path, *COLUMNS, "--streams", plan, "--report", page)
+    assert run(*named, "--model-version", "model") == 0
+    (contender,) = orjson.loads(capsys.readouterr().out.splitlines()[-1])["contenders"]
+    new, old = contender["streams"]["quarter"]["versions"]
+    assert (new["version"], new["after"], new["forecasts"]) == ("v2", "v1", 1200)
+    assert (old["version"], old["after"], old["slope"]) == ("v1", None, None)
+    assert new["offset"] < -0.5
+    assert new["log_loss_gain"] > 0.0
+    assert "Versions of the model" in page.read_text()
+    assert run(*named) == 65, "without the column every forecast is a dead letter"
+
+
 def test_segments_that_no_plan_has_are_refused_with_what_to_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ from state.scoring.warm_up import SegmentWarmUp
 from state.scoring.weighted import Weighted
 from state.segments import Dictionary
 from state.served import Served
+from state.versions import Versions
 from state.witnesses import Witness, Witnesses
 from tests.state.histories import altered
 
@@ -237,6 +238,17 @@ def _names() -> Dictionary:
     return dictionary
 
 
+def _versions() -> Versions:
+    versions = Versions()
+    for n, name in enumerate(("v6", "v7é")):
+        version = versions.admit(name, f"0000000{n}", n * DAY_MS)
+        for k in range(3):
+            version.observe(0.25 * k, n * DAY_MS + k)
+    version.after, version.held = "v6", 2
+    version.resolve(0.25, 0.125, 1.0)
+    return versions
+
+
 def _segment() -> SegmentScores:
     scores = SegmentScores()
     for p, y in ((0.5, 1.0), (0.75, 0.0), (0.0005, 0.0)):
@@ -408,6 +420,7 @@ def golden() -> list[Row]:
         _whole("chances", kinds.CHANCES, _chances()),
         _whole("weighted", kinds.WEIGHTED, _weighted()),
         _whole("evidence", kinds.EVIDENCE, _evidence()),
+        _whole("versions", kinds.VERSIONS, _versions()),
         _whole("thresholds", kinds.THRESHOLDS, Thresholds([-4.0, 0.25], 300)),
         _whole("witnesses", kinds.WITNESSES, _witnesses()),
         _whole("inputs", kinds.INPUTS, InputIds("0" * 32, "0123456789abcdef" * 2)),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.calibrators import REGISTRY, Answer, Calibrator, Recalibrator, make
+from state.calibrators.carried import Carried
 from state.calibrators.group_regret import GroupRegret
 
 SPECS = [
@@ -30,6 +31,8 @@ SPECS = [
     "platt+prudent by segment",
     "prudent+minimax by segment",
     "group_regret by segment",
+    "prudent+certified carried",
+    "platt+minimax carried",
 ]
 FEATURES = 2
 FORECASTS = st.sampled_from([0.0, 5e-324, 1e-9, 0.02, 0.5, 1 - 1e-16, 1.0]) | st.floats(0, 1)
@@ -59,6 +62,10 @@ class BySegment:
 def fresh(spec: str, seed: int = 3) -> Calibrator:
     """Make what a name, a composition, or either and ``by segment``, says."""
     spec, _, segments = spec.partition(" ")
+    if segments == "carried":
+        begun = Carried(fresh(spec, seed))
+        begun.carry(0.7, -1.5, 100)
+        return begun
     if segments:
         made: Any = GroupRegret(seed=seed) if spec == "group_regret" else fresh(spec, seed)
         made = BySegment(made)

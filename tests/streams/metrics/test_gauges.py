@@ -26,6 +26,7 @@ from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Dictionary
 from state.served import Served
+from state.versions import Versions
 from streams.metrics.catalogue import CATALOGUE, PREFIX, RECORD_FATES
 from streams.metrics.gauges import HIDDEN, Gauges
 from streams.metrics.slots import REVIEW_SECONDS
@@ -159,7 +160,10 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     live.fold(0, vectors(30))
     bands, counts = Bands(("", "review"), (0.0, 0.5)), BandCounts(2)
     counts.issue(0, 1, 0)
-    named = Policy(segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0, weight="amount")
+    shown = {"weight": "amount", "model_version": "v"}
+    named = Policy(segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0, **shown)
+    versions = Versions()
+    versions.admit("7", named.of_version("7").config, 0).resolve(0.5, 0.5, 1.0)
     bound = Policy("calibrated_regression", features=("age",))
     gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
@@ -187,6 +191,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
             kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
             kinds.NAMES.key("s", named.layout): kinds.NAMES.encode(dictionary),
             kinds.SEGMENT.key("s", named.scored, 2): kinds.SEGMENT.encode(scores),
+            kinds.VERSIONS.key("s"): kinds.VERSIONS.encode(versions),
             kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
         },
         refused={"s": 2},

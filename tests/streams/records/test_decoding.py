@@ -326,6 +326,7 @@ def test_the_examples_reach_every_reason() -> None:
         "entity",
         "label_rate",
         "weight",
+        "model_version",
         "format",
         "schema",
         "quota",
@@ -619,6 +620,30 @@ def test_a_chance_that_is_missing_or_none_is_a_dead_letter(wrong: object) -> Non
 @pytest.mark.parametrize("wrong", [None, -0.5, 1.1e9, True, "5", {}])
 def test_a_weight_that_is_missing_or_none_is_a_dead_letter(wrong: object) -> None:
     assert reason(forecast(made(amount=wrong, label_rate=1), WEIGHED)) == "weight"
+
+
+@pytest.mark.parametrize(
+    ("fields", "version"),
+    [
+        ({"model": {"version": "7.1"}, "model_version": "other"}, "7.1"),
+        ({"model": {"version": 7}}, "7"),
+        ({"model": "fraud", "model_version": "mapped"}, "mapped"),
+    ],
+)
+def test_the_version_of_the_model_is_read_where_the_stream_says(fields: dict[str, Any], version: str) -> None:
+    decoder = Decoder(Policies(default=Policy(model_version="model.version")), LIMITS)
+    event = forecast(made(**fields), decoder)
+    assert isinstance(event, Forecast)
+    assert event.version == version
+    plain = forecast(made(**fields))
+    assert isinstance(plain, Forecast)
+    assert plain.version == ""
+
+
+@pytest.mark.parametrize("fields", [{}, {"model": {"version": None}}, {"model_version": ""}, {"model_version": 1.5}])
+def test_a_forecast_without_a_version_of_the_model_is_a_dead_letter(fields: dict[str, Any]) -> None:
+    decoder = Decoder(Policies(default=Policy(model_version="model.version")), LIMITS)
+    assert reason(forecast(made(**fields), decoder)) == "model_version"
 
 
 @pytest.mark.parametrize("scope", [None, "", 1, "a\nb", "x" * 129])

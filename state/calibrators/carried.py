@@ -1,0 +1,163 @@
+"""The calibrator of one version of a model: it begins with a line that was carried over from the version before."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+from typing import ClassVar, Final
+
+from state.calibrators.answer import Prediction
+from state.calibrators.base import MOST_SLOTS, Bias, Calibrator, require_head, require_probability
+from state.calibrators.points import Point
+
+#: Forecasts of a version after which the line is carried over for the first time.
+FEW: Final = 50
+#: Own outcomes from which on the line stays as it is. Where so many come before `FEW` forecasts have, the version is
+#: never given one: they teach sooner than ranks, and what they taught is of raw scores.
+OWN: Final = 20
+#: Log-odds beyond which a probability is 0 or 1, as floats tell them apart from these.
+_FAR: Final = 700.0
+
+_HEAD: Final = Struct("<2dQ")
+
+
+class Carried(Calibrator):
+    """Give a calibrator the forecasts of a version on the scale that the version before has taught.
+
+    Parameters
+    ----------
+    inner
+        The calibrator of the version.
+
+    Attributes
+    ----------
+    slope, offset
+        The line: ``inner`` is asked for ``sigmoid(slope z + offset)``, z the log-odds of the raw forecast. At first 1
+        and 0: the raw forecast itself.
+    seen
+        Forecasts of the version when the line was found; 0 before.
+
+    Notes
+    -----
+    Where the line comes from is told in `state.versions`. For ``inner`` the line's answer is the raw forecast: it
+    serves it until the version's own outcomes support something else, and what it promises of raw forecasts holds of
+    the line. *Order.* The slope is above 0, so the order of forecasts is kept. 0 and 1 stay what they are.
+
+    The line is found again whenever twice as many forecasts have come, until `OWN` outcomes of the version were learnt:
+    what is learnt is of the line that was there.
+
+    Ticket: that of ``inner``. Bytes: slope, offset (f64 each), seen (u64), those of ``inner``. Little-endian.
+
+    Examples
+    --------
+    >>> from state.calibrators.identity import Identity
+    >>> calibrator = Carried(Identity())
+    >>> calibrator.predict(0.2).p
+    0.2
+    >>> calibrator.carry(1.0, math.log(4.0), 50)
+    >>> round(calibrator.predict(0.2).p, 9)
+    0.5
+    """
+
+    name: ClassVar[str] = "carried"
+
+    def __init__(self, inner: Calibrator) -> None:
+        self.inner = inner
+        self.order_free, self.grouped, self.draws = inner.order_free, inner.grouped, inner.draws
+        self.passes, self.serves_raw, self.keeps_features = inner.passes, inner.serves_raw, inner.keeps_features
+        self.learnt = inner.learnt
+        self.slope, self.offset, self.seen = 1.0, 0.0, 0
+
+    def due(self, forecasts: int) -> bool:
+        """Whether the line is to be found, of a version that has so many forecasts: `FEW`, twice as many, and so on."""
+        times, rest = divmod(forecasts, FEW)
+        return rest == 0 and times > 0 and times & (times - 1) == 0 and self.learnt < OWN and not self.serves_raw
+
+    def answers(self, n_features: int) -> Callable[[float], float]:
+        """Return the function of the raw forecast that is served now, without segments, all features being 0."""
+        x = (0.0,) * n_features
+
+        def answer(p: float) -> float:
+            return self.predict(p, x).p
+
+        return answer
+
+    def take_over(self, payload: bytes) -> None:
+        """Go on with the state of a calibrator of the same kind and options that had all versions."""
+        self.inner.decode(payload)
+        self.learnt = self.inner.learnt
+
+    def carry(self, slope: float, offset: float, seen: int) -> None:
+        """Take over a line; raises ValueError unless the slope is above 0 and both are finite."""
+        if not (0.0 < slope < math.inf and math.isfinite(offset)):
+            raise ValueError(f"a line that is carried over increases, got {slope!r} z + {offset!r}")
+        self.slope, self.offset, self.seen = slope, offset, seen
+
+    def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
+        """Serve the answer to the line's; see `Calibrator.predict`."""
+        require_probability(p)
+        if self.seen and 0.0 < p < 1.0:
+            v = self.slope * (math.log(p) - math.log1p(-p)) + self.offset
+            p = 1.0 / (1.0 + math.exp(-min(max(v, -_FAR), _FAR)))
+        answer: Prediction = self.inner.predict(p, x, key, groups)
+        return answer
+
+    def update(self, ticket: bytes, y: float, at: int = 0) -> None:
+        """Let the calibrator learn."""
+        self.inner.update(ticket, y, at)
+        self.learnt = self.inner.learnt
+
+    def revise(self, ticket: bytes, was: float, y: float) -> None:
+        """Let the calibrator revise."""
+        self.inner.revise(ticket, was, y)
+
+    def unserved(self, ticket: bytes) -> bytes:
+        """Return the ticket of an answer in whose place another was served."""
+        return self.inner.unserved(ticket)
+
+    def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
+        """Return a ticket whose event has other slots."""
+        return self.inner.regrouped(ticket, slots)
+
+    def features_in(self, ticket: bytes) -> Sequence[float]:
+        """Return the features that a ticket holds."""
+        return self.inner.features_in(ticket)
+
+    def breaks(self) -> Sequence[float]:
+        """Return the raw forecasts at which ``p`` may jump."""
+        found = self.inner.breaks()
+        if not self.seen:
+            return found
+        back = [((math.log(p) - math.log1p(-p)) - self.offset) / self.slope for p in found]
+        return [1.0 / (1.0 + math.exp(-v)) for v in back if -_FAR < v < _FAR]
+
+    def encode(self) -> bytes:
+        return _HEAD.pack(self.slope, self.offset, self.seen) + self.inner.encode()
+
+    def largest(self, slots: int = MOST_SLOTS) -> int:
+        return _HEAD.size + self.inner.largest(slots)
+
+    def decode(self, payload: bytes) -> None:
+        require_head(payload, _HEAD.size)
+        self.slope, self.offset, self.seen = _HEAD.unpack_from(payload)
+        self.inner.decode(payload[_HEAD.size :])
+        self.learnt = self.inner.learnt
+
+    def error(self) -> float | None:
+        """Return the measured error of what was served."""
+        return self.inner.error()
+
+    def bound(self, outstanding: int = 0) -> float | None:
+        """Return the bound on the error."""
+        return self.inner.bound(outstanding)
+
+    def played(self) -> list[Point] | None:
+        """Return the points that were served, with their counts."""
+        return self.inner.played()
+
+    def internal_regret(self) -> float | None:
+        """Return what moving the plays of one cell would have gained."""
+        return self.inner.internal_regret()
+
+    def biases(self, features: Sequence[str] = ()) -> list[Bias]:
+        """Return the bias along every test function."""
+        return self.inner.biases(features)

@@ -1,0 +1,303 @@
+"""The versions of a stream's model: which score now, and how a new one begins.
+
+A stream with ``model_version`` has a calibrator a version (`state.policy.Policy.of_version`). Outcomes teach the
+version that was answered. A new version has none, and its labels may come weeks later. So it begins with what the
+version before was taught, *carried over by ranks*: of both versions as many scores are above the same risk.
+
+    g(z) = the log-odds that the version before serves where as large a share of its scores lies below as at z here,
+
+and what is carried over is the line nearest to g, in squares weighted by the information of the scores. It needs no
+outcome. Both versions may score side by side, or one after the other. Where the population changes at the same moment,
+ranks of the two times are compared, and g is off by the change until outcomes come: docs/explanation/calibrators.md,
+*A new version of the model*, has what that costs.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple, Self
+
+from state.calibrators.carried import FEW
+from state.counts import decode_cells, encode_cells
+from state.scoring.ages import DAY_MS
+from state.scoring.distribution import CELLS, EDGES
+
+#: Versions of a stream that have a calibrator of their own; all others share one, which is called so.
+MOST: Final = 8
+OTHER: Final = "(other)"
+#: Forecasts after which the counts of a version are halved: they are of its last 4,096 to 8,192 forecasts.
+COUNTED: Final = 8192
+#: Least and largest slope of a line that is carried over.
+FLAT: Final = 0.05
+STEEP: Final = 20.0
+#: Share of the scores that must lie on either side of a rank at which both versions are compared, in forecasts.
+BEYOND: Final = 5.0
+
+_COUNT: Final = Struct("<B")
+_VERSION: Final = Struct("<4sQqqQQ4d")
+_LENGTH: Final = Struct("<B")
+
+#: Log-odds at the ends of each cell; those of scores of exactly 0 and 1 are single points beyond all others.
+_ENDS: Final[tuple[tuple[float, float], ...]] = (
+    (-14.5, -14.5),
+    (-14.5, -14.0),
+    *((k / 2, (k + 1) / 2) for k in range(-28, 28)),
+    (14.0, 14.5),
+    (14.5, 14.5),
+)
+
+#: Returns the answer to a raw forecast.
+Answers = Callable[[float], float]
+
+
+class Line(NamedTuple):
+    """A line in log-odds."""
+
+    slope: float
+    offset: float
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """What is known of one version, whatever it has learnt.
+
+    Attributes
+    ----------
+    name
+        As records give it.
+    config
+        Hash of the configuration of its calibrator, 8 hex digits.
+    forecasts
+        How many it made.
+    first_ms, last_ms
+        Stream time of its first and its last forecast, ms.
+    held
+        How many rows of the ledger it answered.
+    after
+        Name of the version whose map it began with; empty: with none.
+    cells
+        Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
+    outcomes
+        How many of its forecasts have an outcome that counts.
+    raw, served, ones, gain
+        Of these the sums of raw and of served forecasts, of outcomes, and of raw log loss less the served one, nats.
+    """
+
+    name: str
+    config: str
+    forecasts: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    held: int = 0
+    after: str = ""
+    outcomes: int = 0
+    raw: float = 0.0
+    served: float = 0.0
+    ones: float = 0.0
+    gain: float = 0.0
+    cells: list[int] = field(default_factory=lambda: [0] * CELLS)
+
+    def observe(self, raw: float, now_ms: int) -> None:
+        """Count a forecast, whose row the ledger keeps."""
+        self.forecasts += 1
+        self.held += 1
+        self.last_ms = now_ms
+        self.cells[bisect_right(EDGES, raw)] += 1
+        if self.forecasts % COUNTED == 0:
+            self.cells = [n - n // 2 for n in self.cells]
+
+    def resolve(self, raw: float, p: float, y: float) -> None:
+        """Count an outcome."""
+        self.outcomes += 1
+        self.raw += raw
+        self.served += p
+        self.ones += y
+        self.gain += _loss(raw, y) - _loss(p, y)
+
+    def revise(self, raw: float, p: float, was: float, y: float) -> None:
+        """Replace an outcome that was counted."""
+        self.ones += y - was
+        self.gain += _loss(raw, y) - _loss(p, y) - _loss(raw, was) + _loss(p, was)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the counts of both."""
+        first, last = sorted((self, other), key=lambda each: each.first_ms)
+        return type(self)(
+            self.name,
+            self.config,
+            self.forecasts + other.forecasts,
+            first.first_ms,
+            max(self.last_ms, other.last_ms),
+            self.held + other.held,
+            first.after or last.after,
+            self.outcomes + other.outcomes,
+            self.raw + other.raw,
+            self.served + other.served,
+            self.ones + other.ones,
+            self.gain + other.gain,
+            [one + another for one, another in zip(self.cells, other.cells, strict=True)],
+        )
+
+
+class Versions:
+    """The versions of one stream, in the order in which they came.
+
+    Bytes, little-endian: how many (u8); of each the configuration (4 bytes), forecasts (u64), first and last stream
+    time (i64, ms), rows held, outcomes (u64 each), the four sums (f64 each), name and ``after`` (u8 and text each), the
+    cells as `state.counts.encode_cells` has them. At most 6 kB, usually 400 bytes.
+
+    Examples
+    --------
+    Scores of the new version are twice as far apart in log-odds; of the old one every score is right:
+
+    >>> versions = Versions()
+    >>> old, new = versions.admit("1", "00000001", 0), versions.admit("2", "00000002", 0)
+    >>> for n in range(-2000, 2000):
+    ...     old.observe(1 / (1 + math.exp(-n / 1000)), 0)
+    ...     new.observe(1 / (1 + math.exp(-n / 500)), 0)
+    >>> versions.before(new).name
+    '1'
+    >>> [round(each, 2) + 0.0 for each in line(new, old, lambda p: p)]
+    [0.5, 0.0]
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[str, Version] = {}
+
+    def admit(self, name: str, config: str, now_ms: int) -> Version:
+        """Return a version, a new one if it is not known; ``config`` is that of its calibrator.
+
+        `MOST` have a place: whoever calls lets those go that are `gone`, and asks whether it is `full`.
+        """
+        found = self.of.get(name)
+        if found is None:
+            found = self.of[name] = Version(name, config, first_ms=now_ms, last_ms=now_ms)
+        return found
+
+    def gone(self, now_ms: int, kept_ms: int) -> list[Version]:
+        """Return the versions that have made no forecast for longer than ``kept_ms``, and no row waits for."""
+        return [each for each in self.of.values() if not each.held and now_ms - each.last_ms > kept_ms]
+
+    def by(self, config: str) -> Version | None:
+        """Return the version of a configuration."""
+        return next((each for each in self.of.values() if each.config == config), None)
+
+    def full(self) -> bool:
+        """Whether all places are taken."""
+        return len(self.of) - (OTHER in self.of) >= MOST
+
+    def before(self, new: Version) -> Version | None:
+        """Return the version whose map a new one begins with; None if there is none, or nothing to compare.
+
+        Of those that have a place and scored on the last day on which any did, it is the one with most forecasts.
+        """
+        own = [each for each in self.of.values() if each is not new and each.name != OTHER and sum(each.cells) >= FEW]
+        if new.after:
+            own = [each for each in own if each.name == new.after] or own
+        return max(own, key=lambda each: (each.last_ms // DAY_MS, each.forecasts), default=None)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the versions of both."""
+        made = type(self)()
+        for each in (*self.of.values(), *other.of.values()):
+            made.of[each.name] = made.of[each.name] + each if each.name in made.of else each
+        return made
+
+    def encode(self) -> bytes:
+        """Return the bytes; layout in the class's notes."""
+        parts = [_COUNT.pack(len(self.of))]
+        for each in self.of.values():
+            sums = each.raw, each.served, each.ones, each.gain
+            head = bytes.fromhex(each.config), each.forecasts, each.first_ms, each.last_ms, each.held, each.outcomes
+            parts += [_VERSION.pack(*head, *sums), _text(each.name), _text(each.after), encode_cells(each.cells)]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Read what `encode` wrote.
+
+        Raises
+        ------
+        ValueError, LookupError, struct.error
+            If it is not that.
+        """
+        made, at = cls(), _COUNT.size
+        for _ in range(payload[0]):
+            head = _VERSION.unpack_from(payload, at)
+            config, forecasts, first_ms, last_ms, held, outcomes, raw, served, ones, gain = head
+            name, at = _read(payload, at + _VERSION.size)
+            after, at = _read(payload, at)
+            cells, at = decode_cells(payload, at, CELLS, "a version")
+            counts = forecasts, first_ms, last_ms, held, after, outcomes, raw, served, ones, gain
+            made.of[name] = Version(name, config.hex(), *counts, cells)
+        if at != len(payload) or len(made.of) != payload[0]:
+            raise ValueError(f"versions of {len(payload)} bytes end at {at}, or one is there twice")
+        return made
+
+
+def line(new: Version, old: Version, answer: Answers) -> Line:
+    """Return the line that carries the map of a version over to a new one, see the module.
+
+    Parameters
+    ----------
+    new, old
+        Each with forecasts in its cells.
+    answer
+        What the old version serves now, from [0, 1] to [0, 1].
+    """
+    least = min(sum(new.cells), sum(old.cells))
+    below, total = 0, sum(new.cells)
+    weight = sum_z = sum_g = sum_zz = sum_zg = 0.0
+    for (low, high), n in zip(_ENDS, new.cells, strict=True):
+        share = (below + n / 2) / total
+        below += n
+        if not n or min(share, 1.0 - share) * least < BEYOND:
+            continue
+        z = (low + high) / 2
+        p = min(max(answer(_sigmoid(_quantile(old.cells, share))), 1e-9), 1.0 - 1e-9)
+        g, w = math.log(p) - math.log1p(-p), n * p * (1.0 - p)
+        weight += w
+        sum_z += w * z
+        sum_g += w * g
+        sum_zz += w * z * z
+        sum_zg += w * z * g
+    if weight <= 0.0:
+        return Line(1.0, 0.0)
+    mean_z, mean_g = sum_z / weight, sum_g / weight
+    spread = sum_zz - weight * mean_z * mean_z
+    slope = (sum_zg - weight * mean_z * mean_g) / spread if spread > 1e-9 * weight else 1.0
+    slope = min(max(slope, FLAT), STEEP)
+    return Line(slope, mean_g - slope * mean_z)
+
+
+def _quantile(cells: Sequence[int], share: float) -> float:
+    """Return the log-odds below which a share of the counts lies, evenly spread within a cell."""
+    wanted = share * sum(cells)
+    for (low, high), n in zip(_ENDS, cells, strict=True):
+        if n and wanted <= n:
+            return low + (high - low) * wanted / n
+        wanted -= n
+    return _ENDS[-1][1]
+
+
+def _sigmoid(z: float) -> float:
+    return 1.0 / (1.0 + math.exp(-z))
+
+
+def _loss(p: float, y: float) -> float:
+    """Return the log loss, of a probability no nearer to 0 and 1 than 1e-9, nats."""
+    return -math.log(max(p if y > 0.5 else 1.0 - p, 1e-9))
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+def _read(payload: bytes, at: int) -> tuple[str, int]:
+    end = at + 1 + payload[at]
+    if end > len(payload):
+        raise ValueError("versions are cut within a name")
+    return payload[at + 1 : end].decode(), end

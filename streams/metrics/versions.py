@@ -1,0 +1,95 @@
+"""The versions of a stream's model: for gauges, pages, ``streams show`` and the report of a replay."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import Any, Final, NamedTuple, cast
+
+from state import kinds
+from state.calibrators.carried import Carried
+from state.policy import Policy
+from state.served import Served
+from state.versions import Versions
+from streams.metrics.rows import StateRows
+from streams.metrics.sample import Sample
+
+#: Versions of a stream that have series.
+SERIES: Final = 4
+
+
+class Held(NamedTuple):
+    """What the calibrator of a version began with, see `Carried`, and how many outcomes it has learnt."""
+
+    slope: float
+    offset: float
+    seen: int
+    learnt: int
+
+
+#: The versions of a stream on one partition, and what is held of each by the configuration of its calibrator.
+Part = tuple[Versions, Mapping[str, Held]]
+
+
+def held(served: Served) -> Held:
+    """Return what is shown of the calibrator of a version."""
+    carried = cast("Carried", served.calibrator)
+    return Held(carried.slope, carried.offset, carried.seen, carried.learnt)
+
+
+def parts(found: StateRows, stream: str, policy: Policy | None) -> list[Part]:
+    """Return the versions of a stream by partition; none where one calibrator has all forecasts."""
+    if policy is not None and not policy.model_version:
+        return []
+    served = found.of(kinds.CALIBRATOR, stream)
+    made: list[Part] = []
+    for partition, versions in found.of(kinds.VERSIONS, stream).items():
+        configs = {each.config for each in versions.of.values()}
+        mine = {config: held(one) for (n, config), one in served.items() if n == partition and config in configs}
+        made.append((versions, mine))
+    return made
+
+
+def describe(found: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return each version of a stream as JSON would have it, the latest to come first; means are None without outcomes.
+
+    ``slope`` and ``offset`` are those of the line that was carried over, in log-odds, of the partition whose version
+    had most forecasts when it was found; None while there is none.
+    """
+    if not found:
+        return []
+    whole = reduce(add, [versions for versions, _ in found])
+    described = []
+    for each in sorted(whole.of.values(), key=lambda one: (one.first_ms, one.name), reverse=True):
+        mine = [of[each.config] for _, of in found if each.config in of]
+        began = max(mine, key=lambda one: one.seen, default=Held(1.0, 0.0, 0, 0))
+        n = each.outcomes
+        described.append(
+            {
+                "version": each.name,
+                "config": each.config,
+                "forecasts": each.forecasts,
+                "first_ms": each.first_ms,
+                "last_ms": each.last_ms,
+                "after": each.after or None,
+                "slope": began.slope if began.seen else None,
+                "offset": began.offset if began.seen else None,
+                "learnt": sum(one.learnt for one in mine),
+                "outcomes": n,
+                "raw": each.raw / n if n else None,
+                "served": each.served / n if n else None,
+                "observed": each.ones / n if n else None,
+                "log_loss_gain": each.gain / n if n else None,
+            }
+        )
+    return described
+
+
+def samples(stream: str, described: Sequence[Mapping[str, Any]]) -> Iterator[Sample]:
+    """Yield the samples of versions that `describe` described, of the `SERIES` that came last."""
+    for each in described[:SERIES]:
+        place = stream, each["version"]
+        yield "model_version_forecasts", place, each["forecasts"]
+        if each["outcomes"]:
+            yield "model_version_bias", (*place, "raw"), each["raw"] - each["observed"]
+            yield "model_version_bias", (*place, "calibrated"), each["served"] - each["observed"]
+            yield "model_version_gain", place, each["log_loss_gain"]
