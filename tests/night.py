@@ -150,9 +150,11 @@ NIGHT: Final = {
         "test_intervals_of_ranks*-50]": "the same in larger windows",
     },
     "simulation/test_simulation.py": {
-        "test_every_planted_bug*": "four planted bugs that are found soon",
+        "test_every_planted_bug*": "a planted bug that is found soon",
+        "test_planted_bugs*[[][!a]*": "the same of another bug",
     },
     "state/calibrators/test_auto.py": {
+        "test_guarded_aggregate*[[]season]": "the same on other streams that change",
         "test_guarded_aggregate*[[][bow]*": "the same on four other streams",
     },
     "state/calibrators/test_by_segment.py": {
@@ -166,11 +168,17 @@ NIGHT: Final = {
     "state/calibrators/test_laws.py": {
         "test_one_revision*[[][!p]*": "prudent and platt, with others behind them",
     },
+    "state/calibrators/test_location_scale.py": {
+        "test_what_is_served*[[]law[13]]": "the same where the model is too high, and where it is too narrow",
+        "test_right_forecasts*[[]100]": "the same with no delay, and with a longer one",
+    },
     "state/calibrators/test_place_by_segment.py": {
         "test_a_new_value*-100]": "the same with outcomes that come at once",
         "test_*-500]": "the same with outcomes that come at once",
     },
     "state/calibrators/test_quantile.py": {
+        "test_perfect_forecasts*-[12]00]": "the same with no delay, and with longer ones",
+        "test_coverage_stays_under_the_bound[[]*-100]": "the same with ten, and with a thousand outstanding",
         "test_bound_says*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
         "test_coverage*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
     },
@@ -179,10 +187,15 @@ NIGHT: Final = {
         "test_noise_margin*[[]0.0[05]*": "the same at 1 %",
     },
     "state/calibrators/test_twospeed.py": {
+        "test_after_a_broken*[[]2]": "the same with another seed",
+        "test_frauds_that_are*[[]2]": "the same with another seed",
         "*-[23]]": "the same with another seed",
     },
     "state/scoring/test_recent.py": {
         "test_few_of_many*levels*": "the same of segments of events",
+    },
+    "state/test_invariants.py": {
+        "test_a_long_history*[[]2]": "the same in small batches",
     },
     "state/test_rescale.py": {
         "test_no_event*[[]widths[13]-*": "two to five to three, and four to one to two",
