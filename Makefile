@@ -5,6 +5,7 @@ STREAMS := tests/bench/rivals/kafka_streams
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 INSTALL := $(BIN)/python -m pip install --quiet
+PYTEST := TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -35,8 +36,8 @@ experiments: data ## the papers' results and five real streams again, into one r
 benchmark: compiled data ## risk calibration under natural labels: the default beside its rivals; a quarter of an hour
 	$(BIN)/python -m research.benchmark
 
-test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
-	TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --max-worker-restart 0 # one that is replaced waits for ever
+test: compiled jars registry .venv/.collected ## run the tests, end to end ones included, in four processes; all of them with TIER=night
+	$(PYTEST) --numprocesses 4 --max-worker-restart 0 # one that is replaced waits for ever
 
 frozen: compiled ## compare the outputs of fixed histories, every byte, with those of before; a minute
 	$(BIN)/python -m tests.frozen
@@ -103,6 +104,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra build -c requirements/dev.txt -o requirements/build.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo -c requirements/dev.txt -o requirements/demo.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/uv.txt requirements/uv.in
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/mcgrad.txt requirements/mcgrad.in
 	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt
@@ -119,13 +121,19 @@ clean: ## remove everything that make made
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents cli deploy lab replay research state streams tests -name __pycache__ -prune -exec rm -rf {} +
 
-.venv/.stamp: requirements/dev.txt requirements/data.txt pyproject.toml
+.venv/.stamp: requirements/uv.txt requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --no-compile --require-hashes -r requirements/dev.txt
+	# uv takes a tenth of pip's work, by the same hashes. It does not know pip's settings: where these name another index, pip does it.
+	$(INSTALL) --require-hashes -r requirements/uv.txt
+	$(BIN)/uv --native-tls pip install --quiet --python .venv --require-hashes -r requirements/dev.txt \
+		|| $(INSTALL) --no-compile --require-hashes -r requirements/dev.txt
 	$(INSTALL) --require-hashes --no-deps --no-build-isolation -r requirements/data.txt
 	PYTHONWARNINGS=ignore $(INSTALL) --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q -j 0 -x '/(tests|pip|setuptools|mypyc?|fontTools|pygments)/' .venv/lib > /dev/null || true # some are templates
 	touch $@
+
+# Pytest rewrites every file of tests that it has not seen. Done here, the four processes of `make test` do not each do it.
+.venv/.collected: .venv/.stamp $(wildcard tests/*.py tests/*/*.py tests/*/*/*.py)
+	$(PYTEST) --collect-only -qq > $@ || { cat $@; exit 1; }
 
 .venv/.data: .venv/.stamp requirements/experiments.txt requirements/elec2.txt requirements/benchmark.txt requirements/mcgrad.txt
 	$(INSTALL) --require-hashes --no-deps -r requirements/experiments.txt

@@ -32,7 +32,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Mar
 
     Examples
     --------
-    >>> tag("td", "<b>", class_="n")
+    >>> str(tag("td", "<b>", class_="n"))
     '<td class="n">&lt;b&gt;</td>'
     """
     given = "".join(
@@ -55,7 +55,7 @@ def prose(value: str) -> Markup:
 
     Examples
     --------
-    >>> prose("set `silence = 0`, <b>")
+    >>> str(prose("set `silence = 0`, <b>"))
     'set <code>silence = 0</code>, &lt;b&gt;'
     """
     return join(*(tag("code", part) if i % 2 else part for i, part in enumerate(re.split("`([^`]*)`", value))))

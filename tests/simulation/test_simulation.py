@@ -30,8 +30,8 @@ def simulation(*arguments: str) -> str:
 
 
 def test_histories_end_as_they_must() -> None:
-    said = simulation("--histories", "40", "--seconds", "600")
-    assert "40 histories" in said, said
+    said = simulation("--histories", "30", "--seconds", "600")
+    assert "30 histories" in said, said
 
 
 def test_a_seed_is_the_same_history_line_by_line_in_every_process() -> None:

@@ -162,7 +162,7 @@ def test_working_copy_agrees_with_the_table_after_every_batch(history: History, 
             assert row == kinds.CALIBRATOR.encode(worker.table.served(stream))
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
+@pytest.mark.parametrize("hash_seed", ["0", "4242"])
 def test_rows_and_outputs_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.state.histories"],

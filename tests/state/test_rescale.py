@@ -26,7 +26,6 @@ from state.scoring.ages import Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
 from state.scoring.distribution import Distribution
-from state.scoring.history import WINDOW
 from state.scoring.recent import Recent
 from state.scoring.scores import total
 from state.scoring.segment_scores import SegmentScores
@@ -270,7 +269,7 @@ def events(group: Group) -> dict[bytes, Any]:
 @pytest.mark.parametrize("policies", [kept(POLICIES), kept(SHADOWED), SHADOWED, kept(WEIGHED)])
 @pytest.mark.parametrize("widths", [(2, 5, 3), (1, 4), (4, 1, 2), (3, 3)])
 def test_no_event_and_no_sum_is_lost_and_all_goes_on(policies: Policies, widths: tuple[int, ...]) -> None:
-    steps = seeded(2400, seed=len(widths))
+    steps = seeded(1200, seed=len(widths))
     group = Group(policies, [Table() for _ in range(widths[0])])
     share = len(steps) // len(widths)
     now = fed(group, steps[:share])
@@ -310,7 +309,7 @@ def test_every_calibrator_redeems_and_revises_what_another_partition_served(spec
     policy = Policy(spec, OPTIONS.get(spec, {}), features=features, segments=segments, ttl_ms=10**9)
     group = Group(Policies([("s", policy)]), [Table() for _ in range(widths[0])])
     rng = random.Random(1)
-    asked = 900
+    asked = 400
 
     def forecast(i: int, raw: float) -> None:
         x = tuple(rng.uniform(-1, 1) for _ in range(features))
@@ -509,17 +508,18 @@ def test_a_stream_in_one_partition_moves_as_it_is() -> None:
 # -- scores ----------------------------------------------------------------------------------------------------------
 
 
-def test_windows_alarms_and_ranking_go_on() -> None:
-    policies = Policies([("s", Policy("identity", ttl_ms=4000))])
+def test_windows_alarms_and_ranking_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "WINDOW", 500)
+    policies = Policies([("s", Policy("identity", ttl_ms=400))])
     group = Group(policies, [Table() for _ in range(2)])
     rng = random.Random(3)
-    for i in range(2 * WINDOW + 6000):
+    for i in range(1600):
         raw = rng.random()
         group.forecast(f"{i}", "s", raw, 1000 + i)
         group.outcome(f"{i}", "s", float(rng.random() < raw * 0.8), 1000 + i)
     before = histories_of(group, "s")
     assert sum(each.windows for each in before) >= 2
-    expired = 2 * WINDOW + 6000 - sum(len(table.of(kinds.LEDGER.letter)) for table in group.tables)
+    expired = 1600 - sum(len(table.of(kinds.LEDGER.letter)) for table in group.tables)
     assert expired > 0
     group = group.rescaled(3)
     after = histories_of(group, "s")

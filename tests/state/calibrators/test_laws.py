@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators import REGISTRY, Answer, Calibrator, Recalibrator, make
@@ -16,20 +16,12 @@ from state.calibrators.group_regret import GroupRegret
 SPECS = [
     *REGISTRY,
     "platt+minimax",
-    "platt+regret_matching",
-    "identity+minimax",
     "minimax+regret_matching",
-    "calibrated_regression+minimax",
     "platt+calibrated_regression",
-    "histogram+minimax",
     "platt+histogram+minimax",
-    "platt+certified",
     "prudent+certified",
-    "regret_matching+certified",
     "prudent+certified by segment",
     "prudent by segment",
-    "platt+prudent by segment",
-    "prudent+minimax by segment",
     "group_regret by segment",
     "prudent+certified carried",
     "platt+minimax carried",
@@ -208,7 +200,6 @@ LAWS = [
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("spec", SPECS)
 def test_law(spec: str, law: Callable[[Callable[[], Calibrator], Stream], None]) -> None:
-    @settings(max_examples=20, deadline=None, derandomize=True)
     @given(STREAMS)
     def holds(stream: Stream) -> None:
         law(lambda: fresh(spec), stream)

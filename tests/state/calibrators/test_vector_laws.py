@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.calibrators import VECTORS, Recalibrator, make
@@ -131,7 +131,6 @@ def test_made_calibrator_has_the_name_it_was_made_by(spec: str) -> None:
 @pytest.mark.parametrize("law", LAWS_OF_ALL)
 @pytest.mark.parametrize(("spec", "options"), SPECS)
 def test_law(spec: str, options: dict[str, Any], law: Callable[[Any, Any], None]) -> None:
-    @settings(max_examples=15, deadline=None, derandomize=True)
     @given(STREAMS[kind_of(spec)])
     def holds(stream: Stream) -> None:
         law(lambda: fresh(spec, **options), stream)

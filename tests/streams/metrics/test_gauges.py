@@ -132,7 +132,12 @@ def made(most_streams: int = 200, sampler: Sampler = lambda: SAMPLES) -> Gauges:
 
 
 def value(gauges: Gauges, name: str, **labels: str) -> float | None:
-    return samples(gauges).get(PREFIX + name, {}).get(tuple(sorted(labels.items())))
+    return of(samples(gauges), name, **labels)
+
+
+def of(found: dict[str, dict[tuple[tuple[str, str], ...], float]], name: str, **labels: str) -> float | None:
+    """Return one value of what a scrape shows."""
+    return found.get(PREFIX + name, {}).get(tuple(sorted(labels.items())))
 
 
 def samples(gauges: Gauges) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -527,28 +532,29 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
             whole = live.scores(0, "s") + live.scores(1, "s")
             ece = {kind: whole.error(kind) for kind in KINDS}
     # A worker that takes over shows the same sums, counters aside: they are views of rows.
+    apart, together = [samples(one), samples(two)], samples(both)
     for kind in ("raw", "calibrated"):
         sums = dict.fromkeys(("events", "forecasts", "outcomes"), 0.0)
         gap = 0.0
         for i in range(10):
             labels = {"stream": "s", "kind": kind, "bin": str(i)}
             each = {
-                what: sum(value(gauges, f"resolved_bin_{what}", **labels) or 0.0 for gauges in (one, two))
+                what: sum(of(shown, f"resolved_bin_{what}", **labels) or 0.0 for shown in apart)
                 for what in sums
             }
             assert each == pytest.approx(
-                {what: value(both, f"resolved_bin_{what}", **labels) or 0.0 for what in sums}, abs=1e-12
+                {what: of(together, f"resolved_bin_{what}", **labels) or 0.0 for what in sums}, abs=1e-12
             )
             gap += abs(each["forecasts"] - each["outcomes"])
             sums = {what: sums[what] + each[what] for what in sums}
         assert sums["events"] == 130
         assert gap / 130 == pytest.approx(ece[kind])
     for name in ("calibration_error", "calibration_bound", "calibration_noise"):
-        weights = [value(gauges, "learnt_outcomes", stream="s") or 0.0 for gauges in (one, two)]
-        shown = [value(gauges, name, stream="s") or 0.0 for gauges in (one, two)]
-        pooled = sum(a * b for a, b in zip(weights, shown, strict=True)) / sum(weights)
-        assert pooled == pytest.approx(value(both, name, stream="s"))
-    assert (value(one, "scored_partitions", stream="s"), value(both, "scored_partitions", stream="s")) == (1, 2)
+        weights = [of(shown, "learnt_outcomes", stream="s") or 0.0 for shown in apart]
+        each_shows = [of(shown, name, stream="s") or 0.0 for shown in apart]
+        pooled = sum(a * b for a, b in zip(weights, each_shows, strict=True)) / sum(weights)
+        assert pooled == pytest.approx(of(together, name, stream="s"))
+    assert [of(shown, "scored_partitions", stream="s") for shown in (apart[0], together)] == [1, 2]
 
 
 def test_a_calibrator_without_a_theorem_exports_no_bound() -> None:

@@ -3,6 +3,7 @@
 import random
 import re
 from collections import Counter
+from functools import cache
 
 import pytest
 from rich.console import Console
@@ -70,7 +71,9 @@ class Store(dict[bytes, bytes]):
         self.fence = partition.fence
 
 
-STORES = Store(2500, 1), Store(900, 2)
+@cache
+def stores() -> tuple[Store, Store]:
+    return Store(2500, 1), Store(900, 2)
 
 
 def test_segments_of_partitions_add_up_by_what_they_stand_for() -> None:
@@ -180,13 +183,13 @@ def test_a_rare_segment_is_off_by_what_it_has() -> None:
 
 
 def test_gauges_are_those_of_the_worst_segments_and_bounded() -> None:
-    read = ScrapedSamples(exposed(STORES[0].gauges))
+    read = ScrapedSamples(exposed(stores()[0].gauges))
     assert read.value("segments_scored", {"stream": "s"}) > 5
     assert read.value("segments_off", {"stream": "s"}) >= 1
     place = {"stream": "s", "segment": "country", "value": "FR"}
     assert read.value("segment_bias", place) == pytest.approx(0.2, abs=0.05)
     assert read.value("segment_error", place) >= read.value("segment_bias", place) - 1e-9
-    series = Counter(re.findall(r"^trueup_(segment\w*)\{", exposed(STORES[0].gauges), re.MULTILINE))
+    series = Counter(re.findall(r"^trueup_(segment\w*)\{", exposed(stores()[0].gauges), re.MULTILINE))
     assert read.value("segment_recent_bias", place) == pytest.approx(0.2, abs=0.05)
     assert read.value("segment_alarm_recent_log10", place) >= 3.0
     few = {name: series.pop(name) for name in ("segment_alarm_recent_log10", "segment_recent_bias")}
@@ -199,7 +202,7 @@ def test_gauges_are_those_of_the_worst_segments_and_bounded() -> None:
 
 
 def test_what_effects_left_is_what_the_store_holds() -> None:
-    for store in STORES:
+    for store in stores():
         stored = read(store.get, POLICIES, ["s"], store.fence)
         left = store.gauges.held()[0]
         assert stored.rows == left.rows
@@ -208,14 +211,14 @@ def test_what_effects_left_is_what_the_store_holds() -> None:
 
 def test_segments_that_a_stream_no_longer_has_are_not_shown() -> None:
     later = Policies([("s", Policy("identity", segments=("shop",)))])
-    held = read(STORES[0].get, later, ["s"], STORES[0].fence)
+    held = read(stores()[0].get, later, ["s"], stores()[0].fence)
     assert not {kinds.NAMES.letter, kinds.SEGMENT.letter} & {key[:1] for key in held.rows["s"]}
-    assert any(key[:1] == kinds.SEGMENT.letter for key in STORES[0])
-    assert kinds.NAMES.decode(STORES[0][kinds.NAMES.key("s", POLICY.layout)]).names == ("country", "channel")
+    assert any(key[:1] == kinds.SEGMENT.letter for key in stores()[0])
+    assert kinds.NAMES.decode(stores()[0][kinds.NAMES.key("s", POLICY.layout)]).names == ("country", "channel")
 
 
 def test_scores_whose_slot_has_no_name_yet_are_left_out() -> None:
-    stored = dict(read(STORES[0].get, POLICIES, ["s"], STORES[0].fence).rows["s"])
+    stored = dict(read(stores()[0].get, POLICIES, ["s"], stores()[0].fence).rows["s"])
     early = Dictionary(POLICY.segments, POLICY.pairs)
     early.groups(("DE", "web"))
     stored[kinds.NAMES.key("s", POLICY.layout)] = kinds.NAMES.encode(early)

@@ -74,7 +74,7 @@ def scores(n: int, calibrator: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("n", [0, 15, 400, 4000])
+@pytest.mark.parametrize("n", [0, 15, 2000])
 def test_a_map_equals_the_engine_at_its_points_and_is_near_it_between(spec: str, n: int) -> None:
     calibrator = learnt(spec, n)
     before = calibrator.encode()
@@ -87,7 +87,7 @@ def test_a_map_equals_the_engine_at_its_points_and_is_near_it_between(spec: str,
             assert client(p) == y
     far = [
         (p, client(p), calibrator.predict(p).p)
-        for p in scores(2000, calibrator)
+        for p in scores(500, calibrator)
         if not near(client(p), calibrator.predict(p).p) and not (rest and beside_a_jump(calibrator, client, p))
     ]
     assert not far
@@ -103,7 +103,7 @@ def test_what_goes_up_and_down_is_in_the_table_on_both_sides_of_every_jump(spec:
         calibrator.update(calibrator.predict(p, key=b"%d" % t).ticket, float(int(20 * p) % 2))
     client = mapped(spec, calibrator)
     assert len({round(calibrator.predict(i / 20).p) for i in range(20)}) == 2, "it follows the truth"
-    assert [p for p in scores(2000, calibrator) if not near(client(p), calibrator.predict(p).p)] == []
+    assert [p for p in scores(500, calibrator) if not near(client(p), calibrator.predict(p).p)] == []
 
 
 def beside_a_jump(calibrator: Any, client: StreamMap, p: float) -> bool:
@@ -193,8 +193,16 @@ def events(n: int, seed: int, countries: int, *, resolved: bool = True) -> list[
     return found
 
 
-@pytest.mark.parametrize("spec", ["prudent", DEFAULT_CALIBRATOR, "platt+prudent", "prudent+regret_matching"])
-@pytest.mark.parametrize(("n", "countries"), [(300, 5), (3000, 5), (3000, 80)])
+@pytest.mark.parametrize(
+    ("spec", "n", "countries"),
+    [
+        ("prudent", 3000, 80),
+        (DEFAULT_CALIBRATOR, 300, 5),
+        (DEFAULT_CALIBRATOR, 3000, 5),
+        ("platt+prudent", 1000, 80),
+        ("prudent+regret_matching", 1000, 5),
+    ],
+)
 def test_maps_of_segments_equal_the_engine_new_and_other_values_too(spec: str, n: int, countries: int) -> None:
     policy = Policy(spec, segments=("country", "channel"), pairs=(("country", "channel"),))
     stream = Stream(policy)
@@ -205,7 +213,7 @@ def test_maps_of_segments_equal_the_engine_new_and_other_values_too(spec: str, n
         (served,) = stream.fold([(p, values, None)])
         answer = client(p, dict(zip(policy.segments, values, strict=True)))
         assert near(answer, served, 2) or "regret" in spec, (p, values)  # its jumps are judged above
-    if (n, countries) == (3000, 5) and spec in {"prudent", DEFAULT_CALIBRATOR}:
+    if (n, countries) == (3000, 5):
         assert client(0.3, {"country": "c4"}) > 1.2 * client(0.3, {"country": "c2"}), "segments are told apart"
         assert client(0.3, {}) == client(0.3, {"country": "", "other": "x"})
         assert client(0.3, {"country": 7}) == client(0.3, {"country": "\n"}) == client(0.3, {})  # type: ignore[dict-item]
