@@ -109,7 +109,7 @@ NIGHT: Final = {
         "test_classes_and_numbers*": "the same of a probability; state/test_vectors_beside.py",
     },
     "e2e/test_registry.py": {
-        "test_schemas_are_registered*[[]*record]": "subjects by topic; the other names in streams/config/test_output_ids.py",
+        "test_schemas_are_registered*[[]*record]": "subjects by topic; other names in streams/config/test_output_ids.py",
     },
     "e2e/test_replay.py": {
         "test_a_new_group_answers*": "a worker that goes on where replay ended",
@@ -134,7 +134,7 @@ NIGHT: Final = {
         "test_a_record_stamped_ahead*": "the same in streams/records/test_merge.py",
     },
     "e2e/test_transport.py": {
-        "test_a_topic_far_ahead*": "topics that wait for each other in streams/records/test_merge.py and in simulation/",
+        "test_a_topic_far_ahead*": "topics that wait in streams/records/test_merge.py and in simulation/",
     },
     "e2e/test_vectors.py": {
         "test_a_stream_is_inspected*": "what is shown of classes and numbers in cli/test_show_tables.py",

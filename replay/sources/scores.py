@@ -42,13 +42,13 @@ def read(column: Column, unit: str) -> Floats:
     return _probabilities(column, _numbers(column, cells), unit)
 
 
-def numbers(column: Column, decimal: str | None = None) -> Floats:
+def numbers(column: Column) -> Floats:
     """Read a column of plain numbers, NaN where a cell is empty; as `read` does, but for units."""
     if not isinstance(column.cells, list):
         if column.cells.dtype.kind == "M":
             raise TableError(f"{column.option} {shown(column.name)} is a column of times")
         return column.cells.astype(np.float64)
-    return _numbers(column, column.present(), "probability", decimal)
+    return _numbers(column, column.present())
 
 
 def _probabilities(column: Column, values: Floats, unit: str) -> Floats:

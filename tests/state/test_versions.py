@@ -52,7 +52,7 @@ class Scored:
             self.now += 1000
             z = self.random.gauss(-1.0, 1.5)
             at, raw = next(self.offsets), sigmoid(slope * z + offset)
-            made = Forecast(at, b"k", f"e{at}", "s", raw, (), self.now, None, (), None, 0, version)
+            made = Forecast(at, b"k", f"e{at}", "s", raw, (), self.now, version=version)
             (answer,) = self.worker.fold(made).outputs
             assert isinstance(answer, Calibrated)
             assert isinstance(answer.p, float)
@@ -199,7 +199,7 @@ def events(seed: int) -> Iterator[Event]:
     for at in range(700):
         now += chance.choice([0, 1, 1, 100 if chance.random() < 0.02 else 1])
         name = f"v{at // 110 + chance.choice([0, 0, 0, 1])}" if chance.random() < 0.95 else f"x{chance.randrange(12)}"
-        yield Forecast(at, b"k", f"e{at}", "s", chance.random(), (), now, None, (), None, 0, name)
+        yield Forecast(at, b"k", f"e{at}", "s", chance.random(), (), now, version=name)
         if chance.random() < 0.6:
             back = max(0, at - chance.randrange(40))
             yield Outcome(at, b"k", f"e{back}", float(chance.random() < 0.3), now)

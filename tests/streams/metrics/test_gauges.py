@@ -165,8 +165,9 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     live.fold(0, vectors(30))
     bands, counts = Bands(("", "review"), (0.0, 0.5)), BandCounts(2)
     counts.issue(0, 1, 0)
-    shown = {"weight": "amount", "model_version": "v"}
-    named = Policy(segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0, **shown)
+    named = Policy(
+        segments=("country",), bands=bands, cost_miss=2.0, cost_alert=1.0, weight="amount", model_version="v"
+    )
     versions = Versions()
     versions.admit("7", named.of_version("7").config, 0).resolve(0.5, 0.5, 1.0)
     bound = Policy("calibrated_regression", features=("age",))
@@ -538,10 +539,7 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
         gap = 0.0
         for i in range(10):
             labels = {"stream": "s", "kind": kind, "bin": str(i)}
-            each = {
-                what: sum(of(shown, f"resolved_bin_{what}", **labels) or 0.0 for shown in apart)
-                for what in sums
-            }
+            each = {what: sum(of(shown, f"resolved_bin_{what}", **labels) or 0.0 for shown in apart) for what in sums}
             assert each == pytest.approx(
                 {what: of(together, f"resolved_bin_{what}", **labels) or 0.0 for what in sums}, abs=1e-12
             )
