@@ -109,7 +109,7 @@ NIGHT: Final = {
         "test_classes_and_numbers*": "the same of a probability; state/test_vectors_beside.py",
     },
     "e2e/test_registry.py": {
-        "test_schemas_are_registered*[[]*record]": "subjects by topic; other names in streams/config/test_output_ids.py",
+        "test_schemas_are_registered*[[]*record]": "names of subjects in streams/config/test_output_ids.py",
     },
     "e2e/test_replay.py": {
         "test_a_new_group_answers*": "a worker that goes on where replay ended",
