@@ -133,7 +133,7 @@ def _override(ports: dict[str, int], *, stand_ins: bool) -> str:
     if stand_ins:
         for name in ("kafka", "prometheus"):
             services[name] |= {"image": f"{STAND_IN}-{name}"}
-        built = {"args": {"BASE": STAND_IN}, "network": "host"}
+        built = {"args": {"BASE": STAND_IN, "QUICK": "--quick"}, "network": "host"}
         for name in ("topics", "worker-1", "worker-2", "producer"):
             services.setdefault(name, {})["build"] = built
         services["grafana"] = {"profiles": ["grafana"]}
