@@ -20,7 +20,7 @@ from state import routes
 from state.kind import KINDS
 from state.kind import Moves as Kept
 from state.rescale import Moved, Plan, RescaleError
-from state.rescale_stream import Moves
+from state.rescale_parts import Moves
 from streams.kafka.partitioner import partition
 from streams.records.decoding import SCOPED
 from streams.records.routing import target

@@ -18,7 +18,8 @@ from state.fence import EARLY, EARLY_WAITING, FATES, ISSUED, MATURED_EXPIRY, WAI
 from state.kind import KINDS as ROWS
 from state.kind import Kind, form
 from state.kind import Moves as Kept
-from state.rescale_stream import Divided, Event, Moves, Rows
+from state.rescale_parts import Event, Moves, Rows
+from state.rescale_stream import Divided
 from state.witnesses import Witnesses
 
 

@@ -13,25 +13,23 @@ What belongs to a stream moves as it is if the stream was in one partition and w
 - **Segments.** Values keep the slots that they have with that calibrator, and get new ones in rows from elsewhere.
 """
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
-from state import calibrators, kinds, ledger
-from state.calibrators.quantile import LEVELS
-from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
+from state import kinds, ledger
+from state.forecasts import PROBABILITY, PROBS
 from state.kind import Moves as Kept
 from state.kind import kind_of
 from state.ledger import Row
-from state.policy import layout_of, scored_of
+from state.policy import scored_of
+from state.rescale_parts import Event, Here, Learning, Moves, Rows, layout_in, recorded, summed, usual
 from state.scoring.bias import Bias
 from state.scoring.history import History
-from state.scoring.pair_scores import AnyComparison, compare, of_challenger
+from state.scoring.pair_scores import compare, of_challenger
 from state.scoring.recent import Recent
 from state.scoring.scores import Scores, total
-from state.scoring.segment_pairs import AnySegmentScores, observe_segments, of_segment
+from state.scoring.segment_pairs import AnySegmentScores, observe_segments
 from state.scoring.segment_scores import SegmentScores
 from state.scoring.vector_history import VectorHistory
 from state.scoring.warm_up import WarmUp
@@ -39,59 +37,6 @@ from state.scoring.windows import overall
 from state.segments import Dictionary
 from state.served import Served
 from state.versions import Versions
-
-Rows = Mapping[bytes, bytes]
-#: Which old partition's part of a stream goes to which new one.
-Moves = frozenset[tuple[int, int]]
-
-_Sum = TypeVar("_Sum")
-
-
-class Event(NamedTuple):
-    """A row of the ledger: its key, its old and its new partition."""
-
-    key: bytes
-    old: int
-    new: int
-
-
-@dataclass
-class _Learning:
-    """A calibrator of a new partition: whose it was, and how much it has to be ahead of what tickets say."""
-
-    old: int | None
-    served: Served
-    short: int = 0
-
-    def take(self, version: int) -> None:
-        """Note a ticket that is not redeemed yet, and was issued when so many outcomes had been learnt."""
-        self.short += max(0, version - self.served.calibrator.learnt)
-
-
-@dataclass
-class _Here:
-    """What a new partition has of one stream, while it is made."""
-
-    sources: list[int]
-    learning: dict[str, _Learning] = field(default_factory=dict)
-    dictionaries: dict[bytes, Dictionary] = field(default_factory=dict)
-    #: The slot here by layout, old partition and slot there.
-    slots: dict[tuple[bytes, int], dict[int, int]] = field(default_factory=dict)
-    history: History = field(default_factory=History)
-    vectors: dict[str, VectorHistory] = field(default_factory=dict)
-    comparisons: dict[tuple[str, str], AnyComparison] = field(default_factory=dict)
-    #: By the hash that keys them, see `state.policy.Policy.scored`, and slot.
-    segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
-    #: Rows of the ledger by the configuration that answered.
-    rows: Counter[str] = field(default_factory=Counter)
-
-    def scores_of(self, row: Row, slots: Sequence[int]) -> list[Any]:
-        """Return the scores of segments of an event, in which it counts: their warm-up is over here, too."""
-        scored = scored_of(row.layout, row.kind, row.config)
-        found = [self.segments.setdefault((scored, slot), of_segment(row.kind)) for slot in slots]
-        for each in found:
-            each.warm_up.since = 1
-        return found
 
 
 class Divided:
@@ -116,7 +61,7 @@ class Divided:
         self._whole = len(olds) == 1 and len(news) == 1
         self._home = home
         fed = {new: sorted({old for old, to in moves if to == new} & olds) for new in news}
-        self._here = {new: _Here(fed[new] or sorted(olds)) for new in sorted(news)}
+        self._here = {new: Here(fed[new] or sorted(olds)) for new in sorted(news)}
         self._served: dict[str, dict[int, Served]] = defaultdict(dict)
         self._names: dict[bytes, dict[int, Dictionary]] = defaultdict(dict)
         #: Of all old partitions; None without scores of probabilities.
@@ -170,8 +115,8 @@ class Divided:
 
     # What a partition begins with.
 
-    def _choose(self, new: int, here: _Here) -> None:
-        layouts = {config: _layout(next(iter(served.values())).recipe) for config, served in self._served.items()}
+    def _choose(self, new: int, here: Here) -> None:
+        layouts = {config: layout_in(next(iter(served.values())).recipe) for config, served in self._served.items()}
         base: dict[bytes, int] = {}
         for layout, named in self._names.items():
             of_layout = [self._served[config] for config, each in layouts.items() if each == layout]
@@ -191,12 +136,12 @@ class Divided:
                 chosen = base.get(layouts[config], chosen)
                 chosen = chosen if chosen in served else None  # its slots would be those of another partition
             if chosen is None:
-                here.learning[config] = _Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
+                here.learning[config] = Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
             else:
                 row = self._parts[chosen][kinds.CALIBRATOR.key(self._stream, config)]
-                here.learning[config] = _Learning(chosen, kinds.CALIBRATOR.decode(row, self._stream))
+                here.learning[config] = Learning(chosen, kinds.CALIBRATOR.decode(row, self._stream))
 
-    def _join(self, here: _Here, layout: bytes, olds: Sequence[int]) -> None:
+    def _join(self, here: Here, layout: bytes, olds: Sequence[int]) -> None:
         """Give the values of several partitions slots, those of the first one the slots that they have."""
         first = self._names[layout][olds[0]]
         joined = here.dictionaries[layout] = Dictionary.decode(first.encode())
@@ -235,7 +180,7 @@ class Divided:
         if row.window == ledger.UNTAUGHT:
             return row
         if champion.old != event.old and not row.frozen:
-            champion.served.calibrator.update(row.ticket, row.y, _recorded(row))
+            champion.served.calibrator.update(row.ticket, row.y, recorded(row))
         self._compare(here, event, row)
         if row.kind != PROBABILITY:
             row.window = self._vector(here, event, row, counting)
@@ -255,12 +200,12 @@ class Divided:
         return row
 
     @staticmethod
-    def _compare(here: _Here, event: Event, row: Row) -> None:
+    def _compare(here: Here, event: Event, row: Row) -> None:
         """Let the challengers of an event learn, and compare them with what was served."""
         for shadow in row.shadows:
             challenger = here.learning[shadow.config]
             if challenger.old != event.old:
-                challenger.served.calibrator.update(shadow.ticket, row.y, _recorded(row))
+                challenger.served.calibrator.update(shadow.ticket, row.y, recorded(row))
             if shadow.warm or row.window == ledger.NO_WINDOW:
                 continue
             compared = here.comparisons.setdefault((row.config, shadow.config), of_challenger(row.kind))
@@ -280,7 +225,7 @@ class Divided:
         return found
 
     @staticmethod
-    def _vector(here: _Here, event: Event, row: Row, counting: Sequence[int]) -> int:
+    def _vector(here: Here, event: Event, row: Row, counting: Sequence[int]) -> int:
         """Count an event of classes or numbers in its new partition; return its window."""
         raw, p = cast("Any", row.raw), cast("Any", row.p)
         vectors = here.vectors.get(row.config)
@@ -295,7 +240,7 @@ class Divided:
             observe_segments(here.scores_of(row, counting), raw, p, row.y, window)
         return window
 
-    def _regrouped(self, here: _Here, row: Row, slots: Mapping[int, int]) -> Row:
+    def _regrouped(self, here: Here, row: Row, slots: Mapping[int, int]) -> Row:
         """Return an event's row with other slots, in its tickets, too."""
         if all(slots[slot] == slot for slot in row.groups):
             return row
@@ -334,8 +279,8 @@ class Divided:
                 counting.add(event.new)
         rest = total(each.total for each in before) - left
         self._here[self._home].history = History.resumed(before, rest, len(counting))
-        self._here[self._home].history.warm_up = _sum([each.warm_up for each in before], WarmUp()) - warm
-        self._bias = _usual([each.bias for each in before])
+        self._here[self._home].history.warm_up = summed([each.warm_up for each in before], WarmUp()) - warm
+        self._bias = usual([each.bias for each in before])
 
     def _settle_histories(self, made: Sequence[dict[bytes, bytes]]) -> None:
         if self._bias is None:
@@ -350,7 +295,7 @@ class Divided:
         for each in own.values():
             if len(each.bias.along("raw")) == width:
                 left -= each.bias
-        home.bias = _usual([left, home.bias])
+        home.bias = usual([left, home.bias])
         for new, history in own.items():
             made[new][kinds.SCORES.key(self._stream)] = kinds.SCORES.encode(history)
             if history.windows:
@@ -376,7 +321,7 @@ class Divided:
             if config in left:
                 rest -= cast("Any", left[config].total)
             resumed = VectorHistory.resumed(before, rest, len(counting[config]))
-            resumed.warm_up = _sum([each.warm_up for each in before], WarmUp())
+            resumed.warm_up = summed([each.warm_up for each in before], WarmUp())
             if config in left:
                 resumed.warm_up -= left[config].warm_up
             self._here[self._home].vectors[config] = resumed
@@ -455,7 +400,7 @@ class Divided:
         found = [kinds.VERSIONS.decode(row) for _, _, row in self._old(kinds.VERSIONS.letter)]
         if not found:
             return
-        whole = _sum(found, Versions())
+        whole = summed(found, Versions())
         for new, here in self._here.items():
             own = whole if new == self._home else Versions()
             for each in whole.of.values():
@@ -463,33 +408,3 @@ class Divided:
                     version = own.admit(each.name, each.config, each.first_ms)
                     version.last_ms, version.held = each.last_ms, here.rows[each.config]
             made[new][kinds.VERSIONS.key(self._stream)] = kinds.VERSIONS.encode(own)
-
-
-def _recorded(row: Row) -> int:
-    """Return when the label of an event was recorded, ms; 0 of one that silence implied."""
-    return 0 if row.as_of == ledger.UNSAID else row.resolved_ts
-
-
-def _layout(recipe: str) -> bytes:
-    """Return the layout of the segments that a calibrator uses; empty if it uses none."""
-    made = json.loads(recipe)
-    if not made.get("segments") or not calibrators.grouped(made["calibrator"], made["options"]):
-        return b""
-    options = made["options"]
-    kind = KINDS.index(calibrators.kind(made["calibrator"]))
-    shape = {PROBABILITY: (), PROBS: (options.get("classes"),), QUANTILES: options.get("levels") or LEVELS}[kind]
-    return layout_of(made["segments"], made["pairs"], kind, shape)
-
-
-def _sum(found: Iterable[_Sum], zero: _Sum) -> _Sum:
-    added: Any = zero
-    for each in found:
-        added = added + each
-    return cast("_Sum", added)
-
-
-def _usual(found: Sequence[Bias]) -> Bias:
-    """Return the sum of those with as many features as the last one that has any: others are of other features."""
-    widths = [len(each.along("raw")) for each in found]
-    width = max(enumerate(widths), key=lambda each: (each[1] > 0, each[0]))[1]
-    return _sum([each for each, wide in zip(found, widths, strict=True) if wide == width], Bias())

@@ -18,7 +18,7 @@ from state.forecasts import Normal, Probs
 from state.kind import kind_of
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
 from state.rescale import Plan, RescaleError
-from state.rescale_stream import Moves
+from state.rescale_parts import Moves
 from state.router import Router
 from state.routes import Label, Route, Routed
 from state.scoring import history, vector_history, windows
