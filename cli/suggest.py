@@ -66,10 +66,11 @@ class Proposal:
 
     def without(self, name: str) -> "Proposal":
         """Return the proposal without a setting."""
-        fields = {"matures": {"matures_ms": None, "silence": None}}.get(name) or {
-            {"ttl": "ttl_ms", "revisable": "revisable_ms"}.get(name, name): None
-        }
-        return replace(self, **fields)
+        if name == "matures":
+            return replace(self, matures_ms=None, silence=None)
+        if name == "ttl":
+            return replace(self, ttl_ms=None)
+        return replace(self, revisable_ms=None) if name == "revisable" else replace(self, unlabelled=None)
 
     def toml(self, stream: str) -> str:
         """Return the lines of the streams file."""

@@ -41,7 +41,7 @@ def test_a_new_version_begins_with_the_old_map_survives_kill_9_and_is_audited(wo
         assert [each["version"] for each in orjson.loads(page)["versions"]] == ["8", "7"]
         assert worker.stop() == 0
     w.judge()
-    answers = {each["event_id"]: each["p"] for each in (orjson.loads(one.value) for one in w.read("calibrated"))}
+    answers = {each["event_id"]: each["p"] for each in (orjson.loads(one.value or b"") for one in w.read("calibrated"))}
     apart = [abs(answers[f"e{n}"] - risks[f"e{n}"]) for n in range(600, 700)]
     assert sum(apart) / len(apart) < 0.08
     assert auditor.run(w.settings, json_output=True) == auditor.AGREE
