@@ -25,11 +25,15 @@ def add(commands: Commands) -> None:
         "suggest",
         "propose matures, silence and ttl of a stream, from its history",
         says="Reads a stream's forecasts and outcomes, changes nothing, and says which `matures`, `silence`, "
-        "`ttl` and `revisable` fit them and why: in words, and as lines for the streams file. Status 1: the history "
-        "is too small for a proposal, or has nothing of the stream.",
+        "`ttl` and `revisable` fit them and why: in words, and as lines for the streams file. A replay says what each "
+        "value costs or gains, and what costs beyond chance is not proposed. Status 1: the history is too small for a "
+        "proposal, or has nothing of the stream.",
         json_output=True,
     )
     suggest.add_argument("stream", help="name of the stream")
+    suggest.add_argument(
+        "--unpriced", action="store_true", help="do not replay the history: nothing is said of what each value costs"
+    )
     history.add_source(suggest)
     suggest.set_defaults(run=_suggest)
     _add_init(actions)

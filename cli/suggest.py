@@ -5,14 +5,16 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from cli import history
 from cli.label_history import FEWEST, FEWEST_EACH, SLIP, Label, Seen, read
 from cli.options import DONE, NO
+from cli.prices import Price, priced
+from replay.sources.record import Source
 from state.forecasts import QUANTILES
-from state.policy import ALIKE
+from state.policy import ALIKE, Policy
 from state.scoring.ages import DAY_MS, words
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
@@ -27,6 +29,8 @@ APART: Final = 0.25
 #: Outcomes come sorted by label if this share of the changes from one label to the next is left that the same outcomes
 #: have in the order of their forecasts, of which there are at least `FEWEST_EACH`.
 SORTED: Final = 0.5
+#: The fields of a policy that are proposed, and priced.
+_PRICED: Final = ("matures_ms", "silence", "ttl_ms", "revisable_ms", "unlabelled")
 #: A row is kept so many times longer than the latest outcome took, because a later one may come.
 SPARE: Final = 1.1
 
@@ -41,21 +45,36 @@ class Proposal:
     revisable_ms: float | None = None
     unlabelled: str | None = None
     reasons: Sequence[str] = ()
+    #: What each setting costs or gains, also of those that are not proposed because they cost.
+    prices: Sequence[Price] = ()
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The settings that are proposed, as the streams file has them: what each is called, and its lines."""
+        found: dict[str, list[str]] = {}
+        if self.matures_ms is not None:
+            found["matures"] = [f'matures = "{words(self.matures_ms)}"']
+        if self.silence is not None:  # there is none without an age
+            found["matures"].append(f"silence = {self.silence}")
+        if self.ttl_ms is not None:
+            found["ttl"] = [f'ttl = "{words(self.ttl_ms)}"']
+        if self.revisable_ms is not None:
+            found["revisable"] = [f'revisable = "{words(self.revisable_ms)}"']
+        if self.unlabelled is not None:
+            found["unlabelled"] = [f'unlabelled = "{self.unlabelled}"']
+        return {name: "\n".join(lines) for name, lines in found.items()}
+
+    def without(self, name: str) -> "Proposal":
+        """Return the proposal without a setting."""
+        if name == "matures":
+            return replace(self, matures_ms=None, silence=None)
+        if name == "ttl":
+            return replace(self, ttl_ms=None)
+        return replace(self, revisable_ms=None) if name == "revisable" else replace(self, unlabelled=None)
 
     def toml(self, stream: str) -> str:
         """Return the lines of the streams file."""
-        lines = [f"[streams.{quoted(stream)}]"]
-        if self.matures_ms is not None:
-            lines.append(f'matures = "{words(self.matures_ms)}"')
-        if self.silence is not None:
-            lines.append(f"silence = {self.silence}")
-        if self.ttl_ms is not None:
-            lines.append(f'ttl = "{words(self.ttl_ms)}"')
-        if self.revisable_ms is not None:
-            lines.append(f'revisable = "{words(self.revisable_ms)}"')
-        if self.unlabelled is not None:
-            lines.append(f'unlabelled = "{self.unlabelled}"')
-        return "\n".join(lines)
+        return "\n".join([f"[streams.{quoted(stream)}]", *self.values.values()])
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
@@ -81,8 +100,32 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
         print(note, file=sys.stderr)
     numbers = policy is not None and is_numbers(policy.kind)
     proposal = propose(seen, numbers=numbers, silent=source.silent[options.stream] if options.table else 0)
+    if not numbers and not options.unpriced and proposal.values:
+        proposal = _worth(proposal, source, settings, options.stream)
     print(json.dumps(plain(seen, proposal)) if options.json else told(seen, proposal))
-    return DONE if proposal.ttl_ms is not None else NO
+    return DONE if proposal.values or proposal.prices else NO
+
+
+def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str) -> Proposal:
+    """Return a proposal with its prices, without what costs beyond its interval."""
+    policy = settings.policies.of(stream) or Policy()
+
+    def made(names: Sequence[str]) -> Policy:
+        lines = [proposal.values[name] for name in names]
+        text = "\n".join(["[streams.priced]", *lines])
+        ((_, set_to),) = stream_config.parse(text, policy.calibrator).patterns
+        fields = {name: getattr(set_to, name) for name in _PRICED}
+        return replace(policy, **fields, learn="")
+
+    found: dict[str, Price] = {}
+    while (names := list(proposal.values)) and (now := priced(source, settings, stream, made, names)):
+        found |= now
+        dear = [name for name, price in now.items() if price.costs]
+        if not dear:
+            break
+        proposal = proposal.without(max(dear, key=lambda name: max(each.low for each in now[name].changes.values())))
+    reasons = [*proposal.reasons, *(price.said() for price in found.values())]
+    return replace(proposal, reasons=tuple(reasons), prices=tuple(found.values()))
 
 
 def propose(seen: Seen, *, numbers: bool = False, silent: int = 0) -> Proposal:
@@ -242,7 +285,7 @@ def told(seen: Seen, proposal: Proposal) -> str:
     table = "\n".join("".join(cell.rjust(11) for cell in row) for row in rows)
     what = f"{seen.stream}: {seen.forecasts:,} forecasts in {words(seen.span_ms)}"
     lines = [what, "", table, "", *proposal.reasons]
-    if proposal.ttl_ms is not None:
+    if proposal.values:
         lines += ["", proposal.toml(seen.stream)]
     return "\n".join(lines)
 
@@ -253,7 +296,7 @@ def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
     for name in ("last_revised_ms", "corrected_ms", "low", "chosen"):
         if math.isnan(figures[name]):
             figures[name] = None
-    lines = None if proposal.ttl_ms is None else proposal.toml(seen.stream)
+    lines = proposal.toml(seen.stream) if proposal.values else None
     return {"seen": figures, "proposal": asdict(proposal), "toml": lines}
 
 

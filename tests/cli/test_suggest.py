@@ -1,5 +1,6 @@
 """What is proposed for a stream's labels, from histories whose labels are known."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from cli import main
 from cli.label_history import Seen, read
+from cli.prices import Change, Price
 from cli.suggest import Proposal, propose
 from lab import fraud
 from lab.fraud import START_MS, Fraud, Reports, Shape
@@ -184,17 +186,51 @@ def test_command_prints_lines_that_the_streams_file_takes(
     monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
     exported(tmp_path, fraud.make(SHAPE))
     files = ["--forecasts", str(tmp_path / "forecasts"), "--outcomes", str(tmp_path / "outcomes")]
-    assert main.main(["streams", "suggest", "cards", *files]) == 0
+    assert main.main(["streams", "suggest", "cards", "--unpriced", *files]) == 0
     words = capsys.readouterr().out
     policy = stream_config.parse(words[words.index("[streams.") :], "platt").of("cards")
     assert policy is not None
     assert policy.silence == 0
-    assert main.main(["streams", "suggest", "cards", "--json", *files]) == 0
+    assert main.main(["streams", "suggest", "cards", "--json", "--unpriced", *files]) == 0
     told = orjson.loads(capsys.readouterr().out)
+    assert told["proposal"]["prices"] == []
     assert told["proposal"]["silence"] == 0
     assert told["seen"]["last_revised_ms"] is None
     assert main.main(["streams", "suggest", "nothing", *files]) == 1
     assert "streams there: cards (6,000)" in capsys.readouterr().err
+
+
+def test_what_a_replay_finds_dear_is_not_proposed_and_every_price_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels come at two ages, a few after 20 days: to wait for these would tell of each turn of the level too late."""
+    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
+    path, chance = tmp_path / "turns.csv", random.Random(2)
+    lines = ["p,y,at,known"]
+    for n in range(2400):
+        y = int(chance.random() < (0.5 if n // 400 % 2 else 0.1))
+        at, days = 1_767_225_600 + 4320 * n, 20 if n % 30 == 0 else 1 + y
+        lines.append(f"0.25,{y},{at},{at + days * 86_400}")
+    path.write_text("\n".join(lines) + "\n")
+    table = ["--table", str(path), "--score", "p", "--label", "y", "--time", "at", "--label-time", "known"]
+    assert main.main(["streams", "suggest", "turns", "--stream-name", "turns", "--json", *table]) == 0
+    told = orjson.loads(capsys.readouterr().out)
+    prices = {each["setting"]: each["changes"] for each in told["proposal"]["prices"]}
+    assert prices.keys() == {"matures", "ttl"}
+    assert all(each["low"] > 0.0 for each in prices["matures"].values())
+    assert prices["ttl"]["brier"]["value"] == 0.0
+    assert (told["proposal"]["matures_ms"], told["toml"]) == (None, '[streams."turns"]\nttl = "22d"')
+    assert any("it is not proposed" in each for each in told["proposal"]["reasons"])
+
+
+def test_a_price_beyond_its_interval_is_a_cost_in_words() -> None:
+    dear = Price("matures", {"log_loss": Change(0.014, 0.009, 0.019), "brier": Change(0.001, -0.002, 0.004)})
+    assert dear.costs
+    assert dear.said() == (
+        "matures: by replay log loss +1.40 % [+0.90, +1.90], Brier score +0.10 % [-0.20, +0.40]; it is not proposed."
+    )
+    assert not Price("ttl", {"log_loss": Change(0.001, -0.002, 0.004)}).costs
+    assert Proposal(matures_ms=DAY_MS, silence=0, ttl_ms=9 * DAY_MS).without("matures").values.keys() == {"ttl"}
 
 
 def test_names_of_streams_are_quoted() -> None:
