@@ -528,10 +528,7 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
         gap = 0.0
         for i in range(10):
             labels = {"stream": "s", "kind": kind, "bin": str(i)}
-            each = {
-                what: sum(of(shown, f"resolved_bin_{what}", **labels) or 0.0 for shown in apart)
-                for what in sums
-            }
+            each = {what: sum(of(shown, f"resolved_bin_{what}", **labels) or 0.0 for shown in apart) for what in sums}
             assert each == pytest.approx(
                 {what: of(together, f"resolved_bin_{what}", **labels) or 0.0 for what in sums}, abs=1e-12
             )
