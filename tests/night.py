@@ -60,7 +60,6 @@ NIGHT: Final = {
         "test_kill_9_between*[[]same]": "the same with an empty disk; test_a_restart keeps one",
     },
     "e2e/test_disks.py": {
-        "test_a_disk_ahead*": "the same in streams/faust/test_disks.py, and in simulation/",
         "test_damaged_tables*[[]halved]": "tables in which bits are flipped",
         "test_a_changelog_made_anew*": "foreign disks in simulation/ and streams/faust/test_disks.py",
         "test_another_applications*": "foreign disks in simulation/ and streams/faust/test_disks.py",
@@ -136,9 +135,6 @@ NIGHT: Final = {
     "e2e/test_transport.py": {
         "test_a_topic_far_ahead*": "the same in streams/records/test_merge.py, and in simulation/",
     },
-    "e2e/test_vectors.py": {
-        "test_a_stream_is_inspected*": "what is shown of classes and numbers in cli/test_show_tables.py",
-    },
     "e2e/test_zombies.py": {
         "test_a_worker_stopped_at_any_moment*": "a worker that is frozen before its append",
         "test_without_the_claim*": "it shows what claims are for; with claims the same worker is refused",
@@ -148,7 +144,6 @@ NIGHT: Final = {
     },
     "lab/test_broker.py": {
         "test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py",
-        "test_paused_broker*": "a broker that freezes and goes on in e2e/test_crashes.py",
         "test_running_broker*": "a port that is taken",
         "test_kill_of_the_process*": "a frozen JVM that ends with who started it",
     },

@@ -83,21 +83,6 @@ def test_topics_are_never_created_by_accident(kafka: str) -> None:
     assert [asyncio.run(describe())["error_code"] for _ in range(2)] == [UnknownTopicOrPartitionError.errno] * 2
 
 
-def test_paused_broker_answers_nothing_until_it_resumes(broker: Broker) -> None:
-    async def send_through_a_pause() -> None:
-        await create(broker.bootstrap, "paused")
-        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
-            await producer.send_and_wait("paused", b"before")
-            broker.pause()
-            acknowledged = await producer.send("paused", b"meanwhile")
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(acknowledged), 0.5)
-            broker.resume()
-            await asyncio.wait_for(acknowledged, 20)
-
-    asyncio.run(send_through_a_pause())
-
-
 def test_running_broker_is_not_started_twice(broker: Broker) -> None:
     with pytest.raises(BrokerError, match="already runs"):
         broker.start()
