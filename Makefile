@@ -123,9 +123,10 @@ clean: ## remove everything that make made
 
 .venv/.stamp: requirements/uv.txt requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	# uv takes a tenth of pip's work, by the same hashes. It does not know pip's settings: where these name another index, pip does it.
 	$(INSTALL) --require-hashes -r requirements/uv.txt
-	$(BIN)/uv --native-tls pip install --quiet --python .venv --require-hashes -r requirements/dev.txt \
+	# uv takes a tenth of pip's work, by the same hashes, from pip's index. Where it cannot, pip does it.
+	index=$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2> /dev/null)}; \
+		$${index:+env UV_DEFAULT_INDEX=$$index} $(BIN)/uv --system-certs pip install --quiet --python .venv --require-hashes -r requirements/dev.txt \
 		|| $(INSTALL) --no-compile --require-hashes -r requirements/dev.txt
 	$(INSTALL) --require-hashes --no-deps --no-build-isolation -r requirements/data.txt
 	PYTHONWARNINGS=ignore $(INSTALL) --no-deps --no-build-isolation --editable .

@@ -2,8 +2,8 @@
 
 The modules stay ordinary Python, checked by mypy in any case; compiling them is what takes a record through decoding,
 ledger, calibrator and scores in less time: docs/explanation/performance.md has figures. Needs a C compiler, Python's
-headers, and mypy of the `dev` extra. ``--quick`` makes a file a module in place of one of all, and optimises it less:
-under half the work, by all processors, for an engine that may be some percent slower. Writes `.compiled/` beside
+headers, and mypy of the `dev` extra. ``--quick`` makes a file a module in place of one of all, not optimised:
+under half the work, by all processors, for an engine that is slower and the same. Writes `.compiled/` beside
 `state/`; without it everything runs interpreted, and the same.
 """
 
@@ -143,7 +143,7 @@ def main() -> int:
         with _of_interest():
             extensions = mypycify(
                 [*HOT, *options],
-                opt_level="1" if QUICK else "2",
+                opt_level="0" if QUICK else "2",
                 debug_level="0",
                 multi_file=QUICK,
                 target_dir=str(place / "build"),

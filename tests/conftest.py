@@ -1,5 +1,6 @@
 """What all tests share: examples that are the same in every run, and the broker of the end-to-end tests."""
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"tests/night.py names tests that are not there: {gone}")
     config.hook.pytest_deselected(items=[item for item in items if not by_day(item.nodeid)])
     items[:] = interleaved([item for item in items if by_day(item.nodeid)])
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of every later search for garbage: they stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure_node(node: Any) -> None:

@@ -15,7 +15,6 @@ from streams.config.settings import Settings
 from streams.kafka import remarks, topics
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
-from tests.streams.fakes import wire
 
 MakeWorld = Callable[..., World]
 
@@ -105,19 +104,6 @@ def test_a_disk_older_than_the_tombstones_it_may_lack_is_restored(w: World) -> N
     asyncio.run(changed(w.settings.brokers[0], w.settings.changelog, **configs))
     worked(w, 2)
     assert aside(w, "old")
-    w.judge()
-
-
-def test_a_disk_ahead_of_its_changelog_is_set_aside_by_the_first_start(w: World) -> None:
-    """As after all replicas have lost the last batch: the disk has rows the changelog never will."""
-    table = wire(w.directory, settings=w.settings).table
-    offset = table.offset(0)
-    assert offset is not None
-    table.store.write(0, [(b"Lnever", b"a row that was lost")], offset + 1)
-    table.store._dbs.pop(0).close()
-    worked(w, 2)
-    assert aside(w, "ahead")
-    assert b"Lnever" not in w.state()[0]
     w.judge()
 
 

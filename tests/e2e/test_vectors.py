@@ -4,12 +4,9 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
-import pytest
 
-from cli import main
 from tests.e2e.world import World
 from tests.events import Sent, forecast, outcome
 
@@ -72,32 +69,3 @@ def test_classes_and_numbers_are_served_joined_and_replayed(world: MakeWorld, tm
     assert {name for answer in answers for name in answer} >= {"p", "probs", "quantiles"}
     letters = [json.loads(record.value or b"") for record in w.read("dead-letters")]
     assert {letter["reason"] for letter in letters} == {"label", "parked_label"}
-
-
-def test_a_stream_is_inspected_by_its_kind(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams = tmp_path / "streams.toml"
-    streams.write_text(STREAMS)
-    w = world(partitions=1, TRUEUP_STREAMS=str(streams))
-    sent = made(1200)
-    w.send(sent)
-    with w.worker():
-        w.wait_until_applied(len(sent))
-    for name, value in w.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def report(*asked: str) -> Any:
-        assert main.main(["streams", *asked, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)["streams"]
-
-    ((_, numbers),) = report("show", "numbers")["numbers"]["vectors"].items()
-    assert [one["level"] for one in numbers["calibrated"]["coverage"]] == [0.1, 0.5, 0.9]
-    ((_, classes),) = report("show", "classes")["classes"]["vectors"].items()
-    assert 0 <= classes["calibrated"]["classwise_ece"] <= 1
-    few = report("list")
-    assert few["numbers"]["raw"] == {"coverage_error": numbers["raw"]["coverage_error"]}
-    assert few["classes"]["calibrated"] == {"top_label_ece": classes["calibrated"]["top_label_ece"]}
-    assert main.main(["streams", "show", "numbers"]) == 0
-    assert "at or below the quantile of 0.9" in capsys.readouterr().out

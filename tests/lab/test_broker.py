@@ -70,9 +70,9 @@ def test_records_of_past_years_survive_a_restart_and_a_kill(broker: Broker) -> N
     ]
 
 
-def test_topics_are_never_created_by_accident(broker: Broker) -> None:
+def test_topics_are_never_created_by_accident(kafka: str) -> None:
     async def describe() -> dict[str, object]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
         await admin.start()
         try:
             (description,) = await admin.describe_topics(["misspelt"])
@@ -81,21 +81,6 @@ def test_topics_are_never_created_by_accident(broker: Broker) -> None:
             await admin.close()
 
     assert [asyncio.run(describe())["error_code"] for _ in range(2)] == [UnknownTopicOrPartitionError.errno] * 2
-
-
-def test_paused_broker_answers_nothing_until_it_resumes(broker: Broker) -> None:
-    async def send_through_a_pause() -> None:
-        await create(broker.bootstrap, "paused")
-        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
-            await producer.send_and_wait("paused", b"before")
-            broker.pause()
-            acknowledged = await producer.send("paused", b"meanwhile")
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(acknowledged), 0.5)
-            broker.resume()
-            await asyncio.wait_for(acknowledged, 20)
-
-    asyncio.run(send_through_a_pause())
 
 
 def test_running_broker_is_not_started_twice(broker: Broker) -> None:
@@ -175,13 +160,13 @@ def command(bootstrap: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=reset)  # noqa: PLW1509 - takes no lock
 
 
-def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(broker: Broker) -> None:
-    asyncio.run(create(broker.bootstrap, "by-hand"))
-    with command(broker.bootstrap, "send", "by-hand") as sending:
+def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(kafka: str) -> None:
+    asyncio.run(create(kafka, "by-hand"))
+    with command(kafka, "send", "by-hand") as sending:
         _, said = sending.communicate(b'{"event_id": "a1", "p": 0.3}\n\nno JSON \x1b[2J\n', 60)
     assert sending.returncode == 0
     assert said.endswith(b"sent 2 records to by-hand\n")
-    with command(broker.bootstrap, "watch", "by-hand", "--first") as watching:
+    with command(kafka, "watch", "by-hand", "--first") as watching:
         try:
             assert watching.stdout is not None
             assert watching.stdout.readline() == b'{"event_id": "a1", "p": 0.3}\n'
@@ -192,12 +177,12 @@ def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(broker: Broker
             watching.kill()  # else a failure would wait for it without end
 
     async def keys() -> list[bytes | None]:
-        async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+        async with AIOKafkaConsumer(bootstrap_servers=kafka, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("by-hand", 0)])
             return [(await asyncio.wait_for(consumer.getone(), 20)).key for _ in range(2)]
 
     assert asyncio.run(keys()) == [b"a1", None]
-    with command(broker.bootstrap, "watch", "misspelt") as watching:
+    with command(kafka, "watch", "misspelt") as watching:
         assert watching.wait(60) == 78
         assert watching.stderr is not None
         assert "there is no topic misspelt" in watching.stderr.read().decode()

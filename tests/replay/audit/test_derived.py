@@ -18,6 +18,7 @@ from state.fence import EXPIRED_FORECAST, FATES, Fence
 from state.kind import Kind
 from streams.config.settings import Settings
 from tests.events import Sent, mixed, outcome
+from tests.night import EXAMPLES
 from tests.replay.audit.partitions import RAW, TIGHT, Topics, carrying, configured, flood, raws, served
 
 OUTPUTS = ("calibrated", "resolved", "dead-letters")
@@ -116,7 +117,7 @@ HISTORIES = {
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-@examples(max_examples=6, deadline=None)
+@examples(max_examples=EXAMPLES // 3, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.3]))
 def test_whatever_order_a_worker_folded_is_followed(name: str, seed: int, crashes: float) -> None:
     history = HISTORIES[name]
@@ -137,7 +138,7 @@ def test_whatever_order_a_worker_folded_is_followed(name: str, seed: int, crashe
 @pytest.mark.parametrize("crashes", [0.0, 0.3])
 def test_rows_that_expire_are_followed(crashes: float) -> None:
     settings = configured('early_ttl = "3s"\n[streams."stream-0"]\nttl = "4s"\n[streams."*"]\nttl = "9s"\n')
-    topics = served(mixed(7000).sent, settings, 5, crashes)
+    topics = served(mixed(4000).sent, settings, 5, crashes)
     found = topics.audit()
     assert found.checked.calibrated + found.checked.copies >= len(topics.records["calibrated"])
     row = found.derivation.rows.get(kinds.FENCE.key())
