@@ -147,8 +147,8 @@ async def _brokers(of: Settings) -> Finding:
 async def _topics(of: Settings) -> list[Finding]:
     problems, without, notes = await topics.found(of, as_worker=True)
     found = [Finding("topics", WRONG, each) for each in (*problems, *without)]
-    found += [Finding("topics", NOTE, each) for each in notes]
-    return found or [Finding("topics", OK, "all topics and rights are as they must be")]
+    found = found or [Finding("topics", OK, "all topics and rights are as they must be")]
+    return found + [Finding("topics", NOTE, each) for each in notes]
 
 
 async def _clocks(of: Settings) -> Finding:

@@ -55,11 +55,14 @@ def assert_keeps_secrets(text: str) -> None:
 # -- what connects -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["SCRAM-SHA-512 by file", "client certificate"])
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512 by file", "client certificate", "token by command"])
 def test_a_worker_serves_from_end_to_end(world: MakeWorld, stronghold: Fortress, tmp_path: Path, way: str) -> None:
     w = world(partitions=2)
     if way == "client certificate":
         settings = mutual(stronghold)
+    elif way == "token by command":
+        (tmp_path / "token").write_text(stronghold.issuer.token(WORKER))
+        settings = stronghold.with_token(TRUEUP_SASL_TOKEN_COMMAND=f"cat {tmp_path / 'token'}")
     else:
         settings = stronghold.as_user(TRUEUP_SASL_MECHANISM=way.split(maxsplit=1)[0])
         secret = tmp_path / "password"
