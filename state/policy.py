@@ -264,6 +264,11 @@ class Policy:
         return self.silence is None and self.unlabelled != ALIKE and not self.label_rate
 
     @property
+    def marked(self) -> bool:
+        """Whether forecasts have a band, points or an interval."""
+        return self.bands is not None or self.points is not None or self.interval > 0.0
+
+    @property
     def weighed(self) -> bool:
         """Whether events count by weight, too: by what is at stake, or by how many forecasts a label stands for."""
         return bool(self.weight or self.label_rate)

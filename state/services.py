@@ -344,8 +344,6 @@ class Services:
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
         service.ttl_ms = policy.ttl_ms
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
-        marked = policy.bands is not None or policy.points is not None or policy.interval > 0.0
-        service.marker = Marker(stream, policy, self.value, self.touch) if marked else None
         service.shadows = tuple(
             [self.challenger(service, each.config, each) for each in self._challenging(stream, policy)]
         )
@@ -375,6 +373,8 @@ class Services:
         kind = KINDS.index(calibrators.kind(calibrator))
         service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
         service.frozen = now is not None and now.frozen
+        if now is not None and now.config == config and now.marked:  # outcomes may come before the first forecast
+            service.marker = Marker(stream, now, self.value, self.touch)
         service.weighed = now is not None and now.weighed and kind == PROBABILITY
         if now is not None and now.label_rate:
             service.chances_key = kinds.CHANCES.key(stream)
