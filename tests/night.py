@@ -18,7 +18,6 @@ NIGHT: Final = {
     "bench/test_harmless.py": {
         "test_the_default*first]": "late labels, of events of all rates",
         "test_the_default*revised]": "late labels, of events of all rates",
-        "test_the_default*1.0%, late]": "events of all rates, of which the limits are narrower",
         "test_the_default*prompt]": "late labels, which do more harm",
         "test_a_bend*": "the default with late labels, which has such a bend",
     },
