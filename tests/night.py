@@ -106,9 +106,6 @@ NIGHT: Final = {
     "e2e/test_promotion.py": {
         "test_classes_and_numbers*": "the same of a probability; state/test_vectors_beside.py",
     },
-    "e2e/test_registry.py": {
-        "test_schemas_are_registered*[[]*record]": "the same by topic; names in streams/config/test_output_ids.py",
-    },
     "e2e/test_replay.py": {
         "test_a_new_group_answers*": "a worker that goes on where replay ended",
         "test_manifest_makes*": "the records of a live worker, byte for byte; plans in replay/test_run.py",
