@@ -2,6 +2,8 @@
 
 import argparse
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from cli.options import DONE, Commands, command, group, settings
 from streams.config import effective_config
@@ -39,16 +41,7 @@ def _check(options: argparse.Namespace) -> int:
     for name, value in found.items():
         print(f"{name}={value}")
     for pattern, policy in streams.items():
-        kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
-        if policy["matures_ms"]:
-            kept += f", labels known after {policy['matures_ms'] / 86_400_000:g} days"
-        if policy["silence"] is not None:
-            kept += f", no report means {policy['silence']:g}"
-        named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
-        segments = f", segments {', '.join(named)}" if named else ""
-        beside = f", challengers {', '.join(policy['challengers'])}" if "challengers" in policy else ""
-        answers = f"{policy['calibrator']}, configuration {policy['config']}"
-        print(f"# streams {pattern!r}: {answers}, {kept}{segments}{beside}")
+        print(f"# streams {pattern!r}: {_said(policy)}")
     for pattern, why in unmapped.items():
         print(f"# streams {pattern!r}: no map in {of.maps}, because {why}: decide by their raw forecasts")
     if modes.routed(of.modes, OUTCOME) and not modes.routed(of.modes, FORECAST):
@@ -57,3 +50,19 @@ def _check(options: argparse.Namespace) -> int:
         print(f"# source {each['name']!r}: {each['topic']} of {each['role']}s is {each['mode']}, for {each['why']}")
     print(f"# configuration {hash_}")
     return DONE
+
+
+def _said(policy: Mapping[str, Any]) -> str:
+    kept = f"kept {policy['ttl_ms'] / 86_400_000:g} days"
+    if policy["matures_ms"]:
+        kept += f", labels known after {policy['matures_ms'] / 86_400_000:g} days"
+    if policy["silence"] is not None:
+        kept += f", no report means {policy['silence']:g}"
+    named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
+    segments = f", segments {', '.join(named)}" if named else ""
+    beside = f", challengers {', '.join(policy['challengers'])}" if "challengers" in policy else ""
+    answers = f"{policy['calibrator']}, configuration {policy['config']}"
+    marks = "".join(
+        f", {name} {policy[name]}" for name in ("entity", "label_rate", "weight", "model_version") if policy.get(name)
+    )
+    return f"{answers}, {kept}{segments}{marks}{beside}"

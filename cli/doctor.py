@@ -122,7 +122,12 @@ def _settings(of: Settings) -> Findings:
 
 
 def _disk(directory: Path) -> Findings:
-    there = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+    try:
+        there = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+    except OSError as exc:
+        said = f"cannot look at {directory}: {exc.strerror}; set TRUEUP_DATA_DIR to another directory"
+        yield Finding("disk", WRONG, said)
+        return
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         said = f"this user cannot write in {there}: give it the right, or set TRUEUP_DATA_DIR to another directory"
         yield Finding("disk", WRONG, said)

@@ -186,14 +186,20 @@ def require_table(options: argparse.Namespace) -> None:
 
 
 def require_used(columns: "Columns", plans: "list[Configuration]") -> None:
-    """Raise SettingsError if no plan uses segments or weights that the table is to give: nothing would come of them."""
+    """Raise SettingsError unless the columns that are named are those that the streams file asks for."""
     stream = columns.stream_name if columns.stream is None else None
-    for name in ("weight", "label_rate"):
-        if getattr(columns, name) is not None and not any(plan.sets(stream, name) for plan in plans):
+    for name in ("weight", "label_rate", "model_version"):
+        option, column = f"--{name.replace('_', '-')}", getattr(columns, name)
+        found = [value for plan in plans for value in plan.values(stream, name)]
+        paths = [value for value in found if isinstance(value, str)]
+        if column is None and paths and stream is not None:
+            raise SettingsError(f'streams."{stream}" reads {name} at "{paths[0]}": add {option} COLUMN')
+        if column is not None and found and not paths:
+            raise SettingsError(f"{option} {column}: the streams file has the number {found[0]}; give one of the two")
+        if column is not None and not found:
             raise SettingsError(
-                f"--{name.replace('_', '-')} {getattr(columns, name)}: the streams file (TRUEUP_STREAMS or --streams) "
-                f'must say that a stream uses it; write there [streams."{stream or "*"}"] and below it '
-                f'{name} = "{name}"'
+                f"{option} {column}: the streams file (TRUEUP_STREAMS or --streams) must say that a stream uses it; "
+                f'write there [streams."{stream or "*"}"] and below it {name} = "{name}"'
             )
     known = set[str]().union(*(plan.segments(stream) for plan in plans))
     if lacking := [name for name in columns.segments if name not in known]:

@@ -1,6 +1,7 @@
 """``trueup streams init``: a first streams file, with what fits each stream of a history and why."""
 
 import argparse
+import glob
 import json
 import sys
 import textwrap
@@ -73,7 +74,7 @@ def _lines(proposals: Sequence[tuple[Seen, Proposal]], segments: Sequence[str], 
         for reason in proposal.reasons:
             yield from textwrap.wrap(reason, _WIDTH, initial_indent="# ", subsequent_indent="#   ")
         if proposal.ttl_ms is None:
-            yield f"# [streams.{quoted(seen.stream)}]"
+            yield f"# [streams.{quoted(glob.escape(seen.stream))}]"
             continue
         yield proposal.toml(seen.stream)
         if segments:

@@ -1,6 +1,7 @@
 """``trueup streams suggest``: when a stream's labels come, and which ``matures``, ``silence`` and ``ttl`` fit."""
 
 import argparse
+import glob
 import json
 import math
 import sys
@@ -74,7 +75,7 @@ class Proposal:
 
     def toml(self, stream: str) -> str:
         """Return the lines of the streams file."""
-        return "\n".join([f"[streams.{quoted(stream)}]", *self.values.values()])
+        return "\n".join([f"[streams.{quoted(glob.escape(stream))}]", *self.values.values()])
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:

@@ -45,9 +45,9 @@ class Configuration:
         """Return the names of the segments of a stream; None: of all streams."""
         return {name for policy in self._of(stream) for name in policy.segments}
 
-    def sets(self, stream: str | None, name: str) -> bool:
-        """Whether a stream has a setting; None: whether any has."""
-        return any(getattr(policy, name) for policy in self._of(stream))
+    def values(self, stream: str | None, name: str) -> list[object]:
+        """Return what a stream sets, if it does; None: what any of them sets."""
+        return [value for policy in self._of(stream) if (value := getattr(policy, name))]
 
     def _of(self, stream: str | None) -> list[Policy]:
         policies = _all(self.policies) if stream is None else [self.policies.of(stream)]

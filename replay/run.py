@@ -123,9 +123,13 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         if isinstance(source, TopicSource):
             source = export_state.answered(settings, source)
             request = replace(request, source=source)
-    for path in (request.manifest, request.report, request.pdf, request.output, request.letters):
-        if path is not None and not path.resolve().parent.is_dir():
+    written_to = [request.manifest, request.report, request.pdf, request.output, request.letters]
+    paths = [path.resolve() for path in written_to if path is not None]
+    for path in paths:
+        if not path.parent.is_dir():
             raise SettingsError(f"cannot write {path}: there is no such directory")
+        if paths.count(path) > 1:
+            raise SettingsError(f"two options write {path}: name two files")
     began = perf_counter()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="trueup-replay-")))

@@ -396,7 +396,10 @@ class Divided:
                 made[new][key] = kind.encode(value)
 
     def _settle_versions(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        """Let the home go on with all counts of the model's versions, and others with the rows they hold of each."""
+        """Let the home go on with all counts of the model's versions, and others with the rows they hold of each.
+
+        All go on with the shape of the scores, which the next version is compared with.
+        """
         found = [kinds.VERSIONS.decode(row) for _, _, row in self._old(kinds.VERSIONS.letter)]
         if not found:
             return
@@ -404,7 +407,8 @@ class Divided:
         for new, here in self._here.items():
             own = whole if new == self._home else Versions()
             for each in whole.of.values():
-                if here.rows[each.config] or new == self._home:
+                if each.config in here.learning or here.rows[each.config] or new == self._home:
                     version = own.admit(each.name, each.config, each.first_ms)
                     version.last_ms, version.held = each.last_ms, here.rows[each.config]
+                    version.cells = each.cells[:]
             made[new][kinds.VERSIONS.key(self._stream)] = kinds.VERSIONS.encode(own)

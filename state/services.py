@@ -251,7 +251,12 @@ class Services:
                 if (others := self._by_version.get(stream, {}).get(OTHER)) is not None:
                     return others
         own = policy.of_version(version)
-        versions.admit(version, own.config, now_ms)
+        known = versions.admit(version, own.config, now_ms)
+        if known.config != own.config:
+            # Its calibrator is configured anew. Rows of the one before are not counted any more, also not by services
+            # that were opened for their outcomes.
+            known.config, known.held = own.config, 0
+            self._close(stream)
         service = self._opened_by(stream, own)
         if first:
             self._take_over(service, policy)
@@ -304,15 +309,21 @@ class Services:
             elif self._stored(key) is None:
                 continue
             self.touched[key] = None
+        self._close(stream)
+
+    def _close(self, stream: str) -> None:
+        """Forget what is open of a stream with versions: what the rows say now is read when it is opened again."""
         for names in [names for names, each in self._by_names.items() if each.stream == stream]:
             del self._by_names[names]
         self._by_version.pop(stream, None)
 
     def _places(self, stream: str, policy: Policy) -> list[tuple[bytes, int]]:
         """Return layout and slot of the whole of a stream and of each of its segments."""
-        row = self._stored(kinds.NAMES.key(stream, policy.layout)) if policy.segments else None
-        slots = [] if row is None else kinds.NAMES.decode(row).slots
-        return [kinds.WHOLE, *[(policy.layout, slot) for slot in slots]]
+        if not policy.segments:
+            return [kinds.WHOLE]
+        key = kinds.NAMES.key(stream, policy.layout)
+        known: Dictionary = self.value(stream, kinds.NAMES, key, lambda: Dictionary(policy.segments, policy.pairs))
+        return [kinds.WHOLE, *[(policy.layout, slot) for slot in known.slots]]
 
     def carry(self, service: Service) -> None:
         """Let a version begin with the map of the one before, see `state.versions`; nothing if there is none."""
@@ -373,8 +384,6 @@ class Services:
         kind = KINDS.index(calibrators.kind(calibrator))
         service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
         service.frozen = now is not None and now.frozen
-        if now is not None and now.config == config and now.marked:  # outcomes may come before the first forecast
-            service.marker = Marker(stream, now, self.value, self.touch)
         service.weighed = now is not None and now.weighed and kind == PROBABILITY
         if now is not None and now.label_rate:
             service.chances_key = kinds.CHANCES.key(stream)
@@ -382,6 +391,9 @@ class Services:
         if now is not None and now.model_version:
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
+        own = now if now is None or service.version is None else now.of_version(service.version.name)
+        if own is not None and own.config == config and own.marked:  # outcomes may come before the first forecast
+            service.marker = Marker(stream, own, self.value, self.touch)
         self._opened(service)
         return service
 

@@ -103,6 +103,7 @@ class Version:
         """Count a forecast, whose row the ledger keeps."""
         self.forecasts += 1
         self.held += 1
+        self.first_ms = self.first_ms or now_ms  # stream time begins behind the first record
         self.last_ms = now_ms
         self.cells[bisect_right(EDGES, raw)] += 1
         if self.forecasts % COUNTED == 0:

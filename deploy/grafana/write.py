@@ -14,7 +14,7 @@ DIRECTORY: Final = HERE / "dashboards"
 def written() -> dict[Path, str]:
     """Return the text of each file."""
     return {
-        DIRECTORY / f"{each.uid.removeprefix('trueup-')}.json": json.dumps(each.json(), indent=2, ensure_ascii=False)
+        DIRECTORY / f"{each.uid.removeprefix('trueup-')}.json": json.dumps(each.json(), indent=1, ensure_ascii=False)
         + "\n"
         for each in DASHBOARDS
     }

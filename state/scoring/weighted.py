@@ -95,7 +95,7 @@ class Weighted:
         for book, forecast in enumerate((raw, p)):
             self._sums[book * _BOOK + bisect_right(EDGES, forecast) * _SUMS + 3] += w * (y - was)
             change = (w * (forecast - y)) ** 2 - (w * (forecast - was)) ** 2
-            self._squares[1 + book] = max(self._squares[1 + book] + change, 0.0)
+            self._squares[1 + book] += change
 
     def __add__(self, other: Self) -> Self:
         """Return the sums of both sets of events."""
@@ -151,7 +151,7 @@ class Weighted:
     def bias(self, kind: Alarmed) -> Bias:
         """Return the weighted mean of forecast minus outcome, with its interval."""
         value = self._share(self.off(kind))
-        half = _WIDE * self._share(math.sqrt(self._squares[1 + KINDS.index(kind)]))
+        half = _WIDE * self._share(math.sqrt(max(self._squares[1 + KINDS.index(kind)], 0.0)))
         return Bias(value, value - half, value + half)
 
     def error(self, kind: Alarmed) -> float:
@@ -175,7 +175,7 @@ class Weighted:
         mask, parts = 0, b""
         for band in range(2 * BANDS):
             n, w, wp, wy = self._sums[band * _SUMS : (band + 1) * _SUMS]
-            if n:
+            if n or w or wp or wy:  # after a move the sums of an event may be elsewhere than what revises them
                 mask |= 1 << band
                 parts += _BAND.pack(int(n), w, wp, wy)
         return _HEAD.pack(*self._squares, mask) + parts

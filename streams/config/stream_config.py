@@ -279,6 +279,8 @@ def _points(stream: Mapping[str, Any]) -> Points | None:
 
 def _path(stream: Mapping[str, Any], name: str, such: str) -> str:
     path: str = _typed(stream, name, str, default="")
+    if name in stream and not path:
+        raise ValueError(f'{name} must be a path of names such as "{such}", got "": leave it out')
     if path and not all(isinstance(step, str) for step in steps(path)):
         raise ValueError(f'{name} must be a path of names such as "{such}", got {path!r}')
     return path
@@ -286,9 +288,13 @@ def _path(stream: Mapping[str, Any], name: str, such: str) -> str:
 
 def _label_rate(stream: Mapping[str, Any]) -> float | str:
     rate = stream.get("label_rate", "")
-    if type(rate) is str:
-        return _path(stream, "label_rate", "decision.chance")
-    return _number(stream, "label_rate")
+    if type(rate) not in (str, int, float):
+        raise ValueError(f'label_rate must be a number such as 0.02, or a path such as "decision.chance", got {rate!r}')
+    if type(rate) is not str:
+        return _number(stream, "label_rate")
+    if rate[:1].isdigit():
+        raise ValueError(f"label_rate = {rate!r} is text, which names a path: write a number without quotes")
+    return _path(stream, "label_rate", "decision.chance")
 
 
 def _segments(stream: Mapping[str, Any]) -> tuple[str, ...]:

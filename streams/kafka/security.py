@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import importlib.util
+import shlex
 import ssl
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from faust import auth
 from faust.types.auth import CredentialsT
 
 from streams.config.following_tls import FollowingContext
-from streams.config.variables import now, variable, variables_of
+from streams.config.variables import Secret, now, variable, variables_of
 from streams.kafka.sign_in import Tokens
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -94,6 +95,13 @@ class Security:
                 "OAUTHBEARER needs a token: set TRUEUP_SASL_TOKEN_FILE (or TRUEUP_SASL_TOKEN), or "
                 "TRUEUP_SASL_TOKEN_COMMAND, and only one of them"
             )
+        if self.token_command:
+            try:
+                words = shlex.split(self.token_command)
+            except ValueError as exc:
+                raise ValueError(f"TRUEUP_SASL_TOKEN_COMMAND cannot be read as a command: {exc}") from None
+            if not words:
+                raise ValueError("TRUEUP_SASL_TOKEN_COMMAND names no program")
         _ = self._named_extensions
         if self.sasl and self.mechanism == KERBEROS and importlib.util.find_spec("gssapi") is None:
             raise ValueError(
@@ -154,7 +162,8 @@ class Security:
         """
         if not self.tls:
             return None
-        return FollowingContext(self._context, (self.cafile, self.certfile, self.keyfile))
+        secret = str(self.key_password.path) if isinstance(self.key_password, Secret) else None
+        return FollowingContext(self._context, (self.cafile, self.certfile, self.keyfile, secret))
 
     def _context(self) -> ssl.SSLContext:
         try:

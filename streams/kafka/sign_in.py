@@ -161,7 +161,7 @@ def claims(token: str) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -171,7 +171,7 @@ def told(token: str) -> str:
     found = claims(token)
     said = [f"{name} {found[claim]}" for name, claim in (("subject", "sub"), ("issuer", "iss")) if found.get(claim)]
     if audience := found.get("aud"):
-        said.append(f"audience {', '.join(audience) if isinstance(audience, list) else audience}")
+        said.append(f"audience {', '.join(map(str, audience)) if isinstance(audience, list) else audience}")
     if (end := _end(token)) is not None:
         said.append(_when(end))
     return ", ".join(said)

@@ -255,7 +255,8 @@ def test_a_column_says_which_version_of_the_model_made_a_score(
     assert new["offset"] < -0.5
     assert new["log_loss_gain"] > 0.0
     assert "Versions of the model" in page.read_text()
-    assert run(*named) == 65, "without the column every forecast is a dead letter"
+    assert run(*named) == 78, "without the column every forecast would be a dead letter"
+    assert "add --model-version COLUMN" in capsys.readouterr().err
 
 
 def test_segments_that_no_plan_has_are_refused_with_what_to_write(

@@ -5,10 +5,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
 from state import kinds
+from state.bands import Bands
 from state.calibrators.carried import FEW, OWN, Carried
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome
@@ -23,7 +25,8 @@ DAY = 86_400_000
 POLICY = Policy("prudent+certified", model_version="model.version", ttl_ms=10 * DAY, unlabelled="alike")
 PLAN = Policies(default=POLICY)
 BESIDE = Challenger("prudent", {}), Challenger("identity", {})
-SMALL = Policies(default=replace(POLICY, calibrator="platt", ttl_ms=40, shadow=BESIDE))
+MARKED: dict[str, Any] = {"bands": Bands(("pass", "review"), (0.0, 0.3)), "interval": 0.9}
+SMALL = Policies(default=replace(POLICY, calibrator="platt", ttl_ms=40, shadow=BESIDE, **MARKED))
 
 
 def sigmoid(z: float) -> float:
@@ -151,6 +154,29 @@ def test_a_version_beyond_those_that_have_a_place_shares_a_calibrator_that_begin
     assert scored.versions().of[OTHER].forecasts == 2 * FEW + 1
     assert scored.calibrator(OTHER).seen == 0
     assert answer[1] > answer[0]
+
+
+def test_a_version_whose_calibrator_is_configured_anew_is_counted_on_and_keeps_its_place() -> None:
+    before = Scored()
+    before.score("1", 1.0, 0.0, 200)
+    changed = Policies(default=replace(POLICY, calibrator="platt"))
+    after = Scored(changed)
+    after.worker, after.offsets, after.now = Worker(changed, before.worker.table), count(200), before.now
+    after.score("1", 1.0, 0.0, 100)
+    (known,) = after.versions().of.values()
+    assert (known.forecasts, known.outcomes, known.held, known.first_ms) == (300, 300, 100, 1000)
+    assert known.config == changed.default.of_version("1").config
+
+
+def test_forecasts_of_versions_have_bands_and_intervals() -> None:
+    scored = Scored(Policies(default=replace(POLICY, **MARKED)))
+    scored.score("1", 1.0, 0.0, 100)
+    (answer,) = scored.worker.fold(Forecast(100, b"k", "last", "s", 0.9, (), 200_000, version="1")).outputs
+    assert isinstance(answer, Calibrated)
+    assert answer.band == "review"
+    assert answer.low is not None
+    assert answer.high is not None
+    assert answer.low < answer.high
 
 
 def test_a_version_that_nothing_came_of_for_long_gives_up_its_place_and_its_rows() -> None:

@@ -65,6 +65,15 @@ def test_a_label_that_is_taken_back_leaves_no_trace_but_rounding(
         assert found.off(kind) == pytest.approx(other.off(kind), abs=1e-9 * scale)
 
 
+def test_a_revision_whose_event_was_counted_elsewhere_is_kept() -> None:
+    elsewhere, here = Weighted(), Weighted()
+    elsewhere.observe(0.3, 0.2, 0.0, 5.0)
+    here.revise(0.3, 0.2, 0.0, 1.0, 5.0)
+    both = elsewhere + Weighted.decode(here.encode())
+    assert (both.n, both.weight, both.happened) == (1, 5.0, 5.0)
+    assert both.bias("raw").low <= both.bias("raw").value
+
+
 def test_equal_weights_are_counts() -> None:
     rng = random.Random(1)
     events = [(rng.random(), rng.random(), float(rng.random() < 0.3), 7.0) for _ in range(500)]
