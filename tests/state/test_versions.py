@@ -165,7 +165,7 @@ def test_a_version_whose_calibrator_is_configured_anew_is_counted_on_and_keeps_i
     after.score("1", 1.0, 0.0, 100)
     (known,) = after.versions().of.values()
     assert (known.forecasts, known.outcomes, known.held, known.first_ms) == (300, 300, 100, 1000)
-    assert known.config == changed.default.of_version("1").config
+    assert known.config == replace(POLICY, calibrator="platt").of_version("1").config
 
 
 def test_forecasts_of_versions_have_bands_and_intervals() -> None:
