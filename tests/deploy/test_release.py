@@ -42,18 +42,9 @@ def test_the_wheel_works_outside_a_checkout(tmp_path: Path) -> None:
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     place = tmp_path / "environment"
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--no-compile",
-        "--ignore-installed",
-    ]  # fmt: skip - else pip takes the checkout's own installation away
-    subprocess.run([*install, "--prefix", str(place), str(wheel)], check=True)
+    # Unless told to ignore it, pip takes the checkout's own installation away.
+    install = [sys.executable, "-m", "pip", "install", "--ignore-installed", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, "--no-compile", "--prefix", str(place), str(wheel)], check=True)
     (packages,) = place.glob("lib/python*/site-packages")
     rows = [f"e{i},{i % 10 / 10},{i % 3 == 0:d},2024-01-{1 + i // 100:02}T{i // 5 % 24:02}:00:00Z" for i in range(1000)]
     (tmp_path / "t.csv").write_text("\n".join(["id,score,label,time", *rows]))
