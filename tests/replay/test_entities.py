@@ -3,12 +3,11 @@
 import random
 from pathlib import Path
 
-from replay.configuration import Configuration
-from replay.player import Player
 from state import kinds
 from state.entities import number
-from state.events import Calibrated, Event, Forecast, Outcome
+from state.events import Event, Forecast, Outcome
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from tests.replay.engines import agreeing
 from tests.state.histories import Table, Worker
 
 PLAN = Policies(default=Policy(DEFAULT_CALIBRATOR, ttl_ms=400, unlabelled="alike"))
@@ -40,19 +39,9 @@ def accounts(seed: int) -> list[Event]:
 
 def test_both_engines_agree_on_what_entities_teach(tmp_path: Path) -> None:
     events = accounts(1)
-    worker = Worker(PLAN, Table())
-    served = []
-    for at in range(0, len(events), 100):
-        served += [each.p for each in worker.fold(*events[at : at + 100]).outputs if isinstance(each, Calibrated)]
-    player = Player([Configuration("present", PLAN)], tmp_path)
-    player.play(events)
-    made = player.end()
-    assert made.column("p0").tolist() == served
-    assert PLAN.default is not None
-    row = worker.table[kinds.CALIBRATOR.key("s", PLAN.default.config)]
-    assert kinds.CALIBRATOR.encode(player.partition.services.of("s").learner.served) == row
-    learnt = kinds.CALIBRATOR.decode(row, "s").calibrator.learnt
-    assert learnt == len(made.column("index")) == len(events) - len(served) - 40 * 5 - made.untaught
+    _, made, calibrator = agreeing(PLAN, events, tmp_path)
+    learnt, forecasts = calibrator.learnt, sum(isinstance(each, Forecast) for each in events)
+    assert learnt == len(made.column("index")) == len(events) - forecasts - 40 * 5 - made.untaught
     assert 40 < learnt <= 3 * 40
 
 

@@ -6,14 +6,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from replay.configuration import Configuration
 from replay.partition_result import WHOLE
-from replay.player import Player
 from state import kinds
-from state.events import Calibrated, Event, Forecast, Outcome
+from state.events import Event, Forecast, Outcome
 from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from tests.replay.engines import agreeing
 from tests.replay.test_table import run
-from tests.state.histories import Table, Worker
 
 POLICY = Policy(DEFAULT_CALIBRATOR, ttl_ms=10**6, label_rate="chance", weight="amount", segments=("country",))
 PLAN = Policies(default=POLICY)
@@ -44,18 +42,8 @@ def payments(seed: int) -> list[Event]:
 
 
 def test_both_engines_agree_on_what_labels_of_a_chance_teach_and_on_what_is_counted_by_weight(tmp_path: Path) -> None:
-    events = payments(1)
-    worker = Worker(PLAN, Table())
-    served = []
-    for at in range(0, len(events), 100):
-        served += [each.p for each in worker.fold(*events[at : at + 100]).outputs if isinstance(each, Calibrated)]
-    player = Player([Configuration("present", PLAN)], tmp_path)
-    player.play(events)
-    made = player.end()
-    assert made.column("p0").tolist() == served
-    row = worker.table[kinds.CALIBRATOR.key("s", POLICY.config)]
-    assert kinds.CALIBRATOR.encode(player.partition.services.of("s").learner.served) == row
-    assert 100 < len(made.column("index")) == kinds.CALIBRATOR.decode(row, "s").calibrator.learnt < made.untaught
+    worker, made, calibrator = agreeing(PLAN, payments(1), tmp_path)
+    assert 100 < len(made.column("index")) == calibrator.learnt < made.untaught
     held = made.weighted["s", 0]
     stored = {}
     for key, found in worker.table.of(kinds.WEIGHTED.letter).items():
