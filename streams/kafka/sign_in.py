@@ -49,13 +49,23 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
         It runs without a shell, `COMMAND_SECONDS` at most.
     extensions
         SASL extensions that go with the token.
+
+    Raises
+    ------
+    ValueError
+        If ``command`` cannot be read, or names no program.
     """
 
     def __init__(
         self, given: Callable[[], str | None], command: str | None = None, extensions: dict[str, str] | None = None
     ) -> None:
         self._given = given
-        self._command = shlex.split(command or "")
+        try:
+            self._command = shlex.split(command or "")
+        except ValueError as exc:
+            raise ValueError(f"TRUEUP_SASL_TOKEN_COMMAND cannot be read as a command: {exc}") from None
+        if command and not self._command:
+            raise ValueError("TRUEUP_SASL_TOKEN_COMMAND names no program")
         self._extensions = dict(extensions or {})
         self._lock = threading.Lock()
         self._kept, self._until = "", 0.0

@@ -237,3 +237,9 @@ def test_names_of_streams_are_quoted() -> None:
     assert checked(Proposal(ttl_ms=DAY_MS)).ttl_ms == DAY_MS
     text = Proposal(ttl_ms=DAY_MS).toml('a"b\\c')
     assert stream_config.parse(text, "platt").matched('a"b\\c') or text.startswith('[streams."a\\"b\\\\c"]')
+
+
+def test_a_name_that_looks_like_a_pattern_is_that_name_alone() -> None:
+    policies = stream_config.parse(Proposal(ttl_ms=DAY_MS).toml("pay[eu]"), "platt")
+    assert policies.matched("pay[eu]")
+    assert policies.matched("paye") is None

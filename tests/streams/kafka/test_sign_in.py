@@ -12,7 +12,8 @@ import pytest
 from aiokafka import conn
 
 from streams.config.settings import Settings
-from streams.kafka.sign_in import SignInError, Tokens
+from streams.kafka.security import Security
+from streams.kafka.sign_in import SignInError, Tokens, told
 
 
 def jwt(seconds: float, **claims: object) -> str:
@@ -71,6 +72,23 @@ def test_no_token_says_which_command_to_look_at(command: str, says: str) -> None
     with pytest.raises(SignInError) as raised:
         asyncio.run(Tokens(lambda: None, command).token())
     assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("   ", "TRUEUP_SASL_TOKEN_COMMAND names no program"), ("print 'a", "cannot be read as a command: No closing")],
+)
+def test_a_command_that_is_none_is_refused_with_the_settings(command: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Security(protocol="SASL_SSL", mechanism="OAUTHBEARER", token_command=command)
+
+
+def test_odd_claims_of_a_token_are_told_or_left_out() -> None:
+    def token(payload: str) -> str:
+        return f"h.{base64.urlsafe_b64encode(payload.encode()).decode().rstrip('=')}.s"
+
+    assert told(token('{"aud": [1, "kafka"]}')) == "audience 1, kafka"
+    assert told(token("[" * 9000)) == ""
 
 
 @pytest.mark.parametrize(
