@@ -232,6 +232,7 @@ class Rest:
 
     async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
         """Fetch, tell who waits for records, and rest: no request goes to this broker meanwhile."""
+        cast("asyncio.Task[bool]", asyncio.current_task()).add_done_callback(self._again)
         records = self._fetcher._records  # noqa: SLF001 - as above
         before = set(records)
         brought: bool = await self._fetch(*request)
@@ -244,6 +245,14 @@ class Rest:
                 async with asyncio.timeout(self._seconds):
                     await self._awake.wait()
         return False  # who waits was told
+
+    def _again(self, _: object) -> None:
+        """Let the fetcher look for what to fetch next.
+
+        It does so when records are taken, too. If the rest ends at that moment, it still takes the broker for busy, and
+        would look again only after its timeout of 0.2 s.
+        """
+        self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as above
 
 
 class Lineage:

@@ -91,6 +91,7 @@ class BatchConsumer(Buffering):
         turn, alone = Turn(), []
         for batch in (*self._turns.take(list(self.partition_buffers.values()), self), *self._ticks()):
             if self.inputs.waits_for(batch):
+                batch.turn = 0
                 alone.append(Turn([batch]))
             else:
                 turn.append(batch)

@@ -57,17 +57,29 @@ class Turns:
         self._together, self._clock = together, clock
         #: Since when nothing is known of what a topic-partition holds next, s.
         self._since: dict[TP, float] = {}
+        #: Number of the last turn.
+        self._number = 0
 
     def take(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> list[Batch]:
-        """Return the next batches, at most one of a partition; none while they are to wait."""
+        """Return the next batches, at most one of a partition; none while they are to wait.
+
+        All wait while `OUTSTANDING` turns are not answered, also those that are in none of these: a turn of one
+        partition costs as much as a turn of all.
+        """
+        if len({batch.turn for each in buffers for batch in each.out} - {0}) >= OUTSTANDING:
+            return []
         until, share = NEVER, max(1, len(buffers) // FULL)
         limit, size = max(1, self._limit // share), max(1, self._size // share)
         if self._together and _backlog(buffers):
             if any(each.busy or len(each.out) == OUTSTANDING for each in buffers) or self._waits(buffers, reading):
                 return []
             until = self._until(buffers, limit)
-        batches = [each.take(limit, size, reading, self._patience, until=until) for each in buffers]
-        return [batch for batch in batches if batch is not None]
+        taken = [each.take(limit, size, reading, self._patience, until=until) for each in buffers]
+        batches = [batch for batch in taken if batch is not None]
+        self._number += 1
+        for batch in batches:
+            batch.turn = self._number
+        return batches
 
     def begin(self) -> None:
         """Forget who waits for what."""

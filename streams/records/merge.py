@@ -120,6 +120,8 @@ class Batch:
         Whether it has the last of that entry's records.
     tick
         Where it has no records: up to which time stream time goes, ms.
+    turn
+        Number of the turn that it goes with; 0: it goes alone.
     """
 
     partition: int
@@ -129,6 +131,7 @@ class Batch:
     again: Entry | None = None
     ended: bool = True
     tick: int = 0
+    turn: int = 0
 
 
 class RewrittenError(ValueError):

@@ -11,6 +11,7 @@ backlog, measured first. Answers must be complete. The last line is one JSON obj
 import argparse
 import asyncio
 import logging
+import random
 import sys
 import tempfile
 import time
@@ -18,11 +19,11 @@ import uuid
 from pathlib import Path
 
 import orjson
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from lab.broker import Broker
 from tests.bench import backlog
-from tests.bench.backlog import Job
+from tests.bench.backlog import Job, forecast
 from tests.bench.contenders import CONTENDERS, LABELS, ROOT, Contender
 from tests.bench.drain import WrongError, read, run, started
 from tests.bench.figures import quantile, table
@@ -32,6 +33,8 @@ from tests.bench.watch import Watch
 PARTITIONS = 4
 #: Seconds at the full rate before the first forecast that counts.
 WARM_UP = 4.0
+#: Of the forecast whose answer says that the contender has started; the pacer's begin at 0.
+FIRST = -1
 #: How long the last answers may take, s.
 PATIENCE = 60.0
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -53,6 +56,7 @@ async def measure(
     await backlog.create(broker.bootstrap, [*names, changelog], PARTITIONS, [changelog], stamped=names)
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as directory:
         async with started(contender, broker.bootstrap, prefix, directory) as (process, log):
+            await _begun(broker.bootstrap, prefix)
             with Watch({"contender": process.pid, "broker": broker.pid}) as watch:
                 arguments = (broker.bootstrap, prefix, str(rate), str(WARM_UP + seconds), str(PARTITIONS))
                 pacing = await asyncio.create_subprocess_exec(
@@ -61,7 +65,7 @@ async def measure(
                 printed, _ = await pacing.communicate()
                 paced = orjson.loads(printed.splitlines()[-1])
                 try:
-                    await _answered(broker.bootstrap, prefix, paced["forecasts"])
+                    await _answered(broker.bootstrap, prefix, 1 + paced["forecasts"])
                 except TimeoutError:
                     raise WrongError(f"{contender.name}: answers are missing: {log.read_text()[-1500:]}") from None
         asked, answered = [await _times(broker.bootstrap, f"{prefix}-{label}") for label in ("forecasts", "calibrated")]
@@ -79,6 +83,14 @@ async def measure(
         "elsewhere": watch.elsewhere(begun, begun + seconds),
     }
     return found, within
+
+
+async def _begun(brokers: str, prefix: str) -> None:
+    """Write one forecast, and return when it is answered: who starts has no backlog then."""
+    key, value, _ = forecast(Job(), FIRST, random.Random(3))
+    async with AIOKafkaProducer(bootstrap_servers=brokers) as producer:
+        await producer.send_and_wait(f"{prefix}-forecasts", value, key)
+    await _answered(brokers, prefix, 1)
 
 
 async def _answered(brokers: str, prefix: str, forecasts: int) -> None:

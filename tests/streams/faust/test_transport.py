@@ -11,7 +11,8 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.consumer import fetcher as aiokafka_fetcher
+from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.errors import CommitFailedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatch
 from faust.types import TP, Message
@@ -106,6 +107,36 @@ def test_a_fetcher_rests_after_a_fetch_that_brought_records_of_inputs_unless_the
         assert told.call_count == 2
 
     run(scenario())
+
+
+def test_a_fetcher_whose_rest_ends_while_records_are_taken_fetches_again_at_once(run: Run) -> None:
+    async def scenario() -> int:
+        subscriptions, cluster = SubscriptionState(), SimpleNamespace(leader_for_partition=lambda _: 0)
+        loop = asyncio.get_running_loop()
+        client = SimpleNamespace(cluster=cluster, _loop=loop, _metadata_max_age_ms=300_000)
+        fetcher = aiokafka_fetcher.Fetcher(client, subscriptions)
+        fetched = 0
+
+        async def fetch(*_: object) -> bool:
+            nonlocal fetched
+            fetched += 1
+            fetcher._records[F0] = SimpleNamespace(calculate_backoff=lambda: 60.0)
+            return True
+
+        fetcher._proc_fetch_request = fetch
+        rest = Rest(fetcher, 60.0, (F, O))
+        subscriptions.assign_from_user({F0})
+        subscriptions.subscription.assignment.state_value(F0).reset_to(0)
+        for _ in range(200):  # no time passes
+            if fetcher._records:
+                fetcher._records.clear()  # as it does where records are taken
+                fetcher._notify(fetcher._wait_consume_future)
+                rest.end()
+            await asyncio.sleep(0)
+        await fetcher.close()
+        return fetched
+
+    assert run(scenario()) > 10
 
 
 def test_only_lost_positions_of_the_inputs_are_errors(run: Run) -> None:

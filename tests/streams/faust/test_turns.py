@@ -116,6 +116,37 @@ def test_a_turn_begins_when_the_one_before_is_folded() -> None:
     assert len(partitions.turns.take(partitions.buffers, partitions)) == 1
 
 
+def test_while_two_turns_are_not_answered_none_begins() -> None:
+    partitions = Partitions(([0], []), ([0], []), ([], []))
+
+    def next_turn(partition: int) -> list[int]:
+        partitions.logs[TP("f", partition)].append(1)
+        partitions.fetch_all()
+        turn = partitions.turns.take(partitions.buffers, partitions)
+        for batch in turn:
+            partitions.buffers[batch.partition].busy = False
+        return [batch.partition for batch in turn]
+
+    partitions.fetch_all()
+    first = partitions.turns.take(partitions.buffers, partitions)
+    assert len(first) == 2
+    assert next_turn(2) == [2]
+    assert next_turn(2) == [], "nor of a partition that has nothing under way"
+    for batch in first:
+        partitions.buffers[batch.partition].busy = False
+        partitions.buffers[batch.partition].acknowledged(batch)
+    assert next_turn(1) == [1, 2], "and then it takes what all have"
+
+
+def test_a_batch_that_waits_alone_holds_up_no_turn() -> None:
+    partitions = Partitions(([0], []), ([0], []), ([0], []))
+    for partition in range(3):
+        partitions.fetch(TP("f", partition))
+        (batch,) = partitions.turns.take(partitions.buffers, partitions)
+        batch.turn = 0
+        assert batch.partition == partition
+
+
 def test_of_many_partitions_each_has_a_share_of_a_turn() -> None:
     taken = []
     for n in (4, 16):
