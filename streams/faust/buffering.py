@@ -64,7 +64,7 @@ class Buffering(Member):
             # Only now is everything that left the fetcher in the buffers.
             self._note_positions()
         if self.flow_active:
-            await self._throttle()
+            self._throttle()
             self._wanted.set()
 
     def _taken_in(self, tp: TP) -> bool:
@@ -202,7 +202,7 @@ class Buffering(Member):
             return
         await self._deliver(self._to_message(tp, records[-1]))
 
-    async def _throttle(self) -> None:
+    def _throttle(self) -> None:
         """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half.
 
         What the merge waits for is fetched in any case: a few records, however large. No more: the batch before it may
@@ -224,7 +224,7 @@ class Buffering(Member):
         if pause or resume:
             self._throttled.update(pause)
             self._throttled.difference_update(resume)
-            await self._thread.throttle(pause, resume)
+            self._thread.throttle(pause, resume)
 
     async def _deliver(self, message: Message) -> None:
         """Hand a message to Faust, unless the flow stops meanwhile."""

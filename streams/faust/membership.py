@@ -12,7 +12,7 @@ from faust.types import TP
 from mode import Service
 
 from streams.faust.assignor import Assignor
-from streams.faust.fetching import Thread
+from streams.faust.fetching import LoopConsumer
 from streams.faust.inputs import RESTORE, DataLossError, Inputs
 from streams.faust.stores import DamagedStoreError
 
@@ -32,7 +32,7 @@ class MembershipError(RuntimeError):
 class Member(driver.Consumer):
     """A consumer that claims the changelogs of what is assigned to it; see the module."""
 
-    _thread: Thread
+    _thread: LoopConsumer
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
@@ -44,7 +44,6 @@ class Member(driver.Consumer):
         self._asked_for: frozenset[int] = frozenset()
         #: Whether the group was asked to share out anew since rows were found damaged, and who asks it.
         self._repairing = False
-        self._rejoining: asyncio.Task[None] | None = None
 
     def hold(self) -> None:
         """Hand nothing out until the flow is resumed."""
@@ -119,13 +118,7 @@ class Member(driver.Consumer):
         if self._ours and not self._repairing:
             self._repairing = True
             self.log.error("%s", exc)
-            self._rejoining = asyncio.create_task(self._share_anew())
-
-    async def _share_anew(self) -> None:
-        try:
-            await self._thread.rejoin()
-        except Exception as failure:  # noqa: BLE001 - whatever it is, nothing would be handed out for ever
-            self.inputs.failed(failure)
+            self._thread.rejoin()
 
     # -- membership ------------------------------------------------------------------------------------------------
 
@@ -140,7 +133,7 @@ class Member(driver.Consumer):
         while not self.should_stop:
             await self.sleep(MEMBERSHIP_INTERVAL)
             self._check_membership()
-            await self._thread.ask_for_topics()
+            self._thread.ask_for_topics()
             await self._ask_for_awaited()
             await self.watched()
 
@@ -150,7 +143,7 @@ class Member(driver.Consumer):
         if standbys and self._ours and awaited and awaited != self._asked_for and awaited <= set(standbys.whole()):
             self._asked_for = awaited
             self.log.info("the copies of partitions %s are whole: asking for them", sorted(awaited))
-            await self._thread.rejoin()
+            self._thread.rejoin()
 
     @property
     def _assignor(self) -> Assignor:

@@ -23,7 +23,7 @@ from mode import Service
 from state.journal import Journal
 from streams.faust.buffering import Buffering
 from streams.faust.contact import Contact
-from streams.faust.fetching import Thread
+from streams.faust.fetching import LoopConsumer
 from streams.faust.inputs import Inputs
 from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
@@ -56,8 +56,8 @@ class BatchConsumer(Buffering):
         #: Counts revocations, so that who takes partitions up knows whether one came between.
         self._revocations = 0
 
-    def _new_consumer_thread(self) -> Thread:
-        return Thread(self, loop=self.loop, beacon=self.beacon)
+    def _new_consumer_thread(self) -> LoopConsumer:
+        return LoopConsumer(self)
 
     # -- from the buffers to the agent -----------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class BatchConsumer(Buffering):
             for turn in turns:
                 await self._deliver(self._message(turn))
             if self._throttled and self.flow_active:
-                await self._throttle()
+                self._throttle()
 
     @Service.task
     async def _want(self) -> None:
@@ -268,7 +268,7 @@ class BatchConsumer(Buffering):
             committed |= new
         if self._throttled:
             resume, self._throttled = list(self._throttled), set()
-            await self._thread.throttle([], resume)
+            self._thread.throttle([], resume)
         self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
 
     async def _taken_up(self, partitions: Mapping[int, Sequence[int]]) -> dict[int, tuple[tuple[int, int], Journal]]:

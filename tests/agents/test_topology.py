@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -40,16 +40,15 @@ def ended() -> Ended:
 
 
 @pytest.fixture
-def topology(run: Run, tmp_path: Path, ended: Ended) -> Iterator[Topology]:
+def topology(run: Run, tmp_path: Path, ended: Ended) -> Topology:
     async def make() -> Topology:
         made = wire(tmp_path)
         made.abort = ended
+        made.app.consumer.loop = asyncio.get_running_loop()
         return made
 
     made: Topology = run(make())
-    thread = made.app.consumer._thread
-    yield made
-    thread.thread_loop.close()
+    return made
 
 
 # -- wiring --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from agents import intake, logs, router, worker
 from agents.applying import Probe
 from state.events import Event
 from streams.config.settings import Settings
-from streams.faust.fetching import Thread
+from streams.faust.fetching import LoopConsumer
 from streams.faust.producing import RecordBatch
 from streams.faust.progress import Progress
 from streams.records.decoding import Decoder
@@ -83,13 +83,13 @@ def run(stage: str, settings: Settings, probe: Probe) -> int:
 
 def slow_down(seconds: float) -> None:
     """Let every seek return late."""
-    seek = Thread.seek_wait
+    seek = LoopConsumer.seek_wait
 
-    async def late(self: Thread, partitions: Mapping[TP, int]) -> None:
+    async def late(self: LoopConsumer, partitions: Mapping[TP, int]) -> None:
         await seek(self, partitions)
         await asyncio.sleep(seconds)
 
-    Thread.seek_wait = late  # type: ignore[method-assign,assignment]
+    LoopConsumer.seek_wait = late  # type: ignore[method-assign,assignment]
 
 
 def refuse_to_sync() -> None:

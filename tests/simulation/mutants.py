@@ -271,7 +271,7 @@ def _taken_unread(_: Any) -> Any:
             else:
                 self._buffer(tp, fetched)
         self._note_positions()
-        await self._throttle()
+        self._throttle()
         self._wanted.set()
 
     return take_next
@@ -352,7 +352,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     ],
     "an answer counts as said that only looks like one that is": [(Heard, "unsaid", _left_over)],
     "a leader of the group that no broker answers shares out nothing for minutes": [
-        (fetching.Thread, "ask_for_topics", _never)
+        (fetching.LoopConsumer, "ask_for_topics", _returning(None))
     ],
 }
 

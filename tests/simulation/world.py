@@ -28,7 +28,7 @@ from agents import worker as working
 from agents.topology import Topology
 from state.policy import Challenger, Policies, Policy
 from streams.config.settings import Settings
-from streams.faust import application, client, fetching, transport
+from streams.faust import application, client, fetching
 from streams.faust.producing import RecordBatch
 from tests.e2e.world import BESIDE
 from tests.events import Sent, mixed
@@ -513,29 +513,6 @@ class _Lines(logging.Handler):
             self.world.log(f"{process.name}: {record.getMessage()}")
 
 
-class Inline:
-    """Stands for the thread that talks to the brokers: it lives on the loop of its process."""
-
-    def __init__(self, service: Any) -> None:
-        self._service = service
-
-    def start(self) -> None:
-        """Begin."""
-        asyncio.get_running_loop().create_task(self._service._serve())
-
-    def stop(self) -> None:
-        """Do nothing: it has ended."""
-
-
-async def _nothing(_: object) -> None:
-    """Leave tasks alone: those of others are on the same loop."""
-
-
-def _threadless(consumer: transport.BatchConsumer) -> fetching.Thread:
-    loop = asyncio.get_running_loop()
-    return fetching.Thread(consumer, loop=loop, thread_loop=loop, Worker=Inline, beacon=consumer.beacon)
-
-
 #: What becomes of the product while it is simulated: no sockets, no threads, and fewer fetches that bring nothing.
 @contextmanager
 def simulated() -> Iterator[None]:
@@ -545,9 +522,7 @@ def simulated() -> Iterator[None]:
     levels = [each.level for each in loggers]
     with ExitStack() as stack:
         stack.enter_context(virtual_clocks())
-        stack.enter_context(patch.object(transport.BatchConsumer, "_new_consumer_thread", _threadless))
-        stack.enter_context(patch.object(fetching.Thread, "_gather_remaining_tasks", _nothing))
-        stack.enter_context(patch.object(fetching.Thread, "on_crash", lambda *_: None))
+        stack.enter_context(patch.object(fetching.LoopConsumer, "on_crash", lambda *_: None))
         stack.enter_context(patch.object(application, "CONCURRENCY", 4))
         stack.enter_context(patch.object(CompositeLogger, "log", lambda *_, **__: None))
         stack.enter_context(patch.object(fetching, "FETCH_WAIT_MS", 500))

@@ -9,7 +9,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 
-from streams.faust.fetching import Thread
+from streams.faust.fetching import LoopConsumer
 from streams.faust.transport import BatchConsumer
 from tests.streams.fakes import record
 
@@ -20,7 +20,7 @@ F0, O0, F1, O1, C0 = TP(F, 0), TP(O, 0), TP(F, 1), TP(O, 1), TP(C, 0)
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-class Brokers(Thread):
+class Brokers(LoopConsumer):
     """Answers from dictionaries, and notes what it was asked to do."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Brokers(Thread):
     def assignment(self) -> set[TP]:
         return self.assigned
 
-    async def rejoin(self) -> None:
+    def rejoin(self) -> None:
         self.calls.append(("rejoin", None))
 
     def expelled(self) -> BaseException | None:
@@ -73,7 +73,7 @@ class Brokers(Thread):
             self.commits.update(offsets)
         return not self.refuses_commits
 
-    async def throttle(self, pause: list[TP], resume: list[TP]) -> None:
+    def throttle(self, pause: list[TP], resume: list[TP]) -> None:
         self.calls.append(("throttle", (pause, resume)))
 
     def reach(self, tp: TP) -> tuple[int | None, int | None]:

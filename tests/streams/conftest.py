@@ -33,7 +33,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def topology(run: Run, tmp_path: Path, settings: Settings) -> Iterator[Topology]:
+def topology(run: Run, tmp_path: Path, settings: Settings) -> Topology:
     """Yield an application."""
 
     async def make() -> Topology:
@@ -42,9 +42,7 @@ def topology(run: Run, tmp_path: Path, settings: Settings) -> Iterator[Topology]
         return made
 
     made: Topology = run(make())
-    thread = made.app.consumer._thread
-    yield made
-    thread.thread_loop.close()
+    return made
 
 
 @pytest.fixture

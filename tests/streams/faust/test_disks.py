@@ -155,7 +155,6 @@ def test_faust_restores_all_of_what_was_set_aside_and_nothing_twice_of_the_rest(
         topology = wire(tmp_path)
         cast("Producer", topology.app.faust.producer).ends[C0] = 5
         consumer = topology.app.consumer
-        consumer._thread.thread_loop.close()
         consumer._thread = Brokers()
         consumer._ours = True
         offsets = topology.app.faust.tables.recovery.active_offsets  # type: ignore[attr-defined]

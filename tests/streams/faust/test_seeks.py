@@ -454,22 +454,6 @@ def test_damage_that_a_recovery_finds_ends_nothing_either(
     assert topology.failure is None
 
 
-def test_a_group_that_cannot_be_asked_to_share_out_anew_ends_the_worker(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def rejoin() -> None:
-        raise RuntimeError("the thread has ended")
-
-    async def scenario() -> None:
-        consumer._ours = True
-        consumer.repair(DamagedStoreError(0, "the rows of partition 0 are damaged"))
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(brokers, "rejoin", rejoin)
-    run(scenario())
-    assert isinstance(topology.failure, RuntimeError)
-
-
 def taken(consumer: BatchConsumer, partition: int) -> Batch:
     batch = consumer.partition_buffers[partition].take(10, 1000, consumer, 0.0, lambda: 0.0)
     assert batch is not None

@@ -20,7 +20,7 @@ from faust.types import TP, Message
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust import producing
-from streams.faust.fetching import Rest, Thread, report_lost_positions
+from streams.faust.fetching import LoopConsumer, Rest, report_lost_positions
 from streams.faust.membership import MembershipError
 from streams.faust.producing import BatchProducer
 from streams.faust.transport import BatchConsumer
@@ -47,22 +47,15 @@ def acknowledge(consumer: BatchConsumer, message: Message) -> None:
     consumer.ack(message)
 
 
-# -- the thread ----------------------------------------------------------------------------------------------------
-
-
-class Direct(Thread):
-    """The thread, with its calls made where they are asked for."""
-
-    async def call_thread(self, fun: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
-        return await fun(*args, **kwargs)
+# -- the consumer of Kafka ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def thread(run: Run, consumer: BatchConsumer) -> Iterator[Direct]:
-    """Yield a thread whose client of Kafka is real, is assigned three partitions, and is not started."""
+def thread(run: Run, consumer: BatchConsumer) -> Iterator[LoopConsumer]:
+    """Yield one whose client of Kafka is real, is assigned three partitions, and is not started."""
 
-    async def make() -> Direct:
-        made = Direct(consumer)
+    async def make() -> LoopConsumer:
+        made = LoopConsumer(consumer)
         made._consumer = made._create_worker_consumer(cast("Any", consumer.transport))
         made._consumer._subscription.assign_from_user({TopicPartition(*tp) for tp in (F0, O0, F1)})
         return made
@@ -70,11 +63,10 @@ def thread(run: Run, consumer: BatchConsumer) -> Iterator[Direct]:
     made = run(make())
     yield made
     run(made._consumer.stop())
-    made.thread_loop.close()
 
 
 def test_a_consumer_that_rests_before_its_next_attempt_does_not_hold_up_the_end_of_the_thread(
-    run: Run, thread: Direct, monkeypatch: pytest.MonkeyPatch
+    run: Run, thread: LoopConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = thread._ensure_consumer()
     kafka._coordinator, kafka._fetcher = None, Mock(close=AsyncMock(side_effect=asyncio.CancelledError))
@@ -170,7 +162,7 @@ class Coordination:
         self._pending_exception: Exception | None = None
 
 
-def test_a_consumer_is_expelled_when_its_coordination_has_failed_or_ended(run: Run, thread: Direct) -> None:
+def test_a_consumer_is_expelled_when_its_coordination_has_failed_or_ended(run: Run, thread: LoopConsumer) -> None:
     kafka = thread._ensure_consumer()
 
     async def scenario() -> list[str | None]:
@@ -205,7 +197,7 @@ def test_a_worker_that_is_expelled_ends_and_is_not_healthy(
     assert "FencedInstanceId" in str(topology.failure)
 
 
-def test_reach_is_what_the_fetcher_hands_over_next_and_where_the_partition_ended(thread: Direct) -> None:
+def test_reach_is_what_the_fetcher_hands_over_next_and_where_the_partition_ended(thread: LoopConsumer) -> None:
     assert thread.reach(F0) == (None, None)
     state = thread._ensure_consumer()._subscription.subscription.assignment.state_value(TopicPartition(*F0))
     state.highwater = 9
@@ -258,12 +250,10 @@ def test_lag_counts_what_is_buffered_and_what_is_not_fetched(consumer: BatchCons
 
 
 @pytest.mark.parametrize("settings", [Settings(buffer_records=1000)], ids=["a buffer of 1000 records"])
-def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
+def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(consumer: BatchConsumer, brokers: Brokers) -> None:
     def throttle() -> list[tuple[str, object]]:
         brokers.calls.clear()
-        run(consumer._throttle())
+        consumer._throttle()
         return list(brokers.calls)
 
     buffer(consumer, F0, *range(999))
@@ -281,16 +271,14 @@ def test_throttle_pauses_what_is_far_ahead_and_resumes_it_at_half(
 
 
 @pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
-def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
+def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer_of(0).awaited = O0
     for n in range(BEHIND):
         consumer._buffer(O0, [record(O, 0, n, n, None, bytes(4 << 20))])
-    run(consumer._throttle())
+    consumer._throttle()
     assert brokers.calls == []
     consumer._buffer(O0, [record(O, 0, BEHIND, BEHIND, None, b"")])
-    run(consumer._throttle())
+    consumer._throttle()
     assert brokers.calls == [("throttle", ([O0], []))]
 
 
@@ -305,49 +293,45 @@ def test_buffers_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
 
 
 @pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
-def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
+def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer_of(1)
     huge = [record(F, 0, i, i, None, bytes(256 << 10)) for i in range(4)]
     consumer._buffer(F0, huge[:3])
-    run(consumer._throttle())
+    consumer._throttle()
     assert brokers.calls == [], "three quarters of the share of one of four"
     consumer._buffer(F0, huge[3:])
-    run(consumer._throttle())
+    consumer._throttle()
     assert brokers.calls == [("throttle", ([F0], []))]
     assert consumer.paused(F0)
     assert not consumer.paused(O0)
     brokers.calls.clear()
     acknowledge(consumer, message(consumer, 0, limit=1))
-    run(consumer._throttle())
+    consumer._throttle()
     assert brokers.calls == []
     acknowledge(consumer, message(consumer, 0, limit=1))
-    run(consumer._throttle())
+    consumer._throttle()
     assert brokers.calls == [("throttle", ([], [F0]))]
 
 
 @pytest.mark.parametrize("settings", [Settings(buffer_bytes=1 << 20)], ids=["a buffer of 1 MiB"])
-def test_a_record_larger_than_a_share_is_paused_on_and_passes(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
+def test_a_record_larger_than_a_share_is_paused_on_and_passes(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer(F0, [record(F, 0, 0, 0, None, bytes(4 << 20))])
-    run(consumer._throttle())
+    consumer._throttle()
     consumer.ack(message(consumer, 0))
-    run(consumer._throttle())
+    consumer._throttle()
     assert brokers.calls == [("throttle", ([F0], [])), ("throttle", ([], [F0]))]
 
 
 @pytest.mark.usefixtures("brokers")
 @pytest.mark.parametrize("settings", [Settings(buffer_bytes=1 << 20)], ids=["a buffer of 1 MiB"])
-def test_what_the_merge_waits_for_is_fetched_however_large(run: Run, consumer: BatchConsumer) -> None:
+def test_what_the_merge_waits_for_is_fetched_however_large(consumer: BatchConsumer) -> None:
     consumer._buffer(F0, [record(F, 0, 0, 9 * 3_600_000, None, bytes(4 << 20))])
-    run(consumer._throttle())
+    consumer._throttle()
     assert consumer.paused(F0)
     consumer._buffer(O0, [record(O, 0, 0, 1, None, b"o")])
     reading = SimpleNamespace(caught_up=lambda _: False, has_read=lambda *_: True)
     assert consumer.partition_buffers[0].take(10, 100, reading, 10.0) is None
-    run(consumer._throttle())
+    consumer._throttle()
     assert not consumer.paused(F0)
 
 
@@ -617,7 +601,7 @@ def test_a_commit_the_brokers_did_not_confirm_is_repeated(
 
 
 def test_a_commit_in_a_rebalance_is_not_confirmed_and_ends_nothing(
-    run: Run, topology: Topology, consumer: BatchConsumer, thread: Direct
+    run: Run, topology: Topology, consumer: BatchConsumer, thread: LoopConsumer
 ) -> None:
     async def commit(_: object) -> None:
         raise CommitFailedError("the group has already rebalanced")
