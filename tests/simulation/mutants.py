@@ -7,6 +7,7 @@ clean-up would get wrong.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from inspect import getattr_static
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -345,7 +346,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "what is fetched while somebody seeks is taken": [(BatchConsumer, "_take_next", _taken_unread)],
     "what was dropped is not sought again": [(BatchConsumer, "_seek_back", _never)],
     "a turn is acknowledged before it is answered": [(topology.Topology, "process", _acknowledged_early)],
-    "no checkpoint is ever due": [(BatchProcessor, "_due", _returning(0))],
+    "no checkpoint is ever due": [(Served, "due", _returning(0))],
     "what moved is answered": [(BatchProcessor, "_here", lambda _: lambda _, parts: list(parts))],
     "rows that were found damaged are restored from where the recovery before ended": [
         (BatchConsumer, "_claim", lambda _: _vetted_alone)
@@ -379,5 +380,5 @@ def planted(name: str) -> Iterator[None]:
     """Let the product have one of `MUTANTS`."""
     with ExitStack() as stack:
         for owner, attribute, change in MUTANTS[name]:
-            stack.enter_context(patch.object(owner, attribute, change(vars(owner)[attribute])))
+            stack.enter_context(patch.object(owner, attribute, change(getattr_static(owner, attribute))))
         yield

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, RARE
+from tests.simulation.mutants import MUTANTS, RARE, planted
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Found within few histories: these run by day.
@@ -45,6 +45,12 @@ def test_a_seed_is_the_same_history_line_by_line_in_every_process() -> None:
 def test_planted_bugs_are_found(name: str) -> None:
     said = simulation("--mutant", name, "--histories", "60", "--seconds", "600")
     assert "make simulate SEED=" in said, said
+
+
+def test_all_bugs_can_be_planted() -> None:
+    for name in MUTANTS:
+        with planted(name):
+            pass
 
 
 def test_every_planted_bug_is_found() -> None:
