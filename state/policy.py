@@ -1,7 +1,7 @@
 """What a stream is configured to do: which calibrator, with what options, over which features, for how long."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -469,12 +469,16 @@ def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrat
     coin
         Secret that keys the draws too, at most 64 bytes; without it whoever knows an event's id can compute its draw.
     """
-    made = json.loads(recipe)
     name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
-    calibrator: calibrators.Recalibrator = calibrators.make(
-        made["calibrator"], name=name, seed=made["seed"], **made["options"]
-    )
-    return Carried(cast("Any", calibrator)) if "model_version" in made else calibrator
+    return _maker(recipe)(name)
+
+
+@lru_cache(maxsize=256)
+def _maker(recipe: str) -> Callable[[str], calibrators.Recalibrator]:
+    """Return what makes calibrators of a recipe, by what keys their draws."""
+    made = json.loads(recipe)
+    make = calibrators.maker(made["calibrator"], seed=made["seed"], **made["options"])
+    return (lambda name: Carried(cast("Any", make(name)))) if "model_version" in made else make
 
 
 class Policies:

@@ -3,7 +3,7 @@
 from state.calibrators.answer import Answer, Prediction
 from state.calibrators.base import MAX_FEATURES, MOST_SLOTS, Calibrator, Recalibrator
 from state.calibrators.options import Option, Value
-from state.calibrators.registry import REGISTRY, VECTORS, check, grouped, kind, make, options_of
+from state.calibrators.registry import REGISTRY, VECTORS, check, grouped, kind, make, maker, options_of
 
 __all__ = [
     "MAX_FEATURES",
@@ -20,5 +20,6 @@ __all__ = [
     "grouped",
     "kind",
     "make",
+    "maker",
     "options_of",
 ]

@@ -1,6 +1,7 @@
 """A piecewise linear correction of log-odds that learns where the evidence is, and keeps the order."""
 
 import math
+from functools import cache
 from struct import Struct
 from typing import Final
 
@@ -52,7 +53,7 @@ class Bend:
         self._least = (FLAT - 1.0) * step
         self._r = [0.0] * knots
         self._held = [prior] * knots
-        self._bytes = Struct(f"<{2 * knots}d")
+        self._bytes = _bytes(knots)
 
     def at(self, v: float) -> float:
         """Return r(v)."""
@@ -112,3 +113,8 @@ class Bend:
         values = list(self._bytes.unpack(payload))
         knots = len(self._r)
         self._r, self._held = values[:knots], values[knots:]
+
+
+@cache
+def _bytes(knots: int) -> Struct:
+    return Struct(f"<{2 * knots}d")

@@ -7,6 +7,7 @@ positive means "too low here, move right". Every field is played by one rule, so
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, Final
 from zlib import crc32
@@ -91,11 +92,12 @@ class Bucketed(Calibrator):
         self._buckets = Grid.of(buckets, bucket_spacing, tuple(edges))
         if max(self._grid.last, self._buckets.last) >= _MOST:
             raise ValueError(f"at most {_MOST - 1} gaps and buckets fit a ticket")
-        cuts = (*self._buckets.points, *self._grid.points)
-        self._shape = (self._buckets.last, self._grid.last, crc32(Struct(f"<{len(cuts)}d").pack(*cuts)))
+        self._shape = _shape(self._buckets, self._grid)
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
+        #: Rows of cells as they are stored, of those that did not change since.
+        self._packed: dict[int, bytes] = {}
         self._field: dict[int, Any] = {}  # φ of touched cells, in any unit: float, or whole, and then all is exact
         self._start()
 
@@ -296,13 +298,28 @@ class Counting(Bucketed):
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Count an outcome, 0 or 1, in the cell that was played."""
         j, i = _TICKET.unpack(ticket)
-        cell = self._count(j, i, y)
-        self._field[cell] = self.field(i, *self._cells[cell])
+        self._refield(self._count(j, i, y), y)
 
     def _refield(self, cell: int, change: float) -> None:
+        self._packed.pop(cell, None)
         self._field[cell] = self.field(cell % (self._grid.last + 1), *self._cells[cell])
+
+    def encode(self) -> bytes:
+        packed, pack = self._packed, self._row.pack
+        for cell, (n, s) in self._cells.items():
+            if cell not in packed:
+                packed[cell] = pack(cell, n, s)
+        return _HEAD.pack(*self._shape, len(packed)) + b"".join([packed[cell] for cell in sorted(packed)])
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
         super()._take(rows)
+        self._packed = {}
         width = self._grid.last + 1
         self._field = {cell: self.field(cell % width, n, s) for cell, (n, s) in self._cells.items()}
+
+
+@lru_cache(maxsize=64)
+def _shape(buckets: Grid, grid: Grid) -> tuple[int, int, int]:
+    """Return the numbers of buckets and gaps, and a checksum of edges and points."""
+    cuts = (*buckets.points, *grid.points)
+    return buckets.last, grid.last, crc32(Struct(f"<{len(cuts)}d").pack(*cuts))

@@ -179,6 +179,8 @@ class Certified(Calibrator):
         self._evident = self._asked == 0
         self._ways = [0] * CELLS
         self._cells = [_Cell() for _ in range(CELLS + 1)]
+        #: Rows of cells as they are stored; empty: it changed since, or has no outcome.
+        self._packed = [b""] * (CELLS + 1)
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the forecast, or what is nearest to it among what may be served; see `Calibrator.predict`."""
@@ -277,6 +279,7 @@ class Certified(Calibrator):
     def _count(self, c: int, p: float, y: float, sign: int) -> None:
         """Add an event to a cell, or take it out; margins never fall."""
         cell = self._cells[c]
+        self._packed[c] = b""
         cell.events += sign
         cell.off += sign * (p - y)
         cell.sum += sign * p
@@ -330,7 +333,11 @@ class Certified(Calibrator):
         return total
 
     def encode(self) -> bytes:
-        rows = [_ROW.pack(c, *cell.numbers()) for c, cell in enumerate(self._cells) if cell.zeros or cell.ones]
+        packed = self._packed
+        for c, cell in enumerate(self._cells):
+            if not packed[c] and (cell.zeros or cell.ones):
+                packed[c] = _ROW.pack(c, *cell.numbers())
+        rows = [row for row in packed if row]
         waited = (self._first_ones, self._zeros_waited, self._ones_waited)
         return _HEAD.pack(_FORMAT, self.learnt, self._revised, *waited, len(rows)) + b"".join(rows)
 

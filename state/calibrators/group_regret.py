@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, require_probability
 from state.calibrators.bucketed import _HEAD
+from state.calibrators.grid import Grid
 from state.calibrators.regret_matching import RegretMatching
 
 #: Standard deviations of chance in the margin of a segment's point, in those of a bucket's. Against an opponent of one
@@ -90,11 +92,8 @@ class GroupRegret(RegretMatching):
     grouped: bool = True
 
     def _start(self) -> None:
-        denominator = self._grid.denominator
-        self._unit = 0.5 / denominator
-        self._halves = [gap * self._unit for gap in self._grid.gaps]
-        # As `RegretMatching` has it, but for the factor: _noise is set after this.
-        self._spreads = [math.sqrt(k * (denominator - k)) / denominator for k in self._grid.numerators]
+        self._unit = 0.5 / self._grid.denominator
+        self._halves, self._spreads = _scales(self._grid)
         self._segments: dict[int, _Group] = {}
         self._sizes: dict[int, int] = {}
 
@@ -265,3 +264,11 @@ class _Group:
 def slots_of(groups: tuple[int, ...]) -> bytes:
     """Return the slots as a ticket ends with them."""
     return b"".join([_SLOT.pack(slot) for slot in groups])
+
+
+@lru_cache(maxsize=64)
+def _scales(grid: Grid) -> tuple[list[float], list[float]]:
+    """Return half of the wider gap beside each point, and sqrt(g (1 - g)) of each."""
+    denominator = grid.denominator
+    halves = [gap * (0.5 / denominator) for gap in grid.gaps]
+    return halves, [math.sqrt(k * (denominator - k)) / denominator for k in grid.numerators]

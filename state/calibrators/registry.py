@@ -1,9 +1,9 @@
 """Every calibrator by name, and how a specification becomes one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from state.calibrators.base import Calibrator, Recalibrator
+from state.calibrators.base import Calibrator
 from state.calibrators.calibrated_regression import CalibratedRegression
 from state.calibrators.certified import Certified
 from state.calibrators.composition import Composition
@@ -52,7 +52,7 @@ def kind(spec: str) -> str:
 
 def grouped(spec: str, options: Mapping[str, object]) -> bool:
     """Whether a calibrator with these options, or a part of it, uses the segments of a forecast."""
-    return _build(spec, "", 0, options).grouped
+    return bool(_made_by(spec, 0, options)("").grouped)
 
 
 def check(spec: str, options: Mapping[str, object]) -> None:
@@ -67,7 +67,7 @@ def check(spec: str, options: Mapping[str, object]) -> None:
         or of the calibrator of each class.
     """
     _check(spec, options)
-    _build(spec, "", 0, options)  # refuses what is wrong only together, as a range that is empty
+    _made_by(spec, 0, options)("")  # refuses what is wrong only together, as a range that is empty
 
 
 def _check(spec: str, options: Mapping[str, object]) -> None:
@@ -107,38 +107,48 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:
     >>> make("quantile", levels=(0.1, 0.5, 0.9)).predict(Normal(0.0, 1.0)).p.levels
     (0.1, 0.5, 0.9)
     """
+    return maker(spec, seed=seed, **options)(name)
+
+
+def maker(spec: str, *, seed: int = 0, **options: object) -> Callable[[str], Any]:
+    """Return a function that makes calibrators as `make` does, of their names; the options are looked at once."""
     _check(spec, options)
-    return _build(spec, name, seed, options)
+    return _made_by(spec, seed, options)
 
 
-def _build(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Recalibrator:
+def _made_by(spec: str, seed: int, options: Mapping[str, object]) -> Callable[[str], Any]:
     if spec == Multiclass.name:
         own = _own(Multiclass.options, options)
-        each, classes = own.get("each", EACH), own.get("classes", CLASSES)
+        each, classes = _composed(own.get("each", EACH), seed, options), own.get("classes", CLASSES)
         # Another key for each class: the same draws would couple the classes.
-        return Multiclass([_composed(each, f"{name}\0class {k}", seed, options) for k in range(classes)])
+        return lambda name: Multiclass([each(f"{name}\0class {k}") for k in range(classes)])
     if spec in VECTORS:
         vector: Any = VECTORS[spec]  # made as those of one probability are
-        made: Recalibrator = vector(name=name, seed=seed, **_own(vector.options, options))
+        settled = _own(vector.options, options)
+        return lambda name: vector(name=name, seed=seed, **settled)
+    return _composed(spec, seed, options)
+
+
+def _composed(spec: str, seed: int, options: Mapping[str, object]) -> Callable[[str], Calibrator]:
+    back, *fronts = [_single(part, seed, options) for part in reversed(_parts(spec))]
+
+    def make(name: str) -> Calibrator:
+        made = back(name)
+        for front in fronts:
+            # Every part has another key: a back that shares its coin with a randomised front would lose its guarantee.
+            name += "\0front"
+            made = Composition(front(name), made)
         return made
-    return _composed(spec, name, seed, options)
+
+    return make
 
 
-def _composed(spec: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
-    *fronts, back = _parts(spec)
-    made = _single(back, name, seed, options)
-    for part in reversed(fronts):
-        # Every part has another key: a back that shares its coin with a randomised front would lose its guarantee.
-        name += "\0front"
-        made = Composition(_single(part, name, seed, options), made)
-    return made
-
-
-def _single(part: str, name: str, seed: int, options: Mapping[str, object]) -> Calibrator:
-    calibrator = REGISTRY[part]
-    key = {"name": name, "seed": seed} if calibrator.keyed else {}
-    made: Calibrator = calibrator(**key, **_own(calibrator.options, options))
-    return made
+def _single(part: str, seed: int, options: Mapping[str, object]) -> Callable[[str], Calibrator]:
+    calibrator: Any = REGISTRY[part]
+    own = _own(calibrator.options, options)
+    if not calibrator.keyed:
+        return lambda _: calibrator(**own)
+    return lambda name: calibrator(name=name, seed=seed, **own)
 
 
 def _own(allowed: Mapping[str, Option], options: Mapping[str, object]) -> dict[str, Any]:
