@@ -269,7 +269,11 @@ def _killed(trial: Trial, compose: Compose) -> None:
 def _kept(trial: Trial, compose: Compose) -> None:
     """Take all containers down and start them again on the volumes."""
     compose.run("down", "--timeout=60")
-    compose.run("up", "--detach", "worker-1", "worker-2", "prometheus")
+    again = compose.done("up", "--detach", "worker-1", "worker-2", "prometheus")
+    if not trial.found("up again on the volumes", again.returncode == 0, "".join(again.stderr.splitlines()[-1:])):
+        print(compose.run("logs", "--tail=40", "kafka", "worker-1", "worker-2"))
+        print(json.dumps(compose.container("worker-1").get("State"), indent=1))
+        return
     for service in ("worker-1", "worker-2"):
         _healthy(trial, compose, service)
         restored = ScrapedSamples.of(HOST, compose.ports[service]).total("recovery_restored_rows_total")

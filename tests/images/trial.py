@@ -18,18 +18,18 @@ class Trial:
     def __init__(self) -> None:
         self.failed = 0
 
-    def found(self, claim: str, holds: bool, evidence: object = "") -> None:  # noqa: FBT001 - a finding is its two values
-        """Print a finding."""
+    def found(self, claim: str, holds: bool, evidence: object = "") -> bool:  # noqa: FBT001 - a finding is its two values
+        """Print a finding, and return whether it holds."""
         self.failed += not holds
         print(f"{'ok    ' if holds else 'WRONG '} {claim}{f': {evidence}' if str(evidence) else ''}", flush=True)
+        return holds
 
     def becomes(self, claim: str, condition: Callable[[], bool]) -> bool:
         """Wait for a condition, and print whether it came."""
         began = time.monotonic()
         while not (holds := _holds(condition)) and time.monotonic() < began + PATIENCE:
             time.sleep(0.1)
-        self.found(claim, holds, f"after {time.monotonic() - began:.1f} s")
-        return holds
+        return self.found(claim, holds, f"after {time.monotonic() - began:.1f} s")
 
     @contextmanager
     def timed(self, claim: str) -> Iterator[None]:
