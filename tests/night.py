@@ -186,6 +186,9 @@ NIGHT: Final = {
         "test_every_planted_bug*": "a planted bug that is found soon",
         "test_planted_bugs*[[][!a]*": "the same of another bug",
     },
+    "state/calibrators/test_bounds.py": {
+        "test_error_stays*-uniform-*": "the same with the points that are the default",
+    },
     "state/calibrators/test_by_segment.py": {
         "test_overlapping*[[]500]": "the same with outcomes that come at once",
         "test_each_of_fifty*": "overlapping segments are each made right",

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from cli import main
 from cli.reference import commands
 from tests.night import pattern_of
@@ -23,18 +21,19 @@ def words(text: str) -> str:
     return " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("**", "").split())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_that_pages_name_exist(page: Path) -> None:
-    text = page.read_text()
-    named = [*FILE.findall(text)]
-    assert [each for each in named if not list(ROOT.glob(each.rstrip("/")))] == []
+def test_files_that_pages_name_exist() -> None:
+    named = [(page.name, each) for page in PAGES for each in FILE.findall(page.read_text())]
+    assert [each for each in named if not list(ROOT.glob(each[1].rstrip("/")))] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_modules_that_pages_run_exist(page: Path) -> None:
-    named = [ROOT / each.rstrip(".").replace(".", "/") for each in MODULE.findall(page.read_text())]
+def test_modules_that_pages_run_exist() -> None:
+    named = {
+        (page.name, ROOT / each.rstrip(".").replace(".", "/"))
+        for page in PAGES
+        for each in MODULE.findall(page.read_text())
+    }
     assert [
-        each for each in named if not each.with_suffix(".py").exists() and not (each / "__main__.py").exists()
+        each for each in named if not each[1].with_suffix(".py").exists() and not (each[1] / "__main__.py").exists()
     ] == []
 
 
@@ -44,21 +43,21 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", words(each).lower()).strip().replace(" ", "-") for each in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+def test_links_lead_to_files_and_headings_that_are_there() -> None:
     lost = []
-    for link in re.findall(r"\[[^]]*\]\(([^)\s]+)\)", page.read_text()):
-        name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
-        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
-            lost.append(link)
+    for page in PAGES:
+        for link in re.findall(r"\[[^]]*\]\(([^)\s]+)\)", page.read_text()):
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+                lost.append((page.name, link))
     assert lost == []
 
 
-@pytest.mark.parametrize("command", sorted(name for name, _ in commands(main.parser())))
-def test_every_command_stands_in_a_page(command: str) -> None:
-    named = re.compile(rf"\b(trueup|make) {command}\b")
-    assert any(named.search(page.read_text()) for page in PAGES if page.name != "CHANGELOG.md")
+def test_every_command_stands_in_a_page() -> None:
+    text = "\n".join(page.read_text() for page in PAGES if page.name != "CHANGELOG.md")
+    names = {name for name, _ in commands(main.parser())}
+    assert {each for each in names if not re.search(rf"\b(trueup|make) {each}\b", text)} == set()
 
 
 def test_the_readme_says_how_the_command_is_reached_before_it_is_used_bare() -> None:
@@ -68,10 +67,11 @@ def test_the_readme_says_how_the_command_is_reached_before_it_is_used_bare() -> 
     assert "make setup" in text[:first]
 
 
-@pytest.mark.parametrize(("page", "promise", "tests"), PROMISES)
-def test_a_promise_stands_in_its_page_and_its_tests_run_by_day(page: str, promise: str, tests: str) -> None:
-    assert promise in words((ROOT / page).read_text())
-    for test in re.findall(r"`([^`]+)`", tests):
-        file, _, name = test.partition("::")
-        assert f"def {name}(" in (ROOT / "tests" / file).read_text()
-        assert pattern_of(f"tests/{test}") is None
+def test_a_promise_stands_in_its_page_and_its_tests_run_by_day() -> None:
+    assert len(PROMISES) > 60
+    for page, promise, tests in PROMISES:
+        assert promise in words((ROOT / page).read_text()), page
+        for test in re.findall(r"`([^`]+)`", tests):
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (ROOT / "tests" / file).read_text(), test
+            assert pattern_of(f"tests/{test}") is None, test

@@ -45,9 +45,10 @@ def forbidden(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"{keyword.arg}="
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_source_runs_or_unpickles_what_it_was_given(path: Path) -> None:
-    assert list(forbidden(ast.parse(path.read_text()))) == []
+def test_no_source_runs_or_unpickles_what_it_was_given() -> None:
+    found = {str(path.relative_to(ROOT)): list(forbidden(ast.parse(path.read_text()))) for path in SOURCES}
+    assert len(found) > 300
+    assert {path: each for path, each in found.items() if each} == {}
 
 
 @pytest.mark.parametrize(

@@ -397,28 +397,28 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     },
     "TrueupChallengerBetter": {
         "fires": [
-            scene(challenged(-0.01, 0.004, 5000), at=7 * DAY + 60, step=30, fires="TrueupChallengerBetter"),
+            scene(challenged(-0.01, 0.004, 5000), at=7 * DAY + 120, step=120, fires="TrueupChallengerBetter"),
         ],
         "quiet": [
-            scene(challenged(-0.01, 0.004, 5000), at=7 * DAY - 30, step=30),
-            scene(challenged(-0.01, 0.006, 5000), at=7 * DAY + 60, step=30),
-            scene(challenged(-0.01, 0.004, 4999), at=7 * DAY + 60, step=30),
+            scene(challenged(-0.01, 0.004, 5000), at=7 * DAY - 120, step=120),
+            scene(challenged(-0.01, 0.006, 5000), at=7 * DAY + 120, step=120),
+            scene(challenged(-0.01, 0.004, 4999), at=7 * DAY + 120, step=120),
             # One worker's partitions gain, the other's lose: each counts by its number of events.
             scene(
-                challenged(-0.01, 0.004, 5000), challenged(0.01, 0.004, 5000, V), healthy(V, 30), at=8 * DAY, step=30
+                challenged(-0.01, 0.004, 5000), challenged(0.01, 0.004, 5000, V), healthy(V, 120), at=8 * DAY, step=120
             ),
         ],
     },
     "TrueupRegretGrowing": {
         "fires": [
-            scene(losses(50, 0.2, 0.203), at=140, fires="TrueupRegretGrowing"),
-            scene(losses(50, 0.5, 0.52, "log_loss"), at=140, fires="TrueupRegretGrowing"),
+            scene(losses(100, 0.2, 0.203), at=140, step=2, fires="TrueupRegretGrowing"),
+            scene(losses(100, 0.5, 0.52, "log_loss"), at=140, step=2, fires="TrueupRegretGrowing"),
         ],
         "quiet": [
-            scene(losses(50, 0.2, 0.2015), at=140),
-            scene(losses(35, 0.2, 0.203), at=140),
-            scene(losses(50, 0.203, 0.2), at=140),
-            scene(losses(50, 0.5, 0.505, "log_loss"), at=140),
+            scene(losses(100, 0.2, 0.2015), at=140, step=2),
+            scene(losses(70, 0.2, 0.203), at=140, step=2),
+            scene(losses(100, 0.203, 0.2), at=140, step=2),
+            scene(losses(100, 0.5, 0.505, "log_loss"), at=140, step=2),
         ],
     },
     "TrueupLabelsMisread": {

@@ -9,14 +9,12 @@ import pytest
 import yaml
 
 from deploy.grafana.dashboard import Dashboard
-from deploy.grafana.panels import Panel
 from deploy.grafana.write import DASHBOARDS, DIRECTORY, written
 from tests.deploy.promtool import PROMETHEUS
 from tests.deploy.queries import calls, exported, names, recorded, rules, selectors
 
-PANELS: Final = [
-    pytest.param(each, panel, id=f"{each.uid}: {panel.title}") for each in DASHBOARDS for panel in each.panels()
-]
+#: Every query, with its dashboard and its panel.
+QUERIES: Final = [(each, panel, query) for each in DASHBOARDS for panel in each.panels() for query in panel.queries]
 #: Units of Grafana that the panels may use: its id of each, see "Standard options".
 UNITS: Final = {"none", "short", "locale", "s", "bytes", "percentunit", "reqps"}
 #: Series that Prometheus itself makes, of targets and alerts.
@@ -37,26 +35,23 @@ def test_the_json_is_what_the_sources_say() -> None:
     assert files == written(), "run 'make dashboards'"
 
 
-@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
-def test_a_query_asks_only_for_what_is_exported_or_recorded(dashboard: Dashboard, panel: Panel) -> None:
-    del dashboard
-    for query in panel.queries:
-        assert names(grounded(query.expr)) <= exported() | recorded() | ITS_OWN
+def test_a_query_asks_only_for_what_is_exported_or_recorded() -> None:
+    for _, panel, query in QUERIES:
+        assert names(grounded(query.expr)) <= exported() | recorded() | ITS_OWN, panel.title
 
 
-@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
-def test_a_query_follows_the_variables(dashboard: Dashboard, panel: Panel) -> None:
+def test_a_query_follows_the_variables() -> None:
     """Every selector names application and job; the worker if each exports its own; stream and window as they may."""
-    variables = {name for name, _, _ in dashboard.variables}
-    for query in panel.queries:
+    for dashboard, panel, query in QUERIES:
+        variables = {name for name, _, _ in dashboard.variables}
         for name, matched in selectors(grounded(query.expr)):
             if name == "ALERTS":
                 continue
-            assert {"app", "job"} <= set(matched), name
-            assert ("instance" in matched) == (name in exported()), name
+            assert {"app", "job"} <= set(matched), (panel.title, name)
+            assert ("instance" in matched) == (name in exported()), (panel.title, name)
             if "stream" in variables and name.startswith("stream"):
-                assert "stream" in matched, name
-            assert (name in windowed()) == ("window" in matched), name
+                assert "stream" in matched, (panel.title, name)
+            assert (name in windowed()) == ("window" in matched), (panel.title, name)
 
 
 @cache
@@ -69,26 +64,23 @@ def windowed() -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
-def test_counters_are_shown_as_rates_over_the_interval_of_the_scale(dashboard: Dashboard, panel: Panel) -> None:
-    del dashboard
-    for query in panel.queries:
+def test_counters_are_shown_as_rates_over_the_interval_of_the_scale() -> None:
+    for _, _, query in QUERIES:
         for name, function, span in calls(grounded(query.expr)):
             assert function in {"rate", "increase"} or not name.endswith(("_total", "_bucket", "_count", "_sum")), name
             assert function != "rate" or span == "1m", f"rate({name}) over a span of its own"
 
 
-@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
-def test_a_panel_says_what_it_shows_and_in_what(dashboard: Dashboard, panel: Panel) -> None:
-    del dashboard
-    assert panel.queries
-    assert panel.description.endswith(".")
-    assert {panel.unit, *panel.units.values()} <= UNITS
+def test_a_panel_says_what_it_shows_and_in_what() -> None:
     alerts = {rule["alert"] for rule in rules() if "alert" in rule}
-    assert not panel.alert or panel.alert in alerts
-    columns = {query.legend for query in panel.queries} | {panel.by, "alertname"}
-    assert {*panel.links, *panel.units, *panel.limits} <= columns
-    assert {column for curve in panel.curves for column in curve} <= columns
+    for panel in (panel for each in DASHBOARDS for panel in each.panels()):
+        assert panel.queries, panel.title
+        assert panel.description.endswith("."), panel.title
+        assert {panel.unit, *panel.units.values()} <= UNITS, panel.title
+        assert not panel.alert or panel.alert in alerts, panel.title
+        columns = {query.legend for query in panel.queries} | {panel.by, "alertname"}
+        assert {*panel.links, *panel.units, *panel.limits} <= columns, panel.title
+        assert {column for curve in panel.curves for column in curve} <= columns, panel.title
 
 
 def test_every_alert_is_linked_from_a_panel() -> None:

@@ -23,16 +23,14 @@ CHANGED = (
 )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-def test_bytes_of_a_stored_row_are_those_of_its_version(row: Row) -> None:
-    assert row.path.exists(), f"no {row.path.name}: run 'python -m tests.state.golden'"
-    assert row.path.read_bytes() == row.frame, CHANGED.format(name=row.name)
+def test_bytes_of_a_stored_row_are_those_of_its_version() -> None:
+    for row in ROWS:
+        assert row.path.exists(), f"no {row.path.name}: run 'python -m tests.state.golden'"
+        assert row.path.read_bytes() == row.frame, CHANGED.format(name=row.name)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-def test_stored_row_is_read_and_written_without_a_change(row: Row) -> None:
-    stored = row.path.read_bytes()
-    assert row.recode(stored) == stored
+def test_stored_row_is_read_and_written_without_a_change() -> None:
+    assert [row.name for row in ROWS if row.recode(row.path.read_bytes()) != row.path.read_bytes()] == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
