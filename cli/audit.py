@@ -8,8 +8,9 @@ from pathlib import Path
 
 from aiokafka.errors import KafkaError
 
+from cli import snapshot
 from cli.options import DONE, UNUSABLE, Commands, command, refused, settings
-from streams.config.settings import Settings
+from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 from streams.records.output_values import OutputValues
 from streams.sources.registry import RegistryError
@@ -41,6 +42,15 @@ def add(commands: Commands) -> None:
         action="store_true",
         help="follow every record from its source first: through intake and router, to the inputs of the workers",
     )
+    audit.add_argument(
+        "--from",
+        dest="snapshot",
+        type=Path,
+        metavar="FILE",
+        help="begin at a snapshot of 'trueup snapshot': what stands before it may have been deleted. Its rows are "
+        "trusted. Partitions that --checkpoint knows go on from there",
+    )
+    snapshot.add_signers(audit)
     instead = audit.add_mutually_exclusive_group()
     instead.add_argument(
         "--event",
@@ -59,6 +69,10 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.snapshot is not None and (options.sources or options.event or options.certificate):
+        raise SettingsError("--from is of the workers' answers: leave out --sources, --event and --certificate")
+    if options.signers is not None and options.snapshot is None:
+        raise SettingsError("--signers is of a snapshot: give it with --from")
     if options.certificate is not None:
         return _certificate(options)
     from replay.audit import auditor, event_path  # noqa: PLC0415 - not part of a worker
@@ -71,6 +85,8 @@ def _run(options: argparse.Namespace) -> int:
         disk=options.disk,
         checkpoint=options.checkpoint,
         sources=options.sources,
+        snapshot=options.snapshot,
+        signers=options.signers,
     )
 
 

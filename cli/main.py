@@ -26,6 +26,7 @@ from cli import (
     replay,
     schema,
     serve,
+    snapshot,
     state,
     streams,
     topics,
@@ -51,10 +52,10 @@ Every setting is an environment variable; 'trueup run --help' lists them.
 {options.STATUSES}"""
 
 #: In the order of the help.
-COMMANDS: Final = (serve, doctor, topics, config, streams, replay, load, audit, letters, state, schema, dev)
+COMMANDS: Final = (serve, doctor, topics, config, streams, replay, load, audit, letters, snapshot, state, schema, dev)
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
-_PRIVATE: Final = ("run", "replay", "load", "audit", "streams")
+_PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,14 +1,15 @@
-"""``trueup state``: move a group's state to other partitions, or leave out a record that ends whoever reads it."""
+"""``trueup state``: move a group's state to other partitions, restore it, or leave out a poisonous record."""
 
 import argparse
 import os
 
+from cli import snapshot
 from cli.options import DONE, Commands, command, group, positive, settings, tell
 
 
 def add(commands: Commands) -> None:
     """Add the commands to the command line."""
-    actions = group(commands, "state", "move a group's state to other partitions; leave out a poisonous record")
+    actions = group(commands, "state", "move or restore a group's state; leave out a poisonous record")
     rescale = command(
         actions,
         "rescale",
@@ -30,6 +31,7 @@ def add(commands: Commands) -> None:
         "changes", nargs="*", metavar="TRUEUP_NAME=VALUE", help="settings of the new group that differ, topics' names"
     )
     rescale.set_defaults(run=_rescale)
+    snapshot.add_restore(actions)
     skip = command(
         actions,
         "skip",

@@ -14,16 +14,17 @@ them, with a record that says what they were made of: audits begin with them.
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from uuid import uuid4
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from replay import process_pool
@@ -98,19 +99,19 @@ async def _opened(settings: Settings) -> Group:
             [await consumer.committed(TopicPartition(name, n)) or 0 for name in (settings.forecasts, settings.outcomes)]
             for n in range(count)
         ]
-    await _require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
+    await require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
     known = False
     async for _, records in batches(settings, [settings.changelog]):
         found = (record.key for record in records if record.key is not None)
         known = known or any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in found)
     if known:
         raise TopicsError(
-            f"group {settings.app_id} has a state already, of a worker or of an earlier load. Nothing was loaded, "
-            "so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. If it is "
-            f"to write the topics of {settings.app_id}, run 'trueup topics take' with it before its workers. Or "
-            f"delete the topics {settings.changelog} and {settings.configurations}, make them by 'trueup topics "
-            "create', and load again: the group then goes on behind its last answer, and labels of forecasts that "
-            "it answered before do not find them"
+            f"group {settings.app_id} has a state already, of a worker or of an earlier load or restore. Nothing was "
+            "written, so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. "
+            f"If it is to write the topics of {settings.app_id}, run 'trueup topics take' with it before its workers. "
+            f"Or delete the topics {settings.changelog} and {settings.configurations}, make them by 'trueup topics "
+            "create', and run the command again: after a load the group then goes on behind its last answer, and "
+            "labels of forecasts that it answered before do not find them"
         )
     since = [[ends[place] for place in places] for places in outputs]
     return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
@@ -120,12 +121,14 @@ def _is_routed(settings: Settings) -> bool:
     return len(settings.stages) > 1
 
 
-async def _require_stopped(settings: Settings) -> None:
+async def require_stopped(settings: Settings) -> None:
+    """See that no worker runs; raises TopicsError."""
     async with topics.admin_client(settings) as admin:
         there = await groups.members(admin, settings.app_id)
     if there:
         raise TopicsError(
-            f"group {settings.app_id} runs ({there} members): stop its workers, and load again. Producers may go on"
+            f"group {settings.app_id} runs ({there} members): stop its workers, and run the command again. Producers "
+            "may go on"
         )
 
 
@@ -228,25 +231,49 @@ async def _write(
         for n, each in enumerate(folded):
             fence = each.fence
             fence.next[:] = group.next[n]
-            rows = await append(producer, settings, n, _rows(each))
-            again = (
-                (in_force.LOADED_ROW + key, row)
-                for key, row in chain(_rows(each), [(kinds.FENCE.key(), fence.encode())])
+            written += await give(
+                producer, settings, n, partial(_rows, each), fence, Loaded(files, at, 0, group.since[n])
             )
-            await append(producer, settings, n, again, settings.configurations)
-            told = Loaded(files, at, rows + 1, group.since[n])
-            await append(producer, settings, n, [(in_force.LOADED, told.encode())], settings.configurations)
-            written += rows + 1
         if _is_routed(settings):
             attempt = uuid4().hex
             for n, each in enumerate(folded):
                 made = _routes(each, configuration, place(LOADED, attempt, n), group.partitions)
                 for to, part in enumerate(made):
                     routes += await append(producer, settings, to, part, settings.routes, last_ms)
-        await _require_stopped(settings)
+        await require_stopped(settings)
         for n, each in enumerate(folded):
             await append(producer, settings, n, [(kinds.FENCE.key(), each.fence.encode())])
     return written, routes
+
+
+async def give(
+    producer: AIOKafkaProducer,
+    settings: Settings,
+    partition: int,
+    rows: Callable[[], Iterable[tuple[bytes, bytes]]],
+    fence: Fence,
+    told: Loaded,
+) -> int:
+    """Write the rows of a partition, but for its fence, and for audits all of them and what they were made of.
+
+    Parameters
+    ----------
+    rows
+        Returns them, without the fence.
+    told
+        What they were made of; how many there are is filled in.
+
+    Returns
+    -------
+    int
+        How many, with the fence.
+    """
+    count = 1 + await append(producer, settings, partition, rows())
+    again = ((in_force.LOADED_ROW + key, row) for key, row in chain(rows(), [(kinds.FENCE.key(), fence.encode())]))
+    await append(producer, settings, partition, again, settings.configurations)
+    said = replace(told, rows=count).encode()
+    await append(producer, settings, partition, [(in_force.LOADED, said)], settings.configurations)
+    return count
 
 
 async def _require_kept(settings: Settings, last_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""What a partition began with, where a table or files were loaded (`replay.load`)."""
+"""What a partition began with, where a table, files or a snapshot were loaded (`replay.load`, `replay.restore`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from typing import Any, Final, Self
 import orjson
 
 VERSION: Final = 1
+#: What the file is called that a snapshot is, and not a table or records.
+SNAPSHOT: Final = "snapshot"
 
 
 @dataclass(frozen=True)
@@ -38,4 +40,5 @@ class Loaded:
 
     def __str__(self) -> str:
         named = " and ".join(str(each["name"]) for each in self.files.values())
-        return f"{self.rows:,} rows that 'trueup load' made of {named} ({self.at})"
+        command = "trueup state restore" if SNAPSHOT in self.files else "trueup load"
+        return f"{self.rows:,} rows that '{command}' made of {named} ({self.at})"

@@ -67,6 +67,8 @@ class Along:
         Next offset of each input.
     order
         See `Reached`.
+    applied
+        Records that were folded before: those of entries that came earlier than ``order`` are passed over.
     """
 
     def __init__(
@@ -78,11 +80,13 @@ class Along:
         inputs: Sequence[Iterator[KafkaRecord]],
         begins: Sequence[int],
         order: Sequence[tuple[int, int]] = (),
+        applied: int = 0,
     ) -> None:
         self._place, self._partition, self._labels = place, partition, labels
         self._journal, self._inputs = journal, inputs
         self.next = list(begins)
         self._order = list(order)
+        self._known = applied - len(self._order)
         self._read = 0
 
     def reached(self, journal: int) -> Reached:
@@ -175,13 +179,14 @@ class Along:
                 f"before leads to {self.next}: entries were deleted, so nobody can tell from there on in which order "
                 "records were folded. Give the topic retention.ms=-1, or audit with --checkpoint before they are"
             )
+        topics = entry.topics[max(0, self._known - (entry.applied - len(entry.topics))) :]
         known = [(topic, at) for topic, at in self._order if at >= entry.begins[topic]]
         done = bytes([topic for topic, _ in known])
-        agree = entry.topics.startswith(done) or done.startswith(entry.topics)
+        agree = topics.startswith(done) or done.startswith(topics)
         if not agree or known != self._order[len(self._order) - len(known) :]:
             raise self._contradicts(offset, "an entry that contradicts those before it: they overlap, and must agree")
         self._order = known
-        return entry.topics[len(done) :]
+        return topics[len(done) :]
 
     def _next(self, entry: Entry, topic: int, offset: int) -> KafkaRecord:
         record = next(self._inputs[topic], None)

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from aiokafka.errors import KafkaError
 
+from replay import snapshot as snapshots
 from replay.audit import checkpoint as checkpoints
 from replay.audit import follower, groups, verdict
 from replay.audit.account import Account
@@ -46,6 +47,8 @@ def run(
     disk: bool = False,
     checkpoint: Path | None = None,
     sources: bool = False,
+    snapshot: Path | None = None,
+    signers: Path | None = None,
 ) -> int:
     """Audit every partition and return the exit status: `AGREE`, `DIFFER` or `UNCHECKED`.
 
@@ -62,6 +65,8 @@ def run(
         of every partition that agrees. None: from the first record, and nothing is left.
     sources
         Follow every record from its source first, through intake and router.
+    snapshot, signers
+        Where to begin, see `replay.snapshot`, and who may have signed that; None: at the first record, and whoever.
     """
     console = Console(stderr=json_output)
     verdicts: list[Verdict] = []
@@ -69,7 +74,11 @@ def run(
     followed = _followed(settings, console, disk=disk, checkpoint=checkpoint) if sources else None
     began = monotonic()
     try:
-        unable = _audit(settings, console, verdicts, disk=disk, checkpoint=checkpoint)
+        with TemporaryDirectory(prefix="trueup-audit-") as temporary:
+            if snapshot is not None:
+                checkpoint = checkpoint or Path(temporary)
+                _unpack(settings, snapshot, signers, checkpoint / settings.app_id)
+            unable = _audit(settings, console, verdicts, disk=disk, checkpoint=checkpoint)
     except _UNREADABLE as exc:
         unable = f"{exc}" or repr(exc)
     account = verdict.account(settings.app_id, verdicts, unable, monotonic() - began, followed)
@@ -80,6 +89,14 @@ def run(
     if json_output:
         sys.stdout.write(orjson.dumps({"status": status, **account}).decode() + "\n")
     return status
+
+
+def _unpack(settings: Settings, snapshot: Path, signers: Path | None, directory: Path) -> None:
+    """Put the files of a snapshot where there is no checkpoint yet."""
+    manifest = snapshots.read(snapshot, signers)
+    snapshots.require_same(snapshot, manifest, settings)
+    directory.mkdir(parents=True, exist_ok=True)
+    snapshots.unpack(snapshot, manifest, directory)
 
 
 def _followed(

@@ -148,8 +148,9 @@ class Rederivation:
         self._config = since.config
         forecasts, outcomes, journal, *outputs = topics
         place = f"{settings.journal}/{partition}"
-        begins = fence_of(since.rows).next
-        self._along = Along(place, partition, INPUTS, journal, (forecasts, outcomes), begins, since.reached.order)
+        fence = fence_of(since.rows)
+        inputs, order = (forecasts, outcomes), since.reached.order
+        self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied)
         own, values = (settings.forecasts, settings.outcomes), OutputValues(settings.registry)
 
         def elsewhere(identity: Any) -> bool:  # noqa: ANN401 - of the topic's kind

@@ -100,6 +100,11 @@ class PartitionReader:
         first = self._run(self._consumer.beginning_offsets(places))
         return {place: Extent(first[place], ends[place]) for place in places}
 
+    def at(self, place: TopicPartition, timestamp: int) -> int | None:
+        """Return the offset of the first record of a partition that is not earlier than a time, ms; None: all are."""
+        found = self._run(self._consumer.offsets_for_times({place: timestamp}))[place]
+        return None if found is None else int(found.offset)
+
     def told(self, partition: int) -> dict[bytes, bytes]:
         """Return the records of the topic of what is in force, of one partition."""
         if partition not in self._told:
@@ -146,6 +151,26 @@ class PartitionReader:
         (records,) = self.stretches({place: (first, end if until is None else min(until, end))})
         for record in records:
             yield record.offset, record.key or b"", record.value
+
+    def rows(self, partition: int) -> dict[bytes, bytes]:
+        """Return the rows of a changelog as its last record leaves them, which may grow meanwhile.
+
+        The brokers may remove a row whose newer one lies behind what was to be read. So reading goes on to the end of
+        now, until nothing was missing in what was read last: what was removed before that has its newer one in it.
+        """
+        place, rows = self.place("changelog", partition), dict[bytes, bytes]()
+        at, end = self.extents([place])[place]
+        while True:
+            (records,), read = self.stretches({place: (at, end)}), 0
+            for record in records:
+                read += 1
+                if record.value is None:
+                    rows.pop(record.key or b"", None)
+                else:
+                    rows[record.key or b""] = record.value
+            if read == end - at:
+                return rows
+            at, end = end, self.extents([place])[place].end
 
     def leave_out(self, skipped: Iterable[tuple[str, int, int, str]]) -> None:
         """Leave out records from now on: topic, partition, offset and why of each."""
@@ -266,5 +291,6 @@ def require_kept(partition: int, span: Span, since: Mapping[str, int]) -> None:
         raise Unauditable(
             f"records were deleted by retention ({', '.join(cut)}): answers depend on every record before them, so an "
             "audit needs all topics from their first record, or from where the last one stopped: give them "
-            "retention.ms=-1, audit with --checkpoint before they are deleted, or audit a whole copy"
+            "retention.ms=-1, audit with --checkpoint before they are deleted, begin with --from at what 'trueup "
+            "snapshot' wrote before, or audit a whole copy"
         )

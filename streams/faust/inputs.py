@@ -12,8 +12,8 @@ from streams.records.merge import Batch, KafkaRecord
 
 #: What to do where state is missing.
 RESTORE: Final = (
-    "Restore the changelog from a snapshot; or write the state anew from an archive ('trueup replay --write-state', "
-    "'trueup load'); or begin without it under another TRUEUP_APP_ID"
+    "Restore a snapshot ('trueup state restore'); or write the state anew from an archive ('trueup replay "
+    "--write-state', 'trueup load'); or begin without it under another TRUEUP_APP_ID"
 )
 
 

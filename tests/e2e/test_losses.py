@@ -138,7 +138,7 @@ def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: 
         with w.worker() as worker:
             assert worker.process.wait(90) == FAILED
             assert "has lost what stood before offset" in worker.printed
-            assert "Restore the changelog from a snapshot" in worker.printed
+            assert "Restore a snapshot ('trueup state restore')" in worker.printed
 
 
 def test_offsets_that_somebody_set_ahead_count_for_nothing(world: MakeWorld) -> None:

@@ -1,0 +1,84 @@
+"""``trueup snapshot``: the state of a group in one file, and ``trueup state restore``: a group that begins with it."""
+
+import argparse
+from pathlib import Path
+
+from aiokafka.errors import KafkaError
+
+from cli.options import DONE, Commands, command, refused, settings, tell
+from streams.kafka.topics import TopicsError
+
+
+def add(commands: Commands) -> None:
+    """Add the command to the command line."""
+    taken = command(
+        commands,
+        "snapshot",
+        "write the state of a group to one file, from which an audit or another cluster goes on",
+        says="Reads the changelog, and changes no topic; workers may run meanwhile. The file has the rows of each "
+        "partition as its last checkpoint left them, and where it stands in inputs, journal and outputs. 'trueup audit "
+        "--from FILE' begins there, 'trueup state restore FILE' on another cluster, too.",
+        json_output=True,
+    )
+    taken.add_argument("file", type=Path, metavar="FILE", help="the file; one that is there is replaced")
+    taken.add_argument("--sign", type=Path, metavar="KEY", help="sign it by ssh-keygen with this private key: FILE.sig")
+    taken.set_defaults(run=_take)
+
+
+def add_restore(actions: Commands) -> None:
+    """Add ``trueup state restore`` to the commands of ``trueup state``."""
+    restored = command(
+        actions,
+        "restore",
+        "let a group without a state begin with a snapshot, on this cluster or on another one",
+        says="The inputs must be there, with any offsets: each partition goes on behind the last record of each that "
+        "is in the snapshot, found by its time and content. Topics must exist and have as many partitions. An audit "
+        "begins with what was restored.",
+        json_output=True,
+        dry_run=True,
+    )
+    restored.add_argument("file", type=Path, metavar="FILE", help="what 'trueup snapshot' wrote")
+    add_signers(restored)
+    restored.set_defaults(run=_restore)
+
+
+def add_signers(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names who may have signed a snapshot."""
+    parser.add_argument(
+        "--signers",
+        type=Path,
+        metavar="FILE",
+        help="require FILE.sig of a key in this file, ssh-keygen's ALLOWED SIGNERS (default: require no signature)",
+    )
+
+
+def _take(options: argparse.Namespace) -> int:
+    from replay import snapshot  # noqa: PLC0415 - not part of a worker
+    from replay.audit.output_matcher import Unauditable  # noqa: PLC0415
+
+    try:
+        made = snapshot.take(settings(), options.file, options.sign)
+    except Unauditable as exc:
+        return refused(ValueError(str(exc)))
+    except KafkaError as exc:
+        raise TopicsError(f"cannot read the state: {exc!r}", lasting=False) from exc
+    said = (
+        f"{options.file} has {made.rows:,} rows of {made.application}, in {len(made.partitions)} partitions with "
+        f"{made.applied:,} records applied" + (f"; signed: {options.file}.sig" if options.sign else "")
+    )
+    tell(options, said, **made.shown())
+    return DONE
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from replay import restore  # noqa: PLC0415 - not part of a worker
+    from replay.audit.output_matcher import Unauditable  # noqa: PLC0415
+
+    try:
+        said = restore.restore(settings(), options.file, options.signers, dry_run=options.dry_run)
+    except Unauditable as exc:
+        return refused(ValueError(str(exc)))
+    except KafkaError as exc:
+        raise TopicsError(f"the brokers: {exc!r}; run the command again", lasting=False) from exc
+    tell(options, said)
+    return DONE

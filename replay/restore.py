@@ -1,0 +1,214 @@
+"""A snapshot as the beginning of a group on another cluster, where the same records have other offsets.
+
+What copies topics from cluster to cluster gives records new offsets. So the place where a partition goes on is found by
+the last record of each input that is in its rows: a record of that timestamp whose value has that checksum. If it
+stands there more than once, the first one counts: what comes again behind it has no effect, the ledger knows it.
+
+Rows and fence are written as `replay.load` writes those of a table. So audits begin with them, and none of the topics
+of the old cluster has to be there.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from replay import load, snapshot
+from replay.audit.checkpoint import Rows, read_rows
+from replay.audit.partition_verifier import INPUTS
+from replay.audit.reader import PartitionReader, origins
+from replay.audit.rows import Memory, fence_of
+from replay.export_state import UNFINISHED, append
+from replay.load import Group
+from replay.loaded import SNAPSHOT, Loaded
+from replay.snapshot import Manifest, Place, SnapshotError
+from replay.sources.files import identity
+from state import formats, journal, kinds
+from state.fence import Fence
+from state.frames import OtherFormat
+from state.journal import NONE, Entry, Last
+from streams.config.settings import Settings
+from streams.kafka.topics import TopicsError
+from streams.kafka.writer import writer
+from streams.records.merge import KafkaRecord
+
+#: Next offset of each input.
+Next = tuple[int, int]
+#: The topics of a group that only its workers write: what another cluster has of them must not be copied.
+_OWN: Final = ("journal", "configurations")
+
+
+def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_run: bool = False) -> str:
+    """Let a group without a state begin with a snapshot, and return a message about it.
+
+    Parameters
+    ----------
+    settings
+        Of the workers that are to go on.
+    path
+        The snapshot.
+    signers
+        Who may have signed it, see `replay.signature.verify`; None: whoever it was.
+    dry_run
+        Find the places, and write nothing.
+
+    Raises
+    ------
+    SnapshotError
+        If the snapshot cannot be used, or the inputs here do not have its last records.
+    TopicsError
+        If topics are not there, workers run, the group has a state, or the brokers refuse.
+    """
+    if len(settings.stages) > 1:
+        raise SnapshotError(
+            "a group with sources for intake is not restored from a snapshot: the places of intake and router in the "
+            "sources are not in it. Mirror the sources, and replay them (docs/how-to/replay.md)"
+        )
+    manifest, group = snapshot.read(path, signers), load.opened(settings)
+    if len(manifest.partitions) != group.partitions:
+        raise SnapshotError(
+            f"the snapshot {path} has {len(manifest.partitions)} partitions, the topics here {group.partitions}: make "
+            "them with as many, and move the state to another number afterwards ('trueup state rescale')"
+        )
+    places = _places(settings, manifest)
+    if dry_run:
+        return f"{manifest.rows:,} rows of {path} can be restored ({_said(places)}); nothing was written"
+    with TemporaryDirectory(prefix="trueup-restore-") as directory:
+        snapshot.unpack(path, manifest, Path(directory))
+        try:
+            written = asyncio.run(_write(settings, manifest, places, group, path, Path(directory)))
+        except KafkaError as exc:
+            raise TopicsError(
+                f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept. Delete it "
+                f"and {settings.configurations}, make them by 'trueup topics create', and run the command again"
+            ) from exc
+    return (
+        f"{written:,} rows of {manifest.application} of {manifest.at} are in {settings.app_id}, with "
+        f"{manifest.applied:,} records applied. It goes on at {_said(places)}. Start the workers. They answer all "
+        "records from there on, also those that the old cluster has answered after the snapshot"
+    )
+
+
+def _said(places: Sequence[Next]) -> str:
+    """Return offsets for people."""
+    return "; ".join(f"partition {n}: {INPUTS[0]} {one}, {INPUTS[1]} {two}" for n, (one, two) in enumerate(places))
+
+
+# -- find ------------------------------------------------------------------------------------------------------------
+
+
+def _places(settings: Settings, manifest: Manifest) -> list[Next]:
+    """Return where each partition goes on."""
+    names = [settings.forecasts, settings.outcomes]
+    same = [
+        [each.cluster, each.topic] == list(manifest.topics[label][1:3])
+        for label, each in zip(INPUTS, origins(settings, names).values(), strict=True)
+    ]
+    found = []
+    with PartitionReader(settings) as reader:
+        for n, place in enumerate(manifest.partitions):
+            for label in _OWN:
+                _, end = reader.extents([reader.place(label, n)])[reader.place(label, n)]
+                if end:
+                    raise SnapshotError(
+                        f"{reader.place(label, n).topic}/{n} has {end:,} records: workers of {settings.app_id} have "
+                        "run here, or it was copied. Take another TRUEUP_APP_ID, and run 'trueup topics take' before "
+                        "its workers; or delete the topic, make it by 'trueup topics create', and try again"
+                    )
+            one, two = (
+                next_ if stays or not next_ else _behind(reader, label, n, last)
+                for label, next_, last, stays in zip(INPUTS, place.next, place.last, same, strict=True)
+            )
+            found.append((one, two))
+    return found
+
+
+def _behind(reader: PartitionReader, label: str, partition: int, wanted: Last) -> int:
+    """Return the offset behind the first record of an input that has a timestamp and a checksum."""
+    place = reader.place(label, partition)
+    where = f"{place.topic}/{partition}"
+    if wanted == NONE:
+        raise SnapshotError(
+            f"the snapshot does not say which record of {label}/{partition} was applied last, as its workers have "
+            "folded none since the group was loaded, moved or cut: take another one when they have"
+        )
+    first, end = reader.extents([place])[place]
+    begin = reader.at(place, wanted.timestamp)
+    if begin is None:
+        raise SnapshotError(
+            f"{where} has no record of {wanted.timestamp} ms or later, the time of the last one in the snapshot: if "
+            "it is still being copied, run the command again when the copy has come so far"
+        )
+    (records,) = reader.stretches({place: (begin, end)})
+    for record in records:
+        if _is(record, wanted):
+            return record.offset + 1
+    raise SnapshotError(
+        f"{where} does not have the last record of the snapshot, of {wanted.timestamp} ms with checksum "
+        f"{wanted.crc:08x}: it begins at offset {first} and ends at {end}. The topic was copied without it, its "
+        "retention has deleted it, or the copy has other timestamps (message.timestamp.type=LogAppendTime)"
+    )
+
+
+def _is(record: KafkaRecord, wanted: Last) -> bool:
+    return record.timestamp == wanted.timestamp and journal.last(record.timestamp, record.value) == wanted
+
+
+# -- write -----------------------------------------------------------------------------------------------------------
+
+
+async def _write(
+    settings: Settings, manifest: Manifest, places: Sequence[Next], group: Group, path: Path, directory: Path
+) -> int:
+    """Write rows and fences, and return how many."""
+    written, fences = 0, list[Fence]()
+    files = {SNAPSHOT: identity(path)}
+    async with writer(settings) as producer:
+        for n in range(group.partitions):
+            await append(producer, settings, n, [(kinds.FENCE.key(), UNFINISHED)])
+        for n, (next_, place) in enumerate(zip(places, manifest.partitions, strict=True)):
+            rows = _read(settings, directory / f"partition-{n}")
+            fence = fence_of(rows)
+            fence.next[:] = next_
+            fences.append(fence)
+            told = Loaded(files, manifest.at, 0, group.since[n])
+            written += await load.give(producer, settings, n, partial(_but_the_fence, rows), fence, told)
+            await append(producer, settings, n, [_begun(place, next_, group.since[n])])
+        await load.require_stopped(settings)
+        for n, fence in enumerate(fences):
+            await append(producer, settings, n, [(kinds.FENCE.key(), fence.encode())])
+    return written
+
+
+def _read(settings: Settings, file: Path) -> Memory:
+    """Return the rows of a partition; raises `SnapshotError` if another build wrote them."""
+    rows = Memory()
+    read_rows(Rows(file, (0, 0)), rows)
+    keys = sorted(rows)
+
+    def first(prefix: bytes) -> tuple[bytes, bytes] | None:
+        at = bisect_left(keys, prefix)
+        return (keys[at], rows[keys[at]]) if at < len(keys) and keys[at].startswith(prefix) else None
+
+    try:
+        formats.check(first, settings.policies)
+    except OtherFormat as exc:
+        raise SnapshotError(f"another build wrote these rows, restore them by that one: {exc}") from exc
+    return rows
+
+
+def _but_the_fence(rows: Memory) -> Iterator[tuple[bytes, bytes]]:
+    return ((key, row) for key, row in rows.items() if key != kinds.FENCE.key())
+
+
+def _begun(place: Place, next_: Next, said: tuple[int, int, int]) -> tuple[bytes, bytes]:
+    """Return the row that says where the journal goes on, and behind which records."""
+    config = bytes.fromhex(place.config) or bytes(16)
+    return journal.begun(
+        Entry(place.entry, next_, next_, place.applied, place.entry, said, config, place.last, b""), said
+    )

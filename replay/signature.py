@@ -1,0 +1,72 @@
+"""Signatures of files by ssh-keygen: a key that signs other things, or logs people in, signs these as well."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+#: What stands behind the name of a file in that of its signature; ssh-keygen says so.
+SUFFIX: Final = ".sig"
+
+
+class SignatureError(ValueError):
+    """A file cannot be signed, or its signature does not hold; the message says why."""
+
+
+def sign(path: Path, key: Path, namespace: str) -> None:
+    """Write the signature of a file beside it, in the place of an older one.
+
+    Parameters
+    ----------
+    key
+        Private key of ssh-keygen.
+    namespace
+        What the signature is of: one of something else does not hold here.
+
+    Raises
+    ------
+    SignatureError
+        If there is no ssh-keygen, or it refuses.
+    """
+    path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
+    _run(path, "sign", "-f", str(key), "-n", namespace, str(path))
+
+
+def verify(path: Path, signers: Path, namespace: str) -> str:
+    """Return who has signed a file.
+
+    Parameters
+    ----------
+    signers
+        Who may sign, and with which public key, a line each: the file that ssh-keygen(1) calls ALLOWED SIGNERS.
+
+    Raises
+    ------
+    SignatureError
+        If the file has no signature, or one that does not hold.
+    """
+    signature = path.with_name(path.name + SUFFIX)
+    if not signature.exists():
+        raise SignatureError(f"{path} has no signature {signature.name} beside it")
+    found = _run(path, "find-principals", "-s", str(signature), "-f", str(signers)).split()
+    if not found:
+        raise SignatureError(f"nobody of {signers} has signed {path}")
+    _run(path, "verify", "-f", str(signers), "-I", found[0], "-n", namespace, "-s", str(signature))
+    return found[0]
+
+
+def _run(path: Path, action: str, *arguments: str) -> str:
+    """Run ssh-keygen on a file, and return what it printed."""
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        raise SignatureError("there is no ssh-keygen on the PATH, which signs and verifies: install OpenSSH's client")
+    try:
+        with path.open("rb") as file:
+            command = [program, "-Y", action, *arguments]
+            ended = subprocess.run(command, stdin=file, capture_output=True, text=True, check=False)  # noqa: S603 - its path
+    except OSError as exc:
+        raise SignatureError(f"cannot read {path}: {exc.strerror or exc}") from exc
+    if ended.returncode:
+        said = (ended.stderr or ended.stdout).strip()
+        raise SignatureError(f"ssh-keygen -Y {action} of {path} ended with {ended.returncode}: {said}")
+    return ended.stdout

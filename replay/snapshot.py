@@ -1,0 +1,342 @@
+"""A snapshot: the state of every partition at its last checkpoint, in one file.
+
+The file is a tar. Its first member says what it is of and where each partition stands (`Manifest`), with a hash of each
+other member. These are a file a partition, as audits leave them (`replay.audit.checkpoint`). So an audit begins with a
+snapshot as it goes on from the files of another audit.
+
+The rows are read from the changelog, as a worker restores them, so nothing has to stop.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any, Final, NamedTuple, Self
+
+import orjson
+
+from agents import __version__
+from replay import moves, signature
+from replay.audit import checkpoint, groups
+from replay.audit.along import Reached
+from replay.audit.groups import Group
+from replay.audit.output_matcher import Settled, Unauditable
+from replay.audit.partition_verifier import LABELS, Derivation, Skips
+from replay.audit.reader import PartitionReader, width
+from replay.audit.rows import Memory, fence_of
+from replay.signature import SignatureError
+from state import journal, kinds
+from state.formats import ARITHMETIC
+from state.frames import CorruptFrame
+from state.journal import Entry, Last
+from streams import atomic_file
+from streams.config.settings import Settings
+from streams.records import skips
+
+VERSION: Final = 1
+#: What a signature is of, for ssh-keygen's -n.
+NAMESPACE: Final = "trueup-snapshot"
+_MANIFEST: Final = "manifest.json"
+#: Entries of the journal that are looked through first, from its end; then twice as many, and so on.
+_ENTRIES: Final = 64
+_BLOCK: Final = 1 << 20
+
+
+class SnapshotError(Unauditable):
+    """A snapshot cannot be taken, or cannot be used; the message says why."""
+
+
+class Place(NamedTuple):
+    """Where a partition stands.
+
+    Attributes
+    ----------
+    digest
+        Hash of its file, hexadecimal digits.
+    rows
+        How many it has.
+    applied
+        Records of both inputs that are in them.
+    next
+        Next offset of forecasts and of outcomes.
+    last
+        The last record of each input that is in them, by which it is found where offsets are others.
+    entry
+        Number of the next entry of the journal.
+    journal
+        Next offset of the journal's topic.
+    outputs
+        Next offsets of calibrated and resolved records and of dead letters.
+    config
+        Hash of the configuration of the last records; empty where that is not known.
+    stream_time
+        Latest event time, ms.
+    """
+
+    digest: str
+    rows: int
+    applied: int
+    next: tuple[int, int]
+    last: tuple[Last, Last]
+    entry: int
+    journal: int
+    outputs: tuple[int, int, int]
+    config: str
+    stream_time: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a snapshot is of."""
+
+    #: ``TRUEUP_APP_ID``.
+    application: str
+    #: Of each topic by its label: name, id of the cluster, id of the topic and number of partitions.
+    topics: Mapping[str, Sequence[Any]]
+    partitions: tuple[Place, ...]
+    #: When it was taken (ISO 8601), and by which version of trueup and of its arithmetic.
+    at: str
+    build: str = __version__
+    arithmetic: int = ARITHMETIC
+
+    @property
+    def applied(self) -> int:
+        """Records that are in it."""
+        return sum(place.applied for place in self.partitions)
+
+    @property
+    def rows(self) -> int:
+        """How many it has."""
+        return sum(place.rows for place in self.partitions)
+
+    def shown(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        places = [each._asdict() | {"last": [list(last) for last in each.last]} for each in self.partitions]
+        return asdict(self) | {"partitions": places}
+
+    def encode(self) -> bytes:
+        """Return it as JSON with sorted keys, and with a hash of itself."""
+        made = {"version": VERSION} | self.shown()
+        return orjson.dumps(made | {"digest": _hash(made)}, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Read what `encode` made; raises ValueError, KeyError or TypeError if it is something else."""
+        made = orjson.loads(value)
+        digest, version = made.pop("digest"), made.get("version")
+        if digest != _hash(made):
+            raise ValueError("it is damaged")
+        if version != VERSION:
+            raise ValueError(f"it is of version {version}, this reads {VERSION}")
+        del made["version"]
+        return cls(**made | {"partitions": tuple(map(_place, made["partitions"]))})
+
+
+def _place(made: Mapping[str, Any]) -> Place:
+    first, second = made["last"]
+    tuples = {name: tuple(made[name]) for name in ("next", "outputs")}
+    return Place(**{**made, **tuples, "last": (Last(*first), Last(*second))})
+
+
+def _hash(made: Mapping[str, Any]) -> str:
+    return blake2b(orjson.dumps(made, option=orjson.OPT_SORT_KEYS), digest_size=32).hexdigest()
+
+
+# -- take ------------------------------------------------------------------------------------------------------------
+
+
+def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
+    """Write a snapshot of a group, which may run meanwhile.
+
+    Parameters
+    ----------
+    settings
+        Of the workers.
+    path
+        The file; one that is there is replaced.
+    key
+        Private key of ssh-keygen that signs it; None: it is not signed.
+
+    Raises
+    ------
+    SnapshotError
+        If the group has no state, or one that is not whole, or it cannot be signed.
+    Unauditable
+        If topics are not there, or hold what no worker writes.
+    SettingsError
+        If the file cannot be written.
+    KafkaError
+        If the brokers do not answer.
+    """
+    count = width(settings, [getattr(settings, label.replace("-", "_")) for label in (*LABELS, "configurations")])
+    topics = groups.of_checkpoint(Group(settings, groups.moved(settings), None, has_begun=False))
+    with TemporaryDirectory(prefix="trueup-snapshot-") as directory, PartitionReader(settings) as reader:
+        files = [Path(directory) / f"partition-{n}" for n in range(count)]
+        places = []
+        for n, file in enumerate(files):
+            of = {"application": settings.app_id, "partition": n, **topics}
+            places.append(_taken(settings, reader, n, of, file))
+        manifest = Manifest(settings.app_id, topics, tuple(places), datetime.now(UTC).isoformat(timespec="seconds"))
+        if not manifest.applied:
+            raise SnapshotError(
+                f"{settings.changelog} has no state: is TRUEUP_APP_ID that of the workers? Rows are there once a "
+                "worker has written its first checkpoint"
+            )
+        pack(path, manifest, files)
+    if key is not None:
+        try:
+            signature.sign(path, key, NAMESPACE)
+        except SignatureError as exc:
+            raise SnapshotError(f"{path} is written, and not signed: {exc}") from exc
+    return manifest
+
+
+def pack(path: Path, manifest: Manifest, files: Sequence[Path]) -> None:
+    """Write a snapshot of the files of its partitions; raises SettingsError if it cannot be written."""
+    with atomic_file.written(path) as made, tarfile.open(fileobj=made, mode="w") as tar:
+        said = manifest.encode()
+        member = tarfile.TarInfo(_MANIFEST)
+        member.size = len(said)
+        tar.addfile(member, io.BytesIO(said))
+        for file in files:
+            tar.add(file, file.name)
+
+
+def _taken(settings: Settings, reader: PartitionReader, partition: int, of: Mapping[str, Any], file: Path) -> Place:
+    """Write the file of a partition."""
+    held = reader.rows(partition)
+    place = f"{settings.changelog}/{partition}"
+    try:
+        fence = fence_of(Memory(held))
+        begun = journal.read(lambda row: held.get(row) if row == kinds.JOURNAL.key() else None)
+    except CorruptFrame as exc:
+        raise SnapshotError(f"{place} is damaged, or a command has not finished writing it: {exc}") from exc
+    rows = Memory({row: value for row, value in sorted(held.items()) if _is_state(row)})
+    at, config = _in_journal(reader, partition, begun.number)
+    recorded = reader.in_force(partition)
+    if not config:
+        config = next((bytes.fromhex(each.digest) for each in recorded[::-1] if each.applied < fence.applied), b"")
+    said = begun.said if begun.number else _since(reader, partition)
+    outputs = tuple(Settled(each) for each in said)
+    derivation = Derivation(rows, outputs, Reached(at), config, skips=Skips(said[2]))
+    checkpoint.write(file, of, recorded, derivation)
+    with file.open("rb") as written:
+        digest = _copied(written, None)
+    first, second = fence.next
+    last = begun.last
+    applied, time = fence.applied, fence.stream_time
+    return Place(digest, len(rows), applied, (first, second), last, begun.number, at, said, config.hex(), time)
+
+
+def _is_state(key: bytes) -> bool:
+    """Whether a row is a part of what records have led to, and not of where they stood."""
+    return moves.is_of_engine(key) and not key.startswith(skips.SKIP.letter)
+
+
+def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[int, bytes]:
+    """Return the next offset in the journal's topic behind a checkpoint, and the configuration it was folded under.
+
+    Where the topic does not name the checkpoint, that is its first offset, and no configuration.
+    """
+    place, entries = reader.place("journal", partition), _ENTRIES
+    first, begin = reader.extents([place])[place]
+    while begin > first and number:
+        begin, end, entries = max(first, begin - entries), begin, 2 * entries
+        (records,) = reader.stretches({place: (begin, end)})
+        for record in records:
+            try:
+                entry = Entry.decode(record.value or b"")
+            except CorruptFrame as exc:
+                raise SnapshotError(f"{place.topic}/{partition} offset {record.offset}: {exc}") from exc
+            if entry.number == number:
+                return record.offset + 1, entry.config
+    return first, b""
+
+
+def _since(reader: PartitionReader, partition: int) -> tuple[int, int, int]:
+    """Return where the outputs of a partition begin that no worker has written a checkpoint of."""
+    loaded, move = reader.loaded(partition), reader.move(partition)
+    return loaded[0].since if loaded is not None else move.since[partition] if move is not None else (0, 0, 0)
+
+
+# -- use -------------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path, signers: Path | None = None) -> Manifest:
+    """Return what a snapshot is of.
+
+    Parameters
+    ----------
+    signers
+        Who may have signed it, see `replay.signature.verify`; None: whoever it was.
+
+    Raises
+    ------
+    SnapshotError
+        If the signature does not hold, or the file is damaged, of another version, or no snapshot.
+    """
+    if signers is not None:
+        try:
+            signature.verify(path, signers, NAMESPACE)
+        except SignatureError as exc:
+            raise SnapshotError(f"the snapshot {path} is not used: {exc}") from exc
+    with _opened(path) as tar:
+        return Manifest.decode(_member(tar, _MANIFEST).read())
+
+
+def unpack(path: Path, manifest: Manifest, directory: Path) -> None:
+    """Write the files of a snapshot, a partition each, but for those that are there; raises `SnapshotError`."""
+    with _opened(path) as tar:
+        for n, place in enumerate(manifest.partitions):
+            to = directory / f"partition-{n}"
+            if to.exists():
+                continue
+            with atomic_file.written(to) as written:
+                if _copied(_member(tar, to.name), written) != place.digest:
+                    raise ValueError(f"its rows of partition {n} are damaged")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            yield tar
+    except OSError as exc:
+        raise SnapshotError(f"cannot read the snapshot {path}: {exc.strerror or exc}") from exc
+    except (tarfile.TarError, ValueError, KeyError, TypeError) as exc:
+        raise SnapshotError(f"the snapshot {path} cannot be used: {exc}") from exc
+
+
+def require_same(path: Path, manifest: Manifest, settings: Settings) -> None:
+    """See that a snapshot is of a group and of its topics; raises `SnapshotError`."""
+    if manifest.application != settings.app_id:
+        raise SnapshotError(f"the snapshot {path} is of application {manifest.application}, not of {settings.app_id}")
+    now = groups.of_checkpoint(Group(settings, groups.moved(settings), None, has_begun=False))
+    for label in now.keys() | manifest.topics.keys():
+        if manifest.topics.get(label) != now.get(label):
+            raise SnapshotError(
+                f"the snapshot {path} is of other topics: {label} was {manifest.topics.get(label)}, and is "
+                f"{now.get(label)}. A group that 'trueup state restore' made of it is audited without --from"
+            )
+
+
+def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    found = tar.extractfile(name)
+    if found is None:
+        raise ValueError(f"its {name} is no file")
+    return found
+
+
+def _copied(file: IO[bytes], to: IO[bytes] | None) -> str:
+    """Copy a file, if there is somewhere to, and return its hash."""
+    hashed = blake2b(digest_size=32)
+    while block := file.read(_BLOCK):
+        hashed.update(block)
+        if to is not None:
+            to.write(block)
+    return hashed.hexdigest()

@@ -1,0 +1,170 @@
+"""The restore drill of docs/how-to/snapshots.md: a cluster is lost, and another one goes on from a snapshot."""
+
+import asyncio
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from cli import main, options
+from lab.broker import Broker
+from replay import restore, snapshot
+from replay.audit import auditor
+from replay.audit.output_matcher import Unauditable
+from replay.snapshot import Manifest
+from state.fence import FATES, INPUT_FATES
+from tests.e2e.world import World, wait_for
+from tests.events import mixed
+
+Audited = Callable[..., tuple[int, dict[str, Any]]]
+INPUTS = "forecasts", "outcomes"
+OUTPUTS = "calibrated", "resolved", "dead-letters"
+
+
+def key(directory: Path, name: str) -> Path:
+    """Make a key of ssh-keygen, and the file of who may sign beside it; return the key."""
+    made = directory / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(made)], check=True)  # noqa: S607
+    (directory / f"{name}.signers").write_text(f"{name} {made.with_suffix('.pub').read_text()}")
+    return made
+
+
+def delete(world: World, until: Mapping[str, Sequence[int]]) -> None:
+    """Delete the first records of topics, as retention does: by label, up to an offset in each partition."""
+
+    async def run() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=world.bootstrap)
+        await admin.start()
+        try:
+            await admin.delete_records(
+                {
+                    TopicPartition(world.topic(label), n): RecordsToDelete(before_offset=offset)
+                    for label, offsets in until.items()
+                    for n, offset in enumerate(offsets)
+                }
+            )
+        finally:
+            await admin.close()
+
+    asyncio.run(run())
+
+
+def copy(world: World, to: World, left_out: Sequence[Sequence[int]] = ((0, 0), (0, 0))) -> None:
+    """Copy what the inputs still have, each record as it is, to the next offset there, as MirrorMaker does.
+
+    ``left_out`` says, by input and partition, which offsets are too early to be copied.
+    """
+
+    async def run() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, auto_offset_reset="earliest")
+        async with consumer, AIOKafkaProducer(bootstrap_servers=to.bootstrap, enable_idempotence=True) as producer:
+            for label, earliest in zip(INPUTS, left_out, strict=True):
+                places = [TopicPartition(world.topic(label), n) for n in range(world.partitions)]
+                consumer.assign(places)
+                await consumer.seek_to_beginning()
+                ends = await consumer.end_offsets(places)
+                while any([await consumer.position(place) < ends[place] for place in places]):
+                    for place, records in (await consumer.getmany(timeout_ms=200)).items():
+                        for each in records:
+                            if each.offset >= earliest[place.partition]:
+                                said = each.value, each.key, place.partition, each.timestamp, list(each.headers)
+                                await producer.send(to.topic(label), *said)
+            await producer.flush()
+
+    asyncio.run(run())
+
+
+def offsets(made: Manifest) -> dict[str, list[int]]:
+    """Return where each topic stands, by partition."""
+    found = {label: [place.next[n] for place in made.partitions] for n, label in enumerate(INPUTS)}
+    found |= {label: [place.outputs[n] for place in made.partitions] for n, label in enumerate(OUTPUTS)}
+    return found | {"journal": [place.journal for place in made.partitions]}
+
+
+def came(world: World) -> int:
+    """Return how many records were counted."""
+    applied = world.applied()
+    return sum(applied[fate] for fate in FATES[:INPUT_FATES])
+
+
+def test_another_cluster_goes_on_from_a_snapshot_where_a_lost_one_stood(
+    world: Callable[..., World],
+    tmp_path: Path,
+    audited: Audited,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(of: World, *command: str) -> int:
+        for name, value in of.environment.items():
+            monkeypatch.setenv(name, value)
+        return main.main(command)
+
+    file, own, signers = tmp_path / "state.snapshot", key(tmp_path, "auditor"), tmp_path / "auditor.signers"
+    key(tmp_path, "stranger")
+    parts = [mixed(300, seed=seed, start=1_000_000 + seed * 60_000).sent for seed in (1, 2, 3)]
+    (tmp_path / "old").mkdir()
+    with Broker(tmp_path / "kafka", heap="256m") as broker:
+        old = World(broker.bootstrap, tmp_path / "old", TRUEUP_BATCH_RECORDS="60")
+        with old.worker() as worker:
+            old.send(parts[0])
+            wait_for("a checkpoint", lambda: worker.ready() and sum(old.applied().values()) > 100)
+            old.send(parts[1])
+            assert run(old, "snapshot", str(file), "--sign", str(own)) == options.DONE  # it runs
+            assert f"rows of {old.name}, in 2 partitions with" in capsys.readouterr().out
+            old.send(parts[2])
+            old.wait_until_applied(sum(map(len, parts)))
+            assert worker.stop() == 0
+        made = snapshot.read(file, signers)
+        assert 0 < made.applied < sum(map(len, parts))
+
+        # An audit begins there after retention.
+        at = offsets(made)
+        early = {label: [max(0, offset - 3) for offset in at[label]] for label in INPUTS}
+        delete(old, at | early)
+        status, account = audited(old, snapshot=file, signers=signers)
+        assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+        checked = account["checked"]
+        assert checked["forecasts"] + checked["outcomes"] == sum(map(len, parts)) - made.applied
+        assert checked["calibrated"] > 0
+
+        # Another cluster has records only from behind the snapshot on, and then all of them, with other offsets.
+        new = world()
+
+        def refused(match: str, of: Path = file, by: Path | None = None) -> None:
+            with pytest.raises(Unauditable, match=match):
+                restore.restore(new.settings, of, by)
+
+        refused("if it is still being copied, run the command again")
+        copy(old, new, [at[label] for label in INPUTS])
+        refused("does not have the last record of the snapshot")
+        copy(old, new)
+        applied, counted = old.applied(), came(old)
+
+    refused("stranger.signers has signed|find-principals", by=tmp_path / "stranger.signers")
+    damaged = tmp_path / "damaged.snapshot"
+    content = file.read_bytes()
+    damaged.write_bytes(content[:-20_000] + bytes([content[-20_000] ^ 1]) + content[-19_999:])
+    refused("damaged", of=damaged)
+    assert not new.read("changelog")
+
+    assert run(new, "state", "restore", str(file), "--signers", str(signers)) == options.DONE
+    assert f"rows of {old.name}" in capsys.readouterr().out
+    new.begun = new.state()
+    with new.worker() as worker:
+        new.wait_until_applied(sum(len(new.read(label)) for label in INPUTS))
+        assert worker.stop() == 0
+    new.judge()
+    assert came(new) == counted
+    for fate in ("forecasts_issued", "forecasts_duplicate", "forecasts_dead", "outcomes_dead"):
+        assert new.applied()[fate] == applied[fate], "each record counts once, on one cluster or the other"
+    status, account = audited(new)
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    assert all("'trueup state restore' made of state.snapshot" in each for each in account["loaded"].values())
+    assert run(new, "state", "restore", str(file)) == options.MISCONFIGURED
+    assert "has a state already" in capsys.readouterr().err
+    with pytest.raises(Unauditable, match=f"is of application {old.name}, not of {new.name}"):
+        snapshot.require_same(file, made, new.settings)
