@@ -111,9 +111,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     return DONE if proposal.values or proposal.prices else NO
 
 
-def _worth(
-    proposal: Proposal, source: Source, settings: Settings, stream: str, reads: Sequence[str]
-) -> Proposal:
+def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str, reads: Sequence[str]) -> Proposal:
     """Return a proposal with its prices, without what costs beyond its interval."""
     policy = settings.policies.of(stream) or Policy()
 
@@ -159,7 +157,11 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool
     reasons = [
         f"{seen.known / seen.old:.1%} of {seen.old:,} forecasts that had at least {half} for it have an outcome."
     ]
-    silence = None if numbers else _chance(silent, reasons) if sampled else _silence(seen, silent, reasons)
+    silence = None
+    if sampled:
+        _of_chance(silent, reasons)
+    elif not numbers:
+        silence = _silence(seen, silent, reasons)
     # If nearly all ages are equal, the few others are outliers.
     matures = latest if latest <= SPARE * known else known
     apart = not numbers and _apart(enough, reasons)
@@ -203,17 +205,25 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool
         reasons.append(f"{seen.orphans:,} outcomes belong to no forecast of this history.")
     rows = seen.forecasts / max(seen.span_ms / DAY_MS, 1e-9) * (revisable or ttl) / DAY_MS
     reasons.append(f"About {rows:,.0f} rows will be kept at a time.")
-    by_score = silence is None and not numbers and not sampled and seen.known < RARELY * seen.old and not math.isnan(seen.chosen)
+    by_score = (
+        silence is None
+        and not numbers
+        and not sampled
+        and seen.known < RARELY * seen.old
+        and not math.isnan(seen.chosen)
+    )
     return Proposal(kept, silence, ttl, revisable, ALIKE if by_score else None, tuple(reasons))
 
 
-def _chance(silent: int, reasons: list[str]) -> None:
+def _of_chance(silent: int, reasons: list[str]) -> None:
     """Say what labels of a known chance need: that every label is told, and nothing else."""
-    reasons.append("The chance of each label is known (label_rate): labels stand for those without, and silence for none.")
+    reasons.append(
+        "The chance of each label is known (label_rate): labels stand for those without, and silence for none."
+    )
     if silent:
         reasons.append(
-            f"{silent:,} zeros of the table have no date. As silence they would have the chance 1: give each row that was "
-            "looked at a date, and leave the label of the others empty."
+            f"{silent:,} zeros of the table have no date. As silence they would have the chance 1: give each row that "
+            "was looked at a date, and leave the label of the others empty."
         )
 
 

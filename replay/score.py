@@ -71,7 +71,9 @@ def board(
         }
         # The policy of the stream itself answered those that name no version.
         for stream, policy in policies.items():
-            if sum(each["forecasts"] for each in named.get(stream, ())) < (scored[stream].issued if stream in named else 1):
+            if sum(each["forecasts"] for each in named.get(stream, ())) < (
+                scored[stream].issued if stream in named else 1
+            ):
                 answered.setdefault(stream, []).append(policy)
         overall = _scored(columns, parts, i, None, list(policies.values()), threshold, volume) if scored else None
         contenders.append(

@@ -109,9 +109,9 @@ def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their o
         return made
     if sampled(contenders):
         of_chance = (
-            f"{share(seen)} of the forecasts have an outcome that teaches, by a known chance (`label_rate`): in each band of "
-            "scores they are a random sample, and a band of which more are labelled counts for more. The figures by "
-            "weight count each label for all that it stands for."
+            f"{share(seen)} of the forecasts have an outcome that teaches, by a known chance (`label_rate`): in each "
+            "band of scores they are a random sample, and a band of which more are labelled counts for more. The "
+            "figures by weight count each label for all that it stands for."
         )
         return replace(made, reasons=(*made.reasons, of_chance))
     few = f"No choice can be made for all forecasts: {share(seen)} of them have an outcome."
