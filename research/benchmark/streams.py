@@ -93,7 +93,8 @@ def compas(*, violent: bool = False) -> Dated:
     y = offence - day <= WITHIN
     return Dated(
         name="COMPAS, violence" if violent else "COMPAS",
-        origin="a vendor's deciles, offences within 180 days; judges, but ways that lose here were not built in",
+        origin=f"a vendor's deciles, {'violent ' * violent}offences within 180 days; judges"
+        + ("" if violent else ", but ways that lose here were not built in"),
         p=(np.array([int(row[score]) for row in rows]) - 0.5) / 10,
         y=y.astype(np.float64),
         forecast_ms=day * DAY_MS,

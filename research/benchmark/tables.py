@@ -160,23 +160,6 @@ def _birds() -> Table:
     return Table(numbers(columns, *names), y.astype(float), ms, ms + MONTH * DAY_MS, columns["operator"].astype(str))
 
 
-def _ratings() -> Table:
-    columns = frame("dslabs/movielens")
-    order = np.argsort(columns["timestamp"], kind="stable")
-    columns = {name: values[order] for name, values in columns.items()}
-    ms = columns["timestamp"].astype(np.int64) * 1000
-    before = []
-    for name in ("userId", "movieId"):
-        sums: dict[int, tuple[float, int]] = {}
-        for key, rating in zip(columns[name].tolist(), columns["rating"].tolist(), strict=True):
-            total, n = sums.get(key, (0.0, 0))
-            before.append(((total + 3.5) / (n + 1), float(n)))
-            sums[key] = total + rating, n + 1
-    past = np.array(before).reshape(2, len(ms), 2)
-    x = np.hstack([numbers(columns, "year", "genres"), past[0], past[1]])
-    return Table(x, (columns["rating"] >= 4).astype(float), ms, ms + HOUR_MS, columns["userId"])
-
-
 def _mails() -> Table:
     columns = frame("openintro/email")
     ms = moments(columns["time"])
@@ -250,28 +233,6 @@ def _crashes() -> Table:
     x = numbers(columns, "dvcat", "airbag", "seatbelt", "frontal", "sex", "ageOFocc", "yearVeh", "occRole", "deploy")
     crash = np.array([str(case).rsplit(":", 1)[0] for case in columns["caseid"]])
     return Table(x, (columns["dead"] == "dead").astype(float), ms, ms + MONTH * DAY_MS, crash)
-
-
-def _restaurants() -> Table:
-    columns = frame("causaldata/restaurant_inspections")
-    ms = inside(columns["Year"])
-    x = numbers(columns, "NumberofLocations", "Weekend", "business_name")
-    return Table(
-        x, (columns["inspection_score"] < 90).astype(float), ms, ms + DAY_MS, columns["business_name"].astype(str)
-    )
-
-
-def _players() -> Table:
-    columns = frame("plyr/baseball")
-    year, player = columns["year"], columns["id"].astype(str)
-    ms = inside(year)
-    _, number = np.unique(player, return_inverse=True)
-    last = np.zeros(number.max() + 1, dtype=int)
-    np.maximum.at(last, number, year)
-    some = year < year.max()
-    x = numbers(columns, "g", "ab", "r", "h", "hr", "rbi", "sb", "bb", "so", "stint")
-    known_ms = ms + 365 * DAY_MS
-    return Table(x[some], (last[number] > year)[some].astype(float), ms[some], known_ms[some], player[some])
 
 
 def _opinions() -> Table:
@@ -378,7 +339,6 @@ TABLES: Final[dict[str, Callable[[], Dated]]] = {
     "stops": lambda: scored("stops", "persons searched, a day later (made)", JUDGES, _stops),
     "tests": lambda: scored("tests", "Covid-19, told with the result", JUDGES, _tests, line=True),
     "bird strikes": lambda: scored("bird strikes", "an effect on the flight, a month later (made)", JUDGES, _birds),
-    "ratings": lambda: scored("ratings", "four stars, an hour later (made)", JUDGES, _ratings),
     "mails": lambda: scored("mails", "spam, a day later (made)", JUDGES, _mails, line=True),
     "tweets": lambda: scored("tweets", "over 100 retweets, 2 days later (made)", JUDGES, _tweets, line=True),
     "shares": lambda: scored("shares", "the S&P 500 rises, a day later", JUDGES, _shares, line=True),
@@ -386,8 +346,6 @@ TABLES: Final[dict[str, Callable[[], Dated]]] = {
     "unions": lambda: scored("unions", "membership, a month later (made)", JUDGES, _unions),
     "hospital": lambda: scored("hospital", "admitted, told after the year", JUDGES, _hospital, line=True),
     "crashes": lambda: scored("crashes", "deaths, a month later (made)", JUDGES, _crashes),
-    "restaurants": lambda: scored("restaurants", "fewer than 90 points, a day later (made)", JUDGES, _restaurants),
-    "players": lambda: scored("players", "another season, a year later", JUDGES, _players),
     "opinions": lambda: scored("opinions", "on abortion, a month later (made)", JUDGES, _opinions, line=True),
     "arrests": lambda: scored("arrests", "released, a day later (made)", JUDGES, _arrests, line=True),
 }  # fmt: skip
