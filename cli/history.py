@@ -185,6 +185,15 @@ def require_table(options: argparse.Namespace) -> None:
         raise SettingsError(f"--{alone[0]} is of a table: give --table FILE, too")
 
 
+def reads(options: argparse.Namespace) -> list[str]:
+    """Return the keys of a streams file without which columns that are named would not be used.
+
+    A table's records have what such a column says under the key's own name.
+    """
+    keys = ("entity", "weight", "label_rate", "model_version")
+    return [name for name in keys if getattr(options, name, None) is not None]
+
+
 def require_used(columns: "Columns", plans: "list[Configuration]") -> None:
     """Raise SettingsError unless the columns that are named are those that the streams file asks for."""
     stream = columns.stream_name if columns.stream is None else None

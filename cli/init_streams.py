@@ -40,7 +40,9 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     source = history.source(options, settings)
     found = every(source, Decoder(settings.policies, settings.limits, direct, settings.carry_headers))
     silent = source.silent if options.table else {}
-    proposals = [(each, propose(each, silent=silent.get(each.stream, 0))) for each in found]
+    reads = history.reads(options)
+    sampled = "label_rate" in reads
+    proposals = [(each, propose(each, silent=silent.get(each.stream, 0), sampled=sampled)) for each in found]
     for note in source.notes if options.table else ():
         print(note, file=sys.stderr)
     if all(proposal.ttl_ms is None for _, proposal in proposals):
@@ -48,7 +50,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
         print("\n".join(few or ["the history has no forecast that can be read"]), file=sys.stderr)
         return NO
     segments = [each.strip() for each in (options.segments or "").split(",") if each.strip()]
-    text = "\n".join(_lines(proposals, segments, str(options.table or "a history"))) + "\n"
+    text = "\n".join(_lines(proposals, segments, reads, str(options.table or "a history"))) + "\n"
     stream_config.parse(text, DEFAULT_CALIBRATOR)  # a file that no worker takes must not be written
     if not options.dry_run:
         try:
@@ -66,7 +68,9 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     return DONE
 
 
-def _lines(proposals: Sequence[tuple[Seen, Proposal]], segments: Sequence[str], origin: str) -> Iterator[str]:
+def _lines(
+    proposals: Sequence[tuple[Seen, Proposal]], segments: Sequence[str], reads: Sequence[str], origin: str
+) -> Iterator[str]:
     yield f"# Made by `trueup streams init` from {json.dumps(origin, ensure_ascii=False)}. Check the reasons."
     yield "# docs/reference/streams-file.md has all keys."
     for seen, proposal in proposals:
@@ -76,6 +80,6 @@ def _lines(proposals: Sequence[tuple[Seen, Proposal]], segments: Sequence[str], 
         if proposal.ttl_ms is None:
             yield f"# [streams.{quoted(glob.escape(seen.stream))}]"
             continue
-        yield proposal.toml(seen.stream)
+        yield proposal.toml(seen.stream, reads)
         if segments:
             yield f"segments = {json.dumps(segments, ensure_ascii=False)}"

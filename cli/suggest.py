@@ -73,9 +73,10 @@ class Proposal:
             return replace(self, ttl_ms=None)
         return replace(self, revisable_ms=None) if name == "revisable" else replace(self, unlabelled=None)
 
-    def toml(self, stream: str) -> str:
-        """Return the lines of the streams file."""
-        return "\n".join([f"[streams.{quoted(glob.escape(stream))}]", *self.values.values()])
+    def toml(self, stream: str, reads: Sequence[str] = ()) -> str:
+        """Return the lines of the streams file; ``reads``: keys whose value stands in records under their own name."""
+        used = [f'{name} = "{name}"' for name in reads]
+        return "\n".join([f"[streams.{quoted(glob.escape(stream))}]", *self.values.values(), *used])
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
@@ -100,14 +101,17 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     for note in source.notes if options.table else ():
         print(note, file=sys.stderr)
     numbers = policy is not None and is_numbers(policy.kind)
-    proposal = propose(seen, numbers=numbers, silent=source.silent[options.stream] if options.table else 0)
+    reads = history.reads(options)
+    sampled = "label_rate" in reads or (policy is not None and bool(policy.label_rate))
+    silent = source.silent[options.stream] if options.table else 0
+    proposal = propose(seen, numbers=numbers, silent=silent, sampled=sampled)
     if not numbers and not options.unpriced and proposal.values:
-        proposal = _worth(proposal, source, settings, options.stream)
-    print(json.dumps(plain(seen, proposal)) if options.json else told(seen, proposal))
+        proposal = _worth(proposal, source, settings, options.stream, reads)
+    print(json.dumps(plain(seen, proposal, reads)) if options.json else told(seen, proposal, reads))
     return DONE if proposal.values or proposal.prices else NO
 
 
-def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str) -> Proposal:
+def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str, reads: Sequence[str]) -> Proposal:
     """Return a proposal with its prices, without what costs beyond its interval."""
     policy = settings.policies.of(stream) or Policy()
 
@@ -115,7 +119,7 @@ def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str) 
         lines = [proposal.values[name] for name in names]
         text = "\n".join(["[streams.priced]", *lines])
         ((_, set_to),) = stream_config.parse(text, policy.calibrator).patterns
-        fields = {name: getattr(set_to, name) for name in _PRICED}
+        fields = {name: getattr(set_to, name) for name in _PRICED} | {name: name for name in reads}
         return replace(policy, **fields, learn="")
 
     found: dict[str, Price] = {}
@@ -129,7 +133,7 @@ def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str) 
     return replace(proposal, reasons=tuple(reasons), prices=tuple(found.values()))
 
 
-def propose(seen: Seen, *, numbers: bool = False, silent: int = 0) -> Proposal:
+def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool = False) -> Proposal:
     """Propose settings from what was seen.
 
     Parameters
@@ -140,6 +144,8 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0) -> Proposal:
         Whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
     silent
         Zeros that were never reported, of a table that knows them.
+    sampled
+        Whether the chance of each label is known, `label_rate`. A missing label then means nothing.
     """
     half = words(seen.span_ms / 2)
     if seen.old < FEWEST or not seen.labels:
@@ -151,7 +157,11 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0) -> Proposal:
     reasons = [
         f"{seen.known / seen.old:.1%} of {seen.old:,} forecasts that had at least {half} for it have an outcome."
     ]
-    silence = None if numbers else _silence(seen, silent, reasons)
+    silence = None
+    if sampled:
+        _of_chance(silent, reasons)
+    elif not numbers:
+        silence = _silence(seen, silent, reasons)
     # If nearly all ages are equal, the few others are outliers.
     matures = latest if latest <= SPARE * known else known
     apart = not numbers and _apart(enough, reasons)
@@ -195,8 +205,26 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0) -> Proposal:
         reasons.append(f"{seen.orphans:,} outcomes belong to no forecast of this history.")
     rows = seen.forecasts / max(seen.span_ms / DAY_MS, 1e-9) * (revisable or ttl) / DAY_MS
     reasons.append(f"About {rows:,.0f} rows will be kept at a time.")
-    by_score = silence is None and not numbers and seen.known < RARELY * seen.old and not math.isnan(seen.chosen)
+    by_score = (
+        silence is None
+        and not numbers
+        and not sampled
+        and seen.known < RARELY * seen.old
+        and not math.isnan(seen.chosen)
+    )
     return Proposal(kept, silence, ttl, revisable, ALIKE if by_score else None, tuple(reasons))
+
+
+def _of_chance(silent: int, reasons: list[str]) -> None:
+    """Say what labels of a known chance need: that every label is told, and nothing else."""
+    reasons.append(
+        "The chance of each label is known (label_rate): labels stand for those without, and silence for none."
+    )
+    if silent:
+        reasons.append(
+            f"{silent:,} zeros of the table have no date. As silence they would have the chance 1: give each row that "
+            "was looked at a date, and leave the label of the others empty."
+        )
 
 
 def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
@@ -276,7 +304,7 @@ def is_numbers(kind: int) -> bool:
     return kind == QUANTILES
 
 
-def told(seen: Seen, proposal: Proposal) -> str:
+def told(seen: Seen, proposal: Proposal, reads: Sequence[str] = ()) -> str:
     """Return figures, reasons and TOML as they are printed."""
     rows = [("label", "outcomes", "median", "99 in 100", "last")]
     rows += [
@@ -287,17 +315,17 @@ def told(seen: Seen, proposal: Proposal) -> str:
     what = f"{seen.stream}: {seen.forecasts:,} forecasts in {words(seen.span_ms)}"
     lines = [what, "", table, "", *proposal.reasons]
     if proposal.values:
-        lines += ["", proposal.toml(seen.stream)]
+        lines += ["", proposal.toml(seen.stream, reads)]
     return "\n".join(lines)
 
 
-def plain(seen: Seen, proposal: Proposal) -> Mapping[str, Any]:
+def plain(seen: Seen, proposal: Proposal, reads: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the same as values for JSON; a missing value is null."""
     figures = asdict(seen)
     for name in ("last_revised_ms", "corrected_ms", "low", "chosen"):
         if math.isnan(figures[name]):
             figures[name] = None
-    lines = proposal.toml(seen.stream) if proposal.values else None
+    lines = proposal.toml(seen.stream, reads) if proposal.values else None
     return {"seen": figures, "proposal": asdict(proposal), "toml": lines}
 
 

@@ -11,7 +11,7 @@ Where to look: ``result.contenders[i].overall`` is what a report shows first; ``
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -138,7 +138,8 @@ class Contender:
     name: str
     #: Name of the calibrator of each stream that was seen.
     calibrators: Mapping[str, str]
-    #: The hash of each stream's configuration, as in calibrated records.
+    #: The hash of each stream's configuration, as in calibrated records; of forecasts that name a version of the model
+    #: it is in ``versions``.
     configs: Mapping[str, str]
     #: What each of the hashes stands for: calibrator, every option, seed and features (`state.policy.Policy.recipe`).
     recipes: Mapping[str, str]
@@ -159,6 +160,8 @@ class Contender:
     #: Each stream by name, the 200 with most forecasts; those of classes and numbers in ``vectors``.
     streams: Mapping[str, Scored]
     vectors: Mapping[str, Vectors]
+    #: By stream whose model has versions: the hash of each version's configuration.
+    versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,23 @@ def board(
             stream: _scored(columns, parts, i, stream, [policies[stream]], threshold, volume)
             for stream in _largest(columns)
         }
+        named = {stream: found for stream in scored if (found := _versions(parts, stream))}
+        answered = {
+            stream: [policies[stream].of_version(each["version"]) for each in found] for stream, found in named.items()
+        }
+        # The policy of the stream itself answered those that name no version.
+        for stream, policy in policies.items():
+            if sum(each["forecasts"] for each in named.get(stream, ())) < (
+                scored[stream].issued if stream in named else 1
+            ):
+                answered.setdefault(stream, []).append(policy)
         overall = _scored(columns, parts, i, None, list(policies.values()), threshold, volume) if scored else None
         contenders.append(
             Contender(
                 name=configuration.name,
                 calibrators={stream: policy.calibrator for stream, policy in policies.items()},
                 configs={stream: policy.config for stream, policy in policies.items()},
-                recipes={policy.config: policy.recipe for policy in policies.values()},
+                recipes={policy.config: policy.recipe for found in answered.values() for policy in found},
                 fates=dict(zip(FATES, fates, strict=True)),
                 pending=fence.pending,
                 early=fence.early,
@@ -81,6 +91,9 @@ def board(
                 turned=columns.issued_turned[i],
                 streams=scored,
                 vectors=_vectors(parts, i),
+                versions={
+                    stream: {each.version: each.config for each in answered[stream] if each.version} for stream in named
+                },
             )
         )
     return Scoreboard(contenders, columns, losses(parts, len(group)))

@@ -303,7 +303,7 @@ class Partition(Tickets):
         else:
             self.fence.fates[EXPIRED_FORECAST] += 1
             self._observer.expired(self._services.by(row), row, event_id)
-            self._release(row)
+            self._services.release(row)
         self._remove(key)
 
     def _leave(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
@@ -316,7 +316,7 @@ class Partition(Tickets):
         if longer:
             self._expiry.push(REVISION, longer, row.born, event_id)
         else:
-            self._release(row)
+            self._services.release(row)
             self._remove(key)
 
 

@@ -266,6 +266,12 @@ class Services:
     def _versions(self, stream: str) -> Versions:
         return self.value(stream, kinds.VERSIONS, kinds.VERSIONS.key(stream), Versions)
 
+    def _has_versions(self, stream: str) -> bool:
+        """Whether a stream's model has versions, or had some: the streams file may have stopped to name them."""
+        policy, key = self._policies.of(stream), kinds.VERSIONS.key(stream)
+        named = policy is not None and bool(policy.model_version)
+        return named or key in self._values_of(stream) or self._stored(key) is not None
+
     def _take_over(self, service: Service, policy: Policy) -> None:
         """Let the first version go on with what its stream had learnt before there were versions."""
         served = service.learner.served
@@ -285,7 +291,10 @@ class Services:
         return None if key in self.touched and self.touched[key] is None else self._get(key)
 
     def release(self, row: Row) -> None:
-        """Note that a row of a stream whose model has versions leaves the ledger."""
+        """Note that the row of an answered forecast leaves the ledger: a version may wait for it."""
+        service = self._by_names.get(row.names)
+        if not (self._has_versions(row.stream) if service is None else service.versions is not None):
+            return
         if self.frozen.streams:
             self.frozen.make(row.stream)
         versions = self._versions(row.stream)
@@ -388,7 +397,7 @@ class Services:
         if now is not None and now.label_rate:
             service.chances_key = kinds.CHANCES.key(stream)
             service.chances = self.value(stream, kinds.CHANCES, service.chances_key, Chances)
-        if now is not None and now.model_version:
+        if self._has_versions(stream):
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)

@@ -139,12 +139,6 @@ class Tickets(Fold):
         else:
             self._rows.pop(key, None)
 
-    def _release(self, row: Row) -> None:
-        """Note that the row of an answered forecast leaves."""
-        policy = self._policies.of(row.stream)
-        if policy is not None and policy.model_version:
-            self._services.release(row)
-
     def _touch(self, learner: Learner) -> None:
         self._services.touched[learner.key] = learner.served
 

@@ -107,8 +107,21 @@ def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their o
     seen = overall.raw.n / overall.issued if overall and overall.issued else 0.0
     if seen >= SEEN:
         return made
+    if sampled(contenders):
+        of_chance = (
+            f"{share(seen)} of the forecasts have an outcome that teaches, by a known chance (`label_rate`): in each "
+            "band of scores they are a random sample, and a band of which more are labelled counts for more. The "
+            "figures by weight count each label for all that it stands for."
+        )
+        return replace(made, reasons=(*made.reasons, of_chance))
     few = f"No choice can be made for all forecasts: {share(seen)} of them have an outcome."
     return Recommendation(None, few, tuple(f"Among those: {each}" for each in made.reasons))
+
+
+def sampled(contenders: Sequence[Contender]) -> bool:
+    """Return whether the chance of each label is known, in every stream."""
+    streams = contenders[0].streams.values() if contenders else ()
+    return bool(streams) and all(each.weighted and each.weighted["label_rate"] for each in streams)
 
 
 def _plain(contenders: Sequence[Contender]) -> Recommendation | None:

@@ -242,10 +242,18 @@ def origin(result: Result) -> dict[str, Any]:
         f"{result.manifest.get('partitions', 1)} partition(s).",
         "topics": spans,
         "configurations": [
-            (one.name, config, [stream for stream, each in one.configs.items() if each == config], recipe)
+            (one.name, config, _called(one, config), recipe)
             for one in contenders
             for config, recipe in one.recipes.items()
         ],
         "fates": fates,
         "fates_of": ["Records"] if alike else [each.name for each in shown],
     }
+
+
+def _called(contender: Contender, config: str) -> list[str]:
+    """Return the streams, and the versions of a stream's model, that a configuration answered."""
+    found = [stream for stream, each in contender.configs.items() if each == config]
+    for stream, versions in contender.versions.items():
+        found += [f"{stream}, version {name}" for name, each in versions.items() if each == config]
+    return found

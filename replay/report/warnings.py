@@ -60,7 +60,7 @@ def cautions(result: Result) -> list[Caution]:
     found += [Caution("How the table was read.", sentence) for sentence in result.taken]
     found += lateness(result)
     if contenders and contenders[0].overall:
-        sampled = all(each.weighted and each.weighted["label_rate"] for each in contenders[0].streams.values())
+        sampled = recommendation.sampled(contenders)
         found += [*_labels(contenders[0].overall, sampled=sampled), *unresolved(contenders[0])]
     for topic, reasons in result.dead.items():
         if reasons:

@@ -9,9 +9,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from lab.reliability import curve
+from research.benchmark import summary
 from research.benchmark.contenders import CONTENDERS, RAW
 from research.benchmark.judge import Judged, judge
 from research.benchmark.streams import STREAMS, Dated
+from research.benchmark.tables import TABLES
 from research.experiments import picture
 from research.experiments.base import TextTable
 from research.experiments.report import markdown
@@ -20,6 +22,9 @@ from streams.atomic_file import written
 
 #: Rows of each stream that are played where time is short, and who is left out then.
 QUICK, SLOW = 50_000, ("MCGrad, segments",)
+#: Who is left out over all streams, most of which have no segments.
+SEGMENTED: Final = ("MCGrad, segments", "trueup, segments")
+ALL: Final = {**STREAMS, **TABLES}
 #: Whose reliability is drawn.
 DRAWN: Final = (RAW, "trueup", "isotonic, every night")
 
@@ -40,17 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "a table and writes it with a picture. What 'make data' has not fetched is skipped and named.",
     )
     parser.add_argument("--quick", action="store_true", help=f"the first {QUICK:,} scores of each, without MCGrad")
-    parser.add_argument("--only", action="append", choices=STREAMS, help="may be repeated")
+    parser.add_argument(
+        "--all", action="store_true", help=f"the first {QUICK:,} scores of {len(ALL)} streams, a row each"
+    )
+    parser.add_argument("--only", action="append", choices=ALL, help="may be repeated")
     parser.add_argument("--out", type=Path, default=Path("trueup-benchmark"), help="directory (default: %(default)s)")
     given = parser.parse_args(arguments)
     began, played, skipped = monotonic(), list[Played](), dict[str, None]()
-    for name in given.only or STREAMS:
+    left_out = SEGMENTED if given.all else SLOW if given.quick else ()
+    for name in given.only or (ALL if given.all else STREAMS):
         served: dict[str, Floats] = {}
         try:
-            stream = STREAMS[name]()
-            stream = stream.first(QUICK) if given.quick else stream
+            stream = ALL[name]()
+            stream = stream.first(QUICK) if given.quick or given.all else stream
             for each, contender in CONTENDERS.items():
-                if given.quick and each in SLOW:
+                if each in left_out:
                     continue
                 try:
                     served[each] = contender(stream)
@@ -60,14 +69,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             played.append(Played(stream, served, judge(stream, served)))
         except FileNotFoundError as exc:
             skipped[str(exc)] = None
-    lines = markdown(table(played)) + [f"\nSkipped: {note}" for note in skipped]
+    rows = [summary.row(*each) for each in played] if given.all else []
+    lines = [*markdown(summary.table(rows) if rows else table(played))] + [f"\nSkipped: {note}" for note in skipped]
     print("\n".join(lines))
     if not played:
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
     with written(given.out / "benchmark.md") as file:
         file.write(("\n".join(lines) + "\n").encode())
-    draw(given.out / "benchmark.png", played)
+    if rows:
+        summary.draw(given.out / "benchmark.png", rows)
+    else:
+        draw(given.out / "benchmark.png", played)
     print(f"{given.out / 'benchmark.png'}  ({monotonic() - began:.0f} s in all)")
     return 0
 

@@ -30,6 +30,8 @@ Served = Callable[[Integers], Floats]
 FEWEST: Final = 20
 #: Labels that a map sees which forgets.
 WINDOW: Final = 10_000
+#: Nights on which maps are fitted, at most, evenly spread: a stream of decades would take hours.
+NIGHTS: Final = 365
 #: Fits of MCGrad, and the labels that it sees: each takes 3 s of a processor.
 FITS, MOST = 25, 50_000
 MCGRAD: Final = Path(sys.prefix) / "mcgrad" / "bin" / "python"
@@ -81,13 +83,13 @@ def trueup(stream: Dated, *, by_segment: bool = False) -> Floats:
 
 
 def nightly(stream: Dated, *, fit: Fit, window: int | None = None) -> Floats:
-    """Serve by a map that is fitted every midnight to all labels known by then, or to the last ones."""
+    """Serve by a map that is fitted at midnight, `NIGHTS` times at most, to all labels known by then, or the last."""
 
     def learn(seen: Integers) -> Served:
         mapped = fit(stream.p[seen], stream.y[seen])
         return lambda rows: mapped(stream.p[rows])
 
-    return refitted(stream, learn, window, 1)
+    return refitted(stream, learn, window, max(1, _days(stream) // NIGHTS))
 
 
 def mcgrad(stream: Dated) -> Floats:
@@ -105,7 +107,6 @@ def mcgrad(stream: Dated) -> Floats:
     if not MCGRAD.exists():
         raise FileNotFoundError("MCGrad is not installed: make data")
     codes = np.column_stack([np.unique(each, return_inverse=True)[1] for each in stream.segments.values()])
-    days = int(stream.forecast_ms[-1] - stream.forecast_ms[0]) // DAY_MS
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": kept("mcgrad-0.1.5")}
     with subprocess.Popen(  # noqa: S603 - our own script
         [MCGRAD, Path(__file__).with_name("mcgrad_worker.py")],
@@ -126,7 +127,7 @@ def mcgrad(stream: Dated) -> Floats:
             return answer
 
         try:
-            served = refitted(stream, learn, MOST, max(7, days // FITS))
+            served = refitted(stream, learn, MOST, max(7, _days(stream) // FITS))
             to.close()
         except (EOFError, BrokenPipeError) as exc:
             raise FileNotFoundError(f"MCGrad does not run here: {worker.args!r} ends with {worker.wait()}") from exc
@@ -161,6 +162,10 @@ def refitted(stream: Dated, learn: Callable[[Integers], Served], window: int | N
         if serve is not None:
             served[first:after] = serve(np.arange(first, after))
     return served
+
+
+def _days(stream: Dated) -> int:
+    return int(stream.forecast_ms[-1] - stream.forecast_ms[0]) // DAY_MS
 
 
 def isotonic(p: Floats, y: Floats) -> Map:

@@ -17,11 +17,16 @@ RESAMPLES, SEED = 400, 20_260_301
 
 
 class Relative(NamedTuple):
-    """A mean loss relative to raw's, less 1, with the ends of its 95 % interval."""
+    """A mean loss relative to another's, less 1, with the ends of its 95 % interval."""
 
     value: float
     low: float
     high: float
+
+    @property
+    def error(self) -> float:
+        """The standard error that the interval comes to."""
+        return (self.high - self.low) / (2 * 1.96)
 
     def __str__(self) -> str:
         return f"{100 * self.value:+.2f} [{100 * self.low:+.2f}, {100 * self.high:+.2f}]"
@@ -35,8 +40,8 @@ class Judged(NamedTuple):
     ece: float
 
 
-def judge(stream: Dated, served: Mapping[str, Floats]) -> dict[str, Judged]:
-    """Judge what was served, [n] by name, raw's among them.
+def judge(stream: Dated, served: Mapping[str, Floats], *, beside: str = RAW) -> dict[str, Judged]:
+    """Judge what was served, [n] by name, relative to one of them.
 
     Notes
     -----
@@ -46,7 +51,7 @@ def judge(stream: Dated, served: Mapping[str, Floats]) -> dict[str, Judged]:
     contenders are weighed alike.
     """
     known = ~np.isnan(stream.y)
-    y, names = stream.y[known], [RAW, *(name for name in served if name != RAW)]
+    y, names = stream.y[known], [beside, *(name for name in served if name != beside)]
     losses = np.stack([of(served[name][known], y) for of in (log_losses, _squares) for name in names])
     week = (stream.forecast_ms[known] - stream.forecast_ms[0]) // (BLOCK * DAY_MS)
     _, entity = np.unique(stream.entity[known], return_inverse=True)

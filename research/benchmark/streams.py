@@ -70,27 +70,32 @@ class Dated(NamedTuple):
         return self._replace(segments={name: each[:rows] for name, each in self.segments.items()}, **cut)
 
 
-def compas() -> Dated:
+def compas(*, violent: bool = False) -> Dated:
     """Read 6,207 people's COMPAS scores from Broward County, and whether they offended again within 180 days.
 
-    A decile d is taken for a probability of (d - .5) / 10. Of those screened from April 2014 on, the file has only who
-    offended again (Barenstein 2019, *ProPublica's COMPAS data revisited*), so it is cut there. An offence is told on
-    its day; that there was none is known on day 180.
+    ``violent``: of 4,516 people the scores of violence, and whether there was a violent offence. A decile d is taken
+    for a probability of (d - .5) / 10. Of those screened from April 2014 on, the file has only who offended again
+    (Barenstein 2019, *ProPublica's COMPAS data revisited*), so it is cut there. An offence is told on its day; that
+    there was none is known on day 180.
     """
+    file, score, date = (
+        ("-violent", "v_decile_score", "vr_offense_date") if violent else ("", "decile_score", "r_offense_date")
+    )
     with zipfile.ZipFile(kept("fairness-0.1.8")) as archive:
-        text = archive.read("fairness/data/raw/propublica-recidivism.csv").decode()
+        text = archive.read(f"fairness/data/raw/propublica{file}-recidivism.csv").decode()
     header, *lines = csv.reader(io.StringIO(text))
     rows = [row for row in (dict(zip(header, line, strict=True)) for line in lines) if row["screening_date"] <= LAST]
     rows.sort(key=lambda row: row["screening_date"])
     day, offence = (
         np.array([row[name] or FAR for row in rows], dtype="datetime64[D]").astype(np.int64)
-        for name in ("screening_date", "r_offense_date")
+        for name in ("screening_date", date)
     )
     y = offence - day <= WITHIN
     return Dated(
-        name="COMPAS",
-        origin="a vendor's deciles, offences within 180 days; judges, but ways that lose here were not built in",
-        p=(np.array([int(row["decile_score"]) for row in rows]) - 0.5) / 10,
+        name="COMPAS, violence" if violent else "COMPAS",
+        origin=f"a vendor's deciles, {'violent ' * violent}offences within 180 days; judges"
+        + ("" if violent else ", but ways that lose here were not built in"),
+        p=(np.array([int(row[score]) for row in rows]) - 0.5) / 10,
         y=y.astype(np.float64),
         forecast_ms=day * DAY_MS,
         report_ms=np.where(y, offence * DAY_MS, -1),

@@ -200,6 +200,35 @@ def test_command_prints_lines_that_the_streams_file_takes(
     assert "streams there: cards (6,000)" in capsys.readouterr().err
 
 
+def test_labels_of_a_known_chance_mean_no_silence_and_columns_that_are_named_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The score chooses what is labelled: without the chance, the rest would be said to be alike."""
+    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
+    path, made = tmp_path / "cases.csv", tmp_path / "streams.toml"
+    lines = ["p,y,at,known,chance,amount,model"]
+    for n in range(3000):
+        high, at = n % 10 == 0, 1_767_225_600 + 600 * n
+        y, known = (int(n % 40 == 0), at + 86_400) if high or n % 100 == 5 else ("", "")
+        lines.append(f"{0.9 if high else 0.1},{y},{at},{known},{1 if high else 0.02},{1 + n % 7},m{n // 1500}")
+    path.write_text("\n".join(lines) + "\n")
+    table = ["--table", str(path), "--score", "p", "--label", "y", "--time", "at", "--label-time", "known"]
+    named = ["--stream-name", "cases", "--label-rate", "chance", "--weight", "amount", "--model-version", "model"]
+    assert main.main(["streams", "suggest", "cases", "--json", *table, *named[:2]]) == 0
+    assert orjson.loads(capsys.readouterr().out)["proposal"]["unlabelled"] == "alike"
+    assert main.main(["streams", "suggest", "cases", "--json", *table, *named]) == 0
+    told = orjson.loads(capsys.readouterr().out)
+    assert [each["setting"] for each in told["proposal"]["prices"]] == ["ttl"]
+    assert main.main(["streams", "init", str(made), *table, *named]) == 0
+    for text in (told["toml"], made.read_text()):
+        policy = stream_config.parse(text, "platt").of("cases")
+        assert policy is not None
+        assert (policy.label_rate, policy.weight, policy.model_version) == ("label_rate", "weight", "model_version")
+        assert (policy.silence, policy.unlabelled) == (None, Policy().unlabelled)
+        assert policy.ttl_ms > DAY_MS
+    assert "The chance of each label is known" in made.read_text().replace("\n#  ", "")
+
+
 def test_what_a_replay_finds_dear_is_not_proposed_and_every_price_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -255,6 +255,10 @@ def test_a_column_says_which_version_of_the_model_made_a_score(
     assert new["offset"] < -0.5
     assert new["log_loss_gain"] > 0.0
     assert "Versions of the model" in page.read_text()
+    hashes = {"v1": old["config"], "v2": new["config"]}
+    assert contender["versions"] == {"quarter": hashes}
+    assert set(contender["recipes"]) == set(hashes.values()), "no record bears the hash of the stream itself"
+    assert all(f"quarter, version {name}" in page.read_text() for name in hashes)
     assert run(*named) == 78, "without the column every forecast would be a dead letter"
     assert "add --model-version COLUMN" in capsys.readouterr().err
 

@@ -197,6 +197,20 @@ def test_a_version_that_nothing_came_of_for_long_gives_up_its_place_and_its_rows
     assert "v0" not in scored.versions().of
 
 
+def test_a_version_gives_up_its_place_if_no_version_was_named_while_its_rows_left() -> None:
+    named = Scored()
+    for n in range(MOST):
+        named.score(f"v{n}", 1.0, 0.0, 60)
+    later = named
+    for policies in (Policies(default=replace(POLICY, model_version="")), PLAN):
+        later, before = Scored(policies), later
+        later.worker, later.offsets, later.now = Worker(policies, before.worker.table), before.offsets, before.now
+        later.now += 15 * DAY
+        later.score("", 1.0, 0.0, 300)  # two rows leave with each record
+    later.score("new", 1.0, 0.0, 1)
+    assert set(later.versions().of) == {"new"}
+
+
 def test_challengers_begin_with_what_challengers_of_the_version_before_were_taught() -> None:
     policy = replace(POLICY, shadow=(Challenger("twospeed", {}), Challenger("identity", {})))
     scored = Scored(Policies(default=policy))

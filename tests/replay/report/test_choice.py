@@ -135,7 +135,7 @@ def test_few_outcomes_give_no_choice(result: Result) -> None:
     assert "too few forecasts have an outcome" in chosen.headline
 
 
-def test_few_labels_give_a_choice_among_the_labelled_only(result: Result) -> None:
+def test_few_labels_give_a_choice_among_the_labelled_only_unless_their_chance_is_known(result: Result) -> None:
     contenders = [
         replace(each, overall=replace(each.overall, issued=3 * each.overall.raw.n))
         for each in result.contenders
@@ -146,6 +146,15 @@ def test_few_labels_give_a_choice_among_the_labelled_only(result: Result) -> Non
     assert chosen.headline == "No choice can be made for all forecasts: 33.3% of them have an outcome."
     assert chosen.reasons
     assert all(each.startswith("Among those: ") for each in chosen.reasons)
+    weighted = {"label_rate": 0.33}
+    known = [
+        replace(each, streams={name: replace(one, weighted=weighted) for name, one in each.streams.items()})
+        for each in contenders
+    ]
+    of_chance = choose(replace(result, contenders=known))
+    assert of_chance.name == choose(result).name
+    assert of_chance.headline == choose(result).headline
+    assert "33.3% of the forecasts have an outcome that teaches, by a known chance" in of_chance.reasons[-1]
 
 
 def test_real_differences_choose_a_calibrator_over_forecasts_twice_too_high(result: Result) -> None:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from research.benchmark import streams
+from research.benchmark import summary
+from research.benchmark.__main__ import ALL
 from research.benchmark.contenders import CONTENDERS, RAW
 from research.benchmark.judge import judge
 from research.benchmark.streams import DAY_MS, Dated
@@ -79,10 +80,31 @@ def test_intervals_count_rows_of_one_entity_as_one_fact() -> None:
     assert width(many) == pytest.approx(width(stream), rel=0.05)
 
 
-@pytest.mark.parametrize(("name", "rows", "rate"), [("COMPAS", 6207, 0.16), ("employment", 277_677, 0.50)])
+def test_the_default_stands_beside_raw_and_the_best_rival() -> None:
+    stream = made()
+    truth = stream.p / 3
+
+    def row(ours: float) -> summary.Row:
+        served = {RAW: stream.p, summary.OURS: truth**ours, "right": truth, "worse": stream.p / 2}
+        return summary.row(stream, served, judge(stream, served))
+
+    good, bad = row(1.0), row(0.25)
+    assert good.best == bad.best == "right"
+    assert good.beside_best.log_loss == (0.0, 0.0, 0.0)
+    assert (good.harmed, good.behind, bad.harmed, bad.behind) == (False, False, True, True)
+    assert summary.counted([good, bad]) == (
+        "Worse than raw beyond 2 errors: made. More than 0.5% behind the best rival: made. "
+        "Not behind, of 2: all rivals 1; right 1; worse 1."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "rate"),
+    [("COMPAS", 6207, 0.16), ("employment", 277_677, 0.50), ("COMPAS, violence", 4516, 0.04), ("deaths", 6253, 0.03)],
+)
 def test_real_streams_are_read_whole_and_in_order(name: str, rows: int, rate: float) -> None:
     try:
-        stream = streams.STREAMS[name]()
+        stream = ALL[name]()
     except FileNotFoundError as exc:
         pytest.skip(str(exc))
     assert len(stream.p) == rows
