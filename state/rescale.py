@@ -142,7 +142,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
             held[new][1] += status == ledger.WAITING
             events[stream].append(event)
     for key, stream, old in erased:
-        # `trueup forget` names an event in every partition; only where its records come is its name of use.
+        # `trueup forget` writes to every partition. The name is kept where records of the event come, and nowhere else.
         with suppress(RescaleError):
             new = plan.of_event(key[1:].decode(), stream, old)
             if key not in where:
