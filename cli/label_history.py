@@ -171,7 +171,7 @@ def _read(source: Source, decoder: Decoder, only: str | None) -> _History:
                 outcome = decoder.outcome(
                     record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
                 )
-                if not record.reason and isinstance(outcome, Outcome):
+                if not record.reason and isinstance(outcome, Outcome) and not math.isnan(outcome.y):  # else it erases
                     said = outcome.revision, outcome.ts, outcome.y
                     history.came.setdefault(outcome.event_id, partition)
                     history.told.setdefault(outcome.event_id, []).append(said)

@@ -32,6 +32,7 @@ from state.fence import (
     MATURED_EXPIRY,
     OUTCOME_DEAD,
     OUTCOME_DUPLICATE,
+    OUTCOME_ERASED,
     OUTCOME_REVISED,
     OUTCOME_STALE,
     OUTCOMES,
@@ -127,6 +128,11 @@ class Partition(Tickets):
 
     def _outcome(self, outcome: Outcome) -> None:
         ts = outcome.ts
+        if outcome.y != outcome.y:  # it is `state.events.ERASE`, sent by the clock: it moves no stream time
+            key = _LEDGER + outcome.event_id.encode()
+            row = self._row(key)
+            self._life[row.status][ledger.ERASURE](key, row, outcome)
+            return
         self._advance(ts)
         key = _LEDGER + outcome.event_id.encode()
         row = self._row(key)
@@ -318,6 +324,45 @@ class Partition(Tickets):
         else:
             self._services.release(row)
             self._remove(key)
+
+    def _erase(self, key: bytes, row: Row, outcome: Outcome) -> None:
+        """Forget all of an event but its name and its stream; what it has taught stays in the sums.
+
+        Its row leaves when it would have left: what comes meanwhile finds that the event was erased.
+        """
+        fates, status = self.fence.fates, row.status
+        fates[OUTCOME_ERASED] += 1
+        if status == ledger.EARLY:
+            fates[EXPIRED_OUTCOME] += 1
+        else:
+            if status == ledger.WAITING:
+                fates[MATURED] += 1
+            elif status != ledger.RESOLVED:
+                fates[EXPIRED_FORECAST] += 1
+                self._observer.expired(self._services.by(row), row, outcome.event_id)
+            self._release(row)
+        self._rows[key] = Row(ledger.ERASED, row.born, names=ledger.names("00000000", "", row.stream))
+
+    def _erase_unknown(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
+        """Note that an event was erased of which nothing has come: its records may be on their way."""
+        fence = self.fence
+        fence.fates[OUTCOME_ERASED] += 1
+        self._enter(EXPIRY, self._policies.early_ttl_ms, outcome.event_id, fence.stream_time)
+        self._rows[key] = Row(ledger.ERASED, fence.applied)
+
+    def _ignore(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - the row stays
+        """Count an outcome of an erased event; it teaches nothing, and nothing of it is kept."""
+        self.fence.fates[OUTCOME_ERASED] += 1
+
+    def _refuse_erased(self, key: bytes, row: Row, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
+        """Write a dead letter, without what the record holds, of a forecast whose event was erased."""
+        self.fence.fates[FORECAST_DEAD] += 1
+        letter = _letter(forecast, FORECASTS, "erased")._replace(withheld=True)
+        self._reject(self._with_forecast(letter, forecast), forecast.stream, forecast.ts)
+
+    def _vanish(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:  # noqa: ARG002 - as `Action` has it
+        """Remove the name of an erased event."""
+        self._remove(key)
 
 
 def _key_of(row: Row, event_id: str) -> bytes | None:

@@ -1,8 +1,11 @@
 """What goes into the engine and what comes out of it."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from state import forecasts
+
+#: Stands for the label where a record erases its event. It is NaN, so it equals nothing, not even itself.
+ERASE: Final = float("nan")
 
 
 class Carried(NamedTuple):
@@ -44,6 +47,8 @@ class Forecast(NamedTuple):
 
 class Outcome(NamedTuple):
     """What happened. ``y`` is finite, ``ts`` in ms since the epoch; ``value`` as it came, for the dead letter.
+
+    One whose ``y`` is `ERASE` says that its event is to be erased.
 
     ``revision`` is the record's own revision number, at least 1; 0 if it has none.
     """

@@ -14,8 +14,8 @@ from state.kind import PLAIN, Kind, Moves
 FORECASTS: Final = 0
 OUTCOMES: Final = 1
 
-#: The fates of records and rows, in stored order. Everything that comes in is counted in exactly one of the first ten;
-#: the others say what became of rows.
+#: The fates of records and rows, in stored order. Everything that comes in is counted in exactly one of the first
+#: eleven; the others say what became of rows.
 FATES: Final = (
     "forecasts_issued",
     "forecasts_duplicate",
@@ -27,6 +27,7 @@ FATES: Final = (
     "outcomes_revised",
     "outcomes_stale",
     "outcomes_dead",
+    "outcomes_erased",
     "early_joined",
     "early_waiting",
     "early_unusable",
@@ -50,18 +51,22 @@ OUTCOME_REVISED: Final = 7
 #: One that is older than the label it would replace.
 OUTCOME_STALE: Final = 8
 OUTCOME_DEAD: Final = 9
+#: A record that erased an event, or an outcome of an event that was erased.
+OUTCOME_ERASED: Final = 10
 #: A parked outcome that was learnt when its forecast came, or that waits until it matures.
-EARLY_JOINED: Final = 10
-EARLY_WAITING: Final = 11
-EARLY_UNUSABLE: Final = 12
-#: An event that was learnt at maturity: with the outcome that waited, or with the label that silence implies.
-MATURED: Final = 13
-IMPLIED: Final = 14
-EXPIRED_FORECAST: Final = 15
-EXPIRED_OUTCOME: Final = 16
+EARLY_JOINED: Final = 11
+EARLY_WAITING: Final = 12
+EARLY_UNUSABLE: Final = 13
+#: An event that was learnt at maturity: with the outcome that waited, or with the label that silence implies. An
+#: outcome that waited when its event was erased is among the former.
+MATURED: Final = 14
+IMPLIED: Final = 15
+#: What left without the other half, because its time to live had passed or its event was erased.
+EXPIRED_FORECAST: Final = 16
+EXPIRED_OUTCOME: Final = 17
 #: How many of `FATES` say what became of input records: of forecasts, and of both topics.
 FORECAST_FATES: Final = 3
-INPUT_FATES: Final = 10
+INPUT_FATES: Final = 11
 
 #: What the entries of a queue wait for. A forecast matures;
 MATURITY: Final = 0
@@ -154,4 +159,4 @@ class Fence:
         return cls([forecasts, outcomes], stream_time, applied, fates, {(q.role, q.ttl_ms): q for q in queues})
 
 
-FENCE: Final = Kind[Fence]("F", "the fence", (), {2: PLAIN}, Moves.ANEW, "one a partition: the fence")
+FENCE: Final = Kind[Fence]("F", "the fence", (), {3: PLAIN}, Moves.ANEW, "one a partition: the fence")

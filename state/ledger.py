@@ -17,25 +17,29 @@ from state.frames import CorruptFrame
 from state.kind import EVENT, Kind, Moves, form
 
 #: The status of a row: an outcome came first; a forecast was answered; its outcome was learnt; and where a stream
-#: learns at maturity, an answered forecast that has not matured, without and with its outcome.
+#: learns at maturity, an answered forecast that has not matured, without and with its outcome. Of an event that was
+#: erased the name is left, and its stream, until the row would have left.
 EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
 IMMATURE: Final = 4
 WAITING: Final = 5
+ERASED: Final = 6
 #: Stands for the status of an event that has no row.
 NONE: Final = 0
 
-#: What a row meets: a forecast or an outcome of its event, its maturity, and the end of its time to live.
-FORECAST, OUTCOME, MATURES, LEAVES = range(4)
+#: What a row meets: a forecast or an outcome of its event, its maturity, the end of its time to live, and a record that
+#: erases its event.
+FORECAST, OUTCOME, MATURES, LEAVES, ERASURE = range(5)
 #: What is done with a row of a status, by what it meets; methods of `state.engine.Partition`.
 LIFE: Final = {
-    NONE: ("answer", "park", "stay", "stay"),
-    EARLY: ("join", "say_again", "stay", "lapse"),
-    ISSUED: ("answer_again", "resolve", "imply", "lapse"),
-    IMMATURE: ("answer_again", "keep", "imply", "lapse"),
-    WAITING: ("answer_again", "say_again", "redeem", "leave"),
-    RESOLVED: ("answer_again", "say_again", "stay", "leave"),
+    NONE: ("answer", "park", "stay", "stay", "erase_unknown"),
+    EARLY: ("join", "say_again", "stay", "lapse", "erase"),
+    ISSUED: ("answer_again", "resolve", "imply", "lapse", "erase"),
+    IMMATURE: ("answer_again", "keep", "imply", "lapse", "erase"),
+    WAITING: ("answer_again", "say_again", "redeem", "leave", "erase"),
+    RESOLVED: ("answer_again", "say_again", "stay", "leave", "erase"),
+    ERASED: ("refuse_erased", "ignore", "stay", "vanish", "ignore"),
 }
 
 #: status, kind, born, issued_ts, resolved_ts, y, raw, p, draw, version, as_of, number, window, entity: see `Row`.
@@ -117,7 +121,7 @@ class Row:
     Attributes
     ----------
     status
-        `EARLY`, `ISSUED`, `IMMATURE`, `WAITING` or `RESOLVED`.
+        `EARLY`, `ISSUED`, `IMMATURE`, `WAITING`, `RESOLVED` or `ERASED`.
     born
         The partition's count of applied records when the row entered its expiry queue.
     kind
@@ -237,8 +241,8 @@ class Row:
         return self.names[_NAMES.size + self.names[4] :].decode()
 
     def admits(self, y: float) -> bool:
-        """Whether its forecast can have this outcome; without a forecast any."""
-        if self.status <= EARLY:
+        """Whether its forecast can have this outcome; without a forecast any, and of an erased event, too."""
+        if self.status <= EARLY or self.status == ERASED:
             return True
         return y in (0.0, 1.0) if self.kind == PROBABILITY else forecasts.admits(self.raw, y)
 

@@ -9,6 +9,7 @@ Quotas begin full. The journal stays behind: a state is divided only when its la
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
@@ -114,12 +115,16 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     made: list[dict[bytes, bytes]] = [{} for _ in range(plan.width)]
     where: dict[bytes, Event] = {}
     events: dict[str, list[Event]] = defaultdict(list)
+    erased: list[tuple[bytes, str, int]] = []
     held = [[0, 0, 0] for _ in range(plan.width)]
     feeding: list[set[int]] = [set() for _ in range(plan.width)]
     for old, part in enumerate(parts):
         for key in [key for key in part if key[:1] == kinds.LEDGER.letter]:
             row = kinds.LEDGER.decode(part[key])
             stream = row.stream
+            if row.status == ledger.ERASED:
+                erased.append((key, stream, old))
+                continue
             new = plan.of_event(key[1:].decode(), stream, old)
             if key in where:
                 raise RescaleError(
@@ -136,6 +141,14 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
             held[new][0] += status in (ledger.ISSUED, ledger.IMMATURE)
             held[new][1] += status == ledger.WAITING
             events[stream].append(event)
+    for key, stream, old in erased:
+        # `trueup forget` writes to every partition. The name is kept where records of the event come, and nowhere else.
+        with suppress(RescaleError):
+            new = plan.of_event(key[1:].decode(), stream, old)
+            if key not in where:
+                where[key] = Event(key, old, new)
+                feeding[new].add(old)
+                made[new][key] = parts[old][key]
     for stream, found in _by_stream(parts, events).items():
         of_stream = events.get(stream, [])
         moves = plan.of_stream(stream) | {(each.old, each.new) for each in of_stream}

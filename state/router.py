@@ -98,6 +98,9 @@ class Router(Fold):
                 fence.fates[ROUTE_DEAD if topic == ROUTES else LABEL_DEAD] += 1
                 self._reject(record)
                 continue
+            if isinstance(record, Label) and record.y != record.y:  # `state.events.ERASE`, which moves no stream time
+                self._erase(record)
+                continue
             self._advance(record.stamp)
             if self._came(record.origin):
                 fence.fates[ROUTE_AGAIN if topic == ROUTES else LABEL_AGAIN] += 1
@@ -192,6 +195,15 @@ class Router(Fold):
             fates[STALE] += 1
         else:
             fates[EARLY] += 1
+        self._outputs += sent
+
+    def _erase(self, label: Label) -> None:
+        """Forget the labels of an event, and send the erasure on to its streams."""
+        row = self._row(label.event_id)
+        sent = [] if row is None else row.erased(label)
+        if row is not None:
+            self._changed[label.event_id] = None
+        self.fence.fates[ROUTED if sent else STALE] += 1
         self._outputs += sent
 
     def _reject(self, rejected: Rejected) -> None:

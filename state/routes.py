@@ -87,7 +87,8 @@ class Label(NamedTuple):
     stream, target
         The stream it is for, and the key of its records; both empty: every stream of the event.
     y, ts, number
-        The label, its event time (ms), and its own revision number; 0 if it has none.
+        The label, its event time (ms), and its own revision number; 0 if it has none. `state.events.ERASE` for ``y``
+        erases the event.
     offset, key, value, event_id, stamp, origin
         As in `Route`.
     """
@@ -106,7 +107,10 @@ class Label(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """A label on its way to one stream: ``number`` is its revision there, ``stamp`` its Kafka timestamp, ms."""
+    """A label on its way to one stream: ``number`` is its revision there, ``stamp`` its Kafka timestamp, ms.
+
+    Where ``y`` is `state.events.ERASE`, it erases the event there.
+    """
 
     target: str
     event_id: str
@@ -179,6 +183,16 @@ class Row:
         if at != len(payload):
             raise CorruptFrame(f"the row of an event has {len(payload)} bytes and says that it has {at}")
         return cls(born, due, routes, labels)
+
+    def erased(self, label: Label) -> list[Routed]:
+        """Forget all labels, and return what erases the event in its streams, or in the one that is named."""
+        self.labels = []
+        self.routes = [known._replace(known=0) for known in self.routes]
+        there = [(known.stream, known.target) for known in self.routes if label.stream in ("", known.stream)]
+        return [
+            Routed(target, label.event_id, stream, label.y, label.ts, label.number, label.stamp)
+            for stream, target in there
+        ]
 
     def says(self, said: Said) -> bool:
         """Whether a label is there that says the same, whenever it came."""

@@ -33,6 +33,8 @@ class Followed:
         Records made of source topics that are not there any more, and dead letters of other readers: not judged.
     loaded
         Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
+    erased
+        Labels that erase an event: `trueup forget` wrote them, and they come from no source.
     """
 
     records: int = 0
@@ -50,6 +52,7 @@ class Followed:
     gone: int = 0
     unread: int = 0
     loaded: int = 0
+    erased: int = 0
     differences: int = 0
 
 

@@ -11,7 +11,7 @@ import orjson
 from replay.audit import intake_verifier, router_verifier
 from replay.audit.account import Account
 from replay.audit.output_matcher import OutputDifference
-from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, ROUTES, WRITTEN, Plan
+from replay.audit.plan import ANSWERS, LABELS, LETTERS, OUTCOMES, ROUTES, WRITTEN, Plan
 from replay.audit.rows import digest
 from streams.kafka import partitioner
 from streams.records import skips
@@ -78,10 +78,9 @@ class Gatherer:
                 self.found.sources.unread += topic not in self._own
             stamp = None
         else:
-            name, offset = read["origin"]
-            if label == ROUTES and name.startswith(f"{LOADED}@"):
-                self.found.sources.loaded += 1
+            if self._of_command(label, read):
                 return None
+            name, offset = read["origin"]
             place, stamp = self._source(name), self._stamp(label, record)
             if place is None:
                 self.found.sources.unread += 1
@@ -92,6 +91,14 @@ class Gatherer:
         said = digest(self._partition, record.key, value, stamp, record.headers)
         entry = intake_verifier.Found(label, self._partition, record.offset, said)
         return intake_verifier.entry(self._numbers[place[0]], place[1], offset, entry)
+
+    def _of_command(self, label: int, read: dict[str, Any]) -> bool:
+        """Return whether a route was loaded or a label erases: a command wrote it, and no source explains it."""
+        loaded = label == ROUTES and str(read["origin"][0]).startswith(f"{LOADED}@")
+        erases = label == LABELS and read.get("erase") is True and "origin" not in read
+        self.found.sources.loaded += loaded
+        self.found.sources.erased += erases
+        return loaded or erases
 
     def _raw_answer(self, value: bytes) -> tuple[dict[str, Any], bytes] | None:
         """Return a raw answer, and its value without the id of a schema; None of all other answers."""
@@ -118,8 +125,9 @@ class Gatherer:
             return None
         value = record.value or b""
         read = orjson.loads(value)
-        event_id, stream, number = read["event_id"], read["scope"], read["revision"]
-        if "\0" in event_id or "\0" in stream or not 0 < number < 1 << 32:
+        event_id, stream, erases = read["event_id"], read["scope"], read.get("erase") is True
+        number = 0 if erases else read["revision"]
+        if "\0" in event_id or "\0" in stream or not (erases or 0 < number < 1 << 32):
             raise ValueError(event_id)
         said = digest(self._partition, record.key, value, self._stamp(OUTCOMES, record), record.headers)
         router = partitioner.partition(event_id.encode(), self._plan.partitions)

@@ -17,7 +17,7 @@ from replay.audit.rows import RowStore, fence_of
 from replay.audit.terms import Configurations
 from state.engine import Partition
 from state.events import Calibrated, Output, Resolved
-from state.fence import FORECAST_FATES, INPUT_FATES
+from state.fence import FORECAST_FATES, INPUT_FATES, OUTCOME_ERASED
 from streams.config.in_force import InForce
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
@@ -40,6 +40,8 @@ class Checked:
     ----------
     forecasts, outcomes
         Input records folded.
+    erased
+        Of the outcomes, records that erased an event, and outcomes of events that were erased.
     calibrated, resolved, dead_letters
         Output records that are what was derived.
     raw_answers
@@ -54,6 +56,7 @@ class Checked:
 
     forecasts: int = 0
     outcomes: int = 0
+    erased: int = 0
     calibrated: int = 0
     resolved: int = 0
     dead_letters: int = 0
@@ -200,6 +203,7 @@ class Rederivation:
         fates = engine.end().fates
         self.checked.forecasts += sum(fates[:FORECAST_FATES])
         self.checked.outcomes += sum(fates[FORECAST_FATES:INPUT_FATES])
+        self.checked.erased += fates[OUTCOME_ERASED]
         made: dict[str, list[Derived]] = {label: [] for label in OUTPUTS}
         for output in outputs:
             self._derive(output, made)

@@ -129,6 +129,8 @@ def tell(console: Console, account: Mapping[str, Any]) -> None:
         f"{checked['forecasts']:,} forecasts and {checked['outcomes']:,} outcomes folded in "
         f"{account['seconds']:.1f} s{earlier}"
     )
+    if checked["erased"]:
+        line(f"{checked['erased']:,} of the outcomes erased an event, or came for one that was erased")
     line(
         f"bit for bit as derived: {checked['calibrated']:,} calibrated, {checked['resolved']:,} resolved, "
         f"{checked['dead_letters']:,} dead letters, {checked['copies']:,} copies"

@@ -46,6 +46,7 @@ RECORD_FATES: Final = {
         "revised": ("outcomes_revised",),
         "stale": ("outcomes_stale",),
         "dead": ("outcomes_dead",),
+        "erased": ("outcomes_erased",),
     },
 }
 

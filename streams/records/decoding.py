@@ -14,7 +14,7 @@ import orjson
 from state import forecasts
 from state.calibrators.answer import new
 from state.entities import number
-from state.events import Carried, Event, Forecast, Outcome, Passed, Rejected
+from state.events import ERASE, Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY, PROBS, Normal, Probs, Quantiles
 from state.policy import Policies, Policy
@@ -58,6 +58,7 @@ REASONS: Final = {
     "quantiles": "quantiles has no increasing levels in (0, 1) with as many values that do not fall",
     "normal": "normal has no finite mean, or no positive std",
     "label": "y is not a number, or not one the event's forecast can have: 0 or 1, or the number of a class",
+    "erased": "the event was erased; the letter does not hold what the record holds",
     "conflict": "an earlier forecast of this event_id has another stream or another forecast, and was answered",
     "revision": "revision is not a whole number from 1 to 4294967295",
     "parked_label": "the outcome that was parked for this forecast, here the value, is not one it can have",
@@ -228,8 +229,10 @@ class Decoder:
                 event_id = self._scoped(event_id, record)
             y = record.get("y")
             if type(y) is not int and type(y) is not bool and type(y) is not float:
-                raise _Unusable("label")
-            if y not in (0, 1) and (self._policies.binary or not -LARGEST <= y <= LARGEST):
+                if y is not None or record.get("erase") is not True:
+                    raise _Unusable("label")
+                y = ERASE
+            elif y not in (0, 1) and (self._policies.binary or not -LARGEST <= y <= LARGEST):
                 raise _Unusable("label")
             revision = record.get("revision")
             if revision is None:

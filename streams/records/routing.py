@@ -5,13 +5,14 @@ record it was made of, so that one that is sent twice is known.
 """
 
 from collections.abc import Iterable
+from math import isnan
 from typing import Any, ClassVar, Final
 from zlib import crc32
 
 import orjson
 
 from state.calibrators.answer import new
-from state.events import Rejected
+from state.events import ERASE, Rejected
 from state.policy import Policies
 from state.routes import LABELS, ROUTES, Label, Route, Routed
 from streams.records.decoding import LAST_REVISION
@@ -88,8 +89,10 @@ def encode_label(event_id: str, stream: str, key: str, y: float, ts: int, number
 
 
 def encode_outcome(routed: Routed) -> bytes:
-    """Return the value of an outcome."""
+    """Return the value of an outcome, or of the record that erases the event."""
     _, event_id, stream, y, ts, number, _ = routed
+    if isnan(y):
+        return orjson.dumps({"event_id": event_id, "scope": stream, "erase": True, "ts": ts})
     return orjson.dumps({"event_id": event_id, "scope": stream, "y": y, "ts": ts, "revision": number})
 
 
@@ -126,7 +129,8 @@ class RouteDecoder:
         try:
             read = _loads(value or b"")
             event_id, stream, to = _text(read["event_id"]), _text(read["stream"]), _text(read["target"])
-            y, ts, number = read["y"], _whole(read["ts"], _LAST_TIME), _whole(read["number"], LAST_REVISION)
+            y = ERASE if read.get("erase") is True else read["y"]
+            ts, number = _whole(read["ts"], _LAST_TIME), _whole(read["number"], LAST_REVISION)
             if event_id and bool(stream) == bool(to) and (type(y) is float or type(y) is int):
                 origin = _origin(read)
                 return new(Label, (offset, key, value, event_id, stream, to, float(y), ts, number, stamp, origin))

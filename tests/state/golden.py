@@ -152,7 +152,7 @@ def _fence() -> Fence:
         (MATURITY, 40): Queue(MATURITY, 40, 3, 70, 1_700_000_000_040),
         (EXPIRY, 2_592_000_000): Queue(EXPIRY, 2_592_000_000),
     }
-    return Fence([12, 9], 1_700_000_060_000, 21, [9, 2, 2, 3, 2, 3, 1, 1, 1, 1, 2, 1, 0, 2, 1, 1, 0], queues)
+    return Fence([12, 9], 1_700_000_060_000, 21, [9, 2, 2, 3, 2, 3, 1, 1, 1, 1, 1, 2, 1, 0, 2, 1, 1, 0], queues)
 
 
 def _calibrator(spec: str) -> Served:

@@ -70,6 +70,7 @@ def long() -> History:
 def test_the_long_history_holds_every_case() -> None:
     met = dict(zip(FATES, long().table.fence.fates, strict=True))
     assert met.pop("early_unusable") == 0, "an outcome that is 0 or 1 fits every forecast that is one probability"
+    assert met.pop("outcomes_erased") == 0, "test_erasure.py has these"
     assert all(n >= 10 for n in met.values()), met
     assert any(queue.head > 2 * CHUNK for queue in long().table.fence.queues.values())
 

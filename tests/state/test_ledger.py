@@ -10,7 +10,7 @@ from state import kinds
 from state.engine import Partition
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
-from state.ledger import EARLY, IMMATURE, ISSUED, LIFE, NONE, RESOLVED, WAITING, Row, Shadow, names
+from state.ledger import EARLY, ERASED, IMMATURE, ISSUED, LIFE, NONE, RESOLVED, WAITING, Row, Shadow, names
 from tests.state.histories import STEADY, altered
 
 COUNT = st.integers(0, 2**63 - 1)
@@ -90,6 +90,6 @@ def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> No
 
 
 def test_statuses_are_part_of_the_format_and_each_has_a_life() -> None:
-    assert (NONE, EARLY, ISSUED, RESOLVED, IMMATURE, WAITING) == (0, 1, 2, 3, 4, 5)
-    assert sorted(LIFE) == list(range(6))
+    assert (NONE, EARLY, ISSUED, RESOLVED, IMMATURE, WAITING, ERASED) == (0, 1, 2, 3, 4, 5, 6)
+    assert sorted(LIFE) == list(range(7))
     assert all(hasattr(Partition, f"_{name}") for row in LIFE.values() for name in row)

@@ -12,7 +12,7 @@ from state import kinds
 from state.bands import Bands
 from state.effects import Effects
 from state.engine import Partition
-from state.events import Event, Forecast, Outcome, Rejected
+from state.events import ERASE, Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
 from state.policy import Challenger, Policies, Policy
@@ -285,6 +285,7 @@ def test_each_fate_is_counted_once() -> None:
             Outcome(3, None, "a", 1.0, 3999),
             Outcome(4, None, "b", 0.0, 4000),
             Rejected(5, None, b"", OUTCOMES, "label"),
+            Outcome(6, None, "c", ERASE, 4000),
         ],
     )
     counted = {

@@ -320,6 +320,7 @@ def test_the_examples_reach_every_reason() -> None:
     others = {
         "parked_label",
         "conflict",
+        "erased",
         "batch",
         "skipped",
         "scope",

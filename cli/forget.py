@@ -1,0 +1,114 @@
+"""``trueup forget EVENT``: erase events, by records that every fold of the inputs meets at the same place."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from time import time
+
+import orjson
+from aiokafka.errors import KafkaError
+
+from cli.options import DONE, Commands, command, settings, tell
+from state.events import Rejected
+from state.fence import OUTCOMES
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.writer import writer
+from streams.records.decoding import Decoder
+
+#: Most records that are on their way at a time.
+_FLYING = 1000
+
+
+def add(commands: Commands) -> None:
+    """Add the command to the command line."""
+    forget = command(
+        commands,
+        "forget",
+        "erase what the state holds of events",
+        says="Writes a record for each event that erases it: its forecast and its label leave the state. Only its id "
+        "is kept, for as long as its row would have been. A label that comes later is ignored, and a forecast is a "
+        "dead letter. What was learnt stays in sums that name no event. Your own topics and trueup's "
+        "outputs keep their records until their retention takes them: see docs/how-to/erase.md.",
+        json_output=True,
+        dry_run=True,
+    )
+    forget.add_argument("events", nargs="+", metavar="EVENT", help="event_id of a forecast")
+    forget.add_argument(
+        "--scope", metavar="SCOPE", help="the scope of the records, if they have one; behind intake leave it out"
+    )
+    forget.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    of = settings()
+    events = list(dict.fromkeys(options.events))
+    values = [erasure(of, each, options.scope) for each in events]
+    topic, written = asyncio.run(_send(of, list(zip(events, values, strict=True)), dry_run=options.dry_run))
+    verb = "would erase" if options.dry_run else "erase"
+    tell(
+        options,
+        f"{written:,} records in {topic} {verb} {len(events):,} events, once they are read",
+        topic=topic,
+        events=events,
+        records=written,
+        dry_run=options.dry_run,
+    )
+    return DONE
+
+
+def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:
+    """Return the value of the record that erases an event.
+
+    Raises
+    ------
+    SettingsError
+        If a worker or router of these settings would not take it.
+    """
+    if len(of.stages) > 1:
+        if scope is not None:
+            raise SettingsError("--scope is of no use behind intake: an event is erased in all its streams")
+        stamp = int(time() * 1000)
+        label = {"event_id": event_id, "stream": "", "target": "", "erase": True, "ts": stamp, "number": 0}
+        value = orjson.dumps(label)
+        read: object = Decoder(of.policies, of.limits).outcome(0, None, value, stamp)
+    else:
+        if of.direct is not None and of.direct.sources[OUTCOMES]:
+            raise SettingsError(
+                f"{of.outcomes} is read as a source, and its records cannot say that an event is erased: let intake "
+                "read your outcomes from a topic of another name"
+            )
+        value = orjson.dumps({"event_id": event_id, "erase": True} | ({} if scope is None else {"scope": scope}))
+        read = Decoder(of.policies, of.limits).outcome(0, None, value, 0)
+    if isinstance(read, Rejected):
+        raise SettingsError(f"{event_id!r} is no event that a record may name ({read.reason})")
+    return value
+
+
+async def _send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: bool = False) -> tuple[str, int]:
+    """Send each record where its event is, and return the topic and how many there are.
+
+    The router has an event in the partition of its id. Workers have it in that of the forecast's key, which nobody
+    knows here: so each partition gets the record, and where the event is not, nothing else is erased.
+    """
+    routed = len(of.stages) > 1
+    topic = of.labels if routed else of.outcomes
+    count = await partitions(of, topic)
+    if count is None:
+        raise TopicsError(f"there is no topic {topic}")
+    places = [None] if routed else list(range(count))
+    if dry_run:
+        return topic, len(records) * len(places)
+    try:
+        async with writer(of) as producer:
+            flying = []
+            for event_id, value in records:
+                key = event_id.encode()
+                flying += [await producer.send(topic, value, key=key, partition=place) for place in places]
+                if len(flying) >= _FLYING:
+                    await asyncio.gather(*flying)
+                    flying = []
+            await asyncio.gather(*flying)
+    except KafkaError as exc:
+        raise TopicsError(f"cannot write to {topic}: {exc}; send it again, an event is erased once") from exc
+    return topic, len(records) * len(places)

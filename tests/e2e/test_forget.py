@@ -1,0 +1,83 @@
+"""Events that are erased while workers die: by a command, on real topics, and an audit that still agrees."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from replay.audit import auditor
+from state import kinds, ledger
+from tests.e2e.test_crashes import KILLED
+from tests.e2e.test_intake import Hour, made
+from tests.e2e.world import World, wait_for
+from tests.events import forecast, outcome
+
+MakeWorld = Callable[..., World]
+Audited = Callable[..., tuple[int, dict[str, Any]]]
+START = 1_000_000
+
+
+def _rows(w: World, event_id: str) -> list[tuple[int, bytes]]:
+    """Return status and payload of the rows that name an event."""
+    found = [
+        rows[key]
+        for rows in w.state().values()
+        for key in rows
+        if key[1:].split(b"\n")[0] == event_id.encode() and key[:1] == kinds.LEDGER.letter
+    ]
+    return [(row.status, row.encode()) for row in map(kinds.LEDGER.decode, found)]
+
+
+def test_events_are_erased_through_kill_9_and_the_audit_counts_them(world: MakeWorld, audited: Audited) -> None:
+    w = world(partitions=2)
+    w.send([forecast(f"e{n}", 0.25, START + n) for n in range(20)])
+    w.send([outcome(f"e{n}", n % 2, START + 100 + n) for n in range(10)] + [outcome("early", 1, START + 200)])
+    with w.worker() as worker:
+        w.wait_until_applied(31)
+        worker.kill()
+    forgotten = w.command("forget", "e1", "e11", "early", "--json")
+    assert forgotten.returncode == 0, forgotten.stderr
+    assert orjson.loads(forgotten.stdout)["records"] == 6, "one in each partition: nobody knows the key"
+    with w.worker("--kill", "3", "1") as worker:
+        assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
+    w.send([outcome("e11", 1, START + 300), forecast("e1", 0.25, START + 301)])
+    with w.worker() as worker:
+        wait_for("the dead letter", lambda: bool(w.read("dead-letters")))
+        w.wait_until_applied(39)
+        assert worker.metric("records_total", topic="outcomes", fate="erased") > 0
+        assert worker.stop() == 0
+    w.judge()
+    for event_id in ("e1", "e11", "early"):
+        rows = _rows(w, event_id)
+        assert {status for status, _ in rows} == {ledger.ERASED}
+        assert len({len(row) for _, row in rows}) <= 2, "the stream of a forecast, or none"
+    (letter,) = [orjson.loads(each.value or b"") for each in w.read("dead-letters")]
+    assert (letter["reason"], letter["key"], letter["value"], letter["withheld"]) == ("erased", None, None, True)
+    status, account = audited(w)
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    assert account["checked"]["erased"] == 7
+    refused = w.command("forget", "e\n1")
+    assert (refused.returncode, "Traceback" in refused.stderr) == (78, False)
+    assert "no event that a record may name (event_id)" in refused.stderr
+
+
+def test_behind_a_router_an_event_is_erased_in_its_streams_and_followed(
+    world: MakeWorld, tmp_path: Path, audited: Audited
+) -> None:
+    hour = Hour(world, tmp_path, "forgotten")
+    w = hour.world
+    sent = made(40, seed=3)
+    with hour.stages("intake", "router", "worker"):
+        hour.send(sent)
+        hour.wait()
+        answered = next(orjson.loads(each.value or b"")["event_id"] for each in w.read("calibrated"))
+        forgotten = w.command("forget", answered, "never-seen")
+        assert forgotten.returncode == 0, forgotten.stderr
+        wait_for("the erasure", lambda: any(b'"erase":true' in (each.value or b"") for each in w.read("outcomes")))
+        hour.wait()
+    assert {status for status, _ in _rows(w, answered)} == {ledger.ERASED}
+    status, account = audited(w, sources=True)
+    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
+    assert account["followed"]["sources"]["erased"] == 2
+    assert account["checked"]["erased"] >= 1
