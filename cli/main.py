@@ -53,7 +53,22 @@ Every setting is an environment variable; 'trueup run --help' lists them.
 {options.STATUSES}"""
 
 #: In the order of the help.
-COMMANDS: Final = (serve, doctor, topics, config, streams, replay, load, audit, letters, forget, snapshot, state, schema, dev)
+COMMANDS: Final = (
+    serve,
+    doctor,
+    topics,
+    config,
+    streams,
+    replay,
+    load,
+    audit,
+    letters,
+    forget,
+    snapshot,
+    state,
+    schema,
+    dev,
+)
 
 #: These commands write data: state, records, reports. Only the user who runs them may read it.
 _PRIVATE: Final = ("run", "replay", "load", "audit", "snapshot", "streams")

@@ -340,7 +340,7 @@ class Partition(Tickets):
             elif status != ledger.RESOLVED:
                 fates[EXPIRED_FORECAST] += 1
                 self._observer.expired(self._services.by(row), row, outcome.event_id)
-            self._release(row)
+            self._services.release(row)
         self._rows[key] = Row(ledger.ERASED, row.born, names=ledger.names("00000000", "", row.stream))
 
     def _erase_unknown(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
