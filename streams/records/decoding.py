@@ -6,7 +6,6 @@ from `REASONS`, and goes to the dead letters whole.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -16,14 +15,24 @@ from state.calibrators.answer import new
 from state.entities import number
 from state.events import Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.forecasts import LARGEST, PROBABILITY, PROBS, Normal, Probs, Quantiles
+from state.forecasts import LARGEST, PROBABILITY
 from state.policy import Policies, Policy
-from state.scoring.weighted import LARGEST as HEAVIEST
-from state.segments import usable
+from streams.records.fields import (
+    ALTERNATIVES,
+    Unusable,
+    at,
+    only_kind,
+    read_distribution,
+    read_features,
+    read_forecast,
+    read_segments,
+    read_weights,
+    rounded,
+)
 from streams.records.limits import FAR_OFF, LATEST, Limits
 from streams.sources.carrying import EVERY, TRACE, Carrier
 from streams.sources.direct import Direct, TopicMapping
-from streams.sources.references import Headers, steps
+from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
@@ -66,12 +75,6 @@ REASONS: Final = {
 }
 
 
-class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's parts to its door
-    pass
-
-
-_steps: Final = lru_cache(maxsize=1024)(steps)
-_ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
 #: Longest Kafka key, in longest ids.
 KEY_IDS: Final = 8
 
@@ -85,9 +88,6 @@ LONGEST_NAME: Final = 255
 
 #: Stream names kept with their policies.
 KNOWN: Final = 10_000
-
-#: How far a sum of a few numbers is off by rounding, where it should be 1: 16 units in the last place.
-_ROUNDING: Final = 2.0**-48
 
 #: A record of which nothing could be read.
 _NOTHING: Final[dict[str, Any]] = {}
@@ -187,16 +187,16 @@ class Decoder:
             if policy.kind == PROBABILITY:
                 p = record.get("p")
                 if p is None or "probs" in record or "quantiles" in record or "normal" in record:
-                    _only(record, "p")
-                raw = float(p) if (type(p) is float or type(p) is int) and 0 <= p <= 1 else _rounded(p, "probability")
+                    only_kind(record, "p")
+                raw = float(p) if (type(p) is float or type(p) is int) and 0 <= p <= 1 else rounded(p, "probability")
             else:
-                raw = _distribution(record, policy)
-            x = _features(record.get("x"), policy) if policy.features else ()
-            segments = _segments(record.get("segments"), policy) if policy.segments else ()
+                raw = read_distribution(record, policy)
+            x = read_features(record.get("x"), policy) if policy.features else ()
+            segments = read_segments(record.get("segments"), policy) if policy.segments else ()
             entity = self._entity(record, policy.entity) if policy.entity or "entity" in record else 0
             weight = chance = 1.0
             if policy.weighed:
-                weight, chance = _weights(record, policy)
+                weight, chance = read_weights(record, policy)
             ts = self._time(record, timestamp)
             if ts < timestamp - FAR_OFF:
                 self._far(FORECASTS, ts, timestamp)
@@ -205,7 +205,7 @@ class Decoder:
             said = segments, carried, entity, weight, chance, version
             made = (offset, key, event_id, stream, raw, x, ts, value, *said)
             return new(Forecast, made)
-        except _Unusable as unusable:
+        except Unusable as unusable:
             reason = unusable.args[0]
             if reason == PASSED:
                 return Passed(offset, FORECASTS)
@@ -228,19 +228,19 @@ class Decoder:
                 event_id = self._scoped(event_id, record)
             y = record.get("y")
             if type(y) is not int and type(y) is not bool and type(y) is not float:
-                raise _Unusable("label")
+                raise Unusable("label")
             if y not in (0, 1) and (self._policies.binary or not -LARGEST <= y <= LARGEST):
-                raise _Unusable("label")
+                raise Unusable("label")
             revision = record.get("revision")
             if revision is None:
                 revision = 0
             elif type(revision) is not int or not 0 < revision <= LAST_REVISION:
-                raise _Unusable("revision")
+                raise Unusable("revision")
             ts = self._time(record, timestamp)
             if ts < timestamp - FAR_OFF:
                 self._far(OUTCOMES, ts, timestamp)
             return new(Outcome, (offset, key, event_id, float(y), ts, value, revision))
-        except _Unusable as unusable:
+        except Unusable as unusable:
             reason = unusable.args[0]
             return (
                 Passed(offset, OUTCOMES)
@@ -251,7 +251,7 @@ class Decoder:
     def _policy(self, stream: str) -> Policy:
         policy = self._policies.of(stream)
         if policy is None:
-            raise _Unusable("unknown_stream")
+            raise Unusable("unknown_stream")
         if len(self._known) >= KNOWN:  # streams are named by the records: do not let them fill memory
             self._known.clear()
         self._known[stream] = policy
@@ -261,20 +261,20 @@ class Decoder:
         self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int, mapping: TopicMapping | None
     ) -> dict[str, Any]:
         if not value:
-            raise _Unusable(PASSED if value is None else "empty")
+            raise Unusable(PASSED if value is None else "empty")
         if len(value) > self._record_bytes or (key is not None and len(key) > self._key_bytes):
-            raise _Unusable("oversized")
+            raise Unusable("oversized")
         if mapping is not None:
             mapped = mapping.read(value, key, headers, mapping.topic, timestamp)
             if isinstance(mapped, Refusal):
-                raise _Unusable(mapped.reason, mapped.fields or _NOTHING)
+                raise Unusable(mapped.reason, mapped.fields or _NOTHING)
             return mapped
         try:
             record = _loads(value)
         except orjson.JSONDecodeError:
-            raise _Unusable("not_json") from None
+            raise Unusable("not_json") from None
         if type(record) is not dict:
-            raise _Unusable("not_object")
+            raise Unusable("not_object")
         return record
 
     def _carried(self, record: dict[str, Any], headers: Headers) -> Carried | None:
@@ -300,16 +300,16 @@ class Decoder:
             event_id = self._name(record, "event_id")
             if "scope" in record:
                 event_id = self._scoped(event_id, record)
-            kind = _only(record, *_ALTERNATIVES)
-            raw = _value(record[kind], kind, None)
+            kind = only_kind(record, *ALTERNATIVES)
+            raw = read_forecast(record[kind], kind, None)
             if timestamp > LATEST:
                 return None
-        except _Unusable:
+        except Unusable:
             return None
         stream, ts = "", timestamp
-        with suppress(_Unusable):
+        with suppress(Unusable):
             stream = self._name(record, "stream")
-        with suppress(_Unusable):
+        with suppress(Unusable):
             ts = self._time(record, timestamp)
         return Forecast(offset, key, event_id, stream, raw, (), ts, None, (), self._carried(record, headers))
 
@@ -327,16 +327,16 @@ class Decoder:
             and (name.isascii() or len(name.encode()) <= self._id_bytes)
         ):
             return name
-        raise _Unusable(field)
+        raise Unusable(field)
 
     def _entity(self, record: dict[str, Any], path: str) -> int:
         """Return the number of what a forecast is about, which stands at a path or in ``entity``; 0 if it does not."""
-        found = _at(record, path, "entity")
+        found = at(record, path, "entity")
         return 0 if found is None else number(self._text(found, "entity"))
 
     def _version(self, record: dict[str, Any], path: str) -> str:
         """Return the version of the model, which stands at a path or in ``model_version``."""
-        return self._text(_at(record, path, "model_version"), "model_version")
+        return self._text(at(record, path, "model_version"), "model_version")
 
     def _text(self, found: object, field: str) -> str:
         """Return a name, or a whole number as one."""
@@ -346,115 +346,19 @@ class Decoder:
         """Return the name of an event among those of its scope."""
         name = f"{event_id}{SCOPED}{self._name(record, 'scope')}"
         if len(name.encode()) > LONGEST_NAME:
-            raise _Unusable("scope")
+            raise Unusable("scope")
         return name
 
     def _time(self, record: dict[str, Any], timestamp: int) -> int:
         if timestamp > LATEST:
-            raise _Unusable("timestamp")
+            raise Unusable("timestamp")
         ts = record.get("ts")
         if ts is None:
             return timestamp
         if type(ts) is not int or not 0 <= ts <= timestamp + self._ahead_ms:
-            raise _Unusable("timestamp")
+            raise Unusable("timestamp")
         return ts
 
     def _far(self, topic: int, ts: int, timestamp: int) -> None:
         self.far_off[topic] += 1
         self.far_off_last[topic] = ts, timestamp
-
-
-def _at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return what stands at a path of a record, or else in a field of its own; None if neither is there."""
-    found: Any = record if path else None
-    for step in _steps(path) if path else ():
-        found = found.get(step) if type(found) is dict else None
-    return record.get(field) if found is None else found
-
-
-def _weights(record: dict[str, Any], policy: Policy) -> tuple[float, float]:
-    """Return what a forecast weighs, and its chance of a label; 1 where the stream has none."""
-    weight: Any = 1.0
-    chance: Any = policy.label_rate or 1.0
-    if policy.weight:
-        weight = _at(record, policy.weight, "weight")
-        if (type(weight) is not float and type(weight) is not int) or not 0 <= weight <= HEAVIEST:
-            raise _Unusable("weight")
-    if type(chance) is str:
-        chance = _at(record, chance, "label_rate")
-        if (type(chance) is not float and type(chance) is not int) or not 0 < chance <= 1:
-            raise _Unusable("label_rate")
-    return float(weight), float(chance)
-
-
-def _only(record: dict[str, Any], *allowed: str) -> str:
-    """Return the one kind of forecast the record gives; raise unless it is one that the stream takes."""
-    kinds = [kind for kind in _ALTERNATIVES if record.get(kind) is not None]
-    if len(kinds) != 1:
-        raise _Unusable("forecast")
-    if kinds[0] not in allowed:
-        raise _Unusable("unsupported")
-    return kinds[0]
-
-
-def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.ForecastValue:
-    """Return a forecast that is more than one probability."""
-    kind = _only(record, "probs") if policy.kind == PROBS else _only(record, "quantiles", "normal")
-    return _value(record[kind], kind, policy.classes)
-
-
-def _value(given: Any, kind: str, classes: int | None) -> forecasts.ForecastValue:  # noqa: ANN401 - whatever stands there
-    """Return a forecast of a kind; of classes as many as are wanted, if it is said."""
-    try:
-        if kind == "probs":
-            values = _numbers(given)
-            if classes is not None and len(values) != classes:
-                raise ValueError(f"there must be {classes} classes, got {len(values)}")
-            return Probs([_rounded(value, kind) for value in values])
-        if kind == "quantiles":
-            return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
-        if kind == "normal":
-            return Normal(*_numbers((given["mean"], given["std"])))
-        return _rounded(given, kind)
-    except (ValueError, TypeError, KeyError):
-        raise _Unusable(kind) from None
-
-
-def _rounded(p: Any, reason: str) -> float:  # noqa: ANN401 - whatever stands there
-    """Return a probability; what rounding alone has put beyond 0 or 1 is 0 or 1."""
-    if (type(p) is float or type(p) is int) and -_ROUNDING <= p <= 1 + _ROUNDING:
-        return min(1.0, max(0.0, float(p)))
-    raise _Unusable(reason)
-
-
-def _numbers(given: object) -> tuple[float, ...]:
-    """Return a list of numbers as floats; TypeError if it is none."""
-    if not isinstance(given, list | tuple) or not all(type(one) is float or type(one) is int for one in given):
-        raise TypeError("must be a list of numbers")
-    return tuple(map(float, given))
-
-
-def _features(x: object, policy: Policy) -> tuple[float, ...]:
-    """Return the features in the policy's order, each in [-1, 1]."""
-    if isinstance(policy.features, tuple):
-        if type(x) is not dict:
-            raise _Unusable("features")
-        values = [x.get(name) for name in policy.features]
-    else:
-        if type(x) is not list or len(x) != policy.features:
-            raise _Unusable("features")
-        values = x
-    for value in values:
-        if type(value) not in (float, int) or not -1 <= value <= 1:  # type: ignore[operator]
-            raise _Unusable("features")
-    return tuple(map(float, values))  # type: ignore[arg-type]
-
-
-def _segments(given: object, policy: Policy) -> tuple[str, ...]:
-    """Return the values of the policy's segments in their order, empty text where there is none that can be used."""
-    found: dict[str, Any] = given if type(given) is dict else {}
-    given_values = [found.get(name) for name in policy.segments]
-    values = [value if usable(value) else "" for value in given_values]
-    if policy.segments_required and "" in values:
-        raise _Unusable("segments")
-    return tuple(values)

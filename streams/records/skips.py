@@ -56,13 +56,7 @@ def row(skip: Skip) -> tuple[bytes, bytes]:
 
 
 def read(rows: Iterable[tuple[bytes, bytes]]) -> list[Skip]:
-    """Return the skips of rows.
-
-    Raises
-    ------
-    CorruptFrame
-        If a row is damaged.
-    """
+    """Return the skips of rows; CorruptFrame if a row is damaged."""
     found = []
     for key, value in rows:
         topic, offset = SKIP.of(key)
