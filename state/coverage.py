@@ -44,10 +44,12 @@ class Coverage:
     uncovered
         Whether most forecasts get no label.
 
-    Notes ----- Time is the partition's count of applied records, cut into cells. The first cell has `LEAST` forecasts,
-    so that a stream whose labels begin late is judged soon after the first labels. A later closed cell has `CELL`
-    forecasts times a power of two. If there are more than `MOST` of a size, the two oldest are merged. So there are few
-    cells (some 50 for a million forecasts), and no cell but the first is longer than the time after it.
+    Notes
+    -----
+    Time is the partition's count of applied records, cut into cells. The first cell has `LEAST` forecasts, so that a
+    stream whose labels begin late is judged soon after the first labels. A later closed cell has `CELL` forecasts times
+    a power of two. If there are more than `MOST` of a size, the two oldest are merged. So there are few cells (some 50
+    for a million forecasts), and no cell but the first is longer than the time after it.
 
     When a forecast gets its first label, let n be the number of forecasts issued since, at least `LEAST`. Look at the n
     forecasts issued *before* it, in whole cells: which share has a label? All of them are older than the one just

@@ -39,8 +39,10 @@ class Entities:
     get
         Reads a stored row by key; None where there is none.
 
-    Notes ----- An entity is remembered after its first outcome that taught, for as long as a forecast waits for its
-    outcome: forecasts that wait together may share one outcome. Then it teaches anew. Time is stream time.
+    Notes
+    -----
+    An entity is remembered after its first outcome that taught, for as long as a forecast waits for its outcome:
+    forecasts that wait together may share one outcome. Then it teaches anew. Time is stream time.
 
     The lowest 12 bits of an entity's number select its row, which holds the whole number. A row keeps `KEPT` entities,
     and forgets the oldest first. So a stream remembers 65,536 entities, 1.1 MB. If an entity is forgotten early, so

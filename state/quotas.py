@@ -121,7 +121,7 @@ class Buckets:
         was = self._filled[which]
         self._filled[which] = now
         passed = now - was
-        if not was or passed <= 0:  # buckets start full, and the time of the first records may have been taken back
+        if not was or passed <= 0:  # buckets start full; a time may also move back, see `Clocks.move`
             return
         if which < OF_LETTERS:
             self._gain(RECORDS + which, passed)

@@ -22,9 +22,11 @@ class Bend:
     prior
         Information that r = 0 counts for at every knot.
 
-    Notes ----- With x the position of v in units of knots, i = floor(x) and s = x - i, r(v) = (1 - s) r_i + s r_{i+1}.
-    An outcome is one step of a Kalman filter whose covariance is kept diagonal: with q = sigmoid(v + r(v)), h = q (1 -
-    q), weights g = (1
+    Notes
+    -----
+    With x the position of v in units of knots, i = floor(x) and s = x - i, r(v) = (1 - s) r_i + s r_{i+1}. An outcome
+    is one step of a Kalman filter whose covariance is kept diagonal: with q = sigmoid(v + r(v)), h = q (1 - q), weights
+    g = (1
     - s, s) and curvatures H,
 
         r_j <- r_j + (y - q) g_j / (H_j (1 + h Σ g²/H)) - λ prior r_j / H_j,   H_j <- (1 - λ) H_j + λ prior + h g_j²,

@@ -49,8 +49,10 @@ class Bucketed(Calibrator):
     name, seed
         Key the draws.
 
-    Notes ----- State, per *touched* cell (bucket j, point g_i): n outcomes of events that were served g_i, s of them 1.
-    With φ the field of the forecast's bucket:
+    Notes
+    -----
+    State, per *touched* cell (bucket j, point g_i): n outcomes of events that were served g_i, s of them 1. With φ the
+    field of the forecast's bucket:
 
     - φ_0 <= 0 plays 0, φ_N >= 0 plays N, φ_i = 0 plays i;
     - else adjacent φ_i > 0 > φ_{i+1} play i with probability ``|φ_{i+1}| / (|φ_i| + |φ_{i+1}|)``, else i + 1.
@@ -258,11 +260,13 @@ class Bucketed(Calibrator):
         outstanding
             As in `bound`.
 
-        Notes ----- In bucket j, K_j cells are touched, and Σ|φ| <= sqrt(K_j Φ_j) with Φ_j = Σ φ². Without delays, by
-        Cauchy and Schwarz with weights 1 / R_j, Σ|φ| of all buckets is at most sqrt(Σ K_j R_j) sqrt(Σ Φ_j / R_j). The
-        last root is at most sqrt(Σ R_j) in expectation, so this is never more than Σ sqrt(N + 1) R_j. This holds for
-        any sequence of forecasts that does not react to the draws. With delays, only their sum over all buckets is
-        known. All buckets then count as one field: sqrt(Σ K_j) R, on any sequence.
+        Notes
+        -----
+        In bucket j, K_j cells are touched, and Σ|φ| <= sqrt(K_j Φ_j) with Φ_j = Σ φ². Without delays, by Cauchy and
+        Schwarz with weights 1 / R_j, Σ|φ| of all buckets is at most sqrt(Σ K_j R_j) sqrt(Σ Φ_j / R_j). The last root is
+        at most sqrt(Σ R_j) in expectation, so this is never more than Σ sqrt(N + 1) R_j. This holds for any sequence of
+        forecasts that does not react to the draws. With delays, only their sum over all buckets is known. All buckets
+        then count as one field: sqrt(Σ K_j) R, on any sequence.
         """
         found, width = self._per_bucket(), self._grid.last + 1
         touched = sum(each for _, each, _ in found)

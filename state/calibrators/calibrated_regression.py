@@ -29,10 +29,12 @@ class CalibratedRegression(Calibrator):
     features
         d, length of ``x``; a missing ``x`` counts as zeros.
 
-    Notes ----- There are two answers. That of a map (`LogOddsMap`) starts at the raw forecast and is served while it is
-    unbiased. A regression checks this, and its own answer replaces a biased one. For f(ŷ) = (1, ŷ, p, x_1..x_d), p the
-    raw forecast, all within [-1, 1] (other ``x`` are refused, because the bounds would be empty), with the *served* ŷ,
-    A = I + Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
+    Notes
+    -----
+    There are two answers. That of a map (`LogOddsMap`) starts at the raw forecast and is served while it is unbiased. A
+    regression checks this, and its own answer replaces a biased one. For f(ŷ) = (1, ŷ, p, x_1..x_d), p the raw
+    forecast, all within [-1, 1] (other ``x`` are refused, because the bounds would be empty), with the *served* ŷ, A =
+    I + Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
 
         (Σ w·f (ŷ - y))² <= (‖w‖² + Σ (w·f)²) Φ.
 
@@ -58,9 +60,10 @@ class CalibratedRegression(Calibrator):
     Updates of the regression commute up to rounding; the map's steps depend on their order. Ticket: ŷ, p, x (f64 each).
     Bytes, little-endian: d (u32), three bytes 0, then those of `LeastSquares`, n = d + 3, and those of `LogOddsMap`.
 
-    References ---------- Foster & Kakade, *Calibration via Regression*, Algorithm 2, Theorem 3.3, section IV, and of
-    III.C only linear test functions. Corollary 3.2 there uses features outside the hypothesis of Theorem 2.1
-    (harmless).
+    References
+    ----------
+    Foster & Kakade, *Calibration via Regression*, Algorithm 2, Theorem 3.3, section IV, and of III.C only linear test
+    functions. Corollary 3.2 there uses features outside the hypothesis of Theorem 2.1 (harmless).
 
     Examples
     --------

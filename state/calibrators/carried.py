@@ -36,9 +36,11 @@ class Carried(Calibrator):
     seen
         Forecasts of the version when the line was fitted; 0 before.
 
-    Notes ----- `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until
-    the version's own outcomes support another score. So its promises about raw forecasts hold for the mapped one. The
-    slope is above 0, which keeps the order of forecasts. 0 and 1 do not change.
+    Notes
+    -----
+    `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until the
+    version's own outcomes support another score. So its promises about raw forecasts hold for the mapped one. The slope
+    is above 0, which keeps the order of forecasts. 0 and 1 do not change.
 
     The line is fitted again each time the number of forecasts doubles, until `OWN` outcomes of the version were learnt:
     from then on, what was learnt belongs to that line.

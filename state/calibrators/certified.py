@@ -72,11 +72,13 @@ class Certified(Calibrator):
     evidence
         Outcomes of each kind that are needed before any interval is left.
 
-    Notes ----- Ends 0 = e_0 < ... < e_m = 1 cut [0, 1] into intervals. Every end is a *cell*. An outcome counts in one
-    of the two cells of the interval that was served: a zero in cell z, a one in cell o. Both are fixed when the
-    forecast is issued. With W_c = Σ (p - y) over the events of cell c and a margin M_c that never falls, an end may
-    take a zero if W_c <= M_c, and a one if W_c >= -M_c. *An interval may be served if one of its ends may take a zero
-    and one a one.* So an interval may not be served only if both ends are too high, or both too low.
+    Notes
+    -----
+    Ends 0 = e_0 < ... < e_m = 1 cut [0, 1] into intervals. Every end is a *cell*. An outcome counts in one of the two
+    cells of the interval that was served: a zero in cell z, a one in cell o. Both are fixed when the forecast is
+    issued. With W_c = Σ (p - y) over the events of cell c and a margin M_c that never falls, an end may take a zero if
+    W_c <= M_c, and a one if W_c >= -M_c. *An interval may be served if one of its ends may take a zero and one a one.*
+    So an interval may not be served only if both ends are too high, or both too low.
 
     *There is always one.* M_0 and M_m are so large that cell 0 is never too high and cell m never too low. From an
     interval with two high ends, go left. The next interval has a high right end: it may be served, or both its ends are

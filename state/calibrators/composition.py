@@ -26,8 +26,10 @@ class Composition(Calibrator):
         Two calibrators. If both draw, their draws must have different keys: a back whose forecast depends on its own
         draw loses its guarantee.
 
-    Notes ----- A back that only moves forecasts (``passes``) keeps the draw of its front: the theorem of a draw does
-    not depend on ``p``.
+    Notes
+    -----
+    A back that only moves forecasts (``passes``) keeps the draw of its front: the theorem of a draw does not depend on
+    ``p``.
 
     Ticket: length of the front's (u16), the front's, the back's. Bytes: length of the front's (u32), the front's, the
     back's. Little-endian.

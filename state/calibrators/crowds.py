@@ -23,13 +23,15 @@ SIZE: Final = _STATE.size
 class Crowds:
     """The errors of the crowds that are remembered.
 
-    Notes ----- Forecasts of one hour share what happened in it. If half of them are an attack that the model did not
-    see, they are one fact, not many: without bounds they make the scores of the next weeks several times too high. A
-    crowd is the forecasts with the same floor(`CROWD` ln i), i the information learnt when they were issued. Its error
-    R = Σ (q - y) is kept within bounds. An outcome counts for the share of its own error that moves R within them. So
-    the order of a crowd's labels does not matter. All outcomes count in full where q is right on average, or where
-    outcomes are prompt (i = information). A crowd's bounds never change: when a wrong batch is corrected, exactly the
-    part that had counted is taken back.
+    Notes
+    -----
+    Forecasts of one hour share what happened in it. If half of them are an attack that the model did not see, they are
+    one fact, not many: without bounds they make the scores of the next weeks several times too high. A crowd is the
+    forecasts with the same floor(`CROWD` ln i), i the information learnt when they were issued. Its error R = Σ (q - y)
+    is kept within bounds. An outcome counts for the share of its own error that moves R within them. So the order of a
+    crowd's labels does not matter. All outcomes count in full where q is right on average, or where outcomes are prompt
+    (i = information). A crowd's bounds never change: when a wrong batch is corrected, exactly the part that had counted
+    is taken back.
 
     Bytes: the numbers of `CROWDS` crowds (u16), each at its number modulo `CROWDS`, their errors (f64). Little-endian.
     """

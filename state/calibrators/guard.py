@@ -25,7 +25,9 @@ class Guard:
     weight
         w, in (0, 1).
 
-    Notes ----- Let δ be the log loss of the baseline minus that of the learnt answer, and L = Σ δ. With V = Σ δ² + B,
+    Notes
+    -----
+    Let δ be the log loss of the baseline minus that of the learnt answer, and L = Σ δ. With V = Σ δ² + B,
 
         w = s(ln 9 - η L),  η = min(1, `WILL` / sqrt(V)),
 

@@ -36,8 +36,10 @@ class LeastSquares:
     learnt
         Rounds learnt.
 
-    Notes ----- Each round adds one outer product to each of two symmetric matrices, the *pair*: the sums M = I + Σ zz',
-    whose blocks are A = I + Σ ff', -b = -Σ yf - θ₀ and 1 + Σ y² + ‖θ₀‖²; and M swept on A (Goodnight 1979),
+    Notes
+    -----
+    Each round adds one outer product to each of two symmetric matrices, the *pair*: the sums M = I + Σ zz', whose
+    blocks are A = I + Σ ff', -b = -Σ yf - θ₀ and 1 + Σ y² + ‖θ₀‖²; and M swept on A (Goodnight 1979),
 
         N = [[ c - b'A^-1 b,  θ' ],  with θ = A^-1 b and c = Σ y² + ‖θ₀‖²,
              [ θ,         -A^-1  ]]

@@ -26,7 +26,9 @@ class Line:
     aa, ab, bb
         Their curvature A.
 
-    Notes ----- A step for a gradient g at x, with the outcome's curvature h and the share λ that fades:
+    Notes
+    -----
+    A step for a gradient g at x, with the outcome's curvature h and the share λ that fades:
 
         A <- (1 - λ) A + λ P + h (x, 1)(x, 1)',   (a, b) <- (a, b) - A^-1 (g (x, 1) + λ P (a - start, b)),
 

@@ -48,10 +48,12 @@ class Units(NamedTuple):
 class LocationScale:
     """Three places of a law, raw, slow and fast, and their mixture, weighted by evidence.
 
-    Notes ----- An outcome's score is ``z = (y - median) / spread``, with median and spread of the *raw* law. No score
-    depends on what was served. So late outcomes make the places older, but never make them swing. The slow place is the
-    median and the spread of the last `WINDOW` scores, shrunk to 0 and 1 as by `FEWEST` further scores. The fast one is
-    the running mean of scores, and the spread of the last `WINDOW` differences to the fast place *as it was issued*.
+    Notes
+    -----
+    An outcome's score is ``z = (y - median) / spread``, with median and spread of the *raw* law. No score depends on
+    what was served. So late outcomes make the places older, but never make them swing. The slow place is the median and
+    the spread of the last `WINDOW` scores, shrunk to 0 and 1 as by `FEWEST` further scores. The fast one is the running
+    mean of scores, and the spread of the last `WINDOW` differences to the fast place *as it was issued*.
 
     The quantile functions are mixed. All three are of the same law, moved, so the mixture is, too. L_k is the pinball
     loss of place k as issued, at the levels `EVIDENCE`, in units of the spread, minus the least of the three. V is the

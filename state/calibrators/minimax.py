@@ -29,8 +29,10 @@ class Minimax(Counting):
     Roth 2021, *Lecture 20: Calibrated Prediction*, Theorem 4 and Algorithm 1. Definition 1 there lacks 1/T, and m and T
     are conflated.
 
-    Examples -------- An adversary whose outcome is always the other side of the expected forecast makes any
-    deterministic method wrong by .5:
+    Examples
+    --------
+    An adversary whose outcome is always the other side of the expected forecast makes any deterministic method wrong by
+    .5:
 
     >>> calibrator = Minimax(buckets=1, grid=20, spacing="uniform")
     >>> for t in range(5000):

@@ -31,8 +31,10 @@ class Multiclass(Recalibrator):
         One calibrator per class, each with its own key for draws: ``make("multiclass", classes=3,
         each="platt+minimax")``. Options of the parts are further arguments.
 
-    Notes ----- The paper's grid over the simplex is exponential in K, so the paper itself suggests one class against
-    the rest. Each class is calibrated by itself, not the vector.
+    Notes
+    -----
+    The paper's grid over the simplex is exponential in K, so the paper itself suggests one class against the rest. Each
+    class is calibrated by itself, not the vector.
 
     Ticket: K lengths (u16 each), the parts' tickets. Bytes: K (u32), K lengths (u32 each), the parts' states.
     Little-endian.

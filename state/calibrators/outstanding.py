@@ -22,10 +22,12 @@ class Outstanding:
         Outcomes whose tickets were issued in each block, shape (`BLOCKS`,). A block is 2**b outcomes long, b the least
         with n < 2**b `BLOCKS`.
 
-    Notes ----- A ticket says r, the outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have r < w. So
-    A(w) - w forecasts were outstanding when w outcomes had been learnt, and have resolved since. `most` is the largest
-    A(w) - w over the ends w of the blocks, n / 2 <= w <= n. So a long wait is forgotten once the number of outcomes has
-    doubled. The order of outcomes does not matter.
+    Notes
+    -----
+    A ticket says r, the outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have r < w. So A(w) - w
+    forecasts were outstanding when w outcomes had been learnt, and have resolved since. `most` is the largest A(w) - w
+    over the ends w of the blocks, n / 2 <= w <= n. So a long wait is forgotten once the number of outcomes has doubled.
+    The order of outcomes does not matter.
     """
 
     def __init__(self, blocks: Sequence[int] = (0,) * BLOCKS) -> None:

@@ -51,10 +51,12 @@ _ROW: Final = Struct("<H4d")
 class PlaceBySegment:
     """Four places of a law and their mixture: without segments, with their shifts, with their scales, with both.
 
-    Notes ----- An event has one slot for each name and pair; sums are over these. An outcome's score is its distance to
-    the median of the law at the place without segments *as it was when the forecast was issued*, in units of the raw
-    law. Scores do not depend on what the segments were served. So late outcomes make the corrections older, but never
-    make them swing.
+    Notes
+    -----
+    An event has one slot for each name and pair; sums are over these. An outcome's score is its distance to the median
+    of the law at the place without segments *as it was when the forecast was issued*, in units of the raw law. Scores
+    do not depend on what the segments were served. So late outcomes make the corrections older, but never make them
+    swing.
 
     Each slot has a shift θ and the logarithm κ of a scale. i and d are the running means of scores and of distances;
     they hold what all events share. With e = score - i - Σ θ and a = |e| / (d exp(Σ κ)),

@@ -39,11 +39,13 @@ class Prudent(Calibrator):
     name, seed
         Key the draws.
 
-    Notes ----- ``p`` is deterministic, and is the raw forecast until there is evidence. It is the answer of `TwoSpeed`,
-    corrected by `BySegment`. It increases strictly with the raw forecast, among events of the same segments. An
-    adversary who sees ``p`` can make it wrong by .5, like any deterministic answer. The draw protects against this. Its
-    forecast is ``p``. Over the drawn rounds, the theorem of `GroupRegret` holds on any sequence of outcomes that does
-    not see the draw, for the whole stream and for every segment.
+    Notes
+    -----
+    ``p`` is deterministic, and is the raw forecast until there is evidence. It is the answer of `TwoSpeed`, corrected
+    by `BySegment`. It increases strictly with the raw forecast, among events of the same segments. An adversary who
+    sees ``p`` can make it wrong by .5, like any deterministic answer. The draw protects against this. Its forecast is
+    ``p``. Over the drawn rounds, the theorem of `GroupRegret` holds on any sequence of outcomes that does not see the
+    draw, for the whole stream and for every segment.
 
     Until there is evidence, or `DRAWN` outcomes are learnt, the draw is ``p`` and is not counted. So no later draw
     compensates for the errors of that time. Segments are not used before `TwoSpeed` settles. Error and bound are those

@@ -59,11 +59,13 @@ class Quantile(Recalibrator):
     name, seed
         Key the draws.
 
-    Notes ----- With u = F(y), F the distribution function of the law as moved (`LocationScale`), n outcomes and k_j of
-    them covered, ``s_j = p_j + e (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function
-    of integers. The step is ``e = min(η / C, STEADY / (1 + D))``, D the number of outstanding forecasts. An outcome
-    that comes D forecasts late moves the levels when D others are already issued, so larger steps make the levels
-    swing. D is measured: see `Outstanding`. A ticket holds r, the outcomes learnt when it was issued.
+    Notes
+    -----
+    With u = F(y), F the distribution function of the law as moved (`LocationScale`), n outcomes and k_j of them
+    covered, ``s_j = p_j + e (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function of
+    integers. The step is ``e = min(η / C, STEADY / (1 + D))``, D the number of outstanding forecasts. An outcome that
+    comes D forecasts late moves the levels when D others are already issued, so larger steps make the levels swing. D
+    is measured: see `Outstanding`. A ticket holds r, the outcomes learnt when it was issued.
 
     *Overlap.* Forecasts of the next hour, one every five minutes, share most of what happens, so D + 1 successive
     outcomes carry nearly the same evidence. Let ρ be the correlation of successive outcomes in whether the anchor

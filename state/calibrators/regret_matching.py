@@ -30,11 +30,13 @@ class RegretMatching(Counting):
         Standard deviations of chance, sqrt(n g (1 - g)) each, added to the margin, so that chance alone does not move
         the play off a point. 0 is the published rule.
 
-    Notes ----- Internal regret needs no N x N matrix: moving from i to j changes the Brier score by ``2 δ V_i - δ²
-    n_i``, δ = g_j - g_i. In the crossing rule the expected gain |φ_i| |φ_{i+1}| h / (|φ_i| + |φ_{i+1}|) does not exceed
-    the margin's share. So a round adds at most the square of its step, ρ = |y - g_i| + the growth of the margin. A late
-    outcome was played on an older field, which others have moved since by their ρ. That adds 2 ρ Σ ρ_k over the
-    outcomes k that came between **at the same point**. With
+    Notes
+    -----
+    Internal regret needs no N x N matrix: moving from i to j changes the Brier score by ``2 δ V_i - δ² n_i``, δ = g_j -
+    g_i. In the crossing rule the expected gain |φ_i| |φ_{i+1}| h / (|φ_i| + |φ_{i+1}|) does not exceed the margin's
+    share. So a round adds at most the square of its step, ρ = |y - g_i| + the growth of the margin. A late outcome was
+    played on an older field, which others have moved since by their ρ. That adds 2 ρ Σ ρ_k over the outcomes k that
+    came between **at the same point**. With
 
         ρ <= a + (noise / 2) (sqrt(n) - sqrt(n - 1)),  a = 1 + h / 2,
 

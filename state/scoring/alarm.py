@@ -92,9 +92,11 @@ def log_level_bet(below: float, upto: float, variance: float) -> float:
     variance
         τ(1 - τ) times all outcomes.
 
-    Notes ----- A quantile of level τ has P(y < q) <= τ <= P(y <= q). So E exp(λ([y < q] - τ)) for λ > 0, and E exp(λ([y
-    <= q] - τ)) for λ < 0, are at most their values for a chance of τ. Bennett's inequality then holds as in
-    `log_wealth`, and atoms raise no alarm.
+    Notes
+    -----
+    A quantile of level τ has P(y < q) <= τ <= P(y <= q). So E exp(λ([y < q] - τ)) for λ > 0, and E exp(λ([y <= q] - τ))
+    for λ < 0, are at most their values for a chance of τ. Bennett's inequality then holds as in `log_wealth`, and atoms
+    raise no alarm.
     """
     bets = [stake * (below if stake > 0.0 else upto) - price * variance for stake, price in _BETS]
     return log_sum(bets) - math.log(len(_BETS))

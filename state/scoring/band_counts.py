@@ -36,9 +36,11 @@ class BandCounts:
     sums
         `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width].
 
-    Notes ----- Counts may be added over partitions. A label counts in the partition where it came. So after a rescale
-    one partition may have more labels than forecasts, or negative ones after revisions; the sums over partitions are
-    right. By day, a label counts on the day when it was learnt, and revisions do not count.
+    Notes
+    -----
+    Counts may be added over partitions. A label counts in the partition where it came. So after a rescale one partition
+    may have more labels than forecasts, or negative ones after revisions; the sums over partitions are right. By day, a
+    label counts on the day when it was learnt, and revisions do not count.
 
     Bytes, little-endian: ``width``, and how many days follow (u8 each), ``sums`` (i64 each), then of each day, in
     order, its number since 1970 (u32) and the same counts as `state.counts.encode_cells` has them.
@@ -125,12 +127,14 @@ class BandCounts:
     def moved(self, kind: int, band: int) -> float:
         """Return the factor by which a band's share changed on the last whole day without evidence; 1.0 if it did not.
 
-        Notes ----- The last whole day is compared with those before it, at least `ENOUGH`. Chance is the larger of two
-        deviations: between days, and of counts of independent forecasts. (With many forecasts any difference exceeds
-        the latter.) The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`. There is evidence
-        if the share of ones among that day's labels is off by `EVIDENCE` standard deviations, in either direction: a
-        band in the middle may lose to the one above. Late labels belong to older forecasts. The lowest band is not
-        judged, because the others determine it.
+        Notes
+        -----
+        The last whole day is compared with those before it, at least `ENOUGH`. Chance is the larger of two deviations:
+        between days, and of counts of independent forecasts. (With many forecasts any difference exceeds the latter.)
+        The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`. There is evidence if the share
+        of ones among that day's labels is off by `EVIDENCE` standard deviations, in either direction: a band in the
+        middle may lose to the one above. Late labels belong to older forecasts. The lowest band is not judged, because
+        the others determine it.
 
         On 335 days of flights with two bands above the lowest, 12 shares moved, in storms, all with evidence. With 4
         standard deviations there are 20, two of them without evidence. Of 212 days of made payments one moved: the day
@@ -178,7 +182,7 @@ class _Off(NamedTuple):
 
 
 def _off(days: Sequence[tuple[int, int]]) -> _Off:
-    """Return how far the share of the last day is off; each day has a count, and the number it is a share of."""
+    """Return how far the last day's share is off those before; each day is a count and its total."""
     shares = [k / n for k, n in days if n >= FEWEST]
     if len(shares) <= ENOUGH or days[-1][1] < FEWEST:
         return _Off(1.0, 0.0)

@@ -46,9 +46,11 @@ Counts = list[int]
 class Distribution:
     """Counts of raw forecasts by cell of log-odds: recent ones by day, and a fading sum of those before.
 
-    Notes ----- The present day and the `RECENT` days before it are recent. Older days are added to the past, which
-    fades by the share 1/`MEMORY` with each added day that has a forecast. The past is in whole units of 1/`MEMORY`
-    forecast, so its bytes are the same on every machine. Days are of stream time, so counts of partitions may be added.
+    Notes
+    -----
+    The present day and the `RECENT` days before it are recent. Older days are added to the past, which fades by the
+    share 1/`MEMORY` with each added day that has a forecast. The past is in whole units of 1/`MEMORY` forecast, so its
+    bytes are the same on every machine. Days are of stream time, so counts of partitions may be added.
 
     **Breaks.** From a shift above `BROKEN` until one below `SHIFTED`, new days are not added to the past. So scores
     that were broken for some days are compared with those before the break. After `SETTLED` days recent forecasts
@@ -160,12 +162,14 @@ class Distribution:
     def shift(self) -> float:
         """Return the shift of recent forecasts against earlier ones, at least 0; NaN if there are too few.
 
-        Notes ----- This is the population stability index over the cells that have a forecast, Σ (a - b) ln(a / b) with
-        a and b the shares of a cell among recent and earlier forecasts, or the sum of both Kullback-Leibler
-        divergences. One half is added to every count, so that no cell gives infinity. What chance alone adds is
-        subtracted: (K - 1)(1/n + 1/m) of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two
-        samples). By custom, below .1 nothing has changed, and from .25 on the population is another one. For normal
-        log-odds, .25 is a move by half their deviation.
+        Notes
+        -----
+        This is the population stability index over the cells that have a forecast, Σ (a - b) ln(a / b) with a and b the
+        shares of a cell among recent and earlier forecasts, or the sum of both Kullback-Leibler divergences. One half
+        is added to every count, so that no cell gives infinity. What chance alone adds is subtracted: (K - 1)(1/n +
+        1/m) of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two samples). By custom, below
+        .1 nothing has changed, and from .25 on the population is another one. For normal log-odds, .25 is a move by
+        half their deviation.
 
         References
         ----------

@@ -50,11 +50,13 @@ def grain(value: float) -> float:
 class Scores:
     """Additive scores over resolved events.
 
-    Notes ----- A forecast falls into one of 19 cells: one of the ten low bands that divide [0, .1), see `BANDS`, or one
-    of the nine bins of width .1 above. Calibration errors are computed from the sums of cells. So an event changes one
-    cell of each kind, and ``a + b`` is the score of both. AUC and recall come from counts by fine cell, which divide
-    the 19 cells (`cells`). Without a draw, ``draw`` equals ``p`` and both share a cell, so the kind "draw" takes bytes
-    only if there are draws.
+    Notes
+    -----
+    A forecast falls into one of 19 cells: one of the ten low bands that divide [0, .1), see `BANDS`, or one of the nine
+    bins of width .1 above. Calibration errors are computed from the sums of cells. So an event changes one cell of each
+    kind, and ``a + b`` is the score of both. AUC and recall come from counts by fine cell, which divide the 19 cells
+    (`cells`). Without a draw, ``draw`` equals ``p`` and both share a cell, so the kind "draw" takes bytes only if there
+    are draws.
 
     **Exact.** Numbers are rounded to multiples of 2**-30 before they are summed (`grain`), so sums below 2**23 are
     exact, and a mean changes by less than 1e-9. The same events in any order give the same bytes. Taking out an event

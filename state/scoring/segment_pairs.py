@@ -36,9 +36,11 @@ class SegmentPairScores(PairScores):
     recent
         The last windows of served forecasts; None before the first event.
 
-    Notes ----- **Recent windows** are those of `state.scoring.recent`. For numbers they have the levels, at most
-    `MOST`, spread evenly from the first to the last. For classes they have binary events: that the likeliest class
-    occurs, and, of at most `MOST` classes, that each occurs. These depend on one another; the alarm allows for it.
+    Notes
+    -----
+    **Recent windows** are those of `state.scoring.recent`. For numbers they have the levels, at most `MOST`, spread
+    evenly from the first to the last. For classes they have binary events: that the likeliest class occurs, and, of at
+    most `MOST` classes, that each occurs. These depend on one another; the alarm allows for it.
 
     Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), the warm-up, then those of
     `PairScores`. If there are recent windows, then how many binary events or levels these have (u8), and the windows.

@@ -98,7 +98,7 @@ class SegmentScores:
             self._py[1] += served
 
     def relabel(self, first: int, second: int, change: float, raw: float, served: float) -> None:
-        """Add a change of the label of an event of two bands, -1, 0 or 1: see `revise`."""
+        """Add a revision, -1, 0 or 1, of an event with forecasts in these two bands: see `revise`."""
         self._sums[first + 1] += change
         self._sums[second + 1] += change
         self._py[0] += change * raw

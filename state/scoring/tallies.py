@@ -30,9 +30,11 @@ class LevelTally(Sums):
     levels
         p_1 < ... < p_m.
 
-    Notes ----- Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it.
-    Both are counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, and after events
-    are taken out again.
+    Notes
+    -----
+    Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it. Both are
+    counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, and after events are taken
+    out again.
 
     Bytes, little-endian: n (u32), then for raw and for calibrated the events with 0..m quantiles at or below the
     outcome, and those with 0..m quantiles below it (u16 if n < 65,536, else u32): ``4 + 8 (m + 1)`` bytes.

@@ -41,10 +41,12 @@ class TwoBin(NamedTuple):
 def two_bin(scores: Scores, kind: Kind) -> TwoBin:
     """Return the averaged two-bin error of a kind of forecast.
 
-    Notes ----- With F(q) = Σ_{p < q} (p - y) / n and R(q) the same of the other events, it is the mean of F² + R² over
-    thresholds q in [0, 1]. Those are the edges of the fine cells here, each with the share of [0, 1] that is nearest to
-    it. Σ(p - y) is exact at the edges of the coarse cells. Within a coarse cell, forecasts are taken as the middles of
-    their fine cells, and the remainder is shared among its events.
+    Notes
+    -----
+    With F(q) = Σ_{p < q} (p - y) / n and R(q) the same of the other events, it is the mean of F² + R² over thresholds q
+    in [0, 1]. Those are the edges of the fine cells here, each with the share of [0, 1] that is nearest to it. Σ(p - y)
+    is exact at the edges of the coarse cells. Within a coarse cell, forecasts are taken as the middles of their fine
+    cells, and the remainder is shared among its events.
 
     *Noise.* If y are independent with chances π, the mean of F² + R² is that of the means, squared, and Σ π(1 - π) /
     n²: every event is on one side of every threshold. This does not depend on p. So the difference between two

@@ -39,7 +39,9 @@ class WarmUp:
     p, y, pp
         Σp, Σy, Σp² of the raw forecast p and of what happened.
 
-    Notes ----- Forecasts belong to the warm-up of a configuration on a partition until the first one that ends it
+    Notes
+    -----
+    Forecasts belong to the warm-up of a configuration on a partition until the first one that ends it
     (`state.served.Served.warms`). Their ledger rows say so. Their outcomes teach the calibrator as usual, but count
     only here: in no score, window, alarm, segment or comparison.
 

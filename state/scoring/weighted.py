@@ -41,10 +41,12 @@ class Share(NamedTuple):
 class Weighted:
     """Weighted sums over the events of a stream or segment that have a label, of raw and of served forecasts.
 
-    Notes ----- An event has the weight w = a min(1 / q, 50). a is the stream's ``weight``, 1 without; q is the chance
-    of its label, 1 if not known (`state.chances.weight`). So Σ w p and Σ w y estimate what was expected and what came
-    true of all forecasts, unlabelled ones included, in the unit of a. Except for chances below .02 this is Horvitz &
-    Thompson's estimate.
+    Notes
+    -----
+    An event has the weight w = a min(1 / q, 50). a is the stream's ``weight``, 1 without; q is the chance of its label,
+    1 if not known (`state.chances.weight`). So Σ w p and Σ w y estimate what was expected and what came true of all
+    forecasts, unlabelled ones included, in the unit of a. Except for chances below .02 this is Horvitz & Thompson's
+    estimate.
 
     All events count, also those of the warm-up and those that teach nothing. A forecast falls into one of 14 bands, see
     `state.scoring.segment_scores.EDGES`. A revised label leaves no trace but that of rounding.
@@ -128,9 +130,7 @@ class Weighted:
 
     @property
     def effective(self) -> float:
-        """(Σ w)² / Σ w²: so many equally weighted events would give an equally precise mean, at most `n`; 0 without
-        weight.
-        """
+        """(Σ w)² / Σ w², Kish's effective number of events, at most `n`; 0 without weight."""
         return self.weight**2 / self._squares[0] if self._squares[0] else 0.0
 
     def expected(self, kind: Alarmed) -> float:

@@ -17,7 +17,7 @@ Part = tuple[int, Sequence[Bias]]
 
 
 def part(served: Served) -> Part:
-    """Return a calibrator's biases, features by name; none if it bounds none."""
+    """Return a calibrator's biases, with names of features; an empty list if it bounds none."""
     named = orjson.loads(served.recipe).get("features", ())
     return served.calibrator.learnt, served.calibrator.biases(named)
 

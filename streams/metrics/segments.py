@@ -52,10 +52,10 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
 
     Segments are ordered by the served error beyond chance, then by events. ``large`` has the mean and the largest error
     of those with at least `LARGE` events: the ECE, of classes that of the likeliest one, of numbers the error of
-    coverage. ``of`` says what the forecasts are. ``recent`` has the segments with any evidence that they are off
-    lately, most evidence first; ``recently_off`` is how many reach the alarm. Of numbers ``level`` there is the one
-    with most evidence, and ``served`` is it; of classes ``class`` is the one with most evidence, None if that is
-    against the likeliest. ``warming`` is how many segments are in a warm-up of their own.
+    coverage. ``of`` is the kind of the forecasts. ``recent`` has the segments with evidence of a recent error, most
+    evidence first; ``recently_off`` is the number that reach the alarm. There, for numbers ``level`` is the level with
+    most evidence, and ``served`` equals it. For classes ``class`` is the class with most evidence, None if the evidence
+    is against the likeliest one. ``warming`` is the number of segments in a warm-up of their own.
     """
     found = list(found)
     everything = added(found)

@@ -1,7 +1,7 @@
-"""Records as they stand in the input topics: bytes to events.
+"""Decoding of the input topics: bytes to events.
 
-Decoding never raises on what a record holds: anything that cannot be used comes back as `Rejected` with a reason
-from `REASONS`, and goes to the dead letters whole.
+Decoding never raises because of a record's contents. A record that cannot be used becomes `Rejected` with a reason from
+`REASONS`, and goes whole to the dead letters.
 """
 
 from collections.abc import Iterable, Sequence
@@ -75,18 +75,18 @@ REASONS: Final = {
 }
 
 
-#: Longest Kafka key, in longest ids.
+#: Longest Kafka key, as a multiple of the longest id.
 KEY_IDS: Final = 8
 
 #: Highest revision number of an outcome: it is stored in 32 bits.
 LAST_REVISION: Final = 2**32 - 1
 
-#: Stands between an event's id and its scope where the engine names it; no id and no scope has it.
+#: Separates an event's id and scope in the engine's name of the event; no id and no scope has it.
 SCOPED: Final = "\n"
-#: Longest name of an event, id and scope together, bytes: the state's rows have one byte for it.
+#: Longest name of an event, id and scope together, in bytes: rows hold its length in one byte.
 LONGEST_NAME: Final = 255
 
-#: Stream names kept with their policies.
+#: Most cached stream names.
 KNOWN: Final = 10_000
 
 #: A record of which nothing could be read.
@@ -101,13 +101,13 @@ class Decoder:
     Parameters
     ----------
     policies
-        Say which streams there are and which features each takes.
+        The streams and their features.
     limits
-        What a record may be, at most.
+        Largest sizes of a record.
     direct
-        The sources among the two topics, whose records are mapped first; None: all records are as the reference says.
+        Sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
     carry_headers
-        Names of headers that go on from forecasts to their answers, where no source maps these.
+        Names of headers that are carried from forecasts to answers, where no source maps them.
     """
 
     def __init__(
@@ -118,29 +118,29 @@ class Decoder:
         self._key_bytes = KEY_IDS * limits.id_bytes
         self._id_bytes = limits.id_bytes
         self._ahead_ms = limits.ahead_ms
-        #: Policies of stream names that were found to be in order: most records name a stream that was named before.
+        #: Policies of valid stream names: most records name a known stream.
         self._known: dict[str, Policy] = {}
-        #: What the registry has said of the schemas that records name.
+        #: Schemas that the registry has returned.
         self.schemas = Schemas() if direct is None else Schemas(direct.registry)
         self._mappings = (None, None) if direct is None else direct.mappings(self.schemas)
         mapping = self._mappings[FORECASTS]
-        #: What carries headers of records that trueup's producers wrote, and of those that intake wrote.
+        #: Carriers of headers: for records of trueup's producers, and for those of intake.
         self._carrier, self._of_intake = Carrier(carry_headers), Carrier(EVERY)
         self._carriers = [self._carrier, self._of_intake, *([] if mapping is None else mapping.carriers)]
-        #: Of forecasts and of outcomes: how many records have a time that lies far off, and that of the last, ms, with
-        #: its Kafka timestamp. They count all the same: somebody may send old history now.
+        #: For forecasts and outcomes: the number of records with a time far off, and the last such time with its Kafka
+        #: timestamp, ms. These records are used all the same, because they may be old history.
         self.far_off = [0, 0]
         self.far_off_last = [(0, 0), (0, 0)]
         #: Whether `load` has to be awaited before records are decoded.
         self.asks_registry = direct is not None and direct.asks_registry
 
     async def load(self, records: Iterable[tuple[int, Any]]) -> None:
-        """Load the schemas that records name; waits while the registry cannot be asked. Records are as in `events`."""
+        """Load the schemas that records name; wait while the registry is not available. Records are as in `events`."""
         if lacking := self.lacking(records):
             await self.schemas.load(lacking)
 
     def lacking(self, records: Iterable[tuple[int, Any]]) -> dict[SchemaId, str]:
-        """Return the schemas that `load` would have to ask for, each with what names it."""
+        """Return the schemas that `load` would ask for, each with the source that names it."""
         lacking: dict[SchemaId, str] = {}
         for topic, record in records:
             mapping = self._mappings[topic]
@@ -154,7 +154,7 @@ class Decoder:
         Parameters
         ----------
         records
-            Of each the topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value``, ``headers``
+            Pairs of a topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value``, ``headers``
             and ``timestamp``, ms.
         """
         found: list[Event] = []
@@ -252,7 +252,7 @@ class Decoder:
         policy = self._policies.of(stream)
         if policy is None:
             raise Unusable("unknown_stream")
-        if len(self._known) >= KNOWN:  # streams are named by the records: do not let them fill memory
+        if len(self._known) >= KNOWN:  # names come from records, so the cache must be bounded
             self._known.clear()
         self._known[stream] = policy
         return policy
@@ -278,7 +278,7 @@ class Decoder:
         return record
 
     def _carried(self, record: dict[str, Any], headers: Headers) -> Carried | None:
-        """Return what goes on from a forecast to its answer."""
+        """Return what is carried from a forecast to its answer."""
         found = record.get("carried")
         if type(found) is Carried or self._mappings[FORECASTS] is not None:
             return found if type(found) is Carried else None
@@ -291,10 +291,10 @@ class Decoder:
     def left(
         self, offset: int, key: bytes | None, record: dict[str, Any], timestamp: int, headers: Headers = ()
     ) -> Forecast | None:
-        """Return what can be read of a forecast that is a dead letter; None if that is too little for an answer.
+        """Return the readable part of a dead forecast; None if it is too little for an answer.
 
-        An answer needs the event and the forecast itself. Its stream is empty if it cannot be read, and its time is the
-        Kafka timestamp then.
+        An answer needs the event and the forecast itself. An unreadable stream is empty, and an unreadable time is the
+        Kafka timestamp.
         """
         try:
             event_id = self._name(record, "event_id")
@@ -314,12 +314,12 @@ class Decoder:
         return Forecast(offset, key, event_id, stream, raw, (), ts, None, (), self._carried(record, headers))
 
     def left_out(self, what: str) -> int:
-        """Return how many headers or fields (``header``, ``field``) were too much to go on with their answers."""
+        """Return how many headers or fields (``header``, ``field``) were too large to carry to answers."""
         return sum(carrier.left_out[what] for carrier in self._carriers)
 
     def _name(self, record: dict[str, Any], field: str) -> str:
         name = record.get(field)
-        # An ASCII name is as many bytes as characters; only others have to be encoded to be measured.
+        # An ASCII name has as many bytes as characters, so only other names must be encoded to be measured.
         if (
             type(name) is str
             and 0 < len(name) <= self._id_bytes
@@ -330,12 +330,12 @@ class Decoder:
         raise Unusable(field)
 
     def _entity(self, record: dict[str, Any], path: str) -> int:
-        """Return the number of what a forecast is about, which stands at a path or in ``entity``; 0 if it does not."""
+        """Return the number of a forecast's entity, read at a path or in ``entity``; 0 if there is none."""
         found = at(record, path, "entity")
         return 0 if found is None else number(self._text(found, "entity"))
 
     def _version(self, record: dict[str, Any], path: str) -> str:
-        """Return the version of the model, which stands at a path or in ``model_version``."""
+        """Return the model's version, read at a path or in ``model_version``."""
         return self._text(at(record, path, "model_version"), "model_version")
 
     def _text(self, found: object, field: str) -> str:

@@ -22,7 +22,7 @@ class Unusable(Exception):  # noqa: N818 - not an error of the program
 
 
 def at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return what stands at a path of a record, or else in a field of its own; None if neither is there."""
+    """Return the value at a path of a record, or else in a field of its own; None if neither exists."""
     found: Any = record if path else None
     for step in _steps(path) if path else ():
         found = found.get(step) if type(found) is dict else None
@@ -30,7 +30,7 @@ def at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - 
 
 
 def read_weights(record: dict[str, Any], policy: Policy) -> tuple[float, float]:
-    """Return what a forecast weighs, and its chance of a label; 1 where the stream has none."""
+    """Return a forecast's weight and chance of a label; each 1 where the stream has none."""
     weight: Any = 1.0
     chance: Any = policy.label_rate or 1.0
     if policy.weight:
@@ -45,7 +45,7 @@ def read_weights(record: dict[str, Any], policy: Policy) -> tuple[float, float]:
 
 
 def only_kind(record: dict[str, Any], *allowed: str) -> str:
-    """Return the one kind of forecast the record gives; raise unless it is one that the stream takes."""
+    """Return the one kind of forecast in a record; raise unless the stream takes it."""
     kinds = [kind for kind in ALTERNATIVES if record.get(kind) is not None]
     if len(kinds) != 1:
         raise Unusable("forecast")
@@ -61,7 +61,7 @@ def read_distribution(record: dict[str, Any], policy: Policy) -> forecasts.Forec
 
 
 def read_forecast(given: Any, kind: str, classes: int | None) -> forecasts.ForecastValue:  # noqa: ANN401 - whatever stands there
-    """Return a forecast of a kind; of classes as many as are wanted, if it is said."""
+    """Return a forecast of a kind; of ``classes`` classes, if that is given."""
     try:
         if kind == "probs":
             values = _numbers(given)
@@ -78,7 +78,7 @@ def read_forecast(given: Any, kind: str, classes: int | None) -> forecasts.Forec
 
 
 def rounded(p: Any, reason: str) -> float:  # noqa: ANN401 - whatever stands there
-    """Return a probability; what rounding alone has put beyond 0 or 1 is 0 or 1."""
+    """Return a probability; one that only rounding put beyond 0 or 1 becomes 0 or 1."""
     if (type(p) is float or type(p) is int) and -_ROUNDING <= p <= 1 + _ROUNDING:
         return min(1.0, max(0.0, float(p)))
     raise Unusable(reason)
@@ -108,7 +108,7 @@ def read_features(x: object, policy: Policy) -> tuple[float, ...]:
 
 
 def read_segments(given: object, policy: Policy) -> tuple[str, ...]:
-    """Return the values of the policy's segments in their order, empty text where there is none that can be used."""
+    """Return the values of the policy's segments in order; empty text for one without a usable value."""
     found: dict[str, Any] = given if type(given) is dict else {}
     given_values = [found.get(name) for name in policy.segments]
     values = [value if usable(value) else "" for value in given_values]
