@@ -17,7 +17,7 @@ from state.effects import Changes
 from state.engine import Partition
 from state.events import Event, Output, Rejected
 from state.ledger import IMMATURE, WAITING, Row
-from state.services import Service
+from state.service import Service
 
 
 class _Beside:

@@ -19,7 +19,7 @@ from state.scoring.segment_pairs import SegmentPairScores, observe_segments, rev
 from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.served import Served
-from state.services import Service
+from state.service import Service
 from streams.metrics import functions
 from streams.metrics.versions import held
 

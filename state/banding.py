@@ -1,4 +1,4 @@
-"""Which band and how many points each forecast gets, and the thresholds that keep a volume; runs once an event."""
+"""Bands and points of each forecast, and thresholds that move to keep a volume. Runs once for each event."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -6,16 +6,16 @@ from typing import Final, NamedTuple, Self
 
 from state.bands import FARTHEST, Bands, log_odds
 
-#: Step of a threshold that keeps a volume, in log-odds. Each step up is a forecast in its band or above. So a change of
-#: calibration that raises all scores by one unit of log-odds brings twenty of them more, however many forecasts come.
+#: Step of a threshold that keeps a volume, in log-odds, for each forecast in its band or above. If a new calibration
+#: raises all scores by one unit of log-odds, twenty more forecasts pass, however many come.
 RATE: Final = 0.05
-#: The largest step, while too few forecasts have come to know where a threshold belongs.
+#: The first and largest step, while too few forecasts have come to place a threshold.
 FIRST: Final = 1.0
 
 _COUNT: Final = Struct("<QB")
 _MARKS: Final = Struct("<4sBBBBiB")
 _ENDS: Final = Struct("<2d")
-#: Parts of marks that are there.
+#: Flags of the optional parts of marks.
 _POINTS: Final = 1
 _INTERVAL: Final = 2
 
@@ -36,16 +36,15 @@ class Thresholds:
     t_b += η (1[p in band b or above] - w_b). Where shares are set, w_b is the share of b. Where a volume is held, w_b
     is 1 if the raw forecast is in b or above by the configured thresholds, else 0.
 
-    **What is promised.** Of any forecasts in a row, while the step is η: the number of those in band b or above, less
-    Σ w_b, is (t_b after - t_b before) / η. This is an identity, on any sequence. Thresholds never leave the scores by
-    more than a step or two. So with η = `RATE` the number is 20 off for each unit of log-odds by which the threshold
-    moved, and never more than 1,000 off. For shares the step is larger at first: 1 / (s n) after n forecasts, s the
-    smallest share, at most `FIRST`; from n = 20 / s on it is `RATE`. The bound of 1,000 holds from the first forecast
-    on, as steps never rise.
+    **Promise.** Take any run of forecasts with step η. The number in band b or above, minus Σ w_b, is (t_b after - t_b
+    before) / η. This is an identity, on any sequence. Thresholds never lie more than a step or two beyond the scores.
+    So with η = `RATE` the number is off by 20 for each unit of log-odds that the threshold moved, and by 1,000 at most.
+    For shares the step is larger at first: 1 / (s n) after n forecasts, s the smallest share, at most `FIRST`; from n =
+    20 / s on it is `RATE`. The bound of 1,000 holds from the first forecast on, as steps never rise.
 
-    **What is not.** A threshold moves also when nothing has changed, by about .1 in log-odds. So one score may be in
-    two bands at two times, and of many equal scores near a threshold only some are in the upper one. Forecasts that are
-    placed by the same thresholds are in order.
+    **Not promised.** A threshold also moves when nothing has changed, by about .1 in log-odds. So one score may be in
+    different bands at different times, and many equal scores near a threshold may be split. Forecasts placed by the
+    same thresholds are in order.
 
     Bytes, little-endian: n (u64), how many thresholds follow (u8), and these (f64 each).
 
@@ -70,11 +69,11 @@ class Thresholds:
 
     @classmethod
     def of(cls, bands: Bands) -> Self:
-        """Return where thresholds begin: at the shares themselves, which fit calibrated scores, or as configured."""
+        """Return the first thresholds: the shares themselves, which fit calibrated scores, or the configured ones."""
         return cls([log_odds(each) for each in (bands.shares or bands.lows[1:])])
 
     def place(self, bands: Bands, raw: float, p: float) -> tuple[int, int]:
-        """Return the bands of a raw forecast and of what is served, and let the thresholds follow."""
+        """Return the bands of the raw and of the served score, and let the thresholds move."""
         at, shares = self.at, bands.shares
         now = self._band(log_odds(p))
         before = self._band(log_odds(raw)) if shares else bands.place(raw)
@@ -93,7 +92,7 @@ class Thresholds:
         return band
 
     def __add__(self, other: Self) -> Self:
-        """Return the thresholds between those of both, weighed by their forecasts."""
+        """Return the mean of both thresholds, weighted by their forecasts."""
         n = self.n + other.n
         share = other.n / n if n else 0.0
         return type(self)([a + share * (b - a) for a, b in zip(self.at, other.at, strict=True)], n)
@@ -119,20 +118,20 @@ class Thresholds:
 
 
 class Marks(NamedTuple):
-    """What was said of a forecast beside its probability; a ledger row keeps it.
+    """What an answer has beside its probability; a ledger row keeps it.
 
     Attributes
     ----------
     layout, width
-        `Bands.layout`, and how many there are; zeros where there are none.
+        `Bands.layout` and the number of bands; zeros without bands.
     before, now
         Numbers of the bands of the raw and of the served forecast.
     band
-        Name of the latter; empty where it has none.
+        Name of the served score's band; empty if it has none.
     points
-        None where a stream has none.
+        Points; None if the stream has none.
     low, high, why
-        What outcomes leave open, and the reason (`state.evidence`); None and empty where a stream has no intervals.
+        The interval and its reason (`state.evidence`); None and empty without intervals.
     """
 
     layout: bytes
@@ -170,10 +169,10 @@ def marks(payload: bytes) -> Marks:
     return Marks(layout, width, before, now, band, points if flags & _POINTS else None, low, high, why)
 
 
-#: What is said of forecasts of streams that say nothing of them.
+#: Marks of a stream without bands, points and intervals.
 UNMARKED: Final = Marks(bytes(4), 0, 0, 0, "", None)
 
 
 def place(bands: Bands, thresholds: Thresholds | None, raw: float, p: float) -> tuple[int, int]:
-    """Return the bands of a raw forecast and of what is served; thresholds that move take their step."""
+    """Return the bands of the raw and of the served score; moving thresholds take their step."""
     return (bands.place(raw), bands.place(p)) if thresholds is None else thresholds.place(bands, raw, p)

@@ -1,4 +1,4 @@
-"""Bands of calibrated probabilities and points: what people decide by, as a stream's configuration names it."""
+"""The configuration of bands of calibrated probabilities, and of points."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from typing import Final
 #: Most bands of a stream, and the longest name of one.
 MOST: Final = 6
 LONGEST: Final = 32
-#: Log-odds beyond which probabilities count as equal: those of 1e-9 and of 1 - 1e-9.
+#: Log-odds of 1 - 1e-9. Probabilities beyond it count as equal.
 FARTHEST: Final = math.log(1e9 - 1.0)
 #: Largest `Points.base`, and `Points.double` and `Points.odds`; points then fit 32 bits.
 BASE: Final = 1_000_000
@@ -43,9 +43,9 @@ class Bands:
     lows
         The lowest probability of each, in [0, 1], increasing from 0; empty where ``shares`` say how large they are.
     shares
-        Of each band but the lowest, which share of the forecasts shall be in it or above, in (0, 1), falling.
+        For each band but the lowest, the share of forecasts that shall be in it or above, in (0, 1), falling.
     hold
-        Whether as many forecasts shall be in each band as the raw forecasts would put there, see `state.banding`.
+        Whether each band keeps the number of forecasts that raw scores would put there, see `state.banding`.
 
     Raises
     ------
@@ -83,17 +83,17 @@ class Bands:
 
     @property
     def layout(self) -> bytes:
-        """Hash of all of it, 4 bytes: counts of other bands have no sum."""
+        """Hash of the whole, 4 bytes. Counts of different bands cannot be added."""
         said = json.dumps([self.names, self.lows, self.shares, self.hold])
         return blake2b(said.encode(), digest_size=4).digest()
 
     def place(self, p: float) -> int:
-        """Return the number of the band of a probability, from 0, where ``lows`` say it."""
+        """Return the number of the band of a probability, from 0, by ``lows``."""
         return bisect_right(self.lows, p) - 1
 
 
 def _check_order(names: Sequence[str], rising: Sequence[float], said: Sequence[float]) -> None:
-    """Raise ValueError unless limits of bands are of [0, 1], one a band, and in order."""
+    """Raise ValueError unless the limits lie in [0, 1], one for each band, in order."""
     shares = rising is not said
     for name, value in zip(names, said, strict=True):
         if not (0.0 < value < 1.0 if shares else 0.0 <= value <= 1.0):
@@ -121,9 +121,9 @@ class Points:
     base
         The points of a forecast whose odds are ``odds``.
     odds
-        Odds of the event's not happening, (1 - p) / p, above 0: 50 is 50 good ones for a bad one.
+        Odds against the event, (1 - p) / p, above 0: 50 is 50 good ones for one bad.
     double
-        How many more points a forecast has whose odds are twice as high, not 0. Below 0 points rise with p.
+        Points added when the odds double, not 0. Below 0, points rise with p.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Which labels teach where each has a known chance: labels that somebody asked for beside a random sample.
+"""Which labels teach, where each has a known chance: labels that somebody chose, beside a random sample.
 
-Where an investigator or a rule chooses most labels, forecasts of one score with a label are unlike those without. The
-random sample says how much. So labels are thinned: one that stands for few forecasts teaches seldom. What teaches is
-learnt and counted once, like any label, so nothing else has to know of chances: no calibrator, score, window, alarm,
-certificate or interval.
+Where investigators or rules choose most labels, labelled forecasts differ from unlabelled ones of the same score. The
+random sample shows by how much. So labels are thinned: a label that stands for few forecasts seldom teaches. A label
+that teaches is learnt and counted once, like any other, so nothing else has to know of chances: no calibrator, score,
+window, alarm, certificate or interval.
 """
 
 import math
@@ -13,9 +13,9 @@ from typing import Final, Self
 from state.draw import BITS, Draw
 from state.kind import STREAM, Kind, Moves, form
 
-#: Most forecasts that a label stands for: so many times at most a label teaches more often than another of its band.
+#: Most forecasts that a label stands for. So at least one label in `MOST` of a band teaches.
 MOST: Final = 50.0
-#: Labels of a band after which an earlier one counts half in what labels of the band stand for.
+#: Labels of a band after which an earlier one counts half in m.
 HALF: Final = 10_000.0
 #: Bands on either side of a score of one half, a unit of log-odds each.
 SIDE: Final = 14
@@ -41,18 +41,19 @@ class Chances:
 
         min(1, w / m),  m = Σ w² / Σ w  over the labels of the band.
 
-    *Each once.* Where all labels of a band have one chance, m = w and all teach. So labels that the score alone chooses
-    all teach, and a random sample of one rate does.
+    *Equal chances.* Where all labels of a band have one chance, m = w and all teach. This holds for labels chosen by
+    the score alone, and for a random sample of one rate.
 
-    *Variance.* On average Σ w / m = (Σ w)² / Σ w² labels teach, Kish's effective number of labels: as many as a
-    weighted mean of them is worth. None counts for more than one, and since m <= `MOST` one in `MOST` teaches at least.
+    *Variance.* On average Σ w / m = (Σ w)² / Σ w² labels teach. This is Kish's effective number of labels: a weighted
+    mean of them has the variance of so many. No label counts for more than one, and since m <= `MOST` at least one in
+    `MOST` teaches.
 
-    *Bias.* Labels that stand for m forecasts or less teach in proportion to what they stand for. Those that stand for
-    more, also beyond `MOST`, teach always, and m / w as often as would be right. Where 5 % are labelled at a chance of
-    1 and the others at .02, that is .95.
+    *Bias.* Labels that stand for m forecasts or fewer teach in proportion to that number. Those that stand for more
+    always teach, which is m / w of the right rate. With 5 % labelled at a chance of 1 and the others at .02, that is
+    .95.
 
-    An early label counts less and less in m, so that m follows chances that change. The draw is that of `state.draw`,
-    by the event's id: the same in any order, after any crash, and in an audit.
+    An early label counts less and less in m, so that m follows chances that change. The draw is keyed by the event's id
+    (`state.draw`), so it is the same in any order, after any crash, and in an audit.
 
     Bytes, little-endian, of each band in ascending order: its number (i8), Σ w and Σ w² (f64 each).
 

@@ -1,4 +1,4 @@
-"""The claim: which worker took a partition over last, and as which producer the brokers know it."""
+"""The claim: the worker that last took over a partition, and the producer as which brokers know it."""
 
 from struct import Struct
 from typing import NamedTuple, Self
@@ -9,10 +9,10 @@ _HEAD = Struct("<qH")
 
 
 class Claim(NamedTuple):
-    """What a worker appends to the changelog before it reads what is there.
+    """What a worker appends to the changelog before it reads the changelog.
 
-    The engine never reads it. It stands in the changelog because the brokers take a producer's epoch from what it
-    appends: from this row on they refuse every older one.
+    It is for the brokers: they learn a producer's epoch from what it appends, and from this row on refuse every older
+    one. The engine never reads it.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""What a worker counts of its events: scores, ages of outcomes, distribution of forecasts, by stream and by segment.
+"""The counts of a worker, by stream and segment: scores, ages of outcomes, distribution of forecasts.
 
-Nothing that is counted here is served: it is an observer, see `state.observer`.
+They change nothing that is served: counting is an observer, see `state.observer`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,8 @@ from state.scoring.pair_scores import compare
 from state.scoring.segment_pairs import observe_segments, of_segment, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
-from state.services import Service, Services
+from state.service import Service
+from state.services import Services
 
 #: Reads an event's features from its ticket.
 Features = Callable[[bytes], Sequence[float]]
@@ -29,7 +30,7 @@ Features = Callable[[bytes], Sequence[float]]
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A row of a stream: its kind and key, what is new without it, and what it holds; None until that is asked for."""
+    """A row of a stream: kind, key, the value of a new row, and the present value; None until it is needed."""
 
     kind: Kind[Any]
     key: bytes
@@ -39,20 +40,20 @@ class _Row:
 
 @dataclass(slots=True, eq=False)
 class _Counted:
-    """What is counted of a service, with the keys of its rows.
+    """The counts of one service, with the keys of their rows.
 
     Attributes
     ----------
     features
-        Reads the features of its tickets; None where they hold none, or those of an earlier configuration.
+        Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
     ages, distribution, course
-        How old outcomes are, how raw forecasts are distributed, what was served and came true by hour and day.
+        Ages of outcomes, distribution of raw forecasts, and sums by hour and day.
     scores
-        Scores of the stream; None before its first event, which says how many classes or levels there are.
+        Scores of the stream; None before its first event, which shows the number of classes or levels.
     segments
-        By layout and slot: key and scores.
+        Key and scores, by layout and slot.
     weighted
-        By layout and slot of segments, and of the whole: weighted sums.
+        Weighted sums of segments and of the whole, by layout and slot.
     """
 
     windows_key: bytes
@@ -95,7 +96,7 @@ class Counting:
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
         """Count a forecast in the distribution of its stream, and in its segments."""
-        if service.kind != QUANTILES:  # of classes the highest probability is counted, of numbers nothing
+        if service.kind != QUANTILES:  # of classes the highest probability is counted; numbers are not counted
             kept: _Row = service.seen.distribution
             found: Distribution = kept.value or self._changing(service, kept)
             self.services.touched[kept.key] = found
@@ -112,7 +113,7 @@ class Counting:
     def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
         """Count how old a forecast was when its first outcome came."""
         age_ms = ts - row.issued_ts if ts > row.issued_ts else 0
-        at = 0 if row.entity else ts  # whose labels belong together is known
+        at = 0 if row.entity else ts  # without an entity, labels of one record time may belong together
         ages: Ages = self._changing(service, service.seen.ages)
         ages.observe(age_ms, int(y) if service.kind != QUANTILES else 0, at)
         course: Course = self._changing(service, service.seen.course)
@@ -123,7 +124,7 @@ class Counting:
                 scores.age_ms += age_ms
 
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
-        """Count an event in the scores of its stream and its segments, or in a warm-up, and compare the challengers."""
+        """Count an event in the scores of its stream and segments, or in a warm-up, and compare the challengers."""
         window = row.window
         if service.weighed:
             weight = row.weight * chances.weight(row.chance)
@@ -157,7 +158,7 @@ class Counting:
         return window
 
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
-        """Take the label that an event had out of all scores, and put in the one that it has."""
+        """Replace an event's old label by its new one in all scores."""
         window, y = row.window, row.y
         if service.weighed:
             weight = row.weight * chances.weight(row.chance)
@@ -197,7 +198,7 @@ class Counting:
             scores.expired += 1
 
     def _changing(self, service: Service, row: _Row) -> Any:  # noqa: ANN401 - what the row holds
-        """Return what a row of a stream holds, which is about to change."""
+        """Return the value of a stream's row, to be changed by the caller."""
         value = row.value
         if value is None:
             value = row.value = self.services.value(service.stream, row.kind, row.key, row.new)
@@ -205,7 +206,7 @@ class Counting:
         return value
 
     def _segments(self, service: Service, row: Row) -> list[Any]:
-        """Return the scores of the segments of a row, which are about to change."""
+        """Return the scores of a row's segments, to be changed by the caller."""
         found: list[Any] = []
         known = service.seen.segments.get(row.layout)
         if known is None:
@@ -223,7 +224,7 @@ class Counting:
         return found
 
     def _weighted(self, service: Service, row: Row) -> list[Weighted]:
-        """Return the weighted sums of the stream and of the segments of a row, which are about to change."""
+        """Return the weighted sums of a row's stream and segments, to be changed by the caller."""
         known = service.seen.weighted
         found: list[Weighted] = []
         for where in (kinds.WHOLE, *[(row.layout, slot) for slot in row.groups]):
@@ -235,7 +236,7 @@ class Counting:
         return found
 
     def _scores(self, service: Service, row: Row) -> _Row:
-        """Return the row of a stream's scores; the first event says how many classes or levels there are."""
+        """Return the row of a stream's scores; the first event shows the number of classes or levels."""
         stream = service.stream
         kept = _Row(kinds.SCORES, kinds.SCORES.key(stream), History)
         if service.kind != PROBABILITY:
@@ -246,7 +247,7 @@ class Counting:
         return kept
 
     def _compare(self, service: Service, row: Row, y: float, sign: int = 1) -> None:
-        """Compare what challenges with what was served, but for warm-ups."""
+        """Compare challengers with what was served, except in warm-ups."""
         if row.window == ledger.NO_WINDOW:
             return
         for shadow in row.shadows:

@@ -1,4 +1,4 @@
-"""Counts as bytes, each in as few as the largest of them needs."""
+"""Counts as bytes: all of one width, the smallest that holds the largest count."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -11,7 +11,7 @@ _EMPTY: Final = _CELLS.pack(1, 0, 0)
 
 
 def encode(numbers: Sequence[int]) -> bytes:
-    """Return the bytes of a number (u8: 1, 2, 4 or 8), and the numbers, at least 0, little-endian."""
+    """Return the width (u8: 1, 2, 4 or 8), then the numbers, at least 0, little-endian."""
     width, packed = _packed(numbers)
     return bytes((width,)) + packed
 
@@ -24,7 +24,7 @@ def decode(payload: bytes, at: int, n: int, what: str) -> tuple[list[int], int]:
 
 
 def encode_cells(counts: Sequence[int]) -> bytes:
-    """Return the bytes of a count, the first cell with a count, how many follow to the last (u8 each), and these."""
+    """Return the width, the first cell with a count, how many cells follow to the last (u8 each), and these counts."""
     if not any(counts):
         return _EMPTY
     first, end = 0, len(counts)
@@ -37,12 +37,12 @@ def encode_cells(counts: Sequence[int]) -> bytes:
 
 
 def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[list[int], int]:
-    """Return the counts of so many cells at an offset, and the offset after them; ``what`` the payload is.
+    """Return ``cells`` counts at an offset, and the offset after them; ``what`` names the payload in errors.
 
     Raises
     ------
     ValueError
-        If they are cut, or of cells there are not.
+        If they are cut, or name cells that do not exist.
     """
     if len(payload) < at + _CELLS.size:
         raise ValueError(f"{what} of {len(payload)} bytes ends before its counts do")
@@ -56,7 +56,7 @@ def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[list[i
 
 def _packed(numbers: Sequence[int]) -> tuple[int, bytes]:
     most = max(numbers, default=0)
-    if most <= 0xFF:  # far quicker than a Struct of its own
+    if most <= 0xFF:  # much faster than a Struct of its own
         return 1, bytes(numbers)
     width, code = _WIDTHS[(most > 0xFF) + (most > 0xFFFF) + (most > 0xFFFF_FFFF)]
     return width, Struct(f"<{len(numbers)}{code}").pack(*numbers)

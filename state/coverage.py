@@ -1,8 +1,8 @@
-"""Whether forecasts get labels at all: the share that has one, among those issued before the ones labelled lately.
+"""Whether most forecasts of a stream get a label at all.
 
-What is learnt from labels is right for forecasts that get one. Where most never do, and nothing says what that means,
-the others may be unlike them: analysts label the highest scores, customers report every fraud, and of all other
-payments nobody ever says that they were good. A calibrator sees labels only; the engine sees both.
+What labels teach is right for forecasts that get one. If most never do, the others may be unlike them: analysts label
+the highest scores, customers report every fraud, and nobody reports the good payments. A calibrator sees only labels;
+the engine also sees the forecasts without one.
 """
 
 from bisect import bisect_right
@@ -12,55 +12,55 @@ from typing import Final, Self
 
 from state import counts
 
-#: Forecasts in a cell when it is closed, and most closed cells of a size before the oldest two become one.
+#: Forecasts in a closed cell of the smallest size, and most closed cells of one size before the two oldest are merged.
 CELL: Final = 16
 MOST: Final = 3
-#: Fewest forecasts that are looked at with a label. The first so many have a cell of their own, and theirs say nothing.
+#: Fewest forecasts behind a share. The first so many have a cell of their own, whose labels do not count.
 LEAST: Final = 100
-#: Labels over which the share is a mean, and from which on it counts.
+#: Labels over which the share is averaged, and the fewest before it counts.
 MEMORY: Final = 100
-#: Once there were so many, one in so many is looked at, because a look costs 2 us interpreted.
+#: After so many labels, only one in so many is looked at, because a look takes 2 us interpreted.
 EVERY: Final = 8
 FEWEST: Final = 20
-#: The share from which on a stream is covered, and below which it is no more.
+#: A stream becomes covered at the first share, and uncovered below the second.
 COVERED: Final = 0.4
 UNCOVERED: Final = 0.25
 
-#: Why a stream is answered as if nothing had been learnt.
+#: The reason for answering as if nothing had been learnt.
 UNLABELLED: Final = "unlabelled"
 
 _HEAD: Final = Struct("<QdBQH")
 
 
 class Coverage:
-    """Counts of the forecasts of a stream and of those that have a label, by when they were issued.
+    """Counts of a stream's forecasts and of the labelled ones, by the time of issue.
 
     Attributes
     ----------
     labels
-        Labels, but those of the first `LEAST` forecasts.
+        Labels, except those of the first `LEAST` forecasts.
     share
-        Mean over the last of them of the share below; in [0, 1].
+        Mean share of labelled forecasts, over the last labels; in [0, 1].
     uncovered
         Whether most forecasts get no label.
 
     Notes
     -----
-    Time is the partition's count of applied records. Cells follow each other in it. The first has `LEAST` forecasts, so
-    that a stream whose labels begin late is judged soon after the first ones have come. A closed one after it has
-    `CELL` forecasts times a power of two. If there are more than `MOST` of a size, the oldest two become one. So the
-    cells are few (some 50 of a million forecasts), and none but the first is longer than what was issued since.
+    Time is the partition's count of applied records, cut into cells. The first cell has `LEAST` forecasts, so that a
+    stream whose labels begin late is judged soon after the first labels. A later closed cell has `CELL` forecasts times
+    a power of two. If there are more than `MOST` of a size, the two oldest are merged. So there are few cells (some 50
+    for a million forecasts), and no cell but the first is longer than the time after it.
 
-    When a forecast gets its first label, let n be the number of forecasts issued since, and at least `LEAST`. Of the n
-    that were issued *before* it, in whole cells, a share has a label. All of these are older than the one that is just
-    labelled, so where all labels come, after whatever delay, most have theirs: all of them if delays are equal, .6 on
-    average if delays are exponential, and never less than one half on average in a stream that goes on evenly. Where
-    only some forecasts ever get a label, the share is theirs at most. An outage of labels does not show, because
-    nothing is looked at while none come.
+    When a forecast gets its first label, let n be the number of forecasts issued since, at least `LEAST`. Look at the n
+    forecasts issued *before* it, in whole cells: which share has a label? All of them are older than the one just
+    labelled. So if every forecast gets a label in the end, most of them have theirs: all if delays are equal, .6 on
+    average if delays are exponential, and never below one half on average in an even stream. If only some forecasts
+    ever get a label, the share is at most theirs. An outage of labels does not lower the share, because nothing is
+    looked at meanwhile.
 
     ``share`` is the mean over the last `MEMORY` labels. From `FEWEST` labels on, a stream is uncovered until the share
-    is `COVERED`, and again when it is below `UNCOVERED`. What is learnt while it is covered overstates a rate by at
-    most the inverse of the true share.
+    is `COVERED`, and again when it is below `UNCOVERED`. What a covered stream learns overstates a rate at most by the
+    inverse of the true share.
 
     Bytes, little-endian: labels (u64), share (f64), uncovered (u8), where the first cell begins (u64), number of cells
     (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8) and a number of each cell: where the next cell
@@ -92,11 +92,11 @@ class Coverage:
 
     @property
     def covered(self) -> bool:
-        """Whether enough labels have come to say that most forecasts get one; a warm-up does not end before."""
+        """Whether enough labels have come to say that most forecasts get one; no warm-up ends before."""
         return self.labels >= FEWEST and not self.uncovered
 
     def issue(self, born: int) -> None:
-        """Count a forecast; ``born`` is the partition's count of applied records, above that of the one before."""
+        """Count a forecast; ``born`` is the partition's count of applied records, and rises."""
         issued = self._issued
         if issued and issued[-1] < (CELL if len(issued) > 1 else LEAST):
             issued[-1] += 1
@@ -117,7 +117,7 @@ class Coverage:
             end, size = first + 1, 2 * size
 
     def label(self, born: int) -> None:
-        """Count the first label of the forecast that was issued at ``born``; one older than all cells is ignored."""
+        """Count the first label of the forecast issued at ``born``; ignored if it is older than all cells."""
         cell = bisect_right(self._born, born) - 1
         if cell < 0:
             return
@@ -147,7 +147,7 @@ class Coverage:
             self.uncovered = self.share < least
 
     def __add__(self, other: Self) -> Self:
-        """Return what is known of both together: the share of their labels, and no cells."""
+        """Return both together: the share of all labels, without cells."""
         made = type(self)()
         made.labels = self.labels + other.labels
         if made.labels:

@@ -1,13 +1,13 @@
-"""The keyed draw: randomness that a replay draws again.
+"""The keyed draw: random numbers that a replay can repeat.
 
-A calibrator that must randomise keeps no generator: the number is a hash of the seed, the calibrator's name and the
-event, so the same event draws the same number in any order, on any worker, after any crash.
+A calibrator that randomises has no generator. Its number is a hash of the seed, the calibrator's name and the event. So
+an event draws the same number in any order, on any worker, after any crash.
 """
 
 from hashlib import blake2b
 from typing import Final
 
-#: A draw is an integer of this many bits: the most that a float holds exactly.
+#: Bits of a draw, an integer: the most that a float holds exactly.
 BITS: Final = 53
 _DROP: Final = 64 - BITS
 _SEED_LIMIT: Final = 1 << 64

@@ -1,4 +1,4 @@
-"""What folding a batch changed, and what it did."""
+"""The effects of a batch: changed rows, outputs and counts."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,30 +11,30 @@ from state.fence import FATES
 from state.kind import kind_of
 from state.ledger import Row
 
-#: Bytes of rows that are made at a time while others wait, some half a millisecond.
+#: Bytes of rows that are made before others get a turn, about half a millisecond.
 SLICE: Final = 64_000
-#: What a row of the ledger is taken to have before the first checkpoint, bytes.
+#: Assumed size of a ledger row before the first checkpoint, bytes.
 LEDGER_BYTES: Final = 200
 
 
 @dataclass(slots=True)
 class Changes:
-    """Rows that changed since the last checkpoint. Most of them are made later, in slices.
+    """Rows that changed since the last checkpoint. Most of them are packed later, in slices.
 
-    A row is made from what it held at the checkpoint. So whoever is about to change that makes the row first.
+    A row shows its value at the checkpoint. So a caller that is about to change the value packs the row first (`make`).
 
     Attributes
     ----------
     rows
         Rows to write, by key; None deletes. They are written all at once, or not at all.
     of_streams
-        Those among ``rows`` that belong to a stream and say something of it.
+        Those of ``rows`` that describe a stream.
     ledger
-        What those rows of the ledger hold that are still to be made, by key; None deletes.
+        Values of ledger rows that are not packed yet, by key; None deletes.
     streams
-        What those rows of streams hold that are still to be made, by stream and key; None deletes.
+        Values of streams' rows that are not packed yet, by stream and key; None deletes.
     sizes
-        Number and bytes of the rows that were made, of the ledger and of streams.
+        Number and bytes of the packed rows, of the ledger and of streams.
     """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class Changes:
     sizes: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
 
     def has(self, key: bytes) -> bool:
-        """Whether a row is one of these; an event's is made, if it was not yet. Whoever asks for a stream's made it."""
+        """Whether a row is among these. It packs a ledger row if necessary; a stream's must be packed before."""
         if key in self.ledger and key not in self.rows:
             value = self.ledger[key]
             self.rows[key] = None if value is None else kinds.LEDGER.seal(value.encode())
         return key in self.rows
 
     def make(self, stream: str) -> int:
-        """Make the rows of a stream that are still to be made, and return their bytes."""
+        """Pack the remaining rows of a stream; return their bytes."""
         made = 0
         for key, value in self.streams.pop(stream, {}).items():
             if value is None:
@@ -65,7 +65,7 @@ class Changes:
         return made
 
     def slices(self) -> Iterator[None]:
-        """Make all rows that are still to be made, and yield after every `SLICE` of them."""
+        """Pack all remaining rows, and yield after every `SLICE` of them."""
         made = 0
         while self.streams:
             made += self.make(next(iter(self.streams)))
@@ -89,12 +89,12 @@ class Changes:
 
 @dataclass(slots=True)
 class Effects(Changes):
-    """What a batch did; the rows it changed are here only if `state.engine.Partition.fold` made a checkpoint of it.
+    """What a batch did. It includes changed rows only if `state.engine.Partition.fold` made a checkpoint.
 
     Attributes
     ----------
     outputs
-        Records to produce, in order. Of a whole batch: parts return their own.
+        Records to produce, in order; set only for a whole batch, because parts return their own.
     fates
         How many records and rows met each of `state.fence.FATES` in this batch.
     delays
@@ -102,13 +102,13 @@ class Effects(Changes):
     rejected
         Topic and reason of every dead letter.
     withheld
-        How many of these say only where their record stands.
+        How many dead letters give only the place of their record.
     refused
-        How many records of each stream its quota refused; without a stream those of unknown events.
+        How many records of each stream its quota refused; an empty stream has those of unknown events.
     overdue
         How many events of each stream got their first outcome after silence had labelled them.
     belated
-        How many forecasts were as old as their stream's ttl when they came: the row of an earlier copy is gone.
+        How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
     untaught
         How many events of each stream taught nothing, because their entity had taught or their label stands for few
         forecasts.
@@ -117,8 +117,8 @@ class Effects(Changes):
     answered, resolved
         How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
     lapsed
-        When the forecasts and outcomes that expired in this batch without a partner were due, and the forecasts that
-        silence labelled: stream time, ms.
+        Due times, stream time in ms, of forecasts and outcomes that expired without a partner, and of forecasts that
+        silence labelled.
     """
 
     outputs: list[Output] = field(default_factory=list)

@@ -1,10 +1,10 @@
 """The engine: a deterministic fold of events over the rows of one partition.
 
-Workers, audits and replays run it, and all must end in the same bytes. So it reads no clock and no environment, draws
-its randomness from the event id, and never lets the size of a batch show in what it does: the same events in the same
-order give the same rows, however they were cut into batches.
+Workers, audits and replays run it, and all must end in the same bytes. So it reads no clock and no environment, and
+keys its draws by the event id. The size of a batch must not matter: the same events in the same order give the same
+rows.
 
-What may become of an event is a table, `state.ledger.LIFE`: a method here for each thing that a row of a status meets.
+The table `state.ledger.LIFE` says what may become of an event. Each of its actions is a method here.
 """
 
 import json
@@ -47,13 +47,13 @@ from state.policy import DEFAULT_TTL_MS
 from state.quotas import Quotas
 from state.tickets import Tickets
 
-#: Most events a batch may hold, and batches of a partition that may be on their way at a time: the outputs of one
-#: are acknowledged while the next is folded.
+#: Most events in a batch, and most batches of a partition in progress: the outputs of one are acknowledged while the
+#: next is folded.
 BATCH_LIMIT: Final = 4000
 OUTSTANDING: Final = 2
 
 _LEDGER: Final = kinds.LEDGER.letter
-#: What is done with a row by what it meets: a forecast, an outcome, or the queue's entry that fell due.
+#: An action of `LIFE`. Its last argument is what the row meets: a forecast, an outcome, or a queue's entry that is due.
 Action = Callable[[bytes, Row, Any], None]
 
 
@@ -68,7 +68,7 @@ class Partition(Tickets):
         super().reset()
 
     def fold(self, events: Iterable[Event]) -> Effects:
-        """Apply a whole batch, at most `BATCH_LIMIT` events, and make a checkpoint of it; raises as `apply`."""
+        """Apply a whole batch, at most `BATCH_LIMIT` events, and make a checkpoint; raises as `apply`."""
         before = self.fence.next.copy()
         self.begin()
         outputs = self.apply(events)
@@ -79,12 +79,12 @@ class Partition(Tickets):
         return effects
 
     def apply(self, events: Iterable[Event]) -> list[Output]:
-        """Apply events in order, and return what they are answered with.
+        """Apply events in order, and return their outputs.
 
         Parameters
         ----------
         events
-            Each topic's in the order of its offsets; with those before them since `begin`, at most `BATCH_LIMIT`.
+            Each topic's events in the order of offsets; at most `BATCH_LIMIT` since `begin`.
 
         Raises
         ------
@@ -147,8 +147,8 @@ class Partition(Tickets):
     def _over(self, quotas: Quotas, outcome: Outcome, row: Row) -> bool:
         """Refuse an outcome that is beyond a quota.
 
-        The first outcome of a forecast never is. There are no more of them than forecasts, and a label that is lost is
-        lost for good.
+        The first outcome of a forecast is never refused: a lost label is lost for good, and quotas already limit
+        forecasts.
         """
         ts = outcome.ts
         if row.status in (ledger.ISSUED, ledger.IMMATURE) or row.as_of == ledger.UNSAID:
@@ -161,7 +161,7 @@ class Partition(Tickets):
         return bool(over)
 
     def _mature(self, queue: Queue) -> None:
-        """Let the first forecast of a queue mature: it is learnt with the outcome it has, or with what silence says."""
+        """Mature the first forecast of a queue: learn it with its outcome, or with the label that silence implies."""
         since, born, event_id = self._expiry.pop(queue)
         key = _LEDGER + event_id.encode()
         row = self._row(key)
@@ -173,7 +173,7 @@ class Partition(Tickets):
         self._life[row.status][ledger.MATURES](key, row, (since + queue.ttl_ms, event_id, queue.role))
 
     def _leave_queue(self, queue: Queue) -> None:
-        """Let the row of a queue's first entry leave; one that was entered again later leaves with its later entry."""
+        """Remove the row of a queue's first entry, unless it was entered again and has a later entry."""
         since, named, event_id = self._expiry.pop(queue)
         key = _LEDGER + event_id.encode()
         row = self._row(key)
@@ -190,11 +190,11 @@ class Partition(Tickets):
         service = self._serving(forecast)
         made = self._issue(service, key, forecast)
         self._effects.belated += self.fence.stream_time - forecast.ts >= service.ttl_ms
-        if made.version == 0:  # tickets must find the recipe that made them
+        if made.version == 0:  # a first ticket: its recipe must be stored
             self._touch(service.learner)
 
     def _join(self, key: bytes, row: Row, forecast: Forecast) -> None:
-        """Answer a forecast, and give it the outcome that was parked for it, if that is one it can have."""
+        """Answer a forecast, and use the parked outcome if it is valid for this forecast."""
         service = self._serving(forecast)
         made, fates, y = self._issue(service, key, forecast), self.fence.fates, row.y
         self._touch(service.learner)
@@ -212,7 +212,7 @@ class Partition(Tickets):
             self._learn(service, made, forecast.key, forecast.event_id)
 
     def _answer_again(self, key: bytes, row: Row, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
-        """Answer a forecast of an event that was answered; one that says something else is a dead letter."""
+        """Answer a repeated forecast again; one with other contents is a dead letter."""
         if row.raw != forecast.raw or row.stream != forecast.stream:
             self.fence.fates[FORECAST_DEAD] += 1
             letter = self._with_forecast(_letter(forecast, FORECASTS, "conflict"), forecast)
@@ -229,7 +229,7 @@ class Partition(Tickets):
         self._effects.answered[forecast.stream] += 1
 
     def _park(self, key: bytes, row: Row, outcome: Outcome) -> None:  # noqa: ARG002 - there is none
-        """Keep an outcome whose forecast has not come."""
+        """Keep an outcome until its forecast comes."""
         applied, ts = self.fence.applied, outcome.ts
         self.fence.fates[EARLY] += 1
         self._enter(EXPIRY, self._policies.early_ttl_ms, outcome.event_id, ts)
@@ -255,10 +255,10 @@ class Partition(Tickets):
         self._labelled(self._services.by(row), row, y, ts)
 
     def _say_again(self, key: bytes, row: Row, outcome: Outcome) -> None:
-        """Take a further outcome of an event that has a label: it confirms the label, replaces it, or is too old."""
+        """Handle a further outcome of a labelled event: it confirms the label, replaces it, or is too old."""
         _, record_key, event_id, y, ts, _, number = outcome
         fates, newer, was = self.fence.fates, row.newer(ts, number), row.y
-        if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # the first after silence labelled the event
+        if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # the first outcome since silence
             service = self._services.by(row)
             self._effects.overdue[service.stream] += 1
             self._labelled(service, row, y, ts)
@@ -278,7 +278,7 @@ class Partition(Tickets):
                 self._revise(row, record_key, event_id, was)
 
     def _imply(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
-        """Let a forecast without an outcome mature: learn what silence says, or wait on."""
+        """Mature a forecast without an outcome: learn the label that silence implies, or go on waiting."""
         due, event_id, _ = told
         policy = self._policies.of(row.stream)
         silence = None if policy is None else policy.silence
@@ -293,7 +293,7 @@ class Partition(Tickets):
             row.status = ledger.ISSUED
 
     def _redeem(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
-        """Let a forecast with an outcome mature: it is learnt."""
+        """Mature a forecast with an outcome: learn it."""
         _, event_id, _ = told
         self.fence.fates[MATURED] += 1
         self._rows[key] = row
@@ -313,7 +313,7 @@ class Partition(Tickets):
         self._remove(key)
 
     def _leave(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
-        """Remove an event that has a label, or keep it for as long as its label may be revised."""
+        """Remove a labelled event, or keep it while its label may be revised."""
         _, event_id, role = told
         longer = 0
         if row.status == ledger.RESOLVED and role != REVISION:
@@ -366,7 +366,7 @@ class Partition(Tickets):
 
 
 def _key_of(row: Row, event_id: str) -> bytes | None:
-    """Return the Kafka key of a matured forecast."""
+    """Return the Kafka key of a matured forecast's record."""
     return event_id.encode() if row.key == b"" else row.key
 
 

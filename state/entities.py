@@ -1,7 +1,7 @@
 """Which outcomes of an entity teach: many forecasts of one account, game or team share one outcome.
 
-Its daily scores are not so many facts. Of each entity at most `MOST` outcomes teach, of scores far apart; all others
-are told, and count nowhere else: in no calibrator, score, window, alarm, interval or comparison.
+Daily scores of one account are not independent facts. At most `MOST` outcomes of an entity teach, of scores far apart.
+All others go to ``resolved`` and count nowhere else: in no calibrator, score, window, alarm, interval or comparison.
 """
 
 import math
@@ -13,26 +13,26 @@ from typing import Final
 from state.forecasts import QUANTILES
 from state.kind import CONFIG, STREAM, Form, Kind, Moves, Part
 
-#: Outcomes of an entity that teach, and how far apart their scores are, in log-odds: docs/explanation/calibrators.md,
-#: *What was tried*.
+#: Most outcomes of an entity that teach, and the least distance of their scores in log-odds:
+#: docs/explanation/calibrators.md, *What was tried*.
 MOST: Final = 3
 APART: Final = 2.0
-#: Rows of a stream and configuration, at most, and entities in each.
+#: Most rows of a stream and configuration, and most entities in each.
 ROWS: Final = 4096
 KEPT: Final = 16
-#: Steps of the log-odds that are kept.
+#: Steps per unit of log-odds that are kept.
 _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
 _ENTRY: Final = Struct("<IqB3b")
 
 
 def number(entity: str) -> int:
-    """Return the number of an entity: 32 bits of a hash, never 0, which stands for none."""
+    """Return the number of an entity: 32 bits of a hash. It is never 0, which means no entity."""
     return int.from_bytes(blake2b(entity.encode(), digest_size=4).digest(), "little") or 1
 
 
 class Entities:
-    """What of each entity has taught lately, on one partition.
+    """Which outcomes of each entity taught lately, on one partition.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ class Entities:
 
     Notes
     -----
-    An entity is known for so long after its first outcome that taught as a forecast waits for its outcome: forecasts
-    that wait together may share one. Then it teaches anew. Time is stream time.
+    An entity is remembered after its first outcome that taught, for as long as a forecast waits for its outcome:
+    forecasts that wait together may share one outcome. Then it teaches anew. Time is stream time.
 
-    The 32 bits of an entity's number say its row (the lowest 12) and stand in it. A row keeps `KEPT` entities, and
-    forgets those that it has known longest. So a stream remembers 65,536 entities, 1.1 MB. An entity that is forgotten
-    early has as many others after it that what it taught is a small part of what is known.
+    The lowest 12 bits of an entity's number select its row, which holds the whole number. A row keeps `KEPT` entities,
+    and forgets the oldest first. So a stream remembers 65,536 entities, 1.1 MB. If an entity is forgotten early, so
+    many others have taught since that its share is small.
 
     Bytes of a row, little-endian: of each entity its number (u32), when it first taught (i64, ms), how many outcomes of
     it taught (u8), and the log-odds of their scores, in eighths (i8 each, 0 where there is none).
@@ -68,15 +68,15 @@ class Entities:
         Parameters
         ----------
         stream, config
-            Whose calibrator it teaches.
+            The calibrator that is taught.
         entity
             From `number`.
         z
-            Where its score lies, see `place`.
+            Log-odds of its score, see `place`.
         now
             Stream time, ms.
         memory_ms
-            How long an entity is known.
+            How long an entity is remembered.
         """
         key = ENTITIES.key(stream, config, entity % ROWS)
         row = self._changed.get(key) or self._get(key)
@@ -103,7 +103,7 @@ class Entities:
 
 
 def place(raw: object, kind: int) -> float:
-    """Return the log-odds of a raw forecast: of classes those of the likeliest, of numbers 0."""
+    """Return the log-odds of a raw forecast; of classes those of the likeliest, of numbers 0."""
     if kind == QUANTILES:
         return 0.0
     p = raw if isinstance(raw, float) else max(raw)  # type: ignore[call-overload]  # of classes

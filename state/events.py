@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out of it."""
+"""Inputs and outputs of the engine."""
 
 from typing import Final, NamedTuple
 
@@ -9,24 +9,20 @@ ERASE: Final = float("nan")
 
 
 class Carried(NamedTuple):
-    """What goes on from the record of a forecast to its answer, as it came: headers, and fields as a JSON object.
-
-    ``fields`` is empty where there are none.
-    """
+    """What is copied from a forecast's record to its answer: headers, and ``fields``, a JSON object or empty."""
 
     headers: tuple[tuple[str, bytes | None], ...]
     fields: bytes
 
 
 class Forecast(NamedTuple):
-    """A model's forecast, of the kind its stream takes. ``x`` in [-1, 1] each, ``ts`` in ms since the epoch.
+    """A model's forecast, of the kind that its stream takes.
 
-    ``value`` is the record as it came, for the dead letter. ``segments`` are the values of the stream's segments,
-    in the order of its configuration; empty text where the record has none that can be used. ``entity`` is the number
-    of what the forecast is about (`state.entities.number`); 0 where the record names none. ``weight`` is what it weighs
-    (`state.scoring.weighted`), and ``chance`` the chance that it has of a label (`state.chances`), in (0, 1]; each is 1
-    where the stream has none. ``version`` is that of the model, of a stream whose versions have calibrators of their
-    own; else empty.
+    ``x`` are features in [-1, 1], ``ts`` is in ms since the epoch. ``value`` is the record as it came, for the dead
+    letter. ``segments`` are the values of the stream's segments in configured order, empty text where the record has no
+    usable one. ``entity`` is a number (`state.entities.number`), 0 without an entity. ``weight``
+    (`state.scoring.weighted`) and ``chance`` of a label (`state.chances`), in (0, 1], are 1 where the stream has none.
+    ``version`` is the model's, where versions have calibrators of their own, else empty.
     """
 
     offset: int
@@ -46,11 +42,12 @@ class Forecast(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What happened. ``y`` is finite, ``ts`` in ms since the epoch; ``value`` as it came, for the dead letter.
+    """What happened: ``y`` is finite, ``ts`` in ms since the epoch.
 
-    One whose ``y`` is `ERASE` says that its event is to be erased.
+    If ``y`` is `ERASE`, the record erases its event.
 
-    ``revision`` is the record's own revision number, at least 1; 0 if it has none.
+    ``value`` is the record as it came, for the dead letter. ``revision`` is the record's own number, at least 1; 0 if
+    it has none.
     """
 
     offset: int
@@ -65,9 +62,9 @@ class Outcome(NamedTuple):
 class Rejected(NamedTuple):
     """A record that cannot be used. ``topic`` is `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
 
-    Of a record that decoding rejects, ``stream`` is the one it names, if that could be read, and ``ts`` its Kafka
-    timestamp, ms. A letter that is ``withheld`` says where the record stands, and not what it holds. ``forecast`` is
-    what could be read of a forecast that may be answered with its raw score.
+    If decoding rejected it, ``stream`` is the one that the record names, if that could be read, and ``ts`` its Kafka
+    timestamp, ms. A ``withheld`` letter gives the record's place without its contents. ``forecast`` is the readable
+    part of a forecast that may be answered with its raw score.
     """
 
     offset: int
@@ -82,18 +79,18 @@ class Rejected(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A record that its source says to pass over: the next offset moves on, no more. ``topic`` as in `Rejected`."""
+    """A record that its source skips: only the next offset moves. ``topic`` as in `Rejected`."""
 
     offset: int
     topic: int
 
 
 class Calibrated(NamedTuple):
-    """The answer to a forecast; one event's answers are all the same, but for what is ``carried`` from each record.
+    """The answer to a forecast. All answers to one event are equal, except ``carried``, which comes from each record.
 
-    ``applied`` is the partition's applied count at the answer: it says how many outcomes were applied before it.
-    ``band`` is empty and ``points`` None where the stream has none, or no band is so low. ``low`` and ``high`` are what
-    outcomes leave open of ``p``, and ``why`` the reason, where the stream has intervals.
+    ``applied`` is the partition's count of applied records at the answer. ``band`` is empty and ``points`` None where
+    the stream has none, or the score lies below all bands. ``low``, ``high`` and ``why`` are the interval and its
+    reason, where the stream has intervals.
     """
 
     key: bytes | None
@@ -118,8 +115,8 @@ class Calibrated(NamedTuple):
 class Resolved(NamedTuple):
     """A forecast joined with its label.
 
-    ``revision`` counts how often the label has changed: 0, then 1, 2, ... for each change, a record each. ``implied``
-    says that no outcome came, and the label is the one that silence stands for.
+    ``revision`` is 0, then 1, 2, ... for each change of the label, a record each. ``implied``: no outcome came, and
+    silence implied the label.
     """
 
     key: bytes | None

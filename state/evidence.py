@@ -1,6 +1,6 @@
-"""What outcomes leave open of a score that is served: how many came against how many it would have expected.
+"""Intervals of served scores: the observed ones against the expected ones, by band of scores and by segment.
 
-It knows nothing of how a calibrator learns. So it is the same for all of one probability.
+They do not depend on how a calibrator learns, so they are the same for every calibrator of one probability.
 """
 
 import math
@@ -10,16 +10,16 @@ from typing import Final, Self
 
 from state.bands import log_odds, probability
 
-#: Bands of raw scores are one unit of log-odds wide, this many on either side of one half.
+#: Bands of raw scores are one unit of log-odds wide; this many lie on either side of one half.
 SIDE: Final = 14
 #: Information, Σ q(1 - q), after which an outcome counts half.
 HALF: Final = 60.0
-#: Forecasts over which the mean of what is served now is taken.
+#: Forecasts over which the mean of served scores is taken.
 NOW: Final = 64.0
-#: Information that a shift of 0 counts for, and that is taken as given about how far a shift may be.
+#: Information that a shift of 0 counts for, and that the variance of a shift starts with.
 PRIOR: Final = 1.0
 LEAST: Final = 0.1
-#: Least distance of a probability from 0 and 1 when its odds are taken.
+#: Least distance of a probability from 0 and 1 before its odds are taken.
 LEAST_P: Final = 1e-9
 
 _LN2: Final = math.log(2.0)
@@ -28,16 +28,16 @@ _CELL: Final = Struct("<b3dQQQ")
 
 
 class Band:
-    """What came of the forecasts of one band of raw scores.
+    """Counts of one band of raw scores.
 
     Attributes
     ----------
     n, ones
-        Outcomes, and those that are 1, of which old ones count less.
+        Outcomes, and those that are 1; old ones count less.
     served
-        Mean of what was served lately.
+        Mean of the last served scores.
     issued, known, ever
-        Forecasts, outcomes and ones that there ever were.
+        All forecasts, outcomes and ones, of any age.
     """
 
     __slots__ = ("ever", "issued", "known", "n", "ones", "served")
@@ -47,21 +47,21 @@ class Band:
         self.issued, self.known, self.ever = 0, 0, 0
 
     def rate(self) -> float:
-        """Return the share of ones; what is served counts as `PRIOR` of information."""
+        """Return the share of ones; the served mean counts as `PRIOR` of information."""
         q = min(max(self.served, LEAST_P), 1.0 - LEAST_P) if self.issued else 0.5
         k = PRIOR / (q * (1.0 - q))
         return (self.ones + k * q) / (self.n + k)
 
 
 class Evidence:
-    """What outcomes say of the scores of a stream, or of one of its segments, by `Band`.
+    """Outcomes against served scores, of a stream by `Band`, or of one segment.
 
     Notes
     -----
-    An outcome y of a band with rate r counts half after `HALF` units of r (1 - r). Of a segment n and A = Σ y are kept,
-    and E = Σ r of the same outcomes: so many would be 1 if the segment were as the whole stream is. What is served says
-    something of the segment, too: P is the mean of its last scores, Q what the bands of these are served on average.
-    P / Q is how much more the map gives it.
+    An outcome y of a band with rate r counts half after `HALF` units of r (1 - r). A segment keeps n, A = Σ y and E = Σ
+    r of the same outcomes. E is the number of ones to expect if the segment were like the whole stream. P is the mean
+    of its last served scores, and Q the mean that their bands are served. P / Q is the factor that the calibrator
+    already gives to the segment.
 
     Bytes, little-endian: n, A, E, P, Q (f64 each) and forecasts (u64), of a segment; of each band that was seen, in
     ascending order, its number (i8), ``n``, ``ones``, ``served`` (f64 each), ``issued``, ``known``, ``ever`` (u64
@@ -82,7 +82,7 @@ class Evidence:
         self.issued = 0
 
     def band(self, number: int) -> Band:
-        """Return a band, which may be new."""
+        """Return a band; a new one if necessary."""
         found = self.bands.get(number)
         if found is None:
             found = self.bands[number] = Band()
@@ -115,7 +115,7 @@ def band_of(raw: float) -> int:
 
 
 def issue(number: int, p: float, whole: Evidence, segments: Sequence[Evidence]) -> None:
-    """Count a forecast of a band that is served p."""
+    """Count a forecast of a band, served as p."""
     of = whole.band(number)
     of.issued += 1
     of.served += (p - of.served) / min(float(of.issued), NOW)
@@ -146,7 +146,7 @@ def learn(number: int, y: float, whole: Evidence, segments: Sequence[Evidence]) 
 
 
 def revise(number: int, change: int, whole: Evidence, segments: Sequence[Evidence]) -> None:
-    """Count a label that has changed, by 1 or -1; of an old one as much as of a new one."""
+    """Count a revision, by 1 or -1; an old label counts as much as a new one."""
     of = whole.band(number)
     of.ones = min(max(of.ones + change, 0.0), of.n)
     of.ever += change
@@ -156,7 +156,7 @@ def revise(number: int, change: int, whole: Evidence, segments: Sequence[Evidenc
 
 
 def interval(number: int, p: float, width: float, whole: Evidence, segments: Sequence[Evidence]) -> tuple[float, float]:
-    """Return the least and the most that outcomes leave open of a score that is served, in [0, 1].
+    """Return the interval of a served score, within [0, 1].
 
     Parameters
     ----------
@@ -169,11 +169,11 @@ def interval(number: int, p: float, width: float, whole: Evidence, segments: Seq
 
     Notes
     -----
-    Of n outcomes A are 1, and what is served now would have expected M: of a band n times its mean score, of a segment
-    E P / Q. In log-odds the outcomes are then logit(A / n) - logit(M / n) above what is served, with variance
-    1 / (n q (1 - q)), q = A / n, but for `PRIOR` and `LEAST`. Shifts of band and segments add up, and so do variances.
-    The interval is around the shifted score, and as much longer as it takes to hold p: where outcomes contradict what
-    is served, it says so. Forecasts that an outcome is awaited of say nothing: drift meanwhile is not in it.
+    Of n outcomes A are 1, where today's served scores would have expected M: n times the band's mean score, or E P / Q
+    of a segment. So in log-odds outcomes lie logit(A / n) - logit(M / n) above the served scores, with variance 1 / (n
+    q (1 - q)), q = A / n, apart from `PRIOR` and `LEAST`. Shifts of band and segments add up, and so do variances. The
+    interval lies around the shifted score, and is extended until it holds p. So it is long where outcomes contradict
+    the served scores. It does not know of drift among forecasts without an outcome.
     """
     of = whole.bands.get(number)
     odds, variance = (1.0, 1.0 / LEAST) if of is None else _above(of.n, of.ones, of.n * of.served)
@@ -189,7 +189,7 @@ def interval(number: int, p: float, width: float, whole: Evidence, segments: Seq
 
 
 def _above(n: float, ones: float, expected: float) -> tuple[float, float]:
-    """Return how many times the odds of outcomes are those that are expected, and the variance of its logarithm."""
+    """Return the ratio of observed to expected odds, and the variance of its logarithm."""
     if not n:
         return 1.0, 1.0 / LEAST
     q = min(max(expected / n, LEAST_P), 1.0 - LEAST_P)
@@ -199,7 +199,7 @@ def _above(n: float, ones: float, expected: float) -> tuple[float, float]:
 
 
 def reason(number: int, p: float, raw: float, whole: Evidence, named: Sequence[tuple[str, Evidence]]) -> str:
-    """Return in words how many outcomes of scores near a raw one were 1, of the stream and of each segment."""
+    """Return a sentence: how many outcomes of scores near ``raw`` were 1, in the stream and in each segment."""
     low = probability(float(number)) if number > -SIDE else 0.0
     high = probability(number + 1.0) if number < SIDE - 1 else 1.0
     n, ones = _counted(whole, number)

@@ -1,8 +1,8 @@
-"""Which ledger rows are due, to mature or to leave: a first-in first-out queue a role and time to live, in chunks.
+"""Queues of ledger rows that will mature or leave: first in, first out, one for each role and time to live.
 
-Rows enter with the partition's stream time, which never falls. So within one time to live they fall due in the
-order in which they entered: the head of each queue is all that has to be looked at, and nothing scans the store.
-A chunk is one row of the table, so a queue costs one small row for every 64 events.
+Rows enter with the partition's stream time, which never falls. So within one time to live they fall due in order: only
+the head of each queue is looked at, and nothing scans the store. Entries are stored in chunks, one row for every 64
+events.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ from state.fence import MATURITY, Fence, Queue
 from state.frames import CorruptFrame
 from state.kind import Form, Kind, Moves, Part
 
-#: Entries a chunk row holds. The last chunk is rewritten with every checkpoint, so it must stay small.
+#: Entries in a chunk row. The last chunk is written again with every checkpoint, so it must stay small.
 CHUNK: Final = 64
 
 _ENTRY: Final = Struct("<qQB")
 
-#: When the entry was made (stream time, ms), the applied count that names it, and whose row it is.
+#: Time of entry (stream time, ms), the applied count that names the entry, and the event id.
 QueueEntry = tuple[int, int, str]
 
 
@@ -68,7 +68,7 @@ class Expiry:
         self._get = get
         self._fence = fence
         self._chunks: dict[bytes, list[QueueEntry]] = {}
-        #: Key and content of the chunk each queue grows at, by time to live.
+        #: Key and content of the last chunk of each queue, by role and time to live.
         self._tails: dict[tuple[int, int], tuple[bytes, list[QueueEntry]]] = {}
         self._changed: dict[bytes, None] = {}
         self._dropped: dict[bytes, None] = {}
@@ -76,7 +76,7 @@ class Expiry:
         self.soonest = self._soonest()
 
     def push(self, role: int, ttl_ms: int, named: int, event_id: str) -> None:
-        """Enter a row that is due ``ttl_ms`` after the present stream time, under an applied count as its name."""
+        """Enter a row that is due ``ttl_ms`` from now in stream time; ``named`` is the applied count that names it."""
         which = role, ttl_ms
         queue = self._fence.queues.get(which)
         if queue is None:
@@ -98,9 +98,9 @@ class Expiry:
         queue.tail += 1
 
     def due(self) -> Iterator[Queue]:
-        """Yield each queue for as long as its first entry is due; one that was not popped meanwhile is passed over.
+        """Yield each queue while its first entry is due; the caller pops it.
 
-        Rows that mature go first.
+        Maturing rows go first. A queue that was not popped is not yielded again.
         """
         now = self._fence.stream_time
         queues = list(self._fence.queues.values())
@@ -116,7 +116,7 @@ class Expiry:
         return self._chunk(QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK))[queue.head % CHUNK]
 
     def pop(self, queue: Queue) -> QueueEntry:
-        """Remove the first entry of a queue that is not empty, and its chunk with the last one in it; return it."""
+        """Remove and return the first entry of a queue that is not empty; an empty chunk is deleted."""
         first = self._first(queue)
         key = QUEUE.key(queue.role, queue.ttl_ms, queue.head // CHUNK)
         queue.head += 1
@@ -139,12 +139,12 @@ class Expiry:
         return min((queue.due for queue in self._fence.queues.values() if queue.head < queue.tail), default=inf)
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the chunk rows to write since the last call, and None for those to delete."""
+        """Return the chunk rows that changed since the last call; None deletes one."""
         rows: dict[bytes, bytes | None] = dict.fromkeys(self._dropped)
         rows.update({key: QUEUE.encode(self._chunks[key]) for key in self._changed})
         self._changed.clear()
         self._dropped.clear()
-        # Keep only what the next batch is likely to touch: the chunk at each end of each queue.
+        # Keep the chunk at each end of each queue, which the next batch is likely to need.
         ends = {
             QUEUE.key(queue.role, queue.ttl_ms, at // CHUNK)
             for queue in self._fence.queues.values()

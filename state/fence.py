@@ -1,7 +1,7 @@
-"""The fence: how far a partition's inputs were applied, and the counts that must add up.
+"""The fence: how far a partition's inputs are applied, and counts that must add up.
 
-One row a partition, written with every other row of a checkpoint. After a crash the inputs are read again from its
-offsets.
+Each partition has one such row, written with all other rows of a checkpoint. After a crash the inputs are read again
+from its offsets.
 """
 
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from typing import Final
 
 from state.kind import PLAIN, Kind, Moves
 
-#: The input topics, in the order in which their next offsets stand in the fence.
+#: The input topics, in the order of their offsets in the fence.
 FORECASTS: Final = 0
 OUTCOMES: Final = 1
 
-#: The fates of records and rows, in stored order. Everything that comes in is counted in exactly one of the first
-#: eleven; the others say what became of rows.
+#: The fates of records and rows, in stored order. Each input record has exactly one of the first eleven; the others
+#: count what became of rows.
 FATES: Final = (
     "forecasts_issued",
     "forecasts_duplicate",
@@ -39,42 +39,42 @@ FATES: Final = (
 ISSUED: Final = 0
 FORECAST_DUPLICATE: Final = 1
 FORECAST_DEAD: Final = 2
-#: An outcome that was learnt when it came.
+#: An outcome that was learnt at once.
 RESOLVED: Final = 3
-#: One that is kept until its forecast matures.
+#: An outcome that is kept until its forecast matures.
 WAITING: Final = 4
-#: One whose forecast has not come.
+#: An outcome whose forecast has not come.
 EARLY: Final = 5
 OUTCOME_DUPLICATE: Final = 6
-#: One that replaced a label, learnt or not.
+#: An outcome that replaced a label, learnt or not.
 OUTCOME_REVISED: Final = 7
-#: One that is older than the label it would replace.
+#: An outcome that is older than the label it would replace.
 OUTCOME_STALE: Final = 8
 OUTCOME_DEAD: Final = 9
-#: A record that erased an event, or an outcome of an event that was erased.
+#: A record that erased an event, or an outcome of an erased event.
 OUTCOME_ERASED: Final = 10
-#: A parked outcome that was learnt when its forecast came, or that waits until it matures.
+#: A parked outcome whose forecast came: learnt, or kept until that matures.
 EARLY_JOINED: Final = 11
 EARLY_WAITING: Final = 12
 EARLY_UNUSABLE: Final = 13
-#: An event that was learnt at maturity: with the outcome that waited, or with the label that silence implies. An
-#: outcome that waited when its event was erased is among the former.
+#: An event that was learnt at maturity: with its outcome, or with the label that silence implies. If its event was
+#: erased, a kept outcome counts as the former.
 MATURED: Final = 14
 IMPLIED: Final = 15
-#: What left without the other half, because its time to live had passed or its event was erased.
+#: A row that left without its other half: its time to live had passed, or its event was erased.
 EXPIRED_FORECAST: Final = 16
 EXPIRED_OUTCOME: Final = 17
-#: How many of `FATES` say what became of input records: of forecasts, and of both topics.
+#: How many of `FATES` count input records: forecasts, and both topics.
 FORECAST_FATES: Final = 3
 INPUT_FATES: Final = 11
 
-#: What the entries of a queue wait for. A forecast matures;
+#: Roles of queues. A forecast matures.
 MATURITY: Final = 0
-#: a row leaves;
+#: A row leaves.
 EXPIRY: Final = 1
-#: a row that has matured leaves: these entries are named by the applied count at maturity;
+#: A matured row leaves. These entries are named by the applied count at maturity.
 MATURED_EXPIRY: Final = 2
-#: a resolved row leaves that may be revised for longer than the time to live.
+#: A resolved row leaves that may be revised for longer than the time to live.
 REVISION: Final = 3
 
 _HEAD: Final = Struct(f"<4q{len(FATES)}QH")
@@ -83,7 +83,7 @@ _QUEUE: Final = Struct("<BQQQq")
 
 @dataclass(slots=True)
 class Queue:
-    """Bounds of one queue: entries ``head`` up to ``tail`` wait for ``role``; the first is due at ``due`` ms."""
+    """Bounds of one queue: entries ``head`` up to ``tail`` wait for ``role``; the first one is due at ``due``, ms."""
 
     role: int
     ttl_ms: int
@@ -101,7 +101,7 @@ class Fence:
     next
         Next offset to apply of ``forecasts`` and of ``outcomes``; 0 before the first record.
     stream_time
-        Largest event time seen, but for that of records far ahead (`state.witnesses`), ms since the epoch; 0 at first.
+        Largest event time, except of records far ahead (`state.witnesses`), ms since the epoch; 0 at first.
     applied
         Records applied so far, of both topics.
     fates
@@ -143,13 +143,7 @@ class Fence:
 
     @classmethod
     def decode(cls, frame: bytes) -> "Fence":
-        """Read a row written by `encode`.
-
-        Raises
-        ------
-        CorruptFrame
-            If the frame is not an intact fence of this version.
-        """
+        """Read a row written by `encode`; CorruptFrame if the frame is not an intact fence of this version."""
         return FENCE.open(frame, cls._of)
 
     @classmethod

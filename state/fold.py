@@ -1,8 +1,7 @@
-"""What a worker's and a router's engines have in common: stream time, queues, counts, and rows of checkpoints.
+"""What the engines of worker and router share: stream time, queues, counts, and rows of checkpoints.
 
-An engine is a deterministic fold of records over the rows of one partition. So it reads no clock and no environment,
-and never lets the size of a batch show in what it does: the same records in the same order give the same rows, however
-they were cut into batches.
+An engine is a deterministic fold of records over the rows of one partition. It reads no clock and no environment. The
+size of a batch must not matter: the same records in the same order give the same rows.
 """
 
 from collections.abc import Iterable
@@ -14,18 +13,18 @@ from state.fence import FENCE, MATURITY, Fence, Queue
 from state.kind import Get
 from state.witnesses import SLACK, WITNESSES, Entry, Witnesses
 
-#: Most rows the sweep removes before a record. A record adds at most one queue entry, so two catch up.
+#: Most rows that are removed before a record. A record adds at most one queue entry, so two catch up.
 SWEEP: Final = 2
-#: Most forecasts that mature before a record. More fall due at once only where stream time jumps. The bound keeps what
-#: one record changes within one batch of the changelog.
+#: Most forecasts that mature before a record. More fall due at once only if stream time jumps. The bound keeps one
+#: record's changes within one batch of the changelog.
 RIPE: Final = 64
 
 
 class Fold:
-    """The working copy of one partition's state; a subclass says what records mean.
+    """The working copy of one partition's state; a subclass handles the records.
 
-    What changed is kept in it until `checkpoint` makes rows of it. Records that were folded since the last checkpoint
-    are to be folded again after a crash, in the same order.
+    It keeps changes until `checkpoint` makes rows of them. After a crash, records since the last checkpoint must be
+    folded again in the same order.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ class Fold:
     Attributes
     ----------
     fence
-        How far the inputs are applied, stream time, and what became of records; with what is not committed yet.
+        How far the inputs are applied, stream time, and counts; uncommitted records included.
     """
 
     def __init__(self, get: Get) -> None:
@@ -51,26 +50,26 @@ class Fold:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a batch, whose records `apply` takes in one part or in several."""
+        """Begin a batch; `apply` takes its records in one part or several."""
         self._effects = Effects()
         self._outputs: list[Any] = []
         self._fates = self.fence.fates.copy()
 
     def apply(self, records: Iterable[Any]) -> list[Any]:
-        """Apply records in order, and return what they bring about."""
+        """Apply records in order, and return the outputs."""
         raise NotImplementedError
 
     def end(self) -> Effects:
-        """Return the effects of the batch, but for the outputs and the rows."""
+        """Return the effects of the batch, without outputs and rows."""
         effects = self._effects
         effects.fates = [after - was for after, was in zip(self.fence.fates, self._fates, strict=True)]
         return effects
 
     def tick(self, now: int, most: int = RIPE) -> list[Any]:
-        """Move stream time on to a clock's time, ms, and return what matures by then; a batch of its own.
+        """Move stream time on to a clock's time, ms, as a batch of its own; return the outputs of what matures.
 
-        At most ``most`` forecasts mature; the rest with the next tick or the next records. A tick that does not move
-        stream time changes nothing.
+        At most ``most`` forecasts mature; the rest mature with later ticks or records. A tick that does not move stream
+        time changes nothing.
         """
         self._outputs = []
         fence = self.fence
@@ -86,28 +85,31 @@ class Fold:
 
     @property
     def ripens(self) -> float:
-        """The first forecast that waits matures at this stream time, ms; infinite if none does."""
+        """Stream time, ms, at which the first waiting forecast matures; infinite if none waits."""
         return self._expiry.ripens
 
     def checkpoint(self, changes: Changes | None = None) -> Changes:
-        """Return the rows that changed since the last checkpoint, in ``changes`` if that is given."""
+        """Return the rows that changed since the last checkpoint, added to ``changes`` if given."""
         made = self.freeze(changes)
         for _ in made.slices():
             pass
         return made
 
     def freeze(self, changes: Changes | None = None) -> Changes:
-        """Return what `checkpoint` does, with most of the rows still to be made; those before are to be made by now."""
+        """Return what `checkpoint` does, with most rows still to be packed.
+
+        Those of the last freeze must be packed by now.
+        """
         raise NotImplementedError
 
     @property
     def weight(self) -> int:
-        """About how many bytes of rows have changed since the last checkpoint."""
+        """Approximate bytes of rows that changed since the last checkpoint."""
         raise NotImplementedError
 
     @property
     def event_weight(self) -> int:
-        """About how many bytes of rows one record may change."""
+        """Approximate bytes of rows that one record may change."""
         raise NotImplementedError
 
     def _ordered(self) -> dict[bytes, bytes | None]:
@@ -118,7 +120,7 @@ class Fold:
         return rows
 
     def _advance(self, ts: int) -> None:
-        """Move stream time forward, let forecasts mature, and let go of rows that fell due."""
+        """Move stream time forward; let forecasts mature and due rows leave."""
         fence, expiry = self.fence, self._expiry
         if ts > fence.stream_time:
             if ts - fence.stream_time > SLACK or self._witnesses.waiting:
@@ -141,7 +143,7 @@ class Fold:
                     return
 
     def _enter(self, role: int, ttl_ms: int, event_id: str, ts: int) -> None:
-        """Put a row into the queue of a role; it waits until stream time has come near its record's."""
+        """Put a row into the queue of a role; its entry waits while the record is far ahead of stream time."""
         fence = self.fence
         if ts > fence.stream_time:
             self._witnesses.hold(Entry(role, ttl_ms, fence.applied, event_id))
@@ -149,9 +151,9 @@ class Fold:
             self._expiry.push(role, ttl_ms, fence.applied, event_id)
 
     def _mature(self, queue: Queue) -> None:
-        """Let the first forecast of a queue mature."""
+        """Mature the first forecast of a queue."""
         raise NotImplementedError
 
     def _leave_queue(self, queue: Queue) -> None:
-        """Let the row of a queue's first entry leave."""
+        """Remove the row of a queue's first entry."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""Forecasts that are more than one probability, as values: of classes, and of a number by quantiles or a normal law.
+"""Values of forecasts that are more than one probability: of classes, and of a number by quantiles or a normal law.
 
-Every value is immutable and checked when it is made, so whoever holds one need not check it again.
+Every value is immutable and is checked once, when it is made.
 """
 
 import math
@@ -16,12 +16,12 @@ from typing import Self
 
 #: Most classes a forecast may have, and most quantiles.
 MAX_CLASSES, MAX_LEVELS = 1000, 256
-#: How far from 1 the sum of a forecast's probabilities may be: 1000 of them in single precision err by less.
+#: Largest distance of a sum of probabilities from 1: 1000 of them in single precision err by less.
 SUM_SLACK = 1e-6
-#: Values, means and deviations are at most this large: their differences, squares and sums of 1e9 stay finite.
+#: Largest value, mean and deviation: differences, squares and sums of 1e9 of them stay finite.
 LARGEST = 1e100
 
-#: Log-odds of 0 and 1, where probabilities are normalised; when that is near enough, and most steps it takes.
+#: Normalising: log-odds of 0 and 1, the tolerance, and the most steps.
 _FARTHEST, _NEAR, _HALVINGS = 40.0, 1e-12, 80
 
 _STANDARD = NormalDist()
@@ -33,7 +33,7 @@ _PAIR = Struct("<Bdd")
 
 
 class Classwise(tuple[float, ...]):
-    """A probability for each of K classes, each a forecast of its own against the rest: they need not sum to 1.
+    """K probabilities, each of one class against the rest. They need not sum to 1.
 
     Raises
     ------
@@ -60,10 +60,10 @@ class Classwise(tuple[float, ...]):
         return made
 
     def normalised(self) -> "Probs":
-        """Return the distribution whose log-odds all differ by one constant from these; their order stays.
+        """Return the distribution whose log-odds all differ from these by the same constant; the order stays.
 
-        What is lost: each class is no longer what its calibrator served, and its guarantee is gone. Division by the sum
-        costs up to .006 more log loss on most sets of classes, and up to .0005 less on others.
+        The classes lose their guarantees, because these are not the probabilities that were calibrated. Division by the
+        sum would cost up to .006 more log loss on most sets of classes, and up to .0005 less on others.
         """
         if isinstance(self, Probs):
             return self
@@ -158,11 +158,11 @@ class Quantiles:
     -----
     - Between two given quantiles the distribution function is linear.
     - Beyond the outer quantiles it is exponential, with the density of the outermost piece: below value v_1 of level
-      l_1, ``F(y) = l_1 exp((y - v_1) / s)``, ``s = l_1 (v_2 - v_1) / (l_2 - l_1)``; above, mirrored. A level just
-      outside what was given so has a quantile just outside, not an infinite one.
-    - An atom at v holds the mass between the lowest and the highest level whose value is v: P(Y < v) is the one,
-      P(Y <= v) the other. An outermost value that repeats (no rain: 0, 0, 0, 1.5) ends the support, s = 0: its atom
-      holds the mass of that tail too.
+      l_1, ``F(y) = l_1 exp((y - v_1) / s)``, ``s = l_1 (v_2 - v_1) / (l_2 - l_1)``; above, mirrored. So a level just
+      outside the given ones has a quantile just outside, not an infinite one.
+    - An atom at v holds the mass between the lowest and the highest level whose value is v: P(Y < v) is the lowest, P(Y
+      <= v) the highest. An outermost value that repeats (no rain: 0, 0, 0, 1.5) ends the support, s = 0: its atom holds
+      the mass of that tail too.
 
     Examples
     --------
@@ -239,13 +239,13 @@ class Quantiles:
 Law = Quantiles | Normal
 #: Any forecast, raw or served: a probability, those of classes, or a law.
 ForecastValue = float | Classwise | Law
-#: Kinds of forecast as rows name them, and as records do: by the field that holds what is served.
+#: Kinds of forecast, as numbers in rows, and as the fields of records that hold the served forecast.
 PROBABILITY, PROBS, QUANTILES = range(3)
 KINDS = ("p", "probs", "quantiles")
 
 
 def admits(raw: ForecastValue, y: float) -> bool:
-    """Whether a forecast can have this outcome: 0 or 1; the number of a class; any finite number within `LARGEST`."""
+    """Whether a forecast can have this outcome: 0 or 1, the number of a class, or a finite number within `LARGEST`."""
     if isinstance(raw, float):
         return y in {0.0, 1.0}
     if isinstance(raw, Classwise):
@@ -327,7 +327,7 @@ def _require_level(level: float) -> None:
 
 
 def _log_odds(p: float) -> float:
-    """Return the log-odds of a probability, cut to `_FARTHEST`."""
+    """Return the log-odds of a probability, cut to ±`_FARTHEST`."""
     if p <= 0.0:
         return -_FARTHEST
     return min(max(math.log(p) - math.log1p(-p), -_FARTHEST), _FARTHEST) if p < 1.0 else _FARTHEST

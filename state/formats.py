@@ -1,4 +1,4 @@
-"""Whether a partition's rows are of this build's formats, asked when it is taken up and not with the first event."""
+"""The check that a partition's rows have this build's formats, made when the partition is taken up."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,14 +8,14 @@ from state.frames import CorruptFrame, OtherFormat
 from state.kind import CONFIG, KINDS, Moves
 from state.policy import Policies, Policy
 
-#: Version of what is answered: raised when the same records get other bytes, which `tests/frozen` notices.
+#: Version of the answers: raised when the same records give other bytes, which `tests/frozen` notices.
 ARITHMETIC: Final = 3
 
 
 def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Policies) -> None:
-    """Read one row of each kind, and of each configuration where a kind has one.
+    """Read one row of each kind, or of each kind and configuration.
 
-    A build writes all rows of a kind alike, so one says what the others are.
+    A build writes all rows of a kind in one format, so one row is enough.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Polici
     Raises
     ------
     OtherFormat
-        If another build wrote a row. A row that is damaged is noticed when it is needed.
+        If another build wrote a row. Damaged rows are noticed later, when they are needed.
     """
 
     def get(key: bytes) -> bytes | None:

@@ -1,8 +1,8 @@
-"""The byte frame every stored row is sealed in: kind, version, payload, checksum.
+"""The frame of every stored row: kind, version, payload, checksum.
 
-Layout (little-endian): ``kind`` u8 · ``version`` u8 · ``payload`` · ``crc32`` u32 over all that precedes it.
-RocksDB checks its blocks and Kafka its record batches; this checksum covers what lies between them, so that a
-row that was cut or changed anywhere is refused instead of learnt from.
+Layout (little-endian): ``kind`` u8 · ``version`` u8 · ``payload`` · ``crc32`` u32 of all before it. RocksDB and Kafka
+check their own blocks. This checksum also covers the way between them, so a row that was cut or changed is refused,
+never learnt from.
 """
 
 from struct import Struct, error
@@ -27,12 +27,12 @@ REMEDY: Final = (
     "another build of trueup wrote it. Run that build, or derive the state anew from the input topics: "
     "trueup replay --write-state NEW_APP_ID; see Upgrades in docs/how-to/operate.md"
 )
-#: What reading a payload raises that is not what its kind says, however well it is sealed.
+#: Errors that reading a damaged payload can raise, even if the frame is intact.
 DAMAGE: Final = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def damaged(kind: int, cause: Exception) -> CorruptFrame:
-    """Return what to raise when reading the payload of a row of this kind failed with one of `DAMAGE`."""
+    """Return the error to raise when reading the payload of this kind of row failed with one of `DAMAGE`."""
     return OtherFormat(f"the payload of a {chr(kind)!r} row is not what one holds: {cause!r}")
 
 
@@ -56,7 +56,7 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
 
 
 def unseal(kind: int, version: int, frame: bytes) -> bytes:
-    """Take the payload out of a frame, checking everything the frame says of itself.
+    """Return the payload of a frame, after all checks.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The inputs: which topics a partition's records came from, by the ids brokers gave them, and how wide they were."""
+"""The identity of a partition's inputs: topic ids from the brokers, and numbers of partitions."""
 
 from struct import Struct
 from typing import NamedTuple, Self
@@ -10,10 +10,9 @@ _WIDTHS = Struct("<2I")
 
 
 class InputIds(NamedTuple):
-    """Which topics the offsets of the fence are of.
+    """The topics to which the offsets of the fence belong.
 
-    A topic that is deleted and made anew has the same name and other records, and its offsets begin at 0 again. Its id
-    is another one.
+    A topic that is deleted and created again has the same name and a new id; its offsets start at 0.
 
     Attributes
     ----------
@@ -35,9 +34,9 @@ class InputIds(NamedTuple):
 
 
 class Widths(NamedTuple):
-    """How many partitions the inputs had when the first record of a partition was applied.
+    """Number of partitions of each input when a partition's first record was applied.
 
-    The key of a record says in which partition it stands, as long as there are so many.
+    A record's key decides its partition only while this number stays the same.
     """
 
     forecasts: int

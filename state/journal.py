@@ -1,16 +1,16 @@
-"""The journal: what was folded since the last checkpoint, and in which order.
+"""The journal: which records were folded since the last checkpoint, and in which order.
 
-A worker does not write the rows that a batch changed. It writes an entry that says which records the batch had and how
-those of the two topics alternated. The acknowledgement of the entry is the commit point: whoever takes the partition up
-next folds the same records in the same order, from the rows of the last checkpoint, and so has the same state and the
-same answers. A checkpoint writes all rows that changed, and the entries before it are not needed any more.
+A worker does not write the rows that a batch changed. It writes an entry that lists the batch's records and the order
+of the two topics. The acknowledgement of this entry is the commit point. The next owner of the partition starts from
+the rows of the last checkpoint and folds the same records in the same order. So it gets the same state and the same
+answers. A checkpoint writes all changed rows; entries before it are then not needed.
 
 Entries are rows of the changelog: they have the same single writer, and are restored with the other rows. Their keys
-are those of a ring, so that new entries take the place of old ones and compaction removes these.
+form a ring, so new entries replace old ones and compaction removes these.
 
-Before a checkpoint is written, the order of all that it has goes to a topic of its own, which is not compacted: an
-audit folds a partition's history along it. After a crash a checkpoint may end elsewhere than the one that was begun
-before. So what that topic says may overlap, and always agrees.
+The order of a checkpoint's records also goes to a topic of its own, before the checkpoint. It is not compacted, so an
+audit can fold the whole history along it. After a crash a checkpoint may end elsewhere than the one that was begun, so
+entries of this topic may overlap. They always agree.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ import numpy as np
 
 from state.kind import PLAIN, Kind, Moves
 
-#: Keys of the ring. A checkpoint is made long before so many entries were written since the one before it.
+#: Keys of the ring. There is always a checkpoint long before so many entries.
 SLOTS: Final = 1 << 12
 _ENTRY: Final = Struct("<QQQQQQQQQQ16sqIqIqI")
 _HEAD: Final = Struct("<QQQQqIqI")
@@ -32,42 +32,41 @@ _SLOT: Final = Struct(">H")
 class Last(NamedTuple):
     """The last record of a topic in an entry: its Kafka timestamp, ms, and the CRC-32 of its value.
 
-    Offsets are given to other records where a topic is cut and goes on. By this the reader notices.
+    If a topic is truncated, offsets are used again for other records. A reader notices by this.
     """
 
     timestamp: int
     crc: int
 
 
-#: What stands in the place of `Last` where an entry has no record of a topic.
+#: Stands for `Last` where an entry has no record of a topic.
 NONE: Final = Last(-1, 0)
 
 
 class Entry(NamedTuple):
-    """A batch; in the topic of the journal all batches from one checkpoint to the next.
+    """One batch; in the topic of the journal, all batches from one checkpoint to the next.
 
     Attributes
     ----------
     number
-        Of the entry: one more than of the entry before, over all of a partition's life. Of a checkpoint that of the
-        first entry after it.
+        Number of the entry, counted over a partition's life; for a checkpoint the number of the first entry after it.
     begins, ends
-        Next offset of forecasts and of outcomes before it, and after it.
+        Next offsets of forecasts and outcomes before the batch, and after it.
     applied
-        Records of both topics that are applied after it.
+        Records of both topics applied, this batch included.
     answered
-        Number of the first entry whose outputs had perhaps not been acknowledged when this one was written.
+        Number of the first entry whose outputs were perhaps not acknowledged when this one was written.
     said
-        Next offset of each output topic, behind the outputs of the entries before ``answered``; a router's are 0.
+        Next offset of each output topic, after the outputs of the entries before ``answered``; 0 for a router.
     config
         Hash of the configuration in force, 16 bytes; see `streams.config.in_force`.
     last
         The last record of each topic.
     topics
-        The topic of each record in the order in which they were folded: bytes 0 and 1.
+        The topic of each record, in the order of folding: bytes 0 and 1.
     tick
-        Where it has no records: the time by the worker's clock up to which stream time went, ms. It is the first entry
-        after a checkpoint, and the only one before the next.
+        For a batch without records: the clock's time to which stream time moved, ms. Such an entry is the only one
+        between two checkpoints.
     """
 
     number: int
@@ -106,13 +105,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def decode(cls, frame: bytes) -> "Entry":
-        """Read a row.
-
-        Raises
-        ------
-        CorruptFrame
-            If the frame is not an intact entry of this version.
-        """
+        """Read a row; CorruptFrame if the frame is not an intact entry of this version."""
         return JOURNAL.open(frame, cls._of)
 
     @classmethod
@@ -126,7 +119,7 @@ class Entry(NamedTuple):
         return cls(number, (f0, o0), (f1, o1), applied, answered, (s0, s1, s2), config, lasts, topics, tick)
 
 
-#: The first entry after the last checkpoint, and behind a slot the entries since.
+#: The first entry after the last checkpoint, and the entries since, by slot.
 JOURNAL: Final = Kind[Entry](
     "Z",
     "the journal",
@@ -139,19 +132,19 @@ JOURNAL: Final = Kind[Entry](
 
 
 class Journal(NamedTuple):
-    """What a partition's rows say of the journal.
+    """The journal as stored in a partition's rows.
 
     Attributes
     ----------
     number
-        Of the next entry.
+        Number of the next entry.
     last
         The last record of each topic in the rows of the last checkpoint.
     entries
-        What was folded since.
+        What was folded since then.
     answered, said
-        The later of what the last checkpoint and the entries say: see `Entry`. Whoever folds the journal again makes
-        checkpoints amid entries that know of less.
+        The later values of the last checkpoint and of the entries: see `Entry`. A worker that folds the journal again
+        makes checkpoints between entries that have older values.
     """
 
     number: int
@@ -161,25 +154,25 @@ class Journal(NamedTuple):
     said: tuple[int, int, int] = (0, 0, 0)
 
     def ends(self, fence: tuple[int, int]) -> tuple[int, int]:
-        """Return the next offset of each topic after the entries, by those after the last checkpoint."""
+        """Return the next offsets after the entries; ``fence`` has those after the last checkpoint."""
         return self.entries[-1].ends if self.entries else fence
 
 
 def last(timestamp: int, value: bytes | None) -> Last:
-    """Return what an entry says of the last record of a topic."""
+    """Return the `Last` of a record."""
     return Last(timestamp, crc32(value or b""))
 
 
 def begun(entry: Entry, said: Sequence[int]) -> tuple[bytes, bytes]:
-    """Return key and row, written with a checkpoint, which is an entry of the journal's topic.
+    """Return key and row, written with a checkpoint, of its entry in the journal's topic.
 
-    They say where the journal goes on, the last records before, and where the outputs of these end: ``said``.
+    They hold where the journal goes on, the last records before, and ``said``, the ends of these records' outputs.
     """
     return JOURNAL.key(), JOURNAL.seal(_HEAD.pack(entry.number, *said, *entry.last[0], *entry.last[1]))
 
 
 def read(get: Callable[[bytes], bytes | None]) -> Journal:
-    """Read what stands in the rows of a partition.
+    """Read the journal from the rows of a partition.
 
     Parameters
     ----------

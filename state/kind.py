@@ -1,8 +1,8 @@
 """A kind of row, declared once.
 
-The declaration says what the row's key is made of, what the row holds, its version, where it goes when partitions are
-divided anew, and what readers see of it. Everything else follows from it: keys, rows and their checks, what a rescale
-does with them, what metrics and ``trueup streams show`` read, and the table in docs/reference/state.md.
+The declaration has the parts of the row's key, its contents, its version, what a rescale does with it, and what readers
+see. Everything else follows from it: keys, rows and their checks, rescaling, what metrics and ``trueup streams show``
+read, and the table in docs/reference/state.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,14 @@ class Part(NamedTuple):
     Attributes
     ----------
     name
-        What people call it.
+        Name for people.
     format
-        How it is packed, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort as
-        numbers do.
+        How it is packed, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort like
+        numbers.
     now
-        Returns the values that the part may have under a stream's policy of now; None: any.
+        Returns the values that the part may have under a stream's present policy; None: any.
     hex
-        Whether it is given in hex digits.
+        Whether its value is given in hex digits.
     """
 
     name: str
@@ -52,9 +52,9 @@ BANDS: Final = Part("bands", "4s", lambda policy: (policy.bands.layout,) if poli
 
 
 class Moves(Enum):
-    """What becomes of a row when the rows of some partitions are divided among others.
+    """What a rescale does with a row.
 
-    Divided by events: those that still have a row count in their new partition, all others in the home of their stream,
+    DIVIDED is by events: events that still have a row count in their new partition, all others in their stream's home,
     which is one of the new partitions. `state.rescale` has the details.
     """
 
@@ -68,12 +68,12 @@ class Moves(Enum):
     OUTSIDE = "stays behind, no engine reads it"
 
 
-#: Rows that belong to a stream move so, unless all of the stream goes from one partition to one: then as they are.
+#: How rows of a stream move; but if the whole stream goes from one partition to one, they do not change.
 OF_STREAM: Final = (Moves.DIVIDED, Moves.SUM, Moves.SHARED, Moves.TAUGHT)
 
 
 class Form(NamedTuple):
-    """What a row of one version holds: a type, and how its payload is written and read."""
+    """What a row of one version holds: its type, and how its payload is written and read."""
 
     type: type
     encode: Callable[[Any], bytes]
@@ -81,14 +81,14 @@ class Form(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A gauge by stream that is read off the rows of one kind.
+    """A gauge by stream that is computed from rows of one kind.
 
     Attributes
     ----------
     help, remedy
-        What it says, and what to do about it.
+        What the gauge means, and what to do about it.
     of
-        Returns its value by what the rows of all partitions hold; None or NaN: there is none.
+        Returns its value from the values of all partitions' rows; None or NaN: there is none.
     """
 
     help: str
@@ -102,23 +102,23 @@ class Kind(Generic[T]):
     Parameters
     ----------
     letter
-        First byte of its keys, and of its rows. The letters sort the kinds apart.
+        First byte of its keys and its rows. It keeps kinds apart when keys are sorted.
     name
-        What people call such a row.
+        Name for people.
     key
-        What its keys are made of after the letter. Text is named first, and ends the key.
+        Parts of its keys after the letter. A text part is listed first, and ends the key.
     forms
-        What it holds, by version; a row is written in the version of its value's type.
+        What it holds, by version; a value is written in the version of its type.
     moves
-        What becomes of it when partitions are divided anew.
+        What a rescale does with it.
     rows
-        For people: how many there are, and what they say.
+        For people: how many there are, and what they hold.
     shown
-        Whether it says something of a stream that metrics, pages and ``trueup streams show`` read.
+        Whether metrics, pages and ``trueup streams show`` read it.
     asks
-        Returns what `decode` is told of a row beside its payload, by its key and by what reads other rows.
+        Returns further arguments of `decode`, from the row's key and a function that reads other rows.
     figures
-        Gauges that are read off it, by name.
+        Gauges that are computed from it, by name.
     """
 
     def __init__(
@@ -155,12 +155,12 @@ class Kind(Generic[T]):
 
     @property
     def version(self) -> int:
-        """The version of a kind that has one, else the first of them."""
+        """The version of a kind; the first one if there are several."""
         return min(self.forms)
 
     @property
     def configured(self) -> bool:
-        """Whether such a row is of a calibrator: a stream has some for each version of its model."""
+        """Whether such a row belongs to a calibrator: a stream has one for each version of its model."""
         return CONFIG in self.parts or CHAMPION in self.parts
 
     @property
@@ -169,7 +169,7 @@ class Kind(Generic[T]):
         return self.moves in OF_STREAM
 
     def key(self, *of: Any) -> bytes:  # noqa: ANN401 - as the parts say
-        """Return the key of a row; ``of`` has a value for each part."""
+        """Return the key of a row from the value of each part."""
         if not self._ids:
             return self.letter + of[0].encode() if of else self.letter
         ids: Sequence[Any] = of[1:] if self._text else of
@@ -179,7 +179,7 @@ class Kind(Generic[T]):
         return made + of[0].encode() if self._text else made
 
     def of(self, key: bytes) -> tuple[Any, ...]:
-        """Return what a key was made of, as `key` takes it."""
+        """Return the parts of a key, as `key` takes them."""
         ids = self._unpack(key, 1)
         if True in self._hex:
             ids = tuple([each.hex() if in_hex else each for each, in_hex in zip(ids, self._hex, strict=True)])
@@ -190,9 +190,9 @@ class Kind(Generic[T]):
         return key[self._at :].decode(errors="backslashreplace")
 
     def present(self, key: bytes, policy: object) -> bool:
-        """Whether a row is of what its stream is configured to do now; ``policy`` is None of a stream that is not.
+        """Whether a row belongs to the present configuration; ``policy`` is None if the stream has none.
 
-        Of a stream whose model has versions all calibrators are: only its rows say which versions there are.
+        If the model has versions, rows of all calibrators do: only the rows list the versions.
         """
         if self.configured and policy is not None and cast("Any", policy).model_version:
             return True
@@ -202,16 +202,16 @@ class Kind(Generic[T]):
         return True
 
     def seal(self, payload: bytes) -> bytes:
-        """Return the row of a payload, of a kind that has one version."""
+        """Return the row of a payload; for a kind with one version."""
         return seal(self.letter[0], self.version, payload)
 
     def open(self, row: bytes, parse: Callable[..., Parsed], *more: Any, version: int = 0) -> Parsed:  # noqa: ANN401 - as ``parse`` takes it
-        """Return what ``parse`` makes of a row's payload, and of what it is told beside.
+        """Return ``parse`` of a row's payload and ``more``.
 
         Raises
         ------
         CorruptFrame
-            If the row is not an intact one of this kind and of one of its versions.
+            If the row is not intact, or not of this kind and one of its versions.
         """
         payload = unseal(self.letter[0], version or self.version, row)
         try:
@@ -232,30 +232,30 @@ class Kind(Generic[T]):
         return cast("T", self.open(row, self.forms[version].decode, *more, version=version))
 
     def read(self, key: bytes, row: bytes, get: Get) -> T:
-        """Return the value of a row, by its key and what reads others; raises `CorruptFrame` as `open` does."""
+        """Return the value of a row from its key and a reader of other rows; raises `CorruptFrame` as `open` does."""
         return self.decode(row, *(() if self._asks is None else self._asks(key, get)))
 
 
-#: All kinds that were declared, by their letters.
+#: All declared kinds, by letter.
 KINDS: Final[dict[bytes, Kind[Any]]] = {}
 
 
-#: Of rows whose payload is read by whoever needs it.
+#: The form of rows whose payload stays bytes.
 PLAIN: Final = Form(bytes, bytes, bytes)
 
 
 def form(of: Any) -> Form:  # noqa: ANN401 - a type with both methods
-    """Return the form of what encodes and decodes itself."""
+    """Return the form of a type that has `encode` and `decode`."""
     return Form(of, of.encode, of.decode)
 
 
 def kind_of(key: bytes) -> Kind[Any]:
-    """Return the kind of a row by its key; raises `KeyError` where none has its letter."""
+    """Return the kind of a row by its key; raises `KeyError` if its letter is unknown."""
     return KINDS[key[:1]]
 
 
 def shown(key: bytes) -> str:
-    """Return what people call a row, by its key."""
+    """Return a row's name for people, by its key."""
     kind = KINDS.get(key[:1])
     if kind is None:
         return f"the row {key!r}"

@@ -1,7 +1,7 @@
-"""Every kind of row: what it is called, keyed by and holds, how it moves, and whether metrics read it.
+"""Every kind of row, declared: its name, key, contents, how it moves, and whether metrics read it.
 
-To add one, declare it here, or beside what it holds where that is needed by something below. `state.kind` says what
-follows from a declaration.
+To add one, declare it here; or beside its contents, if a lower module needs it. `state.kind` says what follows from a
+declaration.
 """
 
 from functools import reduce
@@ -71,7 +71,7 @@ CALIBRATOR: Final = Kind[Served](
     "C",
     "a calibrator",
     (STREAM, CONFIG),
-    {8: form(Served)},  # raised when the bytes of any calibrator change, too
+    {8: form(Served)},  # also raised when the bytes of any calibrator change
     Moves.DIVIDED,
     "one a stream and configuration: a calibrator",
     shown=True,
@@ -177,7 +177,7 @@ DISTRIBUTION: Final = Kind[Distribution](
     },
 )
 
-#: Layout of segments and slot of what counts all of a stream.
+#: Layout and slot under which the whole of a stream counts.
 WHOLE: Final[tuple[bytes, int]] = bytes(4), 0
 _LAYOUTS: Final = Part("layout", "4s", lambda policy: (WHOLE[0], policy.layout) if policy.segments else (WHOLE[0],))
 BAND_COUNTS: Final = Kind[BandCounts](
@@ -229,7 +229,7 @@ EVIDENCE: Final = Kind[Evidence](
 
 
 def history(scores: bytes, windows: bytes | None) -> History:
-    """Read both rows of a stream's scores; ``windows`` is None while no window was closed.
+    """Read both rows of a stream's scores; ``windows`` is None before a window was closed.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""The ledger: one row an event, from the first record that names it until its time to live has passed.
+"""The ledger: one row for each event, from the first record that names it until its time to live has passed.
 
 The row of an answered event is its ticket: what was served, by which calibrator, and the bytes that this calibrator
-needs to learn from the outcome. Whoever learns reads the ticket, and never derives again what was served.
+needs to learn from the outcome. Learning reads the ticket, and never derives the answer again.
 
-`LIFE` is all that may become of a row.
+`LIFE` lists all transitions of a row.
 """
 
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.kind import EVENT, Kind, Moves, form
 
-#: The status of a row: an outcome came first; a forecast was answered; its outcome was learnt; and where a stream
-#: learns at maturity, an answered forecast that has not matured, without and with its outcome. Of an event that was
-#: erased the name is left, and its stream, until the row would have left.
+#: Statuses of a row: an outcome without forecast; an answered forecast; a learnt outcome; where a stream learns at
+#: maturity, an answered forecast that has not matured, without and with its outcome; and an erased event, of which
+#: name and stream are kept until the row would have left.
 EARLY: Final = 1
 ISSUED: Final = 2
 RESOLVED: Final = 3
 IMMATURE: Final = 4
 WAITING: Final = 5
 ERASED: Final = 6
-#: Stands for the status of an event that has no row.
+#: The status of an event without a row.
 NONE: Final = 0
 
-#: What a row meets: a forecast or an outcome of its event, its maturity, the end of its time to live, and a record that
+#: What a row meets: a forecast or an outcome of its event, its maturity, the end of its time to live, or a record that
 #: erases its event.
 FORECAST, OUTCOME, MATURES, LEAVES, ERASURE = range(5)
-#: What is done with a row of a status, by what it meets; methods of `state.engine.Partition`.
+#: The action for each status and each thing that a row meets: a method of `state.engine.Partition`.
 LIFE: Final = {
     NONE: ("answer", "park", "stay", "stay", "erase_unknown"),
     EARLY: ("join", "say_again", "stay", "lapse", "erase"),
@@ -49,38 +49,37 @@ _LENGTHS: Final = Struct("<3H")
 _SHADOW: Final = Struct("<4sQdd?H")
 _LENGTH: Final = Struct("<H")
 _WEIGHTS: Final = Struct("<2d")
-#: Set in the status of a row whose weight or chance is not 1: both follow who served.
+#: Flag in the status: weight or chance is not 1. Both follow the names.
 WEIGHED: Final = 0x80
-#: Set in the kind of a row whose label has changed: how often follows. Each part follows only where its flag is set, in
-#: the order of these flags.
+#: Flags in the kind. Each says that a part follows, in this order. The label has changed: how often.
 REVISED: Final = 0x10
-#: The forecast's Kafka key follows.
+#: The forecast's Kafka key.
 KEYED: Final = 0x08
-#: The slots of the event's segments follow.
+#: The slots of the event's segments.
 GROUPED: Final = 0x04
-#: Band, points and interval follow, see `state.banding.Marks`.
+#: Band, points and interval, see `state.banding.Marks`.
 BANDED: Final = 0x20
-#: Tickets of challengers follow.
+#: Tickets of challengers.
 SHADOWED: Final = 0x40
-#: What served has not learnt the label, or its last revision: the map is frozen, or was.
+#: The serving calibrator has not learnt the label, or its last revision: it is or was frozen.
 FROZEN: Final = 0x80
-#: All that is not the kind itself.
+#: All flags in the kind.
 FLAGS: Final = FROZEN | SHADOWED | BANDED | REVISED | KEYED | GROUPED
-#: Most times a label may change.
+#: Most changes of a label.
 MOST_REVISIONS: Final = 100
-#: When a label that silence implied was said: before every outcome.
+#: Time of a label that silence implied: before every outcome.
 UNSAID: Final = -1
-#: The window of what was answered in a warm-up: it counts in none.
+#: The window of an event of a warm-up, which counts in none.
 NO_WINDOW: Final = 0xFFFF_FFFF
-#: The window of an outcome that taught nothing, because its entity had taught (`state.entities`), or because it stands
-#: for few forecasts (`state.chances`): it counts in weighted sums (`state.scoring.weighted`) alone.
+#: The window of an event that taught nothing, because its entity had taught (`state.entities`), or because it stands
+#: for few forecasts (`state.chances`). It counts only in weighted sums (`state.scoring.weighted`).
 UNTAUGHT: Final = 0xFFFF_FFFE
 _NO_KEY: Final = 0xFFFF
 NAN: Final = float("nan")
 
 
 class Shadow(NamedTuple):
-    """A challenger's ticket: what it would have served.
+    """A challenger's ticket, with what it would have served.
 
     Attributes
     ----------
@@ -89,8 +88,8 @@ class Shadow(NamedTuple):
     version
         Outcomes it had learnt.
     p, draw
-        Its forecast, and of one probability what was drawn, in [0, 1]. Of classes and numbers no draw is kept, and the
-        forecast stands in its place.
+        Its answer, and for one probability its draw, in [0, 1]. For classes and numbers no draw is stored, and ``draw``
+        is the answer.
     ticket
         What it needs to learn from the outcome.
     warm
@@ -106,12 +105,12 @@ class Shadow(NamedTuple):
 
 
 def names(config: str, calibrator: str, stream: str) -> bytes:
-    """Return who served, as a row holds it: configuration (8 hex digits), calibrator, stream."""
+    """Return who served, as bytes of a row: configuration (8 hex digits), calibrator, stream."""
     made, named = calibrator.encode(), stream.encode()
     return _NAMES.pack(bytes.fromhex(config), len(made), len(named)) + made + named
 
 
-#: Who served an event that has no forecast yet.
+#: The names of an event without a forecast.
 NOBODY: Final = names("00000000", "", "")
 
 
@@ -132,7 +131,7 @@ class Row:
     y
         The label in force; NaN while there is none.
     raw, p, draw
-        The model's forecast, the served one, and the draw that was served beside it; NaN while early.
+        The model's forecast, the served one, and its draw; NaN while early.
     version
         Outcomes the calibrator had learnt when it served; 0 while early.
     names
@@ -142,13 +141,12 @@ class Row:
     shadows
         Tickets of the challengers, in the order of the stream's configuration when the forecast was answered.
     as_of
-        Event time of the latest outcome that was taken for the label, also where it only confirmed it, ms; `UNSAID`
-        while silence implied the label.
+        Event time of the latest outcome that set or confirmed the label, ms; `UNSAID` while silence implied it.
     number
-        The revision number that outcome had; 0 if it had none.
+        The revision number of that outcome; 0 if it had none.
     window
-        The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` of an event of
-        the warm-up (`state.scoring.warm_up`), `UNTAUGHT` of one that taught nothing.
+        The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` for an event of
+        the warm-up (`state.scoring.warm_up`), `UNTAUGHT` for one that taught nothing.
     revisions
         How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
     key
@@ -159,13 +157,13 @@ class Row:
     entity
         Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
     weight, chance
-        What the forecast weighs, and the chance that it had of a label, in (0, 1]; each 1 where the stream has none.
+        The forecast's weight, and its chance of a label, in (0, 1]; each 1 where the stream has none.
     marks
-        Band, points and interval that were answered, `state.banding.Marks` as bytes; empty where the stream had none.
+        Band, points and interval of the answer, `state.banding.Marks` as bytes; empty where the stream had none.
     frozen
-        Whether what served has not learnt the label, or its last revision.
+        Whether the serving calibrator has not learnt the label, or its last revision.
     seen
-        What an observer keeps with the row while it is in memory; never stored.
+        Data of an observer, only in memory.
     """
 
     def __init__(
@@ -241,20 +239,20 @@ class Row:
         return self.names[_NAMES.size + self.names[4] :].decode()
 
     def admits(self, y: float) -> bool:
-        """Whether its forecast can have this outcome; without a forecast any, and of an erased event, too."""
+        """Whether the event's forecast can have this outcome; any without a forecast, and any of an erased event."""
         if self.status <= EARLY or self.status == ERASED:
             return True
         return y in (0.0, 1.0) if self.kind == PROBABILITY else forecasts.admits(self.raw, y)
 
     def newer(self, ts: int, number: int) -> bool:
-        """Whether an outcome of this time and revision number counts more than the one its label is from.
+        """Whether an outcome of this time and revision number replaces the one behind the label.
 
-        A higher number does. Without numbers the later time does, and of equal times the one that came last.
+        The higher number wins. Without numbers the later time wins, and of equal times the last to come.
         """
         return number > self.number or (number == self.number == 0 and ts >= self.as_of)
 
     def label(self, status: int, y: float, ts: int, as_of: int, number: int) -> None:
-        """Give it a label, whose time is ``ts``, and another status."""
+        """Set the label, its time ``ts``, and the status."""
         self.status = status
         self.y = y
         self.resolved_ts = ts
@@ -262,7 +260,7 @@ class Row:
         self.number = number
 
     def encode(self) -> bytes:
-        """Return its payload: a head of 86 bytes, who served, what the flags say, vectors, ticket."""
+        """Return the payload: a head of 86 bytes, who served, the parts that the flags announce, vectors, ticket."""
         kind, status, parts = self.kind | (FROZEN if self.frozen else 0), self.status, self.names
         if self.weight != 1.0 or self.chance != 1.0:
             status |= WEIGHED
@@ -359,7 +357,7 @@ def _length(payload: bytes, at: int) -> int:
 
 
 def _shadow(each: Shadow) -> bytes:
-    """Return a challenger's part of a row; a forecast that is no probability stands before its ticket."""
+    """Return a challenger's part of a row; an answer that is no probability precedes its ticket."""
     config, version, p, draw, ticket, warm = each
     if not isinstance(p, float):
         vector = forecasts.encode(p)

@@ -1,4 +1,4 @@
-"""What is served now, as numbers that can be sent: for whoever has to decide before an answer can come."""
+"""Maps: what is served now as numbers that can be sent, for services that must decide before an answer can come."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -13,31 +13,32 @@ from state.calibrators.prudent import Prudent
 from state.forecasts import PROBABILITY
 from state.policy import Policy
 
-#: Between its points a table is this near to what is served, in log-odds of probabilities within `P_CLIP`: .1 % of a
-#: small probability. Or it is `ROUNDED` near, which no decision tells apart.
+#: Largest error of a table between its points, in log-odds of probabilities within `P_CLIP`: .1 % of a small
+#: probability. An error of `ROUNDED` is allowed too, because no decision depends on it.
 TOLERANCE: Final = 1e-3
 ROUNDED: Final = 1e-7
-#: Where it is not, at a jump that no calibrator names, it is so within this distance of the raw forecast, in log-odds.
+#: Near a jump that no calibrator announces, the error may be larger within this distance of the raw forecast, in
+#: log-odds.
 NARROW: Final = 1e-6
-#: The points that every table has, in log-odds: so far apart up to the first number, and beyond it up to one in 1e9.
+#: Points of every table, in log-odds: the distance up to the first number, and beyond it up to one in 1e9.
 FINE, FINE_STEP, COARSE, COARSE_STEP = 7.0, 0.125, 20.0, 0.5
-#: Least distance of a probability from 0 and 1 when its log-odds are taken.
+#: Least distance of a probability from 0 and 1 before its log-odds are taken.
 TINY: Final = 1e-12
-#: Points that may be added to a table where it is not near enough.
+#: Most points that are added where a table is not near enough.
 MOST_ADDED: Final = 2000
 
 
 class Table(NamedTuple):
-    """A function of a probability, by points of which two neighbours are joined by a straight line in log-odds.
+    """A function of a probability, by points. Between two neighbours it is a straight line in log-odds.
 
-    Where a point of the two has x or y of 0 or 1, the line is straight in probabilities.
+    If x or y of one of them is 0 or 1, the line is straight in probabilities.
 
     Attributes
     ----------
     x
         Strictly increasing, from 0 to 1.
     y
-        What is served there.
+        The served score.
     """
 
     x: list[float]
@@ -45,16 +46,16 @@ class Table(NamedTuple):
 
 
 class Corrections(NamedTuple):
-    """What segments add to a probability, see `state.calibrators.by_segment.BySegment`.
+    """Corrections by segment, see `state.calibrators.by_segment.BySegment`.
 
     Attributes
     ----------
     weight
-        Of the answer without segments.
+        Weight of the answer without segments.
     share
-        Of what passes.
+        Share of the passing correction.
     rows
-        By slot: what passes, then what lasts at every knot.
+        By slot: the passing correction, then the lasting one at every knot.
     """
 
     weight: float
@@ -62,15 +63,15 @@ class Corrections(NamedTuple):
     rows: dict[int, list[float]]
 
 
-#: Places of the knots, and constants, as `Corrections` are applied with them.
+#: Knots and constants that are needed to apply `Corrections`.
 SHAPE: Final = {"low": LOW, "step": STEP, "knots": KNOTS, "flat": FLAT, "reach": REACH, "clip": P_CLIP}
 
-#: What turns a raw forecast into what is served, one after the other.
+#: Steps from a raw forecast to the served score, in order.
 Stages = list[Table | Corrections]
 
 
 def why_not(policy: Policy) -> str:
-    """Return why what serves a stream cannot be told by a map; empty if it can."""
+    """Return why no map can describe what serves a stream; empty if one can."""
     if policy.kind != PROBABILITY:
         return f"{policy.calibrator} does not serve one probability"
     if policy.model_version:
@@ -81,9 +82,9 @@ def why_not(policy: Policy) -> str:
 
 
 def stages(calibrator: Any) -> Stages:  # noqa: ANN401 - of one probability
-    """Return how a calibrator makes ``p`` of a raw forecast now; it is only asked, and does not change.
+    """Return the steps by which a calibrator now computes ``p``; the calibrator does not change.
 
-    Parts of a composition have a table each: errors of one are not made larger by jumps of the next.
+    Each part of a composition has its own table, so that jumps of one part do not enlarge errors of another.
     """
     if isinstance(calibrator, Composition):
         return stages(calibrator.front) + stages(calibrator.back)
@@ -120,9 +121,9 @@ def table(answer: Callable[[float], float], breaks: Iterable[float] = ()) -> Tab
 
 
 def _refine(answer: Callable[[float], float], found: dict[float, float], gaps: list[tuple[float, float]]) -> None:
-    """Add points in the middle of gaps until the middle of each is near enough to its line."""
+    """Halve gaps until the middle of each is near enough to its line."""
     most = len(found) + MOST_ADDED
-    for left, right in gaps:  # it grows
+    for left, right in gaps:  # the list grows meanwhile
         low, high = _log_odds(left), _log_odds(right)
         if high - low < NARROW or len(found) >= most:
             continue
@@ -149,7 +150,7 @@ def between(left: tuple[float, float], right: tuple[float, float], p: float) -> 
 
 
 def _thinned(points: list[tuple[float, float]]) -> Table:
-    """Return the points without those between two that are served the same."""
+    """Return the points, without those between two of the same served score."""
     x: list[float] = []
     y: list[float] = []
     for p, served in points:
@@ -184,7 +185,7 @@ def _base() -> tuple[float, ...]:
     fine, coarse = round(FINE / FINE_STEP), round((COARSE - FINE) / COARSE_STEP)
     upper = [i * FINE_STEP for i in range(fine)] + [FINE + i * COARSE_STEP for i in range(coarse + 1)]
     places = [*(-v for v in upper[:0:-1]), *upper]
-    # Few digits, and nearest to 1 the distance from it has few.
+    # Points with few digits; near 1, their distance from 1 has few.
     points = [float(f"{_probability(v):.6g}") if v < 0 else 1.0 - float(f"{_probability(-v):.6g}") for v in places]
     return 0.0, *sorted({*points, P_CLIP, 1.0 - P_CLIP}), 1.0
 

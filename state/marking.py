@@ -1,4 +1,4 @@
-"""Bands, points and intervals of one stream of a partition: what a forecast gets beside its probability."""
+"""Bands, points and intervals of one stream on a partition: what an answer has beside its probability."""
 
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
@@ -15,29 +15,29 @@ from state.policy import Policy
 from state.scoring.ages import DAY_MS
 from state.scoring.band_counts import BandCounts
 
-#: Returns the one live copy of what a row of a stream holds: by stream, kind, key, and what is new without a row.
+#: Returns the one live copy of a row's value, by stream, kind, key and a function that makes a new value.
 Value = Callable[[str, Kind[Any], bytes, Callable[[], Any]], Any]
-#: Notes that what a row holds is about to change.
+#: Notes that a row's value is about to change.
 Touch = Callable[[bytes, Any], None]
-#: What a row has of a forecast, and what an answer says.
+#: Marks as bytes for the row, and as values for the answer.
 Marked = tuple[bytes, Marks]
 #: Layout and slot under which the whole of a stream counts.
 _WHOLE: Final[tuple[bytes, int]] = kinds.WHOLE
-#: What is said of a stream while nothing that was learnt is served.
+#: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
 
 class Marker:
-    """Marks the forecasts of a stream, and counts them and their labels.
+    """Marks a stream's forecasts, and counts them and their labels.
 
-    It holds live copies of rows, so it goes when they do.
+    It holds live copies of rows, and must be dropped together with them.
 
     Parameters
     ----------
     stream, policy
-        The stream, and what it is configured to do; None: only labels are counted, of forecasts that have bands.
+        The stream and its policy; without a policy, only labels of forecasts that already have bands are counted.
     value, touch
-        Give the rows.
+        Read and change rows.
     """
 
     def __init__(self, stream: str, policy: Policy | None, value: Value, touch: Touch) -> None:
@@ -48,16 +48,16 @@ class Marker:
         self._points: Points | None = None if policy is None else policy.points
         self._thresholds: Thresholds | None = None
         self._thresholds_key: bytes = b""
-        #: Counts and the keys of their rows, by the hash of bands, the layout and the slot of a segment.
+        #: Counts and the keys of their rows, by hash of the bands, layout and slot.
         self._counts: dict[tuple[bytes, bytes, int], tuple[bytes, BandCounts]] = {}
-        #: What is said of each band, by its number and that of the raw forecast, where there are no points.
+        #: Marks by served and raw band, reused while there are no points.
         self._said: dict[int, Marked] = {}
-        #: The counts of all of the stream, and their key, once they are asked for.
+        #: Counts of the whole stream and their key, once they are needed.
         self._whole: BandCounts | None = None
         self._whole_key: bytes = b""
         bands = self._bands
         level = 0.0 if policy is None else policy.interval
-        #: Half the width of intervals in standard deviations; 0 of a stream without.
+        #: Half the width of intervals in standard deviations; 0 without intervals.
         self.wide: float = NormalDist().inv_cdf(0.5 + level / 2.0) if level else 0.0
         self._reasons: bool = policy is not None and policy.reasons
         self._config: str = "" if policy is None else policy.config
@@ -91,11 +91,11 @@ class Marker:
         layout, groups
             Layout and slots of its segments; empty where the stream has none.
         values
-            Of its segments, for the reason.
+            Values of its segments, for the reason.
         now_ms
             Stream time.
         withheld
-            Whether it is served as if nothing had been learnt.
+            Whether the stream is answered as if nothing had been learnt.
         """
         before, now, bands, thresholds = 0, 0, self._bands, self._thresholds
         if bands is not None:
@@ -128,7 +128,7 @@ class Marker:
         *,
         withheld: bool,
     ) -> tuple[float, float, str]:
-        """Return what outcomes leave open of a forecast, and why where that is asked for."""
+        """Return the interval of a forecast, and its reason if it is configured."""
         if withheld:
             return 0.0, 1.0, WITHHELD if self._reasons else ""
         whole, segments = self._evidence_of(layout, groups)
@@ -146,15 +146,15 @@ class Marker:
         evidence.learn(band_of(row.raw), row.y, *self._evidence_of(row.layout, row.groups))
 
     def revise(self, row: Row, change: float) -> None:
-        """Count by how much the label of a forecast has changed."""
+        """Count the change of a label as evidence."""
         evidence.revise(band_of(row.raw), int(change), *self._evidence_of(row.layout, row.groups))
 
     def _evidence_of(self, layout: bytes, groups: tuple[int, ...]) -> tuple[Evidence, list[Evidence]]:
-        """Return the evidence of the stream, and of segments, which is about to change."""
+        """Return the evidence of stream and segments, to be changed by the caller."""
         return self._said_of(_WHOLE[0], _WHOLE[1]), [self._said_of(layout, slot) for slot in groups]
 
     def _said_of(self, layout: bytes, slot: int) -> Evidence:
-        """Return the evidence of the stream or of a segment, which is about to change."""
+        """Return the evidence of one layout and slot, to be changed by the caller."""
         where = layout, slot
         found = self._evidence.get(where)
         if found is None:
@@ -170,7 +170,7 @@ class Marker:
         Parameters
         ----------
         known, ones
-            1 and the label; of a revised label 0 and by how much it changed.
+            1 and the label; for a revision 0 and the change of the label.
         """
         marks = row.marks
         bands, width, before, now = marks[:4], marks[4], marks[5], marks[6]
@@ -182,7 +182,7 @@ class Marker:
             self._counting(bands, row.layout, slot, width).resolve(before, now, known, ones, 0)
 
     def _all(self) -> BandCounts:
-        """Return the counts of the stream's present bands, which are about to change."""
+        """Return the counts of the stream's present bands, to be changed by the caller."""
         counts = self._whole
         if counts is None:
             self._whole_key = kinds.BAND_COUNTS.key(self._stream, self._layout, *kinds.WHOLE)
@@ -192,7 +192,7 @@ class Marker:
         return counts
 
     def _counting(self, bands: bytes, layout: bytes, slot: int, width: int) -> BandCounts:
-        """Return counts that are about to change."""
+        """Return counts of these bands, layout and slot, to be changed by the caller."""
         where = bands, layout, slot
         found = self._counts.get(where)
         if found is None:

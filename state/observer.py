@@ -1,14 +1,14 @@
-"""Who is told what becomes of events: workers count them, a replay writes them down."""
+"""The interface of an observer of events: a worker counts them, a replay writes them down."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from state.ledger import Row
-from state.services import Service
+from state.service import Service
 
 
 class Observer(Protocol):
-    """Who is told what becomes of events, and changes none of it; ``now_ms`` is stream time."""
+    """It is told what becomes of events, and changes nothing. ``now_ms`` is stream time."""
 
     def opened(self, service: Service) -> None:
         """A service was made."""
@@ -17,16 +17,16 @@ class Observer(Protocol):
         """A forecast was answered; ``x`` are its features."""
 
     def parked(self, event_id: str, ts: int) -> None:
-        """An outcome has come that has no forecast."""
+        """An outcome without a forecast has come."""
 
     def labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
-        """The forecast of a row has its first outcome: y, of event time ``ts``, ms."""
+        """A forecast has its first outcome: y, of event time ``ts``, ms."""
 
     def resolved(self, service: Service, row: Row, event_id: str, applied: int, now_ms: int) -> int:
         """An event was learnt, or taught nothing (`state.ledger.UNTAUGHT`); return the window in which it counts."""
 
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
-        """The label of an event that was learnt is another one now; it was ``was``."""
+        """The label of a learnt event has changed from ``was``."""
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:
         """A forecast leaves without a label."""

@@ -1,4 +1,4 @@
-"""What a stream is configured to do: which calibrator, with what options, over which features, for how long."""
+"""Policies: what a stream is configured to do."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,38 +18,36 @@ from state.quotas import Quota
 from state.scoring.ages import exact
 from state.segments import LIMIT, check
 
-#: Keeps the order of the raw forecasts, serves them until the outcomes support something else, and is at most so far
-#: from calibrated scores as its guarantee says. docs/explanation/calibrators.md has the cases that were measured, and
-#: those that fail.
+#: It keeps the order of raw forecasts, serves them until outcomes support other scores, and has a guarantee.
+#: docs/explanation/calibrators.md has the measured cases, and those where it fails.
 DEFAULT_CALIBRATOR = "prudent+certified"
-#: Thirty days: longer than chargebacks and delinquencies usually take to be reported is a choice of the operator.
+#: Thirty days. Operators choose longer where chargebacks or delinquencies are reported later.
 DEFAULT_TTL_MS = 30 * 24 * 3600 * 1000
 
 #: Options that make a calibrator's state larger.
 SIZES = ("buckets", "grid", "bins", "classes")
-#: Bytes of a calibrator's row beside its recipe and its state.
+#: Bytes of a calibrator's row beside recipe and state.
 ROW_OVERHEAD = 16
 
 #: When outcomes are learnt.
 MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
 
-#: What becomes of a forecast that cannot be calibrated, beside its dead letter: nothing, or its raw score is answered.
+#: How a forecast that is a dead letter is answered: not at all, or with its raw score.
 NOTHING, RAW = ON_ERROR = ("none", "raw")
 
-#: What forecasts without a label are: unlike those that have one, as far as anybody knows; or like them.
+#: Whether forecasts without a label are like those with one: not known, or alike.
 UNKNOWN, ALIKE = UNLABELLED = ("unknown", "alike")
 
 #: Most parts of a stream.
 MOST_SHARDS = 1000
-#: Most challengers of a stream: each costs about what the champion costs, and their tickets must fit one ledger row.
+#: Most challengers of a stream. Each costs about as much as the champion, and their tickets must fit one ledger row.
 MOST_CHALLENGERS = 8
-#: Most bytes of all challengers' tickets of one forecast in its ledger row, see `state.ledger`; those of one
-#: probability are far below.
+#: Most bytes of all challengers' tickets in a ledger row, see `state.ledger`. Those of one probability are far below.
 MOST_TICKETS = 65_000
 
 
 class Challenger(NamedTuple):
-    """A calibrator that is scored beside the one that serves, as a stream's configuration names it."""
+    """A configured challenger: a calibrator that is scored beside the one that serves."""
 
     calibrator: str
     options: Mapping[str, calibrators.Value]
@@ -57,7 +55,7 @@ class Challenger(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Configuration of the streams that match one pattern.
+    """Configuration of the streams that match one pattern. A change of the recipe makes a new calibrator.
 
     Attributes
     ----------
@@ -66,57 +64,53 @@ class Policy:
     options
         Options of the calibrator, by name.
     features
-        Names of the features a record's ``x`` gives, in the order the calibrator sees them; or a count, for records
-        that give a list. None: ``x`` is not used.
+        Names of the features in a record's ``x``, in the calibrator's order; or their count, if ``x`` is a list. 0:
+        ``x`` is not used.
     ttl_ms
         How long a forecast waits for its outcome, in stream time, ms; longer than ``matures_ms``.
     matures_ms
         Age at which a forecast's label is taken as known, in stream time, ms; 0: never, outcomes are learnt when they
         come.
     silence
-        The label of a forecast that has no outcome when it matures; None: it goes on waiting.
+        Label of a forecast without an outcome when it matures; None: it goes on waiting.
     unlabelled
-        Whether forecasts without a label are like those with one: ``unknown`` or ``alike``. While most get none and it
-        is not known, a stream is answered as if nothing had been learnt (`state.coverage`). No part of the recipe.
+        Whether forecasts without a label are like those with one: ``unknown`` or ``alike``. If ``unknown``, and while
+        most forecasts get no label, the stream is answered as if nothing had been learnt (`state.coverage`). Not in the
+        recipe.
     learn
         ``maturity``: outcomes that come earlier are kept, and learnt when their forecast matures. ``arrival``: they are
         learnt when they come. Empty: at maturity, if forecasts mature.
     revisable_ms
-        How long the label of an event may be revised, in stream time since its forecast, ms; at least ``ttl_ms``,
-        which 0 stands for.
+        How long a label may be revised, in stream time since its forecast, ms; at least ``ttl_ms``; 0: ``ttl_ms``.
     seed
         Seed of the keyed draws.
     shadow
-        Calibrators that are scored on the same events and never served. They are not part of the recipe: adding one
-        leaves what serves as it is.
+        Calibrators that are scored on the same events and never served. Not in the recipe.
     segments
-        Names of the segments whose values a record gives. They are part of the recipe only if the calibrator uses them.
+        Names of the segments whose values records give. In the recipe only if the calibrator uses them.
     pairs
-        Pairs of these names, whose combinations of values are segments, too.
+        Pairs of these names; combinations of their values are also segments.
     segments_required
         Whether a forecast without a usable value of each name is a dead letter.
     entity
-        Path of the field of a record that says what its forecast is about, such as ``customer.account``: forecasts of
-        one entity share outcomes, so only some teach (`state.entities`). Empty: the field ``entity``. No part of the
-        recipe.
+        Path of the record's field with the entity, such as ``customer.account``; empty: the field ``entity``. Forecasts
+        of one entity share outcomes, so only some teach (`state.entities`). Not in the recipe.
     label_rate
-        The chance of a forecast to get a label, in (0, 1], or the path of the field of a record that says it, such as
-        ``decision.chance``: labels of different chances teach by what they stand for (`state.chances`). Empty: not
-        known. No part of the recipe.
+        A forecast's chance of a label, in (0, 1], or the path of the record's field with it, such as
+        ``decision.chance``; empty: not known. See `state.chances`. Not in the recipe.
     weight
-        Path of the field of a record that says what its forecast weighs, such as ``amount``: what was expected and came
-        true is shown by weight, too (`state.scoring.weighted`). Empty: not at all. No part of the recipe.
+        Path of the record's field with the weight, such as ``amount``: figures are also shown by weight
+        (`state.scoring.weighted`). Empty: none. Not in the recipe.
     shards
-        Into how many parts intake divides the stream, by event id; each has a calibrator of its own.
+        Number of parts into which intake divides the stream, by event id; each has a calibrator of its own.
     quota
-        How much each stream may send. No part of the recipe.
+        How much each stream may send. Not in the recipe.
     on_error
-        Whether a forecast that becomes a dead letter is answered with its raw score: ``none`` or ``raw``. No part of
-        the recipe.
+        Answer to a forecast that becomes a dead letter: ``none`` or ``raw``, its raw score. Not in the recipe.
     frozen
-        Whether what serves learns nothing; its challengers do. No part of the recipe.
+        Whether the champion learns nothing; its challengers do. Not in the recipe.
     bands
-        Bands of the calibrated probability; None: none. No part of the recipe, and neither are the following.
+        Bands of the calibrated probability; None: none. Not in the recipe, like the next five.
     points
         The scorecard whose points stand beside the probability; None: none.
     interval
@@ -124,14 +118,14 @@ class Policy:
     reasons
         Whether intervals come with the reason in words.
     cost_miss, cost_alert
-        What a missed one costs, and what it costs to look at a forecast, in one unit; both 0 where not known.
+        Cost of a missed one, and of looking at a forecast, in one unit; both 0 if not known.
     model_version
-        Path of the field of a record that says which version of the model made its forecast; each version has a
-        calibrator of its own (`state.versions`). Empty: one calibrator has all forecasts. No part of the recipe.
+        Path of the record's field with the version of the model; each version has a calibrator of its own
+        (`state.versions`). Empty: one calibrator has all forecasts. Not in the recipe.
     carry_over
-        Whether a new version begins with the map of the one before; else with raw scores. No part of the recipe.
+        Whether a new version begins with the map of the one before; else with raw scores. Not in the recipe.
     version
-        The version of which this is, see `of_version`; empty: of all. Part of the recipe.
+        The model's version that this policy is for, see `of_version`; empty: all. In the recipe.
     """
 
     calibrator: str = DEFAULT_CALIBRATOR
@@ -243,13 +237,13 @@ class Policy:
 
     @property
     def costs(self) -> tuple[float, float] | None:
-        """What a missed one costs, and what it costs to look at a forecast; None where that is not known."""
+        """Cost of a missed one, and of looking at a forecast; None if not known."""
         return (self.cost_miss, self.cost_alert) if self.cost_miss else None
 
     def of_version(self, version: str) -> "Policy":
-        """Return the policy of one version of the model: the same, with a calibrator of its own.
+        """Return the policy of one version of the model, which has a calibrator of its own.
 
-        It is this one where one calibrator has all versions, or where no version is named.
+        It is this policy if all versions share one calibrator, or if no version is named.
         """
         return replace(self, version=version) if self.model_version and version else self
 
@@ -270,7 +264,7 @@ class Policy:
 
     @property
     def weighed(self) -> bool:
-        """Whether events count by weight, too: by what is at stake, or by how many forecasts a label stands for."""
+        """Whether events also count by weight: by their own, or by how many forecasts a label stands for."""
         return bool(self.weight or self.label_rate)
 
     @property
@@ -315,7 +309,7 @@ class Policy:
 
     @property
     def ticket_bytes(self) -> int:
-        """Return the most bytes that a challenger of classes or numbers has in a ledger row, or a little more."""
+        """Return the most bytes of a challenger of classes or numbers in a ledger row, or a little more."""
         raw: Probs | Quantiles
         if self.kind == PROBS:
             raw = Probs([1.0 / self.classes] * self.classes)
@@ -327,7 +321,7 @@ class Policy:
 
     @cached_property
     def challengers(self) -> tuple["Policy", ...]:
-        """What each challenger would be as the champion: with the stream's features, seed and time to live."""
+        """Each challenger's policy as a champion, with the stream's features, seed and time to live."""
         return tuple(
             replace(self, calibrator=calibrator, options=options, shadow=()) for calibrator, options in self.shadow
         )
@@ -344,14 +338,14 @@ class Policy:
 
     @property
     def paired(self) -> list[tuple[int, int]]:
-        """Places of the names of each pair among those of the segments."""
+        """Indices of each pair's names in ``segments``."""
         return [(self.segments.index(one), self.segments.index(other)) for one, other in self.pairs]
 
     @cached_property
     def layout(self) -> bytes:
-        """Hash of the names of segments and pairs, 4 bytes; empty without segments. Slots of another layout differ.
+        """Hash of the names of segments and pairs, 4 bytes; empty without segments. Slots depend on it.
 
-        Of classes and numbers it is also of their `shape`, because scores of other levels have no sum.
+        For classes and numbers it includes `shape`, because scores of different levels cannot be added.
         """
         return layout_of(self.segments, self.pairs, self.kind, self.shape) if self.segments else b""
 
@@ -362,24 +356,24 @@ class Policy:
 
     @property
     def classes(self) -> int:
-        """Number of classes, where forecasts are of classes."""
+        """Number of classes, if forecasts are of classes."""
         return int(cast("int", self._options.get("classes", CLASSES)))
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Levels that are served, where forecasts are of numbers."""
+        """Served levels, if forecasts are of numbers."""
         return tuple(cast("tuple[float, ...]", self._options.get("levels", ()))) or LEVELS
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """What has to be equal for scores to be added: number of classes, or levels; empty for one probability."""
+        """What must be equal for scores to be added: number of classes, or levels; empty for one probability."""
         if self.kind == PROBABILITY:
             return ()
         return (self.classes,) if self.kind == PROBS else self.levels
 
     @property
     def _options(self) -> dict[str, calibrators.Value]:
-        """Every option, those not set by their defaults: a later version's defaults must not change what was built."""
+        """Every option. Defaults are written out, so that a later version's defaults do not change what was built."""
         allowed = calibrators.options_of(self.calibrator, self.options)
         defaults = {name: option.default for name, option in allowed.items()}
         if self.n_features and "features" in defaults:
@@ -390,10 +384,9 @@ class Policy:
 
     @cached_property
     def recipe(self) -> str:
-        """Everything `build` needs, as canonical JSON; kept in the calibrator's row, which so explains itself.
+        """Everything that `build` needs, as canonical JSON; the calibrator's row holds it.
 
-        Names of features are part of it: in another order they mean something else. So are names of segments that the
-        calibrator uses.
+        It includes names of features, because their order matters, and names of segments that the calibrator uses.
         """
         made = {"calibrator": self.calibrator, "options": self._options, "seed": self.seed}
         if isinstance(self.features, tuple):
@@ -406,12 +399,12 @@ class Policy:
 
     @cached_property
     def row_bytes(self) -> int:
-        """Most bytes the row of the calibrator ever has: the frame, the recipe, and the largest state."""
+        """Most bytes of the calibrator's row: frame, recipe and largest state."""
         slots = LIMIT * (len(self.segments) + len(self.pairs))
         return ROW_OVERHEAD + len(self.recipe.encode()) + build(self.recipe, "").largest(slots)
 
     def fitting(self, most: int) -> dict[str, int]:
-        """Return sizes with any one of which, in the place of its own, the row has at most so many bytes."""
+        """Return sizes of which any one would make the row fit into ``most`` bytes."""
         found = {}
         for name in SIZES:
             size = self._options.get(name, 0)
@@ -429,12 +422,12 @@ class Policy:
 
     @cached_property
     def config(self) -> str:
-        """Hash of the recipe, 8 hex digits: another hash is another calibrator, with nothing learnt."""
+        """Hash of the recipe, 8 hex digits. Another hash is another calibrator, which has learnt nothing."""
         return blake2b(self.recipe.encode(), digest_size=4).hexdigest()
 
 
 def layout_of(names: Sequence[str], pairs: Sequence[Sequence[str]], kind: int, shape: Sequence[float]) -> bytes:
-    """Return what `Policy.layout` is of names and pairs, a kind of forecast and its `Policy.shape`."""
+    """Return the `Policy.layout` of names and pairs, a kind of forecast and its `Policy.shape`."""
     named: list[object] = [names, pairs]
     if kind != PROBABILITY:
         named += [KINDS[kind], shape]
@@ -443,10 +436,9 @@ def layout_of(names: Sequence[str], pairs: Sequence[Sequence[str]], kind: int, s
 
 @lru_cache(maxsize=4096)
 def scored_of(layout: bytes, kind: int, config: str) -> bytes:
-    """Return the hash that keys the scores of a layout's segments, 4 bytes: the layout where a probability is served.
+    """Return the hash that keys the scores of a layout's segments, 4 bytes; for one probability the layout itself.
 
-    Of classes and numbers it is also of the configuration, as the scores of their streams are: windows in which events
-    count are counted by configuration.
+    For classes and numbers it includes the configuration, because their windows are counted by configuration.
     """
     return layout if kind == PROBABILITY else blake2b(layout + config.encode(), digest_size=4).digest()
 
@@ -458,7 +450,7 @@ def check_on_error(said: str) -> None:
 
 
 def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrator:
-    """Make the calibrator a recipe describes, as new, for one stream.
+    """Make a new calibrator from a recipe, for one stream.
 
     Parameters
     ----------
@@ -467,7 +459,8 @@ def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrat
     stream
         Its name, which keys the draws.
     coin
-        Secret that keys the draws too, at most 64 bytes; without it whoever knows an event's id can compute its draw.
+        Secret that also keys the draws, at most 64 bytes. Without it, anybody who knows an event's id can compute its
+        draw.
     """
     name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
     return _maker(recipe)(name)
@@ -489,15 +482,15 @@ class Policies:
     patterns
         Pairs of a shell pattern (``fraud-*``) and its policy, tried in order.
     default
-        Policy of a stream that no pattern matches; None closes the set, and such records are rejected.
+        Policy of a stream that no pattern matches; None: its records are rejected.
     early_ttl_ms
         How long an outcome waits for a forecast that has not come, in stream time, ms.
     coin
         Secret that keys every draw, see `build`; empty: none.
     quota
-        How much may come of all streams that no pattern matches, together with records whose stream is not known.
+        Limit of all streams that no pattern matches, together with records of unknown streams.
     on_error
-        As `Policy.on_error`, of forecasts whose stream is not known.
+        As `Policy.on_error`, for forecasts of unknown streams.
     """
 
     def __init__(
@@ -517,52 +510,52 @@ class Policies:
         self.quota = quota
         self.on_error = on_error
         said = [policy.on_error for policy in (default, *(policy for _, policy in self.patterns)) if policy]
-        #: Whether a dead forecast of any stream is answered with its raw score.
+        #: Whether any stream's dead forecasts are answered with raw scores.
         self.answering = RAW in (on_error, *said)
         #: Whether there is any quota.
         self.limited = quota is not None or any(policy.quota is not None for _, policy in self.patterns)
         self._found: dict[str, Policy | None] = {}
-        #: Whether every stream forecasts by one probability, so that every outcome must be 0 or 1.
+        #: Whether every stream forecasts one probability, so that outcomes must be 0 or 1.
         self.binary = all(
             policy.kind == PROBABILITY for policy in (default, *(policy for _, policy in self.patterns)) if policy
         )
 
     def of(self, stream: str) -> Policy | None:
-        """Return the policy of a stream, or None where streams are closed and it is unknown."""
+        """Return the policy of a stream; None if no pattern matches and there is no default."""
         try:
             return self._found[stream]
         except KeyError:
             matched = self.matched(stream)
             policy = self.default if matched is None else matched[1]
-            if len(self._found) >= 100_000:  # streams are named by the records: do not let them fill memory
+            if len(self._found) >= 100_000:  # names come from records, so the cache must be bounded
                 self._found.clear()
             self._found[stream] = policy
             return policy
 
     @property
     def coin_name(self) -> str:
-        """What tells coins apart and does not give them away, 8 hex digits; empty without one."""
+        """Name of the coin that does not reveal it, 8 hex digits; empty without one."""
         return blake2b(b"coin", key=self.coin, digest_size=4).hexdigest() if self.coin else ""
 
     def matched(self, stream: str) -> tuple[str, Policy] | None:
-        """Return the first pattern that matches a stream, with its policy; None where the default counts."""
+        """Return the first pattern that matches a stream, with its policy; None if the default applies."""
         return next(((pattern, policy) for pattern, policy in self.patterns if fnmatchcase(stream, pattern)), None)
 
     def quota_of(self, stream: str) -> tuple[str, Quota] | None:
-        """Return who has the quota that a stream is under, and the quota; None without one.
+        """Return the owner of a stream's quota, and the quota; None without one.
 
-        Streams that a pattern matches have one each, under their own name. All others share one, under an empty name;
-        an empty stream is one that is not known.
+        Each stream that matches a pattern has its own, under its name. All others share one under an empty name. An
+        empty stream is an unknown one.
         """
         matched = self.matched(stream) if stream else None
         name, quota = ("", self.quota) if matched is None else (stream, matched[1].quota)
         return None if quota is None else (name, quota)
 
     def answers_raw(self, stream: str) -> bool:
-        """Whether a dead forecast of a stream is answered with its raw score; empty: its stream could not be read."""
+        """Whether a stream's dead forecasts are answered with raw scores; an empty stream could not be read."""
         policy = self.of(stream) if stream else None
         return (self.on_error if policy is None else policy.on_error) == RAW
 
     def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
-        """Return policies that differ in these."""
+        """Return a copy with other patterns and default."""
         return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota, self.on_error)

@@ -1,15 +1,16 @@
-"""Quotas: how much a stream may send, so that one that floods starves nobody.
+"""Quotas: how much a stream may send, so that a flood in one stream does not starve the others.
 
-A rate is a token bucket: it holds as many tokens as the rate allows in its unit of time, is full at first, and fills
-evenly. Buckets stand by stream and input topic. Streams that no pattern of the configuration names share one quota, and
-so do records whose stream is not known.
+A rate is a token bucket. It holds as many tokens as the rate allows in its unit of time, starts full, and fills evenly.
+There is a bucket for each stream and input topic. Streams that match no pattern share one quota, together with records
+of unknown streams.
 
-What is refused must be the same in every run: in a worker, after a crash, in a replay and in an audit. So buckets fill
-by event time, and what becomes of a record depends on the records of its own topic that stand before it, and on whether
-its event is known. How the two topics were interleaved does not matter: an audit knows that of answered forecasts only.
-The time of a topic is the latest event time that any stream has brought. One record moves it by `SLACK` at most, so one
-clock that runs ahead stops no bucket for long, and names that were made up cannot claim years of tokens. Dead letters
-have a time of their own, because records that cannot be read have no event time but that of Kafka.
+Refusals must be the same in every run: worker, recovery, replay and audit. So buckets fill by event time, and a refusal
+depends only on earlier records of the same topic and on whether the event is known. It does not depend on how the two
+topics interleave: an audit knows that only for answered forecasts.
+
+The time of a topic is the latest event time of any stream. One record moves it by at most `SLACK`. So one clock that
+runs ahead does not stop buckets for long, and made-up stream names do not get years of tokens. Dead letters have times
+of their own, because unreadable records have only Kafka's time.
 """
 
 from collections.abc import Callable
@@ -20,28 +21,28 @@ from typing import Final
 from state.kind import PLAIN, STREAM, Kind, Moves
 from state.witnesses import SEVERAL, SLACK
 
-#: The limits of a quota, in stored order: each stands twice, for forecasts and for outcomes.
+#: The limits of a quota, in stored order: first for forecasts, then for outcomes.
 RECORDS: Final = 0
 IDS: Final = 2
 LETTERS: Final = 4
-#: The times that are kept: of forecasts, of outcomes, of the dead letters of each.
+#: The times: of forecasts, of outcomes, and of the dead letters of each.
 TIMES: Final = 4
 OF_LETTERS: Final = 2
-#: Why a record is refused: dead letters have these reasons.
+#: Reasons of dead letters that a quota refused.
 REFUSED: Final = "quota"
 REFUSED_ID: Final = "quota_ids"
-#: Dead letters that are always whole: their value says what stands nowhere else under their offset.
+#: Dead letters that are never withheld: their value is stored nowhere else.
 WHOLE: Final = frozenset(("batch", "skipped", "parked_label"))
 
-#: What one record takes. A rate's tokens are counted in such parts that a millisecond adds a whole number of them.
+#: Units of one token. With these, a rate adds a whole number of units each millisecond.
 _TOKEN: Final = 86_400_000
-#: Level of a bucket that has no rate: full, whatever the rate will be.
+#: Level of a bucket without a rate: full, under any later rate.
 _FULL: Final = -1
-#: Buckets kept between batches; beyond this they are read again from the table.
+#: Most cached buckets; others are read again from the table.
 _CACHED: Final = 4000
 _BUCKETS: Final = Struct("<4q6q")
 _CLOCKS: Final = Struct("<4q4B")
-#: Stands for a stream in the key of the buckets that streams share which no pattern names.
+#: Stands for the stream in the key of the shared buckets.
 SHARED: Final = "\0"
 QUOTA: Final = Kind[bytes](
     "B",
@@ -56,7 +57,7 @@ QUOTA: Final = Kind[bytes](
 
 @dataclass(frozen=True)
 class Rate:
-    """So many in a unit of time: 1,000, 60,000, 3,600,000 or 86,400,000 ms."""
+    """A number of records in a unit of time: 1,000, 60,000, 3,600,000 or 86,400,000 ms."""
 
     count: int
     unit_ms: int
@@ -64,16 +65,16 @@ class Rate:
 
 @dataclass(frozen=True)
 class Quota:
-    """What may come, in each partition of each input topic; None: any number.
+    """Limits for each partition of each input topic; None: no limit.
 
     Attributes
     ----------
     records
         Forecasts, and outcomes of events that have a label. The first outcome of a forecast is never refused.
     ids
-        Forecasts of event ids that were not answered yet, each of which makes a row; and outcomes of unknown events.
+        Forecasts of new event ids, each of which makes a row; and outcomes of unknown events.
     dead_letters
-        Dead letters that hold their record. Those beyond the rate say where it stands, and no more.
+        Dead letters that hold their record. Beyond the rate, they give only the record's place.
     """
 
     records: Rate | None = None
@@ -83,7 +84,7 @@ class Quota:
 
 #: Reads a stored row by key; None where there is none.
 Get = Callable[[bytes], bytes | None]
-#: Returns whose quota a stream is under, and the quota; None if it has none. Streams that share one have the name "".
+#: Returns the owner of the quota that limits a stream, and the quota; None without one. The shared owner is "".
 QuotaOf = Callable[[str], tuple[str, Quota] | None]
 
 
@@ -93,7 +94,7 @@ class Buckets:
     Parameters
     ----------
     quota
-        How fast they fill and what they hold.
+        Rates of the buckets.
     row
         As `encode` returned it, perhaps under another quota; None: all are full.
 
@@ -105,22 +106,22 @@ class Buckets:
 
     def __init__(self, quota: Quota, row: bytes | None = None) -> None:
         rates = [rate for rate in (quota.records, quota.ids, quota.dead_letters) for _ in range(2)]
-        #: By limit and topic; what has no rate holds and gains nothing, and is not asked.
+        #: Whether each bucket has a rate, by limit plus topic. One without is never asked.
         self.limited = [rate is not None for rate in rates]
         self._most = [0 if rate is None else rate.count * _TOKEN for rate in rates]
         self._gains = [0 if rate is None else rate.count * (_TOKEN // rate.unit_ms) for rate in rates]
         self._levels = list(self._most)
-        #: When the buckets of each of the `TIMES` were filled last, ms.
+        #: Time of the last fill, by the `TIMES`, ms.
         self._filled = [0] * TIMES
         if row is not None:
             self._decode(row)
 
     def fill(self, which: int, now: int) -> None:
-        """Let time pass up to ``now``, ms, in the buckets of one of the `TIMES`."""
+        """Fill the buckets of one of the `TIMES` up to ``now``, ms."""
         was = self._filled[which]
         self._filled[which] = now
         passed = now - was
-        if not was or passed <= 0:  # it is full at first; and of the first records the time was taken back
+        if not was or passed <= 0:  # buckets start full; a time may also move back, see `Clocks.move`
             return
         if which < OF_LETTERS:
             self._gain(RECORDS + which, passed)
@@ -133,16 +134,16 @@ class Buckets:
         self._levels[at] = min(level, most)
 
     def has(self, at: int) -> bool:
-        """Whether there is a token, or no rate; ``at`` is a limit plus the topic."""
+        """Whether a bucket has a token, or no rate; ``at`` is its limit plus the topic."""
         return not self.limited[at] or self._levels[at] >= _TOKEN
 
     def take(self, at: int) -> None:
-        """Take one, if there is a rate."""
+        """Take a token, if there is a rate."""
         if self.limited[at]:
             self._levels[at] -= _TOKEN
 
     def encode(self) -> bytes:
-        """Return the row: when they were filled, by the `TIMES`, and how full they are, by limit and topic."""
+        """Return the row: the last fills by the `TIMES`, and the levels by limit and topic."""
         levels = [level if limited else _FULL for level, limited in zip(self._levels, self.limited, strict=True)]
         return QUOTA.seal(_BUCKETS.pack(*self._filled, *levels))
 
@@ -155,7 +156,7 @@ class Buckets:
 
 
 class Clocks:
-    """How late it is, by each of the `TIMES`.
+    """The present time, for each of the `TIMES`.
 
     Parameters
     ----------
@@ -169,17 +170,17 @@ class Clocks:
     """
 
     def __init__(self, row: bytes | None = None) -> None:
-        #: The time, ms, 0 at first; and how many records came, up to `SEVERAL`.
+        #: The times, ms, 0 at first; and the number of records, up to `SEVERAL`.
         self.now = [0] * TIMES
         self._seen = [0] * TIMES
         if row is not None:
             self._decode(row)
 
     def move(self, which: int, ts: int) -> bool:
-        """Move a time by a record's, ms; return whether anything changed.
+        """Move a time towards a record's, ms; return whether anything changed.
 
-        It rises by `SLACK` at most. The first records may be far ahead: until `SEVERAL` have come, it falls to
-        one that is far behind.
+        It rises by at most `SLACK`. The first records may be far ahead, so until `SEVERAL` have come, it also falls to
+        a record far behind.
         """
         now, seen = self.now[which], self._seen[which]
         if seen < SEVERAL:
@@ -217,19 +218,19 @@ class Quotas:
         self._get = get
         self._clocks = Clocks(get(QUOTA.key()))
         self._moved = False
-        #: By stream, with the key of their row; None where it has no quota. Streams that share one share the buckets.
+        #: Row key and buckets by stream; None without a quota. Streams that share a quota share the buckets.
         self._known: dict[str, tuple[bytes, Buckets] | None] = {}
-        #: By the key of their row: all that were read, and those that changed.
+        #: All buckets that were read, and the changed ones, by row key.
         self._read: dict[bytes, Buckets] = {}
         self._changed: dict[bytes, Buckets] = {}
 
     def move(self, which: int, ts: int) -> None:
-        """Let a record move one of the `TIMES`, whatever becomes of it."""
+        """Move one of the `TIMES` by a record, also by one that will be refused."""
         if self._clocks.move(which, ts):
             self._moved = True
 
     def refused(self, topic: int, stream: str, ts: int, new: bool) -> str:  # noqa: FBT001 - once an event
-        """Take a record, and return why it is refused; empty if it is not. One that is refused takes nothing.
+        """Return why a record is refused, or take its tokens and return empty text. A refused record takes none.
 
         Parameters
         ----------
@@ -240,7 +241,7 @@ class Quotas:
         ts
             Event time of the record, ms.
         new
-            Whether a row is to be made, or to be turned from an outcome's into a forecast's.
+            Whether it makes a row, or turns an outcome's row into a forecast's.
         """
         self.move(topic, ts)
         found = self._filled(topic, stream)
@@ -256,7 +257,7 @@ class Quotas:
         return ""
 
     def withheld(self, topic: int, stream: str, ts: int, reason: str) -> bool:
-        """Take a dead letter, and return whether it is to say no more than where its record stands; see `refused`."""
+        """Take the tokens of a dead letter; return whether it may give only its record's place; see `refused`."""
         self.move(OF_LETTERS + topic, ts)
         found = None if reason in WHOLE else self._filled(OF_LETTERS + topic, stream)
         if found is None:
@@ -267,7 +268,7 @@ class Quotas:
         return False
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the rows to write since the last call."""
+        """Return the rows that changed since the last call."""
         rows: dict[bytes, bytes | None] = {key: found.encode() for key, found in self._changed.items()}
         if self._moved:
             rows[QUOTA.key()] = self._clocks.encode()
@@ -279,7 +280,7 @@ class Quotas:
         return rows
 
     def _filled(self, which: int, stream: str) -> Buckets | None:
-        """Return the buckets of a stream, full by one of the `TIMES` and about to change; None if it has no quota."""
+        """Return a stream's buckets, filled by one of the `TIMES`, to be changed; None without a quota."""
         if stream not in self._known:
             self._known[stream] = self._open(stream)
         known = self._known[stream]

@@ -1,9 +1,8 @@
-"""The rows of some partitions, divided anew among another number of partitions.
+"""Rescaling: divides the rows of some partitions among another number of partitions.
 
-What belongs to an event moves with it, as it is: its row of the ledger, its entries in the queues, its ticket. What
-belongs to a stream is divided as `state.rescale_stream` says.
-
-Quotas begin full. The journal stays behind: a state is divided only when its last checkpoint has everything.
+Rows of events move unchanged: their row of the ledger, entries in queues, tickets. `state.rescale_stream` divides the
+rows of streams. Quotas start full. The journal stays behind, because a state is divided only when its last checkpoint
+is complete.
 """
 
 import json
@@ -25,22 +24,22 @@ from state.witnesses import Witnesses
 
 
 class RescaleError(ValueError):
-    """The rows cannot be divided anew; the message says why."""
+    """The rows cannot be divided; the message says why."""
 
 
 class Moved(NamedTuple):
-    """Which state a partition's rows are from.
+    """Origin of a partition's rows.
 
     Attributes
     ----------
     app
         ``TRUEUP_APP_ID`` of that state.
     changelog
-        Id of its changelog, as the brokers give it; empty where they give none.
+        Id of its changelog from the brokers; empty if they give none.
     ends
         Next offset of each partition of the changelog when it was read.
     partitions
-        How many partitions there are now.
+        The new number of partitions.
     """
 
     app: str
@@ -71,7 +70,7 @@ MOVED: Final = Kind[Moved](
 
 @dataclass(frozen=True)
 class Plan:
-    """Where what belongs.
+    """The new partitions of events and streams.
 
     Attributes
     ----------
@@ -81,7 +80,7 @@ class Plan:
         Returns the new partition of an event's records, by the event's name, its stream (empty if it is not known) and
         its old partition; raises `RescaleError` if it stood in a wrong one.
     of_stream
-        Returns how a stream's partitions become new ones; one of them is its home.
+        Returns which old partition's part of a stream goes to which new one. One of the new ones is its home.
     home
         Returns a stream's home, which is among the new partitions of ``of_stream``.
     next
@@ -101,9 +100,9 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     Parameters
     ----------
     parts
-        The rows of the old ones. All records of the inputs are applied.
+        The rows of the old partitions. All records of the inputs are applied.
     plan
-        Where what belongs.
+        The new partitions of events and streams.
 
     Raises
     ------
@@ -164,7 +163,7 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
 
 
 def _entered(parts: Sequence[Rows], where: Mapping[bytes, Event], role: int, named: int, event_id: str) -> int | None:
-    """Return where a queue's entry goes; None if its row is gone or was entered again later."""
+    """Return the new partition of a queue's entry; None if its row is gone or was entered again later."""
     event = where.get(kinds.LEDGER.key(event_id))
     if event is None:
         return None
@@ -173,7 +172,7 @@ def _entered(parts: Sequence[Rows], where: Mapping[bytes, Event], role: int, nam
 
 
 def _by_stream(parts: Sequence[Rows], events: Iterable[str]) -> dict[str, list[tuple[int, bytes]]]:
-    """Return the rows of each stream, without those of its events: their old partitions and keys."""
+    """Return old partition and key of each stream's rows, without those of its events."""
     found: dict[str, list[tuple[int, bytes]]] = {stream: [] for stream in events}
     for old, part in enumerate(parts):
         for key in part:
@@ -184,7 +183,7 @@ def _by_stream(parts: Sequence[Rows], events: Iterable[str]) -> dict[str, list[t
 
 
 def _fates(fences: Sequence[Fence], held: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Divide the counts so that each partition's rows agree with its own; the first has all that is past."""
+    """Divide the counts so that each partition's rows agree with its own; the first gets the past."""
     left = [sum(counts) for counts in zip(*(fence.fates for fence in fences), strict=True)]
     fates = [[0] * len(FATES) for _ in held]
     for own, (pending, waiting, early) in zip(fates[1:], held[1:], strict=True):
@@ -206,7 +205,7 @@ def _queues(
     width: int,
     entered: Callable[[int, int, str], int | None],
 ) -> list[_Queues]:
-    """Return the entries of the new partitions' queues, in the order of stream time."""
+    """Return the entries of the new partitions' queues, ordered by stream time."""
     queues: list[_Queues] = [{} for _ in range(width)]
     for part, fence in zip(parts, fences, strict=True):
         for role, ttl_ms, entry in _entries(part, fence):
@@ -220,7 +219,7 @@ def _queues(
 
 
 def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
-    """Yield role, time to live and entry of all that waits in a partition's queues, witnesses last."""
+    """Yield role, time to live and entry of everything in a partition's queues; entries of witnesses come last."""
     for (role, ttl_ms), queue in fence.queues.items():
         chunk: list[QueueEntry] = []
         for at in range(queue.head, queue.tail):
@@ -267,7 +266,7 @@ def rescaled_routes(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes
     for old, part in enumerate(parts):
         for key, frame in part.items():
             if key[:1] == routes.ORIGIN.letter:
-                # All that was sent is applied, so what is the last of one partition is the last of all.
+                # Everything sent is applied, so the largest offset of any partition is the last of all.
                 origins[key] = max(origins.get(key, frame), frame, key=routes.ORIGIN.decode)
             if key[:1] != routes.EVENT.letter:
                 continue

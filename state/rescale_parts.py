@@ -1,8 +1,8 @@
-"""What a new partition has of one stream while its state is moved, see `state.rescale_stream`."""
+"""Parts of a stream in a new partition during a rescale, see `state.rescale_stream`."""
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -18,9 +18,10 @@ from state.scoring.segment_pairs import AnySegmentScores, of_segment
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.served import Served
+from state.versions import Versions
 
 Rows = Mapping[bytes, bytes]
-#: Which old partition's part of a stream goes to which new one.
+#: Pairs of old and new partition: the old one's part of a stream goes to the new one.
 Moves = frozenset[tuple[int, int]]
 
 Sum = TypeVar("Sum")
@@ -36,36 +37,36 @@ class Event(NamedTuple):
 
 @dataclass
 class Learning:
-    """A calibrator of a new partition: whose it was, and how much it has to be ahead of what tickets say."""
+    """A calibrator in a new partition: its old partition, and how far it must be ahead of what tickets say."""
 
     old: int | None
     served: Served
     short: int = 0
 
     def take(self, version: int) -> None:
-        """Note a ticket that is not redeemed yet, and was issued when so many outcomes had been learnt."""
+        """Note an open ticket that was issued after ``version`` outcomes."""
         self.short += max(0, version - self.served.calibrator.learnt)
 
 
 @dataclass
 class Here:
-    """What a new partition has of one stream, while it is made."""
+    """A new partition's part of a stream, while it is made."""
 
     sources: list[int]
     learning: dict[str, Learning] = field(default_factory=dict)
     dictionaries: dict[bytes, Dictionary] = field(default_factory=dict)
-    #: The slot here by layout, old partition and slot there.
+    #: New slots by layout and old partition, then by old slot.
     slots: dict[tuple[bytes, int], dict[int, int]] = field(default_factory=dict)
     history: History = field(default_factory=History)
     vectors: dict[str, VectorHistory] = field(default_factory=dict)
     comparisons: dict[tuple[str, str], AnyComparison] = field(default_factory=dict)
-    #: By the hash that keys them, see `state.policy.Policy.scored`, and slot.
+    #: Scores by their key hash (`state.policy.Policy.scored`) and slot.
     segments: dict[tuple[bytes, int], AnySegmentScores] = field(default_factory=dict)
-    #: Rows of the ledger by the configuration that answered.
+    #: Number of ledger rows, by configuration.
     rows: Counter[str] = field(default_factory=Counter)
 
     def scores_of(self, row: Row, slots: Sequence[int]) -> list[Any]:
-        """Return the scores of segments of an event, in which it counts: their warm-up is over here, too."""
+        """Return the scores of the segments in which an event counts; their warm-up is over."""
         scored = scored_of(row.layout, row.kind, row.config)
         found = [self.segments.setdefault((scored, slot), of_segment(row.kind)) for slot in slots]
         for each in found:
@@ -74,7 +75,7 @@ class Here:
 
 
 def recorded(row: Row) -> int:
-    """Return when the label of an event was recorded, ms; 0 of one that silence implied."""
+    """Return the record time of an event's label, ms; 0 if silence implied it."""
     return 0 if row.as_of == ledger.UNSAID else row.resolved_ts
 
 
@@ -90,7 +91,7 @@ def layout_in(recipe: str) -> bytes:
 
 
 def summed(found: Iterable[Sum], zero: Sum) -> Sum:
-    """Return the sum of several, ``zero`` where there is none."""
+    """Return the sum of several values; ``zero`` if there are none."""
     added: Any = zero
     for each in found:
         added = added + each
@@ -98,7 +99,24 @@ def summed(found: Iterable[Sum], zero: Sum) -> Sum:
 
 
 def usual(found: Sequence[Bias]) -> Bias:
-    """Return the sum of those with as many features as the last one that has any: others are of other features."""
+    """Return the sum of those with the same number of features as the last that has any."""
     widths = [len(each.along("raw")) for each in found]
     width = max(enumerate(widths), key=lambda each: (each[1] > 0, each[0]))[1]
     return summed([each for each, wide in zip(found, widths, strict=True) if wide == width], Bias())
+
+
+def divided_versions(found: Sequence[Versions], heres: Mapping[int, Here], home: int) -> Iterator[tuple[int, Versions]]:
+    """Yield each new partition with its versions of the model.
+
+    The home gets all counts, the others only the number of ledger rows of each version. All keep the distribution of
+    scores, with which the next version is compared.
+    """
+    whole = summed(found, Versions())
+    for new, here in heres.items():
+        own = whole if new == home else Versions()
+        for each in whole.of.values():
+            if each.config in here.learning or here.rows[each.config] or new == home:
+                version = own.admit(each.name, each.config, each.first_ms)
+                version.last_ms, version.held = each.last_ms, here.rows[each.config]
+                version.cells = each.cells[:]
+        yield new, own

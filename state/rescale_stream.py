@@ -1,16 +1,15 @@
-"""One stream, from its rows in some partitions to those in others.
+"""Rescaling of one stream.
 
-What belongs to a stream moves as it is if the stream was in one partition and will be in one. Else it is divided:
+If the stream was in one partition and goes to one, its rows move unchanged. Otherwise they are divided:
 
-- **Scores.** Sums of all partitions together stay the same. A partition observes the events that are its own now and
-  still have a row, in the order in which they resolved, so that a revised label finds them. All others can change no
-  more; their sums go to one partition, the stream's home. So do the ages of outcomes and the distribution of forecasts.
-- **Coverage.** Each partition goes on with the share that all had together, and counts forecasts anew.
-- **Calibrators.** A partition goes on with the calibrator that had learnt most. That one then learns the events of
-  other partitions that have moved here, as far as their rows are still there, and so knows every label that may be
-  revised here.
-- **Entities.** What they have taught goes with the calibrator that they taught.
-- **Segments.** Values keep the slots that they have with that calibrator, and get new ones in rows from elsewhere.
+- **Scores.** The sums over all partitions stay the same. A new partition observes the events that it gets and that
+  still have a row, in the order in which they resolved, so that revisions find them. The sums of other events cannot
+  change; they go to one partition, the stream's home, as do ages of outcomes and distribution of forecasts.
+- **Coverage.** Each partition starts with the share of all together, and counts forecasts anew.
+- **Calibrators.** A partition gets the calibrator that had learnt most. It then learns the moved events of other
+  partitions that still have a row, so it knows every label that may be revised here.
+- **Entities.** What entities have taught moves with the calibrator that they taught.
+- **Segments.** Values keep their slots of that calibrator, and get new ones in rows from elsewhere.
 """
 
 from collections import defaultdict
@@ -23,7 +22,7 @@ from state.kind import Moves as Kept
 from state.kind import kind_of
 from state.ledger import Row
 from state.policy import scored_of
-from state.rescale_parts import Event, Here, Learning, Moves, Rows, layout_in, recorded, summed, usual
+from state.rescale_parts import Event, Here, Learning, Moves, Rows, divided_versions, layout_in, recorded, summed, usual
 from state.scoring.bias import Bias
 from state.scoring.history import History
 from state.scoring.pair_scores import compare, of_challenger
@@ -36,11 +35,10 @@ from state.scoring.warm_up import WarmUp
 from state.scoring.windows import overall
 from state.segments import Dictionary
 from state.served import Served
-from state.versions import Versions
 
 
 class Divided:
-    """One stream, from its rows in the old partitions to those in the new ones."""
+    """One stream, from its rows in the old partitions to its rows in the new ones."""
 
     def __init__(
         self,
@@ -57,21 +55,21 @@ class Divided:
         self._events = events
         olds = {old for old, _ in found} | {each.old for each in events}
         news = {new for _, new in moves} | {home}
-        #: Whether all of the stream was in one partition and goes to one.
+        #: Whether the whole stream moves from one partition to one.
         self._whole = len(olds) == 1 and len(news) == 1
         self._home = home
         fed = {new: sorted({old for old, to in moves if to == new} & olds) for new in news}
         self._here = {new: Here(fed[new] or sorted(olds)) for new in sorted(news)}
         self._served: dict[str, dict[int, Served]] = defaultdict(dict)
         self._names: dict[bytes, dict[int, Dictionary]] = defaultdict(dict)
-        #: Of all old partitions; None without scores of probabilities.
+        #: Sum of all old partitions; None without scores of probabilities.
         self._bias: Bias | None = None
         self._vectors: dict[str, list[VectorHistory]] = defaultdict(list)
-        #: Of the old partitions' segments, by what keys them and slot.
+        #: Scores of the old partitions' segments, by old partition, key hash and slot.
         self._segments: dict[tuple[int, bytes, int], AnySegmentScores] = {}
 
     def into(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        """Put the stream's rows among those of the new partitions."""
+        """Add the stream's rows to those of the new partitions."""
         if self._whole:
             for old, key in self._found:
                 made[self._home][key] = self._parts[old][key]
@@ -134,7 +132,7 @@ class Divided:
             chosen: int | None = max(own, key=lambda old: (served[old].calibrator.learnt, -old))
             if layouts[config]:
                 chosen = base.get(layouts[config], chosen)
-                chosen = chosen if chosen in served else None  # its slots would be those of another partition
+                chosen = chosen if chosen in served else None  # otherwise its slots would be those of another partition
             if chosen is None:
                 here.learning[config] = Learning(None, Served.fresh(served[own[0]].recipe, self._stream))
             else:
@@ -142,7 +140,7 @@ class Divided:
                 here.learning[config] = Learning(chosen, kinds.CALIBRATOR.decode(row, self._stream))
 
     def _join(self, here: Here, layout: bytes, olds: Sequence[int]) -> None:
-        """Give the values of several partitions slots, those of the first one the slots that they have."""
+        """Join the slots of several partitions; the first one's values keep their slots."""
         first = self._names[layout][olds[0]]
         joined = here.dictionaries[layout] = Dictionary.decode(first.encode())
         for old in olds:
@@ -151,7 +149,7 @@ class Divided:
     # The events.
 
     def _events_in_order(self) -> Iterator[tuple[Event, Row]]:
-        """Yield the stream's events, those that are learnt in the order in which they were."""
+        """Yield the stream's events, learnt ones in the order in which they were learnt."""
         found = []
         for event in self._events:
             row = kinds.LEDGER.decode(self._parts[event.old][event.key])
@@ -161,7 +159,7 @@ class Divided:
             yield event, row
 
     def _moved(self, event: Event, row: Row) -> Row:
-        """Return an event's row as it is to be, and count the event in its new partition if it is learnt."""
+        """Return an event's new row; count the event in its new partition if it is learnt."""
         here = self._here[event.new]
         here.rows[row.config] += 1
         counting = self._counting(event.old, row)
@@ -169,7 +167,7 @@ class Divided:
         if slots is not None:
             row = self._regrouped(here, row, slots)
             counting = [slots[slot] for slot in counting]
-        # From here on nobody knows in which other segments it has not counted.
+        # Later it cannot be known in which other segments the event has not counted.
         row.groups = tuple(counting)
         champion = here.learning[row.config]
         if row.status != ledger.RESOLVED:
@@ -201,7 +199,7 @@ class Divided:
 
     @staticmethod
     def _compare(here: Here, event: Event, row: Row) -> None:
-        """Let the challengers of an event learn, and compare them with what was served."""
+        """Let an event's challengers learn it, and compare them with what was served."""
         for shadow in row.shadows:
             challenger = here.learning[shadow.config]
             if challenger.old != event.old:
@@ -212,7 +210,7 @@ class Divided:
             compare(compared, row.p, shadow.p, row.y, shadow.draw)
 
     def _counting(self, old: int, row: Row) -> list[int]:
-        """Return the slots in the old partition of the segments in which an event has counted, or is to count."""
+        """Return the slots, in the old partition, of segments in which an event has counted or will count."""
         learnt = row.status == ledger.RESOLVED
         if learnt and row.window in (ledger.NO_WINDOW, ledger.UNTAUGHT):
             return []
@@ -241,7 +239,7 @@ class Divided:
         return window
 
     def _regrouped(self, here: Here, row: Row, slots: Mapping[int, int]) -> Row:
-        """Return an event's row with other slots, in its tickets, too."""
+        """Return an event's row with other slots, also in its tickets."""
         if all(slots[slot] == slot for slot in row.groups):
             return row
 
@@ -262,7 +260,7 @@ class Divided:
                 yield old, key, self._parts[old][key]
 
     def _resume(self) -> None:
-        """Let the home go on for all partitions, with the events of which no row is left."""
+        """Let the home continue the scores of all partitions, for events without a row."""
         before = [
             kinds.history(row, self._parts[old].get(kinds.WINDOWS.key(self._stream)))
             for old, _, row in self._old(kinds.SCORES.letter)
@@ -302,7 +300,7 @@ class Divided:
                 made[new][kinds.WINDOWS.key(self._stream)] = kinds.WINDOWS.encode(history)
 
     def _resume_vectors(self) -> None:
-        """Let the home go on for all partitions, as `_resume` does, for each configuration."""
+        """Do what `_resume` does for classes and numbers, for each configuration."""
         for _, key, stored in self._old(kinds.VECTORS.letter):
             self._vectors[kinds.VECTORS.of(key)[1]].append(kinds.VECTORS.decode(stored))
         left: dict[str, VectorHistory] = {}
@@ -366,15 +364,15 @@ class Divided:
                 found = [rest[scored, slots[slot]] for slot in counting]
                 observe_segments(found, row.raw, row.p, row.y, sign=-1)
         for place, scores in rest.items():
-            scores.warm_up.since = min(scores.warm_up.since, 1)  # counts of records are those of another partition
-            scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # of windows there are no more
+            scores.warm_up.since = min(scores.warm_up.since, 1)  # applied counts of another partition mean nothing here
+            scores.recent = Recent() if isinstance(scores, SegmentScores) else None  # the windows no longer exist
             home.segments[place] = home.segments[place] + scores if place in home.segments else scores
         for new, here in self._here.items():
             for (scored, slot), scores in here.segments.items():
                 made[new][kinds.SEGMENT.key(self._stream, scored, slot)] = kinds.SEGMENT.encode(scores)
 
     def _at_home(self, old: int, key: bytes) -> bytes:
-        """Return the key in the home of what is added up: slots of segments differ between partitions."""
+        """Return the key in the home of a summed row: slots differ between partitions."""
         kind = kind_of(key)
         if kind not in (kinds.BAND_COUNTS, kinds.WEIGHTED):
             return key
@@ -383,7 +381,7 @@ class Divided:
         return key if slots is None else kind.key(*of, layout, slots[slot])
 
     def _settle_sums(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        """Add up what is added up."""
+        """Add up the rows that move as a sum."""
         sums: dict[bytes, Any] = {}
         for old, key in self._found:
             kind = kind_of(key)
@@ -396,19 +394,7 @@ class Divided:
                 made[new][key] = kind.encode(value)
 
     def _settle_versions(self, made: Sequence[dict[bytes, bytes]]) -> None:
-        """Let the home go on with all counts of the model's versions, and others with the rows they hold of each.
-
-        All go on with the shape of the scores, which the next version is compared with.
-        """
-        found = [kinds.VERSIONS.decode(row) for _, _, row in self._old(kinds.VERSIONS.letter)]
-        if not found:
-            return
-        whole = summed(found, Versions())
-        for new, here in self._here.items():
-            own = whole if new == self._home else Versions()
-            for each in whole.of.values():
-                if each.config in here.learning or here.rows[each.config] or new == self._home:
-                    version = own.admit(each.name, each.config, each.first_ms)
-                    version.last_ms, version.held = each.last_ms, here.rows[each.config]
-                    version.cells = each.cells[:]
-            made[new][kinds.VERSIONS.key(self._stream)] = kinds.VERSIONS.encode(own)
+        """Divide the versions of the model, see `divided_versions`."""
+        if found := [kinds.VERSIONS.decode(row) for _, _, row in self._old(kinds.VERSIONS.letter)]:
+            for new, own in divided_versions(found, self._here, self._home):
+                made[new][kinds.VERSIONS.key(self._stream)] = kinds.VERSIONS.encode(own)

@@ -1,11 +1,11 @@
-"""The router's engine: which streams an event was forecast in, so that a label that knows only its event finds them.
+"""The router's engine: it knows in which streams an event was forecast, so that a label finds them by its event alone.
 
-A deterministic fold over the rows of one partition, as `state.engine` is, and with the same fence and queues. Its two
-inputs are keyed by event: routes, one for each forecast, and labels (`state.routes`).
+It is a deterministic fold like `state.engine`, with the same fence and queues. Its two inputs are keyed by event:
+routes, one for each forecast, and labels (`state.routes`).
 
-A label goes to every stream of its event, or to the one that it names. Its place in the row is its revision number
-from then on. So the ledger of the stream takes it once, however often it is sent. A label that the ledger would find
-too old by its time or its own number (`state.ledger.newer`) is not sent at all, because its new number would hide that.
+A label goes to every stream of its event, or to the one that it names. Its place in the event's row becomes its
+revision number, so the stream's ledger takes it once, however often it is sent. The new number would hide the label's
+own time and number (`state.ledger.newer`). So a label that the ledger would find too old is not sent at all.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ from state.routes import (
     Said,
 )
 
-#: What the row of an event is taken to have, bytes.
+#: Assumed size of an event's row, bytes.
 EVENT_BYTES: Final = 400
 
 
@@ -57,7 +57,7 @@ class Router(Fold):
     Parameters
     ----------
     policies
-        Say how long the labels of a stream are waited for.
+        How long labels are waited for, by stream.
     get
         Reads a stored row by key. It must see every row of earlier checkpoints.
     """
@@ -68,20 +68,20 @@ class Router(Fold):
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
-        #: Next offset of each source partition, as far as they were asked for.
+        #: Next offset of each source partition that was asked for.
         self._origins: dict[str, int] = {}
         self._clean()
         super().reset()
 
     def _clean(self) -> None:
-        """Note that everything is in rows."""
-        #: Rows that were read or changed, by event id; None where there is none.
+        """Mark everything as stored in rows."""
+        #: Rows that were read or changed, by event id; None if there is none.
         self._rows: dict[str, Row | None] = {}
         self._changed: dict[str, None] = {}
         self._moved: dict[str, None] = {}
 
     def apply(self, records: Iterable[Route | Label | Rejected]) -> list[Routed | Rejected]:
-        """Apply records in order, each topic's by its offsets, and return what is to be sent.
+        """Apply records in order, each topic's in the order of offsets; return what is to be sent.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Router(Fold):
         return self._outputs
 
     def freeze(self, changes: Changes | None = None) -> Changes:
-        """Return the rows that changed since the last checkpoint; nothing of them is made later."""
+        """Return the rows that changed since the last checkpoint; all are packed at once."""
         made = Changes() if changes is None else changes
         rows = made.rows
         for event_id in self._changed:
@@ -125,18 +125,18 @@ class Router(Fold):
 
     @property
     def weight(self) -> int:
-        """About how many bytes of rows have changed since the last checkpoint."""
+        """Approximate bytes of rows that changed since the last checkpoint."""
         return (len(self._changed) + len(self._moved)) * EVENT_BYTES
 
     @property
     def event_weight(self) -> int:
-        """About how many bytes of rows one record may change."""
+        """Approximate bytes of rows that one record may change."""
         return EVENT_BYTES
 
     def _came(self, origin: tuple[str, int] | None) -> bool:
-        """Whether a source record was applied before; if not, note that it is now.
+        """Return whether a source record was applied before; if not, note it.
 
-        Records of one source partition are sent in their order. So what comes again lies behind the last that came.
+        Records of one source partition are sent in order, so a repeated one lies at or before the last.
         """
         if origin is None:
             return False
@@ -228,9 +228,9 @@ class Router(Fold):
         return row
 
     def _touch(self, event_id: str, row: Row, ttl_ms: int, stamp: int) -> None:
-        """Note that a row changes; ``ttl_ms`` is how long it is kept from now on, 0: as long as it was to be.
+        """Note that a row changes; ``ttl_ms`` is how long it is kept from now on, 0: as before.
 
-        Its entry waits until stream time has come near its record's ``stamp``, as that of a ledger row does.
+        Its entry waits until stream time is near the record's ``stamp``, as for a ledger row.
         """
         applied, due = self.fence.applied, self.fence.stream_time + ttl_ms
         self._changed[event_id] = None

@@ -1,6 +1,6 @@
-"""What a router takes and gives, and its rows: the streams that an event was forecast in, and its labels.
+"""Inputs, outputs and rows of the router.
 
-A row is one event: the streams it was forecast in, and the labels that came, in the order in which they came.
+A row is one event: the streams it was forecast in, and its labels, in the order in which they came.
 """
 
 from struct import Struct
@@ -18,8 +18,7 @@ ROUTES, LABELS = FORECASTS, OUTCOMES
 MOST_ROUTES: Final = 64
 MOST_LABELS: Final = 100
 
-#: What became of records and rows, in the order in which the fence counts them. Every record that comes in is in
-#: exactly one of the first eleven.
+#: Fates of records and rows, in the fence's order. Each input record has exactly one of the first eleven.
 FATES: Final = (
     "routes_opened",
     "routes_added",
@@ -37,13 +36,14 @@ FATES: Final = (
     "expired_routes",
     "expired_labels",
 )
-#: The first route of an event; one to a further stream; one that its stream has; a source record that came before.
+#: Routes: the first of an event; one to a further stream; one that is known; a source record that came before; a dead
+#: one.
 OPENED, ADDED, ROUTE_DUPLICATE, ROUTE_AGAIN, ROUTE_DEAD = range(5)
-#: A label that was sent; one that waits for a route; one said again; one that no stream would take for new.
+#: Labels: sent; waiting for a route; repeated; too old for every stream; a source record that came before; a dead one.
 ROUTED, EARLY, LABEL_DUPLICATE, STALE, LABEL_AGAIN, LABEL_DEAD = range(5, 11)
-#: Rows that a label opened; those of them that got a route; rows that left with a route, and without.
+#: Rows opened by a label; those of them that got a route; rows that left with a route, and without.
 EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)
-#: How many fates say what became of records: of routes, and of both topics.
+#: How many fates count routes, and records of both topics.
 ROUTE_FATES, INPUT_FATES = 5, 11
 
 _HEAD: Final = Struct("<QqBB")
@@ -58,15 +58,15 @@ class Route(NamedTuple):
     Attributes
     ----------
     offset, key, value
-        Of its record.
+        Offset, key and value of the record.
     event_id, stream
-        Of the forecast.
+        Event and stream of the forecast.
     target
         Key of the forecast's record: the stream, or one of its shards.
     stamp
         Kafka timestamp, ms.
     origin
-        Partition of a source and offset there; None if it came from nowhere that is known.
+        Partition and offset of the source record; None if unknown.
     """
 
     offset: int
@@ -85,7 +85,7 @@ class Label(NamedTuple):
     Attributes
     ----------
     stream, target
-        The stream it is for, and the key of its records; both empty: every stream of the event.
+        The stream that gets it, and the key of that stream's records; both empty: every stream of the event.
     y, ts, number
         The label, its event time (ms), and its own revision number; 0 if it has none. `state.events.ERASE` for ``y``
         erases the event.
@@ -107,9 +107,9 @@ class Label(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """A label on its way to one stream: ``number`` is its revision there, ``stamp`` its Kafka timestamp, ms.
+    """A label for one stream; ``number`` is its revision there, ``stamp`` its Kafka timestamp, ms.
 
-    Where ``y`` is `state.events.ERASE`, it erases the event there.
+    If ``y`` is `state.events.ERASE`, it erases the event there.
     """
 
     target: str
@@ -122,7 +122,7 @@ class Routed(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A stream in the row of an event: ``known`` labels were there before it."""
+    """A stream in an event's row; ``known`` labels came before it."""
 
     known: int
     stream: str
@@ -130,7 +130,7 @@ class Known(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A label in the row of an event; see `Label`."""
+    """A label in an event's row; see `Label`."""
 
     stamp: int
     ts: int
@@ -141,7 +141,7 @@ class Said(NamedTuple):
 
 
 class Row:
-    """An event: when it entered its queue (applied count), and when it is due, ms."""
+    """An event's row, with the applied count at its entry into the queue, and its due time, ms."""
 
     def __init__(self, born: int, due: int, routes: list[Known], labels: list[Said]) -> None:
         self.born = born
@@ -195,14 +195,14 @@ class Row:
         ]
 
     def says(self, said: Said) -> bool:
-        """Whether a label is there that says the same, whenever it came."""
+        """Whether an equal label is here, whenever it came."""
         for each in self.labels:  # noqa: SIM110 - compiled, a generator costs more than the loop
             if each[1:] == said[1:]:
                 return True
         return False
 
     def accepted(self, j: int, stream: str) -> bool:
-        """Whether the ledger of a stream would take label ``j`` for news, after those before it."""
+        """Whether the ledger of a stream would accept label ``j`` after those before it."""
         taken = False
         last: Said | None = None
         for said in self.labels[: j + 1]:
@@ -217,7 +217,7 @@ class Row:
         return taken
 
     def sent(self, event_id: str, j: int) -> list[Routed]:
-        """Return what label ``j`` was sent as when it came."""
+        """Return what was sent for label ``j`` when it came."""
         said = self.labels[j]
         there: list[Routed] = []
         known = False
@@ -231,9 +231,9 @@ class Row:
         return there
 
     def joined(self, event_id: str, route: Known) -> list[Routed]:
-        """Return what a route was sent when it came: the label in force, by the first record that said it.
+        """Return what was sent for a route when it came: the label in force, by the first record that had it.
 
-        A ledger parks the last label of an event whose forecast has not come; this is that one.
+        The ledger parks the last label of an event without a forecast. This is that label.
         """
         first: int | None = None
         for j in range(route.known):

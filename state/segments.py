@@ -1,27 +1,27 @@
-"""Segments of a stream: the names whose values its forecasts carry, what they may be, and their numbers."""
+"""Segments of a stream: their names, their values, and slots, which are small numbers of values."""
 
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self, TypeGuard
 
-#: Most names of segments of a stream, and most pairs of them.
+#: Most names of segments, and most pairs of them.
 MOST_NAMES: Final = 8
 MOST_PAIRS: Final = 8
 #: Longest name and longest value, bytes in UTF-8.
 LONGEST: Final = 64
 
-#: Slots of a name, and of a pair. The slots of the k-th begin at k times this number; names come before pairs.
+#: Slots of each name and pair. The slots of the k-th begin at k times this number; names come before pairs.
 LIMIT: Final = 64
-#: The first slot of each holds all values that came when none was free, the second slot of a name events without one.
+#: Slot of all values that came when none was free; and, for a name, of events without a value.
 OTHER: Final = 0
 MISSING: Final = 1
-#: Combinations of values whose slots are kept in memory, see `Dictionary.groups`.
+#: Most cached combinations of values, see `Dictionary.groups`.
 _KNOWN: Final = 4096
 _PAIR: Final = Struct("<BB")
 
 
 def check(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError, saying what is allowed, unless a stream can have these segments."""
+    """Raise ValueError, with what is allowed, unless a stream can have these segments."""
     if len(names) > MOST_NAMES:
         raise ValueError(f"segments names {len(names)}, at most {MOST_NAMES} are allowed")
     for name in names:
@@ -42,7 +42,7 @@ def check(names: Sequence[str], pairs: Sequence[Sequence[str]]) -> None:
 
 
 def usable(value: object) -> TypeGuard[str]:
-    """Whether something can be the value of a segment: text that is printable and no longer than `LONGEST`."""
+    """Whether a value of a record can be a segment's value: printable text no longer than `LONGEST`."""
     return (
         type(value) is str
         and len(value) <= LONGEST
@@ -57,9 +57,9 @@ class Segment(NamedTuple):
     Attributes
     ----------
     name
-        Of the stream's configuration; of a pair ``country*channel``.
+        Its name in the configuration; of a pair ``country*channel``.
     value
-        What the record says; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` of all that found no slot.
+        Its value in records; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` for all without a slot.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Dictionary:
     Parameters
     ----------
     names, pairs
-        As the stream is configured.
+        As configured.
 
     Notes
     -----
-    A value gets the next free slot of its name when its first forecast is answered. A name has `LIMIT` slots: one for
-    all other values, one for events without a value, and 62 for the values that come first. A pair has one for all
-    other combinations and 63 for those that come first. A combination is one of slots, not of values. No slot is ever
-    given to another value, because tickets and calibrators hold it.
+    A value gets the next free slot of its name when its first forecast is answered. A name has `LIMIT` slots: 62 for
+    the first values, one for all other values, one for events without a value. A pair has 63 for the first combinations
+    and one for all others. A combination is of slots, not of values. A slot is never given to another value, because
+    tickets and calibrators hold it.
 
     Bytes, little-endian: names (u8), each its length (u8) and its text; pairs (u8), each the numbers of its names (u8
     each); then of each name how many values have a slot (u8), each its length (u8) and its text, in the order of slots;
@@ -103,7 +103,7 @@ class Dictionary:
         self._of_names: list[dict[str, int]] = [{"": MISSING} for _ in self.names]
         self._of_pairs: list[dict[tuple[int, int], int]] = [{} for _ in self.pairs]
         self._known: dict[tuple[str, ...], tuple[int, ...]] = {}
-        #: Slots that have been given away. It grows with every change of the bytes.
+        #: Slots in use. The number rises with every change of the bytes.
         self.taken = 0
 
     def groups(self, values: tuple[str, ...]) -> tuple[int, ...]:
@@ -112,12 +112,12 @@ class Dictionary:
         Parameters
         ----------
         values
-            One of each name; empty text where the event has none.
+            One for each name; empty text where the event has none.
         """
         found = self._known.get(values)
         if found is None:
             found = self._found(values)
-            if len(self._known) >= _KNOWN:  # values come from records: do not let them fill memory
+            if len(self._known) >= _KNOWN:  # values come from records, so the cache must be bounded
                 self._known.clear()
             self._known[values] = found
         return found
@@ -140,17 +140,17 @@ class Dictionary:
         return tuple([k * LIMIT + slot for k, slot in enumerate(within)])
 
     def join(self, other: Self) -> dict[int, int]:
-        """Take over the values of another partition's slots, as long as slots are free.
+        """Add the values of another partition, as long as slots are free.
 
         Parameters
         ----------
         other
-            Of the same names and pairs.
+            A dictionary of the same names and pairs.
 
         Returns
         -------
         dict of int to int
-            The slot that an event has here, by the one it has there; the first of its name where none was free.
+            The slot here by the slot there; the slot of other values if none was free.
         """
         slots: dict[int, int] = {}
         for k, (own, theirs) in enumerate(zip(self._of_names, other._of_names, strict=True)):
@@ -184,14 +184,15 @@ class Dictionary:
         return [k * LIMIT + slot for k, n in enumerate(own) for slot in range(n)]
 
     def given(self) -> tuple[list[list[str]], list[list[tuple[int, int]]]]:
-        """Return what has a slot, in the order of slots.
+        """Return the values and combinations that have a slot, in the order of slots.
 
-        Of each name these are values, from slot 2 on; of each pair combinations of slots within its names, from slot 1.
+        For each name these are values, from slot 2 on; for each pair combinations of slots within its names, from slot
+        1.
         """
         return [list(slots)[1:] for slots in self._of_names], [list(crossed) for crossed in self._of_pairs]
 
     def segment(self, slot: int) -> Segment:
-        """Return what a slot stands for; LookupError if it was not given away."""
+        """Return what a slot stands for; LookupError if it is not in use."""
         k, within = divmod(slot, LIMIT)
         if k < len(self.names):
             return Segment(self.names[k], self._value(k, within))

@@ -18,7 +18,7 @@ class Served:
     Attributes
     ----------
     recipe
-        What it was made from (`state.policy.Policy.recipe`), so that the row explains itself.
+        What it was made from (`state.policy.Policy.recipe`), so that the row needs no configuration.
     calibrator
         The calibrator.
     late
@@ -35,15 +35,15 @@ class Served:
 
     @classmethod
     def fresh(cls, recipe: str, stream: str, coin: bytes = b"") -> "Served":
-        """Make a calibrator that has learnt nothing; for the coin see `state.policy.build`."""
+        """Make a calibrator that has learnt nothing; for ``coin`` see `state.policy.build`."""
         return cls(recipe, build(recipe, stream, coin))
 
     def warms(self, raw: Any, p: Any, ts: int, covered: bool = True) -> bool:  # noqa: ANN401, FBT001, FBT002 - of the calibrator's kind
-        """Whether the forecast that is answered now belongs to the warm-up; the first one that does not ends it.
+        """Return whether this forecast belongs to the warm-up; the first that does not ends it.
 
-        The warm-up ends with the first forecast that is served other than raw after an outcome was learnt. It ends
-        after `LONGEST` outcomes, too: whoever serves raw scores then has no evidence against them. A calibrator that
-        never serves another score has none.
+        The warm-up ends with the first forecast that is served other than raw after an outcome was learnt. It also ends
+        after `LONGEST` outcomes: raw scores are then served because there is no evidence against them. A calibrator
+        that always serves raw scores has no warm-up.
 
         Parameters
         ----------
@@ -52,8 +52,8 @@ class Served:
         ts
             Event time, ms.
         covered
-            Whether most forecasts get a label, see `state.coverage.Coverage`; before, what was learnt is not served,
-            and no warm-up ends.
+            Whether most forecasts get a label, see `state.coverage.Coverage`. While not, nothing learnt is served, and
+            no warm-up ends.
         """
         if self.warmed_ms:
             return False
@@ -72,7 +72,7 @@ class Served:
 
     @classmethod
     def decode(cls, payload: bytes, stream: str, coin: bytes = b"") -> "Served":
-        """Read a payload; who does not draw needs no coin, see `state.policy.build`."""
+        """Read a payload; without draws no coin is needed, see `state.policy.build`."""
         n, late, warmed_ms = _HEAD.unpack_from(payload)
         end = _HEAD.size + n
         recipe = payload[_HEAD.size : end].decode()

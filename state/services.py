@@ -1,7 +1,6 @@
-"""What serves the streams of a partition: the working copies of their calibrators, and of everything kept by stream."""
+"""What serves the streams of a partition: working copies of calibrators, and of every other row of a stream."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -16,94 +15,17 @@ from state.kind import Get, Kind, kind_of
 from state.ledger import Row
 from state.marking import Marker
 from state.policy import Policies, Policy
-from state.scoring.pair_scores import AnyComparison, of_challenger
+from state.scoring.pair_scores import of_challenger
 from state.segments import Dictionary
 from state.served import Served
+from state.service import Challenger, Learner, Service
 from state.versions import OTHER, Version, Versions, line
 
-#: Values of streams that are kept in memory; beyond this those of the streams that were used least recently are read
-#: again from their rows.
+#: Most values of streams in memory. Beyond this, the least recently used streams are dropped and read again from rows.
 KEPT = 65_536
 
-#: What a row of a stream holds.
+#: The value of a stream's row.
 Value = TypeVar("Value")
-
-
-@dataclass(slots=True, eq=False)
-class Learner:
-    """The calibrator of one stream and configuration, whatever its part is: it serves, has served, or challenges."""
-
-    config: str
-    key: bytes
-    served: Served
-    #: The same calibrator before its first outcome, once it is asked for.
-    blank: Any = None
-
-
-@dataclass(slots=True, eq=False)
-class Challenger:
-    """A calibrator that is scored beside one champion, and not served; ``key`` is that of the comparison's row."""
-
-    learner: Learner
-    key: bytes
-    comparison: AnyComparison
-
-
-@dataclass(slots=True, eq=False)
-class Service:
-    """What serves a stream under one configuration, with everything the hot path asks of it.
-
-    Attributes
-    ----------
-    names
-        As `state.ledger.names` has them.
-    role, due_ms, ttl_ms, status
-        Role and duration of the queue an answered forecast enters, how long its row is kept, and the row's status.
-    shadows, challengers
-        What challenges it now, and by configuration whatever has since its tickets were issued.
-    layout, dictionary
-        Slots of the segments that the stream has now; empty and None without segments.
-    coverage, coverage_key
-        Which forecasts have a label; None where that does not matter. While most have none, nothing that was learnt is
-        served.
-    chances, chances_key
-        Which labels teach by their chance; None where that is not known.
-    weighed
-        Whether events count by weight, too.
-    frozen
-        Whether it learns nothing.
-    marker
-        What gives forecasts their bands, points and intervals; None where the stream has none of them.
-    version, versions
-        The version of the model that it serves, and all of its stream; None where one calibrator has all forecasts.
-    seen
-        What an observer keeps with it.
-    """
-
-    stream: str
-    kind: int
-    calibrator: str
-    config: str
-    names: bytes
-    learner: Learner
-    coverage: Coverage | None
-    coverage_key: bytes
-    challengers: dict[str, Challenger]
-    role: int = EXPIRY
-    due_ms: int = 0
-    ttl_ms: int = 0
-    status: int = ledger.ISSUED
-    shadows: tuple[Challenger, ...] = ()
-    layout: bytes = b""
-    dictionary: Dictionary | None = None
-    chances: Chances | None = None
-    chances_key: bytes = b""
-    weighed: bool = False
-    frozen: bool = False
-    marker: Marker | None = None
-    version: Version | None = None
-    versions: Versions | None = None
-    seen: Any = None
 
 
 class Services:
@@ -116,17 +38,17 @@ class Services:
     get
         Reads a stored row by key.
     opened
-        Called with each service that is made.
+        Called with each new service.
     beside
-        Plans whose calibrators challenge every stream, in the place of the challengers that ``policies`` name. One that
-        is what serves, or that challenges already, is passed over.
+        Policies whose calibrators challenge every stream, instead of the configured challengers. One equal to the
+        champion or to another challenger is left out.
 
     Attributes
     ----------
     touched
-        What the rows hold that changed since the last checkpoint, by key.
+        Values of rows that changed since the last checkpoint, by key.
     frozen
-        The last checkpoint, whose rows of streams may still have to be made.
+        The last checkpoint; rows of streams may still have to be packed.
     """
 
     def __init__(
@@ -138,24 +60,24 @@ class Services:
         self._beside = beside
         self.touched: dict[bytes, Any] = {}
         self.frozen = Changes()
-        #: What serves a stream now, by its name; and what served it when a ticket was issued, by the ticket's names.
+        #: What serves each stream now, by name; and what served when a ticket was issued, by the ticket's names.
         self._active: dict[str, Service] = {}
         self._by_names: dict[bytes, Service] = {}
-        #: What serves each version of a stream's model now, by stream and by the version that records name.
+        #: What serves each version now, by stream and version.
         self._by_version: dict[str, dict[str, Service]] = {}
-        #: By stream and key, the one live copy of what a row holds: a promoted challenger still learns from tickets it
-        #: had before. Streams that were used least recently come first.
+        #: The one live copy of each row's value, by stream and key: a promoted challenger still learns from its earlier
+        #: tickets. The least recently used stream comes first.
         self._values: dict[str, dict[bytes, Any]] = {}
         self._held = 0
 
     def of(self, stream: str) -> Service:
-        """Return what serves a stream now; what the stream holds may then change."""
+        """Return what serves a stream now; the caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(stream)
         return self._active.get(stream) or self._open(stream)
 
     def of_version(self, stream: str, version: str, now_ms: int) -> Service:
-        """Return what serves a version of a stream's model at a stream time, ms; what the stream holds may change."""
+        """Return what serves a version at a stream time, ms; the caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(stream)
         served = self._by_version.get(stream)
@@ -163,17 +85,17 @@ class Services:
         return found or self._open_version(stream, version, now_ms)
 
     def by(self, row: Row) -> Service:
-        """Return what answered the forecast of a row; what the stream holds may then change."""
+        """Return what answered the forecast of a row; the caller may change the stream's values."""
         if self.frozen.streams:
             self.frozen.make(row.stream)
         return self._by_names.get(row.names) or self._service(row.names, row.stream, row.calibrator, row.config, None)
 
     def active(self) -> list[Service]:
-        """Return what serves now, of all streams and versions that were asked for."""
+        """Return what serves now, for all streams and versions that were used."""
         return [*self._active.values(), *[each for served in self._by_version.values() for each in served.values()]]
 
     def value(self, stream: str, kind: Kind[Value], key: bytes, new: Callable[[], Value]) -> Value:
-        """Return the one live copy of what a row of a stream holds; what is new without a row."""
+        """Return the one live copy of a row's value; ``new`` makes it if there is no row."""
         values = self._values_of(stream)
         value: Value | None = values.get(key)
         if value is None:
@@ -183,7 +105,7 @@ class Services:
         return value
 
     def challenger(self, service: Service, config: str, policy: Policy | None = None) -> Challenger:
-        """Return the challenger of a service; without a policy it is asked for by a ticket."""
+        """Return the challenger of a service; without a policy, one that a ticket names."""
         challenger = service.challengers.get(config)
         if challenger is None:
             learner = self._learner(service.stream, config, policy)
@@ -193,21 +115,21 @@ class Services:
         return challenger
 
     def blank(self, service: Service, learner: Learner) -> Any:  # noqa: ANN401 - a calibrator of any kind
-        """Return a calibrator as it was before its first outcome."""
+        """Return a learner's calibrator as it was before its first outcome."""
         if learner.blank is None:
             learner.blank = Served.fresh(learner.served.recipe, service.stream, self._policies.coin).calibrator
         return learner.blank
 
     def touch(self, key: bytes, value: object) -> None:
-        """Note that what a row of a stream holds is about to change."""
+        """Note that the value of a stream's row is about to change."""
         self.touched[key] = value
 
     def marker(self, service: Service) -> Marker:
-        """Return what counts the labels of forecasts that have bands, also where the stream has none any more."""
+        """Return the marker of a service; a stream without bands may still have labels of forecasts with bands."""
         return service.marker or Marker(service.stream, None, self.value, self.touch)
 
     def freeze(self, changes: Changes) -> None:
-        """Hand over what changed since the last checkpoint, and forget streams if too much is kept."""
+        """Hand over the changes since the last checkpoint; drop streams if too many values are in memory."""
         self.frozen, touched, self.touched = changes, self.touched, {}
         for key, value in touched.items():
             stream = kind_of(key).stream(key)
@@ -239,7 +161,7 @@ class Services:
         return policy
 
     def _open_version(self, stream: str, version: str, now_ms: int) -> Service:
-        """Open a version of a stream's model; a new one takes a place, or belongs to the others."""
+        """Open a version of the model; a new one takes a place, or shares the calibrator of the others."""
         policy = self._policy(stream)
         versions = self._versions(stream)
         first = not versions.of
@@ -253,8 +175,8 @@ class Services:
         own = policy.of_version(version)
         known = versions.admit(version, own.config, now_ms)
         if known.config != own.config:
-            # Its calibrator is configured anew. Rows of the one before are not counted any more, also not by services
-            # that were opened for their outcomes.
+            # Its calibrator is configured anew. Rows of the old one no longer count, nor do those of services opened
+            # for its outcomes.
             known.config, known.held = own.config, 0
             self._close(stream)
         service = self._opened_by(stream, own)
@@ -273,7 +195,7 @@ class Services:
         return named or key in self._values_of(stream) or self._stored(key) is not None
 
     def _take_over(self, service: Service, policy: Policy) -> None:
-        """Let the first version go on with what its stream had learnt before there were versions."""
+        """Give the first version what its stream had learnt before there were versions."""
         served = service.learner.served
         if served.calibrator.learnt == 0 and self._has(service.stream, policy.config):
             before = self._learner(service.stream, policy.config, None).served
@@ -282,12 +204,12 @@ class Services:
             self.touched[service.learner.key] = served
 
     def _has(self, stream: str, config: str) -> bool:
-        """Whether there is a calibrator of a stream and configuration."""
+        """Whether a stream has a calibrator of this configuration."""
         key = kinds.CALIBRATOR.key(stream, config)
         return key in self._values_of(stream) or self._stored(key) is not None
 
     def _stored(self, key: bytes) -> bytes | None:
-        """Return a stored row; None also of one that left since the last checkpoint."""
+        """Return a stored row; None if it has left since the last checkpoint."""
         return None if key in self.touched and self.touched[key] is None else self._get(key)
 
     def release(self, row: Row) -> None:
@@ -304,7 +226,7 @@ class Services:
             self.touched[kinds.VERSIONS.key(row.stream)] = versions
 
     def _leave(self, stream: str, policy: Policy, versions: Versions, gone: Version) -> None:
-        """Remove the rows of a version that no forecast of the ledger names any more."""
+        """Remove the rows of a version that no ledger row names any more."""
         del versions.of[gone.name]
         own = policy.of_version(gone.name)
         configs = [each.config for each in (own, *own.challengers)]
@@ -321,13 +243,13 @@ class Services:
         self._close(stream)
 
     def _close(self, stream: str) -> None:
-        """Forget what is open of a stream with versions: what the rows say now is read when it is opened again."""
+        """Close a stream with versions; its rows are read when it is opened again."""
         for names in [names for names, each in self._by_names.items() if each.stream == stream]:
             del self._by_names[names]
         self._by_version.pop(stream, None)
 
     def _places(self, stream: str, policy: Policy) -> list[tuple[bytes, int]]:
-        """Return layout and slot of the whole of a stream and of each of its segments."""
+        """Return layout and slot of the whole stream and of each segment."""
         if not policy.segments:
             return [kinds.WHOLE]
         key = kinds.NAMES.key(stream, policy.layout)
@@ -335,7 +257,7 @@ class Services:
         return [kinds.WHOLE, *[(policy.layout, slot) for slot in known.slots]]
 
     def carry(self, service: Service) -> None:
-        """Let a version begin with the map of the one before, see `state.versions`; nothing if there is none."""
+        """Carry the map of the version before over to a new one, see `state.versions`; nothing if there is none."""
         new, versions = service.version, service.versions
         before = None if new is None or versions is None else versions.before(new)
         if new is None or before is None or new.name == OTHER:
@@ -372,7 +294,7 @@ class Services:
             stored = self._get(key) is not None
             made = self.value(stream, kinds.NAMES, key, lambda: Dictionary(policy.segments, policy.pairs))
             service.layout, service.dictionary = policy.layout, made
-            if not stored:  # also where no event ever has a value
+            if not stored:  # also if no event ever has a value
                 self.touched[key] = made
         return service
 
@@ -407,7 +329,7 @@ class Services:
         return service
 
     def _learner(self, stream: str, config: str, policy: Policy | None) -> Learner:
-        """Return the calibrator of a stream and configuration; without a row it is new, and needs its policy."""
+        """Return the calibrator of a stream and configuration. Without a row it is new, and needs its policy."""
         key = kinds.CALIBRATOR.key(stream, config)
         values = self._values_of(stream)
         learner: Learner | None = values.get(key)

@@ -1,6 +1,6 @@
-"""What is done with the events of a partition: forecasts are answered, their tickets redeemed, labels revised.
+"""The steps of an event: forecasts are answered, tickets redeemed, labels revised.
 
-When which of it is done is the table of transitions, `state.ledger.LIFE`, see `state.engine`.
+`state.ledger.LIFE` says when each step happens, see `state.engine`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,30 +28,31 @@ from state.observer import Observer
 from state.policy import DEFAULT_TTL_MS, Policies
 from state.quotas import Quotas
 from state.segments import Dictionary
-from state.services import Learner, Service, Services
+from state.service import Learner, Service
+from state.services import Services
 from state.versions import Version
 
-#: What a row of a stream is taken to have before the first checkpoint, bytes.
+#: Assumed size of a stream's row before the first checkpoint, bytes.
 STREAM_BYTES: Final = 4000
-#: How many rows of its stream one event may change.
+#: Most rows of its stream that one event changes.
 STREAM_ROWS: Final = 8
 
-#: Stands for the row of an event that has none.
+#: The row of an event that has none.
 _ABSENT: Final = Row(ledger.NONE, 0)
 
 
 class Tickets(Fold):
-    """The working copy of one partition's state, with what changes it.
+    """The working copy of one partition's state, and the steps that change it.
 
     Parameters
     ----------
     policies
         What each stream is configured to do.
     get
-        Reads a stored row by key. It must see every row of earlier checkpoints. None: nothing is ever stored, and rows
-        stay in memory until they leave.
+        Reads a stored row by key. It must see every row of earlier checkpoints. None: nothing is stored, and rows stay
+        in memory until they leave.
     observer
-        Is told what becomes of events; None: what workers count.
+        Gets all events; None: the counts of a worker.
     beside
         As `state.services.Services` takes it.
     """
@@ -69,7 +70,7 @@ class Tickets(Fold):
         self._beside = beside
         default = [] if policies.default is None else [policies.default]
         largest = max([policy.row_bytes for policy in (*default, *dict(policies.patterns).values())], default=0)
-        #: What a row of the ledger and one of a stream had on average at the last checkpoint, bytes.
+        #: Average size of a ledger row, and of a stream's row, at the last checkpoint, bytes.
         self._ledger_bytes, self._stream_bytes = LEDGER_BYTES, max(STREAM_BYTES, largest // STREAM_ROWS)
         #: Bytes of queues and fence in the last checkpoint.
         self._queued = 0
@@ -81,7 +82,7 @@ class Tickets(Fold):
         self._entities = Entities(self._get)
         self._services = Services(self._policies, self._get, self._opened, self._beside)
         self._observer = Counting(self._policies, self._services) if self._given is None else self._given
-        #: The ledger's rows that changed since the last checkpoint, by key; None where one left.
+        #: Ledger rows that changed since the last checkpoint, by key; None if one left.
         self._rows: dict[bytes, Row | None] = {}
         super().reset()
 
@@ -95,11 +96,11 @@ class Tickets(Fold):
 
     @property
     def rows(self) -> dict[bytes, Row | None]:
-        """The ledger's rows that changed since the last checkpoint, by key; where nothing is stored, all of them."""
+        """Ledger rows that changed since the last checkpoint, by key; all of them if nothing is stored."""
         return self._rows
 
     def freeze(self, changes: Changes | None = None) -> Changes:
-        """Return what `checkpoint` does, with most of the rows still to be made; those before are to be made by now."""
+        """Return what `checkpoint` does, with most rows still to be packed; see `Fold.freeze`."""
         events, size, values, of_streams = self._services.frozen.sizes
         if events:
             self._ledger_bytes = max(size // events, LEDGER_BYTES)
@@ -118,16 +119,16 @@ class Tickets(Fold):
 
     @property
     def weight(self) -> int:
-        """About how many bytes of rows have changed since the last checkpoint."""
+        """Approximate bytes of rows that changed since the last checkpoint."""
         return len(self._rows) * self._ledger_bytes + len(self._services.touched) * self._stream_bytes
 
     @property
     def event_weight(self) -> int:
-        """About how many bytes of rows one event may change."""
+        """Approximate bytes of rows that one event may change."""
         return self._ledger_bytes + STREAM_ROWS * self._stream_bytes
 
     def _row(self, key: bytes) -> Row:
-        """Return the row of an event, `_ABSENT` without one; who changes it puts it among those that changed."""
+        """Return the row of an event, `_ABSENT` without one; a caller that changes it adds it to the changed rows."""
         if key in self._rows:
             return self._rows[key] or _ABSENT
         frame = self._get(key) if self._stored else None
@@ -193,14 +194,14 @@ class Tickets(Fold):
         return self._services.of(forecast.stream)
 
     def _count(self, service: Service, version: Version, raw: float, ts: int) -> None:
-        """Count a forecast of a version of the model, and carry the map of the version before over when that is due."""
+        """Count a forecast of a version; carry the map of the version before over when that is due."""
         version.observe(raw, self.fence.stream_time)
         self._services.touched[kinds.VERSIONS.key(service.stream)] = service.versions
         served = service.learner.served
         carried = cast("Carried", served.calibrator)
         if carried.due(version.forecasts):
             self._services.carry(service)
-            if carried.seen and not served.warmed_ms:  # from here on it serves something that was learnt
+            if carried.seen and not served.warmed_ms:  # from here on it serves something learnt
                 served.warmed_ms = max(ts, 1)
 
     def _groups(self, service: Service, dictionary: Dictionary, values: tuple[str, ...]) -> tuple[int, ...]:
@@ -219,7 +220,7 @@ class Tickets(Fold):
         p: Any,  # noqa: ANN401 - of the stream's kind
         ts: int,
     ) -> bool:
-        """Whether a forecast belongs to the warm-up of a calibrator that is in it, see `state.served.Served.warms`."""
+        """Whether a forecast belongs to a calibrator's warm-up, see `state.served.Served.warms`."""
         if learner.served.warms(raw, p, ts, service.coverage is None or service.coverage.covered):
             return True
         self._touch(learner)
@@ -234,7 +235,7 @@ class Tickets(Fold):
         name: bytes,
         groups: tuple[int, ...],
     ) -> list[ledger.Shadow]:
-        """Ask every challenger, and return their tickets."""
+        """Ask every challenger; return the tickets."""
         tickets: list[ledger.Shadow] = []
         coverage = service.coverage
         for challenger in service.shadows:
@@ -260,19 +261,19 @@ class Tickets(Fold):
         name: bytes,
         groups: tuple[int, ...],
     ) -> tuple[Any, Any, bytes]:
-        """Return what a calibrator answers before its first outcome, and the ticket by which it learns all the same."""
+        """Return a calibrator's answer before its first outcome, with a ticket from which it learns as usual."""
         p, draw, _ = self._services.blank(service, learner).predict(raw, x, name, groups)
         return p, draw, learner.served.calibrator.unserved(ticket)
 
     def _labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
-        """Note that the forecast of a row has its first outcome."""
+        """Note the first outcome of a row's forecast."""
         if service.coverage is not None:
             service.coverage.label(row.born)
             self._services.touched[service.coverage_key] = service.coverage
         self._observer.labelled(service, row, y, ts)
 
     def _learn(self, service: Service, row: Row, record_key: bytes | None, event_id: str) -> None:
-        """Redeem the tickets of a row once, by its label: what served learns, and what challenged."""
+        """Redeem a row's tickets once, by its label: the champion learns, and the challengers."""
         y, ts, effects, stream = row.y, row.resolved_ts, self._effects, service.stream
         implied = row.as_of == ledger.UNSAID
         if (row.entity or service.chances is not None) and not self._teaches(service, row, event_id):
@@ -310,7 +311,7 @@ class Tickets(Fold):
         self._services.touched[learner.key] = served
 
     def _revise(self, row: Row, record_key: bytes | None, event_id: str, was: float) -> None:
-        """Replace a label that was learnt, wherever it counts, and say so."""
+        """Replace a label that was learnt, in all counts, and output the change."""
         service, y = self._services.by(row), row.y
         said = (
             record_key, event_id, service.stream, row.raw, row.p, row.draw, y, service.calibrator, row.version,
@@ -325,7 +326,7 @@ class Tickets(Fold):
             if service.version is not None:
                 service.version.revise(row.raw, row.p, was, y)
                 self._services.touched[kinds.VERSIONS.key(service.stream)] = service.versions
-            row.frozen = row.frozen or service.frozen  # what was not learnt is not revised later
+            row.frozen = row.frozen or service.frozen  # a label that was not learnt is not revised later
             if not row.frozen:
                 service.learner.served.calibrator.revise(row.ticket, was, y)
                 self._touch(service.learner)
@@ -336,7 +337,7 @@ class Tickets(Fold):
         self._observer.revised(service, row, event_id, was, self.fence.stream_time)
 
     def _teaches(self, service: Service, row: Row, event_id: str) -> bool:
-        """Whether an outcome teaches, and counts once: see `state.chances` and `state.entities`."""
+        """Whether an outcome teaches: see `state.chances` and `state.entities`."""
         z, now, chances = place(row.raw, service.kind), self.fence.stream_time, service.chances
         if chances is not None:
             self._services.touched[service.chances_key] = chances
@@ -349,7 +350,7 @@ class Tickets(Fold):
         return self._entities.teaches(service.stream, service.config, row.entity, z, now, memory_ms)
 
     def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
-        """Write a dead letter; its stream is empty where none is known."""
+        """Add a dead letter; its stream is empty if unknown."""
         topic, reason = rejected.topic, rejected.reason
         self._effects.rejected.append((topic, reason))
         if self._quotas is not None and self._quotas.withheld(topic, stream, ts, reason):
@@ -358,18 +359,18 @@ class Tickets(Fold):
         self._outputs.append(rejected)
 
     def _with_forecast(self, letter: Rejected, forecast: Forecast) -> Rejected:
-        """Return a dead letter with its forecast, if any stream has its raw score answered."""
+        """Return a dead letter with its forecast, if any stream has dead forecasts answered with raw scores."""
         return letter._replace(forecast=forecast) if self._policies.answering else letter
 
     def _refuse(self, refused: Rejected, stream: str, ts: int) -> None:
-        """Leave out a record that is beyond its stream's quota."""
+        """Reject a record that is beyond its stream's quota."""
         self.fence.fates[FORECAST_DEAD if refused.topic == FORECASTS else OUTCOME_DEAD] += 1
         self._effects.refused[stream] += 1
         self._reject(refused, stream, ts)
 
 
 def _nothing(_: bytes) -> None:
-    """Read nothing."""
+    """Return None for every key."""
 
 
 def _size(rows: Iterable[bytes | None]) -> int:

@@ -1,15 +1,14 @@
-"""The versions of a stream's model: which score now, and how a new one begins.
+"""Versions of a stream's model: which are in use, and how a new one begins.
 
-A stream with ``model_version`` has a calibrator a version (`state.policy.Policy.of_version`). Outcomes teach the
-version that was answered. A new version has none, and its labels may come weeks later. So it begins with what the
-version before was taught, *carried over by ranks*: of both versions as many scores are above the same risk.
+A stream with ``model_version`` has a calibrator for each version (`state.policy.Policy.of_version`). Outcomes teach the
+version that was answered. A new version has no outcomes, and its labels may come weeks later. So it starts with the map
+of the version before, *carried over by ranks*: at equal risk, both versions have the same share of scores above.
 
     g(z) = the log-odds that the version before serves where as large a share of its scores lies below as at z here,
 
-and what is carried over is the line nearest to g, in squares weighted by the information of the scores. It needs no
-outcome. Both versions may score side by side, or one after the other. Where the population changes at the same moment,
-ranks of the two times are compared, and g is off by the change until outcomes come: docs/explanation/calibrators.md,
-*A new version of the model*, has what that costs.
+The line nearest to g is carried over, in squares weighted by the information of the scores. This needs no outcome. The
+versions may score side by side or one after the other. If the population changes at the same moment, g is off by that
+change until outcomes come: see docs/explanation/calibrators.md, *A new version of the model*.
 """
 
 import math
@@ -24,22 +23,22 @@ from state.counts import decode_cells, encode_cells
 from state.scoring.ages import DAY_MS
 from state.scoring.distribution import CELLS, EDGES
 
-#: Versions of a stream that have a calibrator of their own; all others share one, which is called so.
+#: Most versions of a stream with a calibrator of their own; all others share one of this name.
 MOST: Final = 8
 OTHER: Final = "(other)"
-#: Forecasts after which the counts of a version are halved: they are of its last 4,096 to 8,192 forecasts.
+#: Forecasts after which a version's counts are halved, so they hold its last 4,096 to 8,192 forecasts.
 COUNTED: Final = 8192
-#: Least and largest slope of a line that is carried over.
+#: Least and largest slope of a carried line.
 FLAT: Final = 0.05
 STEEP: Final = 20.0
-#: Share of the scores that must lie on either side of a rank at which both versions are compared, in forecasts.
+#: Versions are compared at ranks with at least this many forecasts on either side.
 BEYOND: Final = 5.0
 
 _COUNT: Final = Struct("<B")
 _VERSION: Final = Struct("<4sQqqQQ4d")
 _LENGTH: Final = Struct("<B")
 
-#: Log-odds at the ends of each cell; those of scores of exactly 0 and 1 are single points beyond all others.
+#: Log-odds at the ends of each cell. Scores of exactly 0 and 1 are single points beyond all others.
 _ENDS: Final[tuple[tuple[float, float], ...]] = (
     (-14.5, -14.5),
     (-14.5, -14.0),
@@ -61,28 +60,28 @@ class Line(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Version:
-    """What is known of one version, whatever it has learnt.
+    """Counts of one version, apart from what its calibrator learnt.
 
     Attributes
     ----------
     name
-        As records give it.
+        Its name in records.
     config
         Hash of the configuration of its calibrator, 8 hex digits.
     forecasts
-        How many it made.
+        Number of its forecasts.
     first_ms, last_ms
         Stream time of its first and its last forecast, ms.
     held
-        How many rows of the ledger it answered.
+        Number of ledger rows that it answered.
     after
-        Name of the version whose map it began with; empty: with none.
+        Name of the version whose map it began with; empty: none.
     cells
         Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
     outcomes
         How many of its forecasts have an outcome that counts.
     raw, served, ones, gain
-        Of these the sums of raw and of served forecasts, of outcomes, and of raw log loss less the served one, nats.
+        Sums over these of raw and served forecasts, of outcomes, and of raw minus served log loss, nats.
     """
 
     name: str
@@ -100,10 +99,10 @@ class Version:
     cells: list[int] = field(default_factory=lambda: [0] * CELLS)
 
     def observe(self, raw: float, now_ms: int) -> None:
-        """Count a forecast, whose row the ledger keeps."""
+        """Count a forecast whose row is in the ledger."""
         self.forecasts += 1
         self.held += 1
-        self.first_ms = self.first_ms or now_ms  # stream time begins behind the first record
+        self.first_ms = self.first_ms or now_ms  # stream time lags behind the first record
         self.last_ms = now_ms
         self.cells[bisect_right(EDGES, raw)] += 1
         if self.forecasts % COUNTED == 0:
@@ -123,7 +122,6 @@ class Version:
         self.gain += _loss(raw, y) - _loss(p, y) - _loss(raw, was) + _loss(p, was)
 
     def __add__(self, other: Self) -> Self:
-        """Return the counts of both."""
         first, last = sorted((self, other), key=lambda each: each.first_ms)
         return type(self)(
             self.name,
@@ -168,9 +166,9 @@ class Versions:
         self.of: dict[str, Version] = {}
 
     def admit(self, name: str, config: str, now_ms: int) -> Version:
-        """Return a version, a new one if it is not known; ``config`` is that of its calibrator.
+        """Return a version, a new one if unknown; ``config`` is its calibrator's.
 
-        `MOST` have a place: whoever calls lets those go that are `gone`, and asks whether it is `full`.
+        At most `MOST` have a place. The caller removes those that are `gone`, and asks whether it is `full`.
         """
         found = self.of.get(name)
         if found is None:
@@ -178,7 +176,7 @@ class Versions:
         return found
 
     def gone(self, now_ms: int, kept_ms: int) -> list[Version]:
-        """Return the versions that have made no forecast for longer than ``kept_ms``, and no row waits for."""
+        """Return the versions without a forecast for longer than ``kept_ms`` and without ledger rows."""
         return [each for each in self.of.values() if not each.held and now_ms - each.last_ms > kept_ms]
 
     def by(self, config: str) -> Version | None:
@@ -192,7 +190,7 @@ class Versions:
     def before(self, new: Version) -> Version | None:
         """Return the version whose map a new one begins with; None if there is none, or nothing to compare.
 
-        Of those that have a place and scored on the last day on which any did, it is the one with most forecasts.
+        It is the one with most forecasts, of those that scored on the last day on which any did.
         """
         own = [each for each in self.of.values() if each is not new and each.name != OTHER and sum(each.cells) >= FEW]
         if new.after:
@@ -246,7 +244,7 @@ def line(new: Version, old: Version, answer: Answers) -> Line:
     new, old
         Each with forecasts in its cells.
     answer
-        What the old version serves now, from [0, 1] to [0, 1].
+        The old version's present map, from [0, 1] to [0, 1].
     """
     least = min(sum(new.cells), sum(old.cells))
     below, total = 0, sum(new.cells)
@@ -274,7 +272,7 @@ def line(new: Version, old: Version, answer: Answers) -> Line:
 
 
 def _quantile(cells: Sequence[int], share: float) -> float:
-    """Return the log-odds below which a share of the counts lies, evenly spread within a cell."""
+    """Return the log-odds below which a share of the counts lies, spread evenly within a cell."""
     wanted = share * sum(cells)
     for (low, high), n in zip(_ENDS, cells, strict=True):
         if n and wanted <= n:
@@ -288,7 +286,7 @@ def _sigmoid(z: float) -> float:
 
 
 def _loss(p: float, y: float) -> float:
-    """Return the log loss, of a probability no nearer to 0 and 1 than 1e-9, nats."""
+    """Return the log loss in nats, p cut to [1e-9, 1 - 1e-9]."""
     return -math.log(max(p if y > 0.5 else 1.0 - p, 1e-9))
 
 

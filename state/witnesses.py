@@ -1,12 +1,12 @@
-"""Records that are far ahead of stream time: stream time follows them when several say so.
+"""Witnesses: records far ahead of stream time. Stream time follows them only when several agree.
 
 Rows expire and forecasts mature in stream time, which never falls. So one record from a clock that runs ahead must not
-move it: a record that is more than `SLACK` ahead is a witness, and the time stays. When `SEVERAL` witnesses have come,
-stream time moves to the earliest of them, and on with each that is then within the slack. After a quiet night this
-takes three records. A witness that nobody joins is forgotten after `MEMORY` applied records.
+move it. A record more than `SLACK` ahead is a witness, and the time stays. When `SEVERAL` witnesses have come, stream
+time moves to the earliest of them, then on with each that is within the slack. So after a quiet night three records are
+enough. A single witness is forgotten after `MEMORY` applied records.
 
-Entries of expiry queues stand in the order of stream time. So the entry of a row that a witness made waits here, and is
-entered when stream time has reached the witness, or when the witness is forgotten.
+Entries of expiry queues are ordered by stream time. So the entry of a witness's row waits here until stream time has
+reached the witness, or the witness is forgotten.
 """
 
 from struct import Struct
@@ -17,11 +17,11 @@ from state.fence import Fence
 from state.frames import CorruptFrame
 from state.kind import Form, Kind, Moves
 
-#: How far ahead of stream time one record may move it, ms.
+#: Most that one record may move stream time, ms.
 SLACK: Final = 300_000
-#: How many records have to say that it is later than that.
+#: Records that must agree before stream time moves further.
 SEVERAL: Final = 3
-#: How many applied records a witness is remembered for.
+#: Applied records for which a witness is remembered.
 MEMORY: Final = 10_000
 
 _WITNESS: Final = Struct("<qQBQQB")
@@ -29,7 +29,7 @@ _NO_ROLE: Final = 0xFF
 
 
 class Entry(NamedTuple):
-    """An entry of an expiry queue that waits: arguments of `state.expiry.Expiry.push`."""
+    """A waiting entry of an expiry queue: arguments of `state.expiry.Expiry.push`."""
 
     role: int
     ttl_ms: int
@@ -61,7 +61,7 @@ class Witnesses:
     Parameters
     ----------
     row
-        What waits; None while nothing does.
+        The stored witnesses; None if there are none.
 
     Raises
     ------
@@ -74,12 +74,12 @@ class Witnesses:
         self._changed = False
 
     def add(self, ts: int, applied: int) -> None:
-        """Note a record far ahead; `settle` is to be called next."""
+        """Note a record far ahead; call `settle` next."""
         self.waiting.append(Witness(ts, applied, None))
         self._changed = True
 
     def follow(self, ts: int, fence: Fence, expiry: Expiry) -> None:
-        """Move stream time by a record of ``ts``, ms, that is far ahead of it, or that follows some which are."""
+        """Move stream time by a record of ``ts``, ms, that is far ahead, or that comes while witnesses wait."""
         if ts - fence.stream_time > SLACK:
             self.add(ts, fence.applied)
         else:
@@ -87,7 +87,7 @@ class Witnesses:
         self.settle(fence, expiry)
 
     def settle(self, fence: Fence, expiry: Expiry) -> None:
-        """Let go of the witnesses that stream time has reached, or that are forgotten; it may move on with them."""
+        """Release the witnesses that stream time has reached, or that are forgotten; stream time may follow them."""
         remembered = [each for each in self.waiting if fence.applied - each.applied <= MEMORY]
         gone = [each for each in self.waiting if fence.applied - each.applied > MEMORY]
         remembered.sort(key=lambda witness: witness.ts)
@@ -110,12 +110,12 @@ class Witnesses:
             self._changed = True
 
     def hold(self, entry: Entry) -> None:
-        """Keep the queue entry of the row that the last witness made."""
+        """Keep the queue entry of the last witness's row."""
         self.waiting[-1] = self.waiting[-1]._replace(entry=entry)
         self._changed = True
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the row to write since the last call, None if it is to be deleted; nothing if nothing changed."""
+        """Return the row if it changed since the last call; None deletes it."""
         if not self._changed:
             return {}
         self._changed = False
@@ -123,7 +123,7 @@ class Witnesses:
 
 
 def _encode(waiting: list[Witness]) -> bytes:
-    """Return every witness in the order in which they came."""
+    """Return all witnesses as bytes, in the order in which they came."""
     parts = []
     for ts, applied, entry in waiting:
         role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")

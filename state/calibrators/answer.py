@@ -11,10 +11,10 @@ class Answer(NamedTuple, Generic[_Served_co]):
     Attributes
     ----------
     p
-        What to serve: a probability, or what the calibrator's kind of forecast has in its place. Nothing in it is
-        drawn; for a randomised calibrator it is the mean of what ``draw`` is drawn from.
+        What to serve: a probability, or the values that the calibrator's kind of forecast has instead. It is never
+        random. For a randomised calibrator it is the mean of the distribution of ``draw``.
     draw
-        One draw, by the event's key, of a randomised calibrator; equal to ``p`` where nothing is drawn.
+        The random score of a randomised calibrator, keyed by the event id; any other calibrator repeats ``p`` here.
     ticket
         What `Recalibrator.update` needs once the outcome is known.
     """
@@ -26,5 +26,5 @@ class Answer(NamedTuple, Generic[_Served_co]):
 
 #: The answer of a calibrator of probabilities: ``p`` and ``draw`` in [0, 1].
 Prediction = Answer[float]
-#: Makes a named tuple at half the price of its own constructor: `new(Answer, (p, draw, ticket))`.
+#: Builds a named tuple at half the cost of its own constructor: `new(Answer, (p, draw, ticket))`.
 new = tuple.__new__

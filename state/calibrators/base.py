@@ -1,4 +1,4 @@
-"""What a calibrator is: it answers a forecast, and learns from the outcome by way of the ticket."""
+"""The interface of a calibrator: it answers a forecast, and learns from the outcome by way of the ticket."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -9,17 +9,17 @@ from state.calibrators.answer import Prediction
 from state.calibrators.options import Option
 from state.calibrators.points import Point
 
-#: Most features a calibrator may take: the state of a regression is quadratic in them, 70 kB at 64.
+#: Most features of a calibrator. The state of a regression grows with their square: 70 kB at 64.
 MAX_FEATURES: Final = 64
-#: Slots of segments, at most: of eight names and eight pairs.
+#: Most slots of segments: eight names and eight pairs.
 MOST_SLOTS: Final = 1024
 
 
 class Bias(NamedTuple):
-    """How far the answers were off along one test function f: ``bias`` is Σ f (ŷ - y), ``length`` is Σ f².
+    """Bias of the answers along one test function f: ``bias`` is Σ f (ŷ - y), ``length`` is Σ f².
 
-    For a feature that is 1 on a segment and 0 elsewhere, ``bias / length`` is the segment's mean answer less its mean
-    outcome, and no sequence makes ``|bias|`` larger than ``bound``.
+    For a feature that is 1 on a segment and 0 elsewhere, ``bias / length`` is the segment's mean answer minus its mean
+    outcome. ``|bias|`` is at most ``bound`` on any sequence.
     """
 
     name: str
@@ -31,27 +31,27 @@ class Bias(NamedTuple):
 class Recalibrator(ABC):
     """An online recalibrator of one kind of forecast.
 
-    `update` reads only the ticket and the state, so outcomes may come late, in any order, or never. A calibrator
-    writes `predict` and the abstract methods. Of the others it writes those that say something else of it than here.
+    `update` reads only the ticket and the state, so outcomes may come late, in any order, or never. A subclass
+    implements `predict` and the abstract methods, and overrides a default where it differs.
 
     Attributes
     ----------
     name
-        Under which it is registered.
+        Its name in the registry.
     options
         Its options by name.
     remembered, layout
-        Names of the attributes that are its state, and how they are packed; of a calibrator whose state has one length.
+        Names of the attributes that are its state, and their struct; only where the state has a fixed length.
     keyed
-        Whether it is made with ``name`` and ``seed``, which key draws.
+        Whether its constructor takes ``name`` and ``seed``, which key the draws.
     order_free
         Whether updates commute, bit for bit: the same tickets resolved in any order end in the same bytes.
     grouped
-        Whether it uses the slots of an event's segments.
+        Whether it uses the event's segments.
     draws
         Whether a draw may differ from ``p``.
     passes
-        Whether it leaves the draw of what stands before it as it is: it draws nothing, and only moves forecasts.
+        Whether it keeps the draw of its front: it moves forecasts and draws nothing.
     serves_raw
         Whether it serves the raw forecast, whatever it learns.
     keeps_features
@@ -82,12 +82,13 @@ class Recalibrator(ABC):
         Parameters
         ----------
         ticket
-            From the `Answer` the outcome belongs to.
+            From the `Answer` to the forecast of this outcome.
         y
-            In [0, 1], and a calibrator that counts takes 0 and 1 only; of classes, the index; of a law, the number.
+            The outcome. Of a probability in [0, 1], and only 0 or 1 for a calibrator that counts; of classes the index;
+            of a law the number.
         at
-            When the label was recorded, ms: labels of one time may be one batch. 0 if it is of no batch, as one that
-            silence implied.
+            Record time of the label, ms. Labels of one time may be one batch. 0: no batch, as for a label that silence
+            implied.
 
         Raises
         ------
@@ -97,19 +98,19 @@ class Recalibrator(ABC):
 
     @abstractmethod
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Replace the label of an outcome that was learnt.
+        """Replace a label that was learnt.
 
-        An ``order_free`` calibrator ends in the bytes it would have had if ``y`` had been learnt in the first place.
-        Any other takes the step that its documentation names.
+        The state of an ``order_free`` calibrator is then the same as if only ``y`` had been learnt. Any other
+        calibrator takes the step that its own docstring describes.
 
         Parameters
         ----------
         ticket
-            The one that `update` learnt from.
+            As given to `update`.
         was
-            The outcome that was learnt from it, or the last revision of it.
+            The label that was learnt, or its last revision.
         y
-            The outcome that counts from now on.
+            The new label.
 
         Raises
         ------
@@ -118,11 +119,11 @@ class Recalibrator(ABC):
         """
 
     def encode(self) -> bytes:
-        """Return the whole state, here what is `remembered`: equal bytes for equal updates in equal order."""
+        """Return the whole state; the default packs `remembered`. Equal updates in equal order give equal bytes."""
         return self.layout.pack(*[getattr(self, name) for name in self.remembered])
 
     def decode(self, payload: bytes) -> None:
-        """Take over a state written by `encode` of a calibrator with the same options.
+        """Load a state that `encode` of a calibrator with the same options wrote.
 
         Raises
         ------
@@ -134,43 +135,45 @@ class Recalibrator(ABC):
             setattr(self, name, value)
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
-        """Return the most bytes that `encode` ever returns: here those of now, because most states do not grow.
+        """Return the most bytes that `encode` can return.
+
+        The default is the present size, because most states do not grow.
 
         Parameters
         ----------
         slots
-            How many slots its events have in all.
+            Number of all slots of segments.
         """
         return len(self.encode())
 
     def error(self) -> float | None:
-        """Return the measured calibration error of what was served; None before the first outcome or if undefined.
+        """Return the measured calibration error of the served answers.
 
-        It is not defined where answers are not confined to a grid.
+        None before the first outcome, and where answers are not confined to a grid.
         """
         return None
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the theorem's bound on the expected `error`; None before the first outcome or without a theorem.
+        """Return the theorem's bound on the expected `error`; None before the first outcome, or without a theorem.
 
-        A bound of 1 says nothing: no error of probabilities can be larger.
+        A bound of 1 is empty: no error of probabilities is larger.
 
         Parameters
         ----------
         outstanding
-            Mean number of other outcomes that were learnt between a forecast and its own outcome, or more.
+            Mean number of other outcomes learnt between a forecast and its own outcome; a larger number is allowed.
         """
         return None
 
     def unserved(self, ticket: bytes) -> bytes:
-        """Return the ticket of an answer in whose place another was served.
+        """Return a new ticket for an answer in whose place another answer was served.
 
-        A calibrator whose `error` and `bound` are of what was served learns something else from such a ticket.
+        It matters to a calibrator whose `error` and `bound` cover only served answers.
         """
         return ticket
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
-        """Return a ticket whose event has other slots: those that ``slots`` has for its own."""
+        """Return the ticket with its event's slots renumbered by ``slots`` (old to new)."""
         return ticket
 
     def features_in(self, ticket: bytes) -> Sequence[float]:
@@ -186,15 +189,15 @@ class Recalibrator(ABC):
         return ()
 
     def played(self) -> list[Point] | None:
-        """Return the points that were served, with their counts; None of a calibrator that keeps no counts."""
+        """Return the served points with their counts; None if the calibrator keeps no counts."""
         return None
 
     def internal_regret(self) -> float | None:
-        """Return what moving the plays of one cell would have gained; None of a calibrator that keeps no counts."""
+        """Return the gain that moving all plays of one cell would have had; None if the calibrator keeps no counts."""
         return None
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
-        """Return the bias along every test function; none of a calibrator that sums none or has learnt nothing.
+        """Return the bias along every test function; empty if the calibrator keeps none or has learnt nothing.
 
         Parameters
         ----------
@@ -214,9 +217,9 @@ class Calibrator(Recalibrator):
 
     @abstractmethod
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Answer a forecast; changes nothing.
+        """Answer a forecast. The state does not change.
 
-        Recalibrators of classes and of numbers have the same with a `Probs` or a law (see `state.forecasts`) for ``p``.
+        For classes ``p`` is a `Probs`, for numbers a law; see `state.forecasts`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""A piecewise linear correction of log-odds that learns where the evidence is, and keeps the order."""
+"""A piecewise linear correction of log-odds. It bends only where outcomes support it, and keeps the order of scores."""
 
 import math
 from functools import cache
@@ -19,20 +19,21 @@ class Bend:
     Parameters
     ----------
     low, step, knots
-        The first knot, how far the knots are apart, and their number, at least 2.
+        The first knot, the distance between knots, and their number, at least 2.
     prior
-        Information at which an outcome's evidence and r = 0 count the same, at every knot.
+        Information that r = 0 counts for at every knot.
 
     Notes
     -----
-    With x the place of v among the knots, i = floor(x) and s = x - i, r(v) = (1 - s) r_i + s r_{i+1}. An outcome is one
-    step of a Kalman filter whose covariance is kept diagonal: with q = sigmoid(v + r(v)), h = q (1 - q), weights g = (1
+    With x the position of v in units of knots, i = floor(x) and s = x - i, r(v) = (1 - s) r_i + s r_{i+1}. An outcome
+    is one step of a Kalman filter whose covariance is kept diagonal: with q = sigmoid(v + r(v)), h = q (1 - q), weights
+    g = (1
     - s, s) and curvatures H,
 
         r_j <- r_j + (y - q) g_j / (H_j (1 + h Σ g²/H)) - λ prior r_j / H_j,   H_j <- (1 - λ) H_j + λ prior + h g_j²,
 
-    λ = ln(2) h / halflife. Near a knot that few have passed, r stays near 0. A step that would leave v + r(v) a slope
-    below `FLAT` somewhere is cut where it would: r stays in a convex set.
+    λ = ln(2) h / halflife. Near a knot with few outcomes, r stays near 0. A step is cut where it would leave v + r(v)
+    with a slope below `FLAT`, so r stays in a convex set.
 
     Bytes: r, then H, of every knot (f64 each), little-endian.
 
@@ -63,7 +64,7 @@ class Bend:
         return left + (x - i) * (self._r[i + 1] - left)
 
     def learn(self, v: float, y: float, halflife: float) -> None:
-        """Take the step of an outcome, 0 or 1, of a forecast with log-odds v; ``halflife`` in units of information."""
+        """Take the step of an outcome, 0 or 1, at log-odds v; ``halflife`` in units of information."""
         x = min(max((v - self._low) / self._step, 0.0), self._most)
         i = min(int(x), len(self._r) - 2)
         right = x - i
@@ -80,7 +81,7 @@ class Bend:
         self._held[i + 1] = h1 + fade * (self._prior - h1) + information * right * right
 
     def step(self, v: float, g: float) -> None:
-        """Step by a change g of the gradient, the label before less that of now, at a curvature as of `lacking`."""
+        """Take the step of a revision: g is the old label minus the new one, with the curvature of `lacking`."""
         x = min(max((v - self._low) / self._step, 0.0), self._most)
         i = min(int(x), len(self._r) - 2)
         right = x - i
@@ -93,7 +94,7 @@ class Bend:
         self._held[i + 1] = h1 + more * right * right
 
     def _move(self, i: int, one: float, other: float) -> None:
-        """Move the knots i and i + 1 by so much, or by the part of it that keeps the order."""
+        """Move the knots i and i + 1, as far as the order is kept."""
         r, least = self._r, self._least
         a, b = r[i], r[i + 1]
         part = 1.0

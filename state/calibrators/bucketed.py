@@ -1,7 +1,8 @@
-"""The base of the calibrators that count: buckets of the forecast, and in each a randomised forecaster on a grid.
+"""The base of counting calibrators: forecasts fall into buckets, and each bucket has a randomised forecaster on a grid.
 
 Kuleshov & Ermon 2017, Algorithm 1, with the forecaster of a bucket ("F_cal") reduced to a field over the grid points:
-positive means "too low here, move right". Every field is played by one rule, so a calibrator is a field and a bound.
+positive means "too low here, move right". All share the rule that draws a point from a field, so a subclass adds only
+its field and its bound.
 """
 
 import math
@@ -22,46 +23,47 @@ from state.draw import BITS, Draw
 _TICKET: Final = Struct("<HH")
 _HEAD: Final = Struct("<IIII")
 
-#: Defaults, measured behind `Platt` on 100,000 events of two seeds: log loss at base rates .2 %, 1 %, 5 %, and Brier at
-#: 50 %. Platt alone .0101, .0472, .180; .1895. These .0109, .0488, .185; .1905. An even grid of 50 with ten even
-#: buckets .0222, .0925, .190; .1905: it serves 0 to 79 % of the events that happen at .2 %. A grid of 100 in log-odds
-#: is too wide in the middle. 20 or 30 buckets gain at 50 % what they lose at .2 %. On the adversary of 20,000, ℓ1 .007.
+#: The defaults, measured behind `Platt` on 100,000 events of two seeds: log loss at base rates .2 %, 1 %, 5 %; Brier at
+#: 50 %. Platt alone .0101, .0472, .180; .1895. These defaults .0109, .0488, .185; .1905. An even grid of 50 with ten
+#: even buckets .0222, .0925, .190; .1905: at .2 % it serves a score of 0 to 79 % of the events that happen. A grid of
+#: 100 in log-odds is too wide in the middle. 20 or 30 buckets gain at 50 % what they lose at .2 %. ℓ1 on the adversary
+#: of 20,000 is .007.
 BUCKETS: Final = 16
 GRID: Final = 100
 SPACING: Final = "hybrid"
-#: A draw is a whole number below this.
+#: Draws are whole numbers below this.
 _DRAWS: Final = 1 << BITS
-#: A ticket holds bucket and index as u16.
+#: Bucket and index are u16 in a ticket.
 _MOST: Final = 65_535
 
 
 class Bucketed(Calibrator):
-    """A bucketed calibrator: what was played and came true is counted exactly; subclasses say how the field learns.
+    """A bucketed calibrator. It counts plays and outcomes exactly; a subclass says how the field learns.
 
     Parameters
     ----------
     grid, spacing, points
-        N, the number of gaps between the points that can be served, and how they are spaced; or the points between 0
-        and 1, which override both. See `Grid`.
+        N, the number of gaps between the points that can be served, and their spacing; ``points`` between 0 and 1
+        override both. See `Grid`.
     buckets, bucket_spacing, edges
-        The same of the buckets of the raw forecast; bucket j holds e_j <= p < e_{j+1}, the last one also 1.
+        The same for the buckets of the raw forecast. Bucket j holds e_j <= p < e_{j+1}; the last one also holds 1.
     name, seed
         Key the draws.
 
     Notes
     -----
     State, per *touched* cell (bucket j, point g_i): n outcomes of events that were served g_i, s of them 1. With φ the
-    field over the points, in the bucket of the forecast:
+    field of the forecast's bucket:
 
     - φ_0 <= 0 plays 0, φ_N >= 0 plays N, φ_i = 0 plays i;
     - else adjacent φ_i > 0 > φ_{i+1} play i with probability ``|φ_{i+1}| / (|φ_i| + |φ_{i+1}|)``, else i + 1.
 
-    Any such place has the guarantee. The search starts at the point nearest the raw forecast and walks where the field
-    points, so a fresh bucket serves the forecast rounded to the grid.
+    Any such i has the guarantee. The search starts at the point nearest the raw forecast and walks in the direction of
+    the field, so a new bucket serves the forecast rounded to the grid.
 
-    Ticket: j, i, each u16: what was drawn. Re-deriving i from today's state would learn the wrong cell.
-    Bytes, little-endian: M, N, checksum of edges and points (CRC-32 of the f64s), cells (u32 each), then for each
-    touched cell in ascending order ``j (N + 1) + i`` (u32), n, s (u64 each). At most ``16 + 20 M (N + 1)`` bytes.
+    Ticket: j, i (u16 each), as drawn. To derive i again from a later state would count the wrong cell. Bytes,
+    little-endian: M, N, checksum of edges and points (CRC-32 of the f64s), cells (u32 each), then for each touched cell
+    in ascending order ``j (N + 1) + i`` (u32), n, s (u64 each). At most ``16 + 20 M (N + 1)`` bytes.
     """
 
     _row: ClassVar[Struct] = Struct("<IQQ")
@@ -96,16 +98,15 @@ class Bucketed(Calibrator):
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
-        #: Rows of cells as they are stored, of those that did not change since.
+        #: Packed rows of the cells that have not changed since.
         self._packed: dict[int, bytes] = {}
-        self._field: dict[int, Any] = {}  # φ of touched cells, in any unit: float, or whole, and then all is exact
+        self._field: dict[int, Any] = {}  # φ of touched cells, in any unit; whole numbers keep it exact
         self._start()
 
     def _start(self) -> None:
-        """Set up what a subclass keeps besides."""
+        """Set up the state that a subclass adds."""
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve a grid point drawn by the rule above; see `Calibrator.predict`."""
         require_probability(p)
         grid = self._grid
         last = grid.last
@@ -115,7 +116,7 @@ class Bucketed(Calibrator):
         i = grid.nearest(p)
         here = phi(first + i, 0)
         if here > 0:
-            # Right until the field is no longer positive: [i, i + 1] is then a crossing, or i + 1 a zero.
+            # Go right while the field is positive. Then [i, i + 1] is a crossing, or i + 1 a zero.
             while i < last:
                 there = phi(first + i + 1, 0)
                 if there < 0:
@@ -137,11 +138,10 @@ class Bucketed(Calibrator):
         return new(Answer, (point, point, self._ticket(j, i)))
 
     def breaks(self) -> list[float]:
-        """Return the forecasts at which ``p`` may jump: between two of them it is constant."""
         return [*self._buckets.points[1:-1], *self._grid.breaks]
 
     def _between(self, j: int, i: int, a: Any, b: Any, key: bytes) -> Prediction:  # noqa: ANN401 - as the field's
-        """Draw i with probability b / (a + b), else i + 1; whole a and b are compared exactly."""
+        """Draw i with probability b / (a + b), else i + 1. Whole a and b are compared exactly."""
         grid = self._grid
         k = grid.numerators
         both = a + b
@@ -151,11 +151,10 @@ class Bucketed(Calibrator):
         return new(Answer, (expected, grid.points[i], self._ticket(j, i)))
 
     def _ticket(self, j: int, i: int) -> bytes:
-        """Return what is to be remembered of playing point i in bucket j."""
         return _TICKET.pack(j, i)
 
     def _count(self, j: int, i: int, y: float) -> int:
-        """Count an outcome where it was played; return the number of the cell."""
+        """Count an outcome in the cell that was played; return the number of the cell."""
         self._require_label(y)
         cell = j * (self._grid.last + 1) + i
         n, s = self._cells.get(cell, (0, 0))
@@ -164,7 +163,7 @@ class Bucketed(Calibrator):
         return cell
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Count the outcome of the cell that was played as the other, 0 or 1, and let the field follow."""
+        """Move the outcome in its cell from 0 to 1 or back, and update the field."""
         self._require_label(y)
         j, i = _TICKET.unpack_from(ticket)
         cell = j * (self._grid.last + 1) + i
@@ -174,7 +173,7 @@ class Bucketed(Calibrator):
 
     @abstractmethod
     def _refield(self, cell: int, change: float) -> None:
-        """Bring the field up to date after the sum of a cell's outcomes has changed by so much."""
+        """Update the field after a cell's sum of outcomes has changed."""
 
     def encode(self) -> bytes:
         head = _HEAD.pack(*self._shape, len(self._cells))
@@ -192,16 +191,15 @@ class Bucketed(Calibrator):
         self._take(list(self._row.iter_unpack(payload[_HEAD.size :])))
 
     def _rows(self) -> Iterable[tuple[Any, ...]]:
-        """Return what is stored of each touched cell, in ascending order: its number, n, s."""
+        """Return the stored numbers of each touched cell, in ascending order: its number, n, s."""
         return ((cell, *counts) for cell, counts in sorted(self._cells.items()))
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
-        """Take over stored cells."""
         self._cells = {cell: (n, s) for cell, n, s, *_ in rows}
         self.learnt = sum(n for n, _ in self._cells.values())
 
     def error(self) -> float | None:
-        """Return Σ_i |V_i| / T, the ℓ1 error of the points served, buckets pooled; None before the first outcome."""
+        """Return Σ_i |V_i| / T, the ℓ1 error of the served points over all buckets; None before the first outcome."""
         if not self.learnt:
             return None
         grid = self._grid
@@ -213,7 +211,7 @@ class Bucketed(Calibrator):
         return sum(map(abs, off)) / (grid.denominator * self.learnt)
 
     def played(self) -> list[Point]:
-        """Return the points that were served, with their counts, buckets pooled, upwards."""
+        """Return the served points with their counts over all buckets, in ascending order."""
         grid = self._grid
         width = grid.last + 1
         counts: dict[int, tuple[int, int]] = {}
@@ -223,10 +221,10 @@ class Bucketed(Calibrator):
         return [Point(grid.points[i], *counts[i]) for i in sorted(counts)]
 
     def internal_regret(self) -> float | None:
-        """Return the Brier score that moving one cell's plays to another point would have gained, at most, over T.
+        """Return the largest gain in Brier score from moving all plays of one cell to another point, over T.
 
         max over buckets and points i, j of 2 δ V_i - δ² n_i, δ = g_j - g_i, with its best j the point nearest to s_i /
-        n_i; 0 if no move gains, None before the first outcome.
+        n_i; 0 if no move gains. None before the first outcome.
         """
         if not self.learnt:
             return None
@@ -239,7 +237,7 @@ class Bucketed(Calibrator):
         return most / self.learnt
 
     def _per_bucket(self) -> list[tuple[int, int, float]]:
-        """Return of each touched bucket its outcomes, its touched cells, and its widest gap between neighbours."""
+        """Return for each touched bucket its outcomes, its touched cells, and its widest gap between neighbours."""
         width = self._grid.last + 1
         k, denominator = self._grid.numerators, self._grid.denominator
         played: dict[int, tuple[int, int, float]] = {}
@@ -254,13 +252,13 @@ class Bucketed(Calibrator):
         return list(played.values())
 
     def _within(self, length: Callable[[int, int, float, int], float], outstanding: int) -> float:
-        """Return what Σ|φ| / T stays under: the ratio of the two is at most 1 in expectation.
+        """Return a bound b on Σ|φ| / T: the ratio of Σ|φ| / T to b is at most 1 in expectation.
 
         Parameters
         ----------
         length
-            Returns R where E Σ φ² <= R², for so many outcomes in so many cells that could be touched, with a widest gap
-            of neighbours that were played, and so large a sum of delays.
+            Returns R with E Σ φ² <= R², from the number of outcomes, the number of cells, the widest gap between played
+            neighbours, and the sum of delays.
         outstanding
             As in `bound`.
 
@@ -268,9 +266,9 @@ class Bucketed(Calibrator):
         -----
         In bucket j, K_j cells are touched, and Σ|φ| <= sqrt(K_j Φ_j) with Φ_j = Σ φ². Without delays, by Cauchy and
         Schwarz with weights 1 / R_j, Σ|φ| of all buckets is at most sqrt(Σ K_j R_j) sqrt(Σ Φ_j / R_j). The last root is
-        at most sqrt(Σ R_j) in expectation, so this is never more than Σ sqrt(N + 1) R_j. It holds for any sequence of
-        forecasts that does not react to the draws. Of delays only the sum over all buckets is known. They then are
-        one field: sqrt(Σ K_j) R, on any sequence.
+        at most sqrt(Σ R_j) in expectation, so this is never more than Σ sqrt(N + 1) R_j. This holds for any sequence of
+        forecasts that does not react to the draws. With delays, only their sum over all buckets is known. All buckets
+        then count as one field: sqrt(Σ K_j) R, on any sequence.
         """
         found, width = self._per_bucket(), self._grid.last + 1
         touched = sum(each for _, each, _ in found)
@@ -293,10 +291,9 @@ class Counting(Bucketed):
 
     @abstractmethod
     def field(self, i: int, n: int, s: int) -> int:
-        """Return φ at point i after n outcomes, s of them 1, in any fixed unit; of the sign of s - n g_i, or 0."""
+        """Return φ at point i after n outcomes, s of them 1, in any fixed unit; its sign is that of s - n g_i, or 0."""
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Count an outcome, 0 or 1, in the cell that was played."""
         j, i = _TICKET.unpack(ticket)
         self._refield(self._count(j, i, y), y)
 

@@ -1,4 +1,4 @@
-"""What the segments of an event add to an answer: what lasts, by score, and what passes, as far as it is borne out."""
+"""Corrections of an answer by the event's segments: a lasting one that depends on the score, and a passing one."""
 
 import math
 from struct import Struct
@@ -9,85 +9,85 @@ from state.calibrators.guard import SIZE as GUARD_SIZE
 from state.calibrators.guard import Guard
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 
-#: Knots of a segment's correction in log-odds: the lowest one, how far they are apart, how many; from 1.8 to 97 %.
+#: Knots of a segment's lasting correction, in log-odds: the lowest one, their distance, their number; from 1.8 to 97 %.
 LOW: Final = -4.0
 STEP: Final = 1.5
 KNOTS: Final = 6
-#: Least slope of the log-odds that are served in those of the forecast, the segments being the same.
+#: Least slope of the served log-odds in those of the forecast, within the same segments.
 FLAT: Final = 0.05
 #: Information that 0 counts for: at a knot, in the passing correction, in its share.
 IN_KNOT: Final = 10.0
 IN_FAST: Final = 10.0
 IN_SHARE: Final = 50.0
-#: Information after which an outcome counts half: at a knot, in the passing correction, in its share; of knots and
-#: share no less than `LAGS` times as much as is learnt while an outcome is awaited.
+#: Information after which an outcome counts half: at a knot, in the passing correction, in its share. Knots and share
+#: remember at least `LAGS` times the information that is learnt while an outcome is awaited.
 LASTING: Final = 10_000.0
 FAST: Final = 6.0
 SHARED: Final = 2000.0
 LAGS: Final = 14.0
-#: Most by which segments move the log-odds for a while, and most at a knot.
+#: Most that segments move the log-odds: by the passing correction, and at a knot.
 REACH: Final = 2.0
 FAR: Final = 5.0
 
 _ISSUED: Final = Struct("<4f")
 _SLOT: Final = Struct("<H")
 _HEAD: Final = Struct("<2dI")
-#: Where the rows begin.
+#: Offset of the rows.
 _ROWS: Final = _HEAD.size + GUARD_SIZE
 _LN2: Final = math.log(2.0)
-#: Numbers of a slot: the passing correction, its curvature, corrections at the knots, their curvatures.
+#: Numbers per slot: the passing correction, its curvature, corrections at the knots, their curvatures.
 _WIDTH: Final = 2 + 2 * KNOTS
 _ROW: Final = Struct(f"<H{_WIDTH}d")
-#: Slots that can have a row: four names of 64 values.
+#: Most slots with a row: four names of 64 values.
 MOST: Final = 256
 
 
 class BySegment:
-    """Add to an answer what its event's segments were found to need.
+    """Correct an answer by what its event's segments have taught.
 
     Notes
     -----
-    An event has one slot of every name and pair; sums are over these. With v the log-odds of the answer p without
+    An event has one slot for each name and pair; sums are over these. With v the log-odds of the answer p without
     segments,
 
         v2 = v + e clip(Σ f_g, ±`REACH`),  v3 = v2 + l(v2),  answer w p + (1 - w) sigmoid(v3).
 
-    *What passes*, f_g, learns from each outcome when it arrives, against what the answer without segments would be now,
-    and forgets fast: a storm over one airport. Its share e learns by what had been answered when the forecast was
-    issued, so it falls to 0 where outcomes come too late for it.
+    *Passing correction*, f_g: learns from each outcome at its arrival, against the present answer without segments, and
+    forgets fast. An example is a storm over one airport. Its share e learns from the answers as they were issued, so it
+    falls to 0 where outcomes come too late to help.
 
-    *What lasts*, l, is piecewise linear in v2. Its value at knot j is Σ θ_gj. It learns at what v2 was when the
-    forecast was issued, and so corrects also what is wrong because outcomes come late. Of a crowd (see `TwoSpeed`) an
-    outcome counts for the same share as in the slow map, here and in w. Where the sum would fall
-    steeply, the mean of the least increasing function above it and the greatest below it is served: *at one moment p
-    increases strictly with the raw forecast among events of the same segments*.
+    *Lasting correction*, l: piecewise linear in v2, with value Σ θ_gj at knot j. It learns at v2 as it was issued, so
+    it also corrects errors that come from late outcomes. An outcome of a crowd counts for its share (see `TwoSpeed`),
+    here and in w. Where the sum would fall steeply, the mean of two functions is served: the least increasing one above
+    it and the greatest below it. So *at one moment p increases strictly with the raw forecast among events of the same
+    segments*.
 
-    Both are Kalman filters whose covariance is kept diagonal: with q the answer, h = q (1 - q), g_i the weight of
-    coordinate i (1 for f, the two hats at v2 for θ) and H_i its curvature, which begins as the prior P,
+    Both are Kalman filters with a diagonal covariance. With q the answer, h = q (1 - q), g_i the weight of coordinate i
+    (1 for f, the two hats at v2 for θ) and H_i its curvature, which starts at the prior P,
 
         θ_i <- θ_i + (y - q) g_i / (H_i (1 + h Σ g²/H)) - λ P θ_i / H_i,   H_i <- (1 - λ) H_i + λ P + h g_i²,
 
-    λ = ln(2) h / halflife. The sum over the slots of an event in the first denominator lets overlapping segments share
-    what one outcome says. A segment of which little is known stays near 0. A segment that comes back finds what it had
-    learnt, less what its own outcomes made it forget: memory is of its own information, not of time.
+    λ = ln(2) h / halflife. The sum in the first denominator is over all slots of the event, so overlapping segments
+    share the evidence of one outcome. A segment with little evidence stays near 0. Memory is measured in the segment's
+    own information, not in time: a segment that is rare keeps what it learnt.
 
-    *No harm.* w is that of `Guard` once more, for the answer without segments against that with them: if outcomes are
-    prompt, then on any sequence, V as it is there,
+    *No harm.* w is the weight of a second `Guard`, which compares the answer without segments with the one with them.
+    With prompt outcomes, on any sequence, V as defined there,
 
         Σ log loss(answer) <= Σ log loss(p) + .105 max(1, sqrt(V) / 2)  nats,
 
-    .06 standard errors of their difference. δ is taken from what had been answered when the forecast was issued; with
-    late outcomes what is served in between is not in the theorem.
+    which is .06 standard errors of their difference. δ uses the answers as they were issued. With late outcomes the
+    theorem does not cover the answers served in between.
 
-    Ticket: v, Σ f_g after its clip, v2, v3 (f32 each), slots (u16 each). Bytes: e, its curvature (f64 each), slots that
-    were touched (u32), those of `Guard`, then of each in ascending order its number (u16), f, H_f, θ, H_θ (f64 each).
-    Little-endian. The `MOST` slots whose outcomes come first have a row, 29 kB; of others the answer knows nothing. 34
-    values take 4 kB.
+    Ticket: v, Σ f_g after its clip, v2, v3 (f32 each), slots (u16 each). Bytes: e, its curvature (f64 each), number of
+    touched slots (u32), those of `Guard`, then for each touched slot in ascending order its number (u16), f, H_f, θ,
+    H_θ (f64 each). Little-endian. Only the first `MOST` slots that have an outcome get a row (29 kB); others correct
+    nothing. 34 values take 4 kB.
 
     References
     ----------
-    The second-order mixture, and Kalman's filter for logistic maps: see `TwoSpeed`. What groups gain, and the
-    adversary's view of them: Gupta, Jung, Noarov, Pai & Roth, *Online multivalid learning*, arXiv 2101.01739.
+    Second-order mixture, and Kalman's filter for logistic maps: see `TwoSpeed`. Gains of groups, and adversaries:
+    Gupta, Jung, Noarov, Pai & Roth, *Online multivalid learning*, arXiv 2101.01739.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class BySegment:
         self._guard = Guard()
 
     def answer(self, p: float, groups: tuple[int, ...]) -> tuple[float, bytes]:
-        """Return what to serve instead of p, and the ticket.
+        """Return the corrected answer and its ticket.
 
         Parameters
         ----------
@@ -142,12 +142,11 @@ class BySegment:
         ticket
             From `answer`.
         now
-            Log-odds of what would be answered now to the ticket's forecast without segments, before it learns the
-            outcome.
+            Log-odds of the present answer to the ticket's forecast, without segments and before the outcome is learnt.
         lag
             Information learnt since the forecast was issued.
         part
-            What share of the outcome counts in what lasts, and in w.
+            Share of the outcome that counts in the lasting correction and in w.
         at
             Record time of the label, see `Guard.weigh`.
         """
@@ -164,9 +163,9 @@ class BySegment:
         _learn_passing(rows, now, y)
 
     def revise(self, ticket: bytes, g: float, part: float = 1.0) -> None:
-        """Correct w, and step by a change g of the gradient in what lasts: the label before less that of now.
+        """Learn a revision in w and in the lasting correction.
 
-        ``part`` is what share of it counts.
+        Here g is the change of the gradient, the old label minus the new one, and ``part`` the share that counts.
         """
         v, _, v2, v3 = _ISSUED.unpack_from(ticket)
         without, within = sigmoid(v), sigmoid(v3)
@@ -178,7 +177,7 @@ class BySegment:
         _step_lasting(rows, v2, -g, curvature, 0.0)
 
     def _touched(self, ticket: bytes) -> list[list[float]]:
-        """Return the rows of a ticket's slots, those it has not seen yet as they begin."""
+        """Return the rows of a ticket's slots; a new slot gets a fresh row."""
         rows: list[list[float]] = []
         for at in range(_ISSUED.size, len(ticket), 2):
             slot: int = _SLOT.unpack_from(ticket, at)[0]
@@ -191,7 +190,7 @@ class BySegment:
         return rows
 
     def corrections(self) -> tuple[float, float, dict[int, list[float]]]:
-        """Return w, e, and by slot f with the θ of every knot: all that `answer` depends on."""
+        """Return all that `answer` depends on: w, e, and for each slot f with the θ of every knot."""
         return (
             self._guard.weight,
             self._share,
@@ -199,7 +198,7 @@ class BySegment:
         )
 
     def squares(self) -> float:
-        """Return V of the class's notes."""
+        """Return V of `Guard`."""
         return self._guard.squares
 
     def encode(self) -> bytes:
@@ -221,14 +220,14 @@ class BySegment:
 
 
 def _place(v: float) -> tuple[int, float]:
-    """Return the knot left of v, and the weight of the one to its right."""
+    """Return the knot left of v, and the weight of the next knot."""
     x = min(max((v - LOW) / STEP, 0.0), KNOTS - 1.0)
     i = min(int(x), KNOTS - 2)
     return i, x - i
 
 
 def _lasting(rows: list[list[float]], v: float) -> float:
-    """Return l(v) of these segments."""
+    """Return l(v)."""
     if not rows:
         return 0.0
     x = min(max((v - LOW) / STEP, 0.0), KNOTS - 1.0)
@@ -247,8 +246,7 @@ def _lasting(rows: list[list[float]], v: float) -> float:
         before = total
     if ordered:
         return (1.0 - right) * sums[i] + right * sums[i + 1]
-    # In terms of v + l(v), less `FLAT` of the slope, the least function above that does not fall, and the greatest
-    # below.
+    # For v + l(v) minus `FLAT` of the slope: the least function above it that does not fall, and the greatest below it.
     above = [0.0] * KNOTS
     below = [0.0] * KNOTS
     rise = (1.0 - FLAT) * STEP
@@ -263,7 +261,7 @@ def _lasting(rows: list[list[float]], v: float) -> float:
 
 
 def _step_lasting(rows: list[list[float]], v: float, g: float, curvature: float, fade: float) -> None:
-    """Step up by g, in (-1, 1), at the knots next to v; their curvature fades towards the prior by a share."""
+    """Step by g, in (-1, 1), at the knots next to v; their curvature fades towards the prior by the share ``fade``."""
     i, right = _place(v)
     left = 1.0 - right
     j, k = 2 + i, 2 + i + KNOTS

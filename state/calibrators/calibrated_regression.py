@@ -1,4 +1,4 @@
-"""Calibrated regression: a map in log-odds, and behind it ridge on features that include the answer itself."""
+"""Calibrated regression: a map in log-odds, checked by a ridge regression whose features include the answer itself."""
 
 import math
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from state.calibrators.options import Option, integer
 _F8 = np.dtype("<f8")
 _HEAD = Struct("<I3x")
 
-#: The regression's answers are served within [FLOOR, 1 - FLOOR].
+#: Answers of the regression stay within [FLOOR, 1 - FLOOR].
 FLOOR = 1e-9
 
 
 class CalibratedRegression(Calibrator):
-    """Serve a map of forecast and features in log-odds, unbiased along every feature on any sequence.
+    """Serve a map of forecast and features in log-odds that is unbiased along every feature, on any sequence.
 
     Parameters
     ----------
@@ -31,40 +31,39 @@ class CalibratedRegression(Calibrator):
 
     Notes
     -----
-    Two answers are at hand. The map's (`LogOddsMap`) starts at the raw forecast and is served while it is unbiased. A
-    regression checks it and takes over where it is not. For f(ŷ) = (1, ŷ, p, x_1..x_d), p the raw forecast, all
-    within [-1, 1] (outside, the bounds hold and say nothing, so such ``x`` is refused), with the *served* ŷ, A = I +
-    Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
+    There are two answers. That of a map (`LogOddsMap`) starts at the raw forecast and is served while it is unbiased. A
+    regression checks this, and its own answer replaces a biased one. For f(ŷ) = (1, ŷ, p, x_1..x_d), p the raw
+    forecast, all within [-1, 1] (other ``x`` are refused, because the bounds would be empty), with the *served* ŷ, A =
+    I + Σ ff', B = Σ f (ŷ - y) and Φ = B'A^-1 B, every w has, by Cauchy and Schwarz,
 
         (Σ w·f (ŷ - y))² <= (‖w‖² + Σ (w·f)²) Φ.
 
-    Rule: while Φ <= 1 + ln det A the map's answer is served. Above, Foster and Kakade's: a ŷ with ŷ = clip(θ·f(ŷ)), θ
-    the ridge regression of y on f that is drawn to the answer itself, weight 1 on ŷ and 0 on all else. Where there
-    are several, it is the one nearest the map's. Then for prompt outcomes and every sequence
+    Rule: while Φ <= 1 + ln det A the map's answer is served. Above that, the answer of Foster and Kakade is served: a ŷ
+    with ŷ = clip(θ·f(ŷ)), the one nearest the map's if there are several. θ is the ridge regression of y on f, shrunk
+    to weight 1 on ŷ and 0 elsewhere. Then for prompt outcomes and every sequence
 
         Φ <= 2 + ln det A.
 
-    Φ is also Σ (ŷ - y)² less the regression's loss, that of θ and its distance to the prior together.
+    Φ also equals Σ (ŷ - y)² minus the ridge loss of θ, the squared distance to the prior included.
 
     Proof: an outcome with r = ŷ - y, h = f·A^-1 B and q = f·A^-1 f moves Φ by r² - (r - h)² / (1 + q) <= r² <= 1
-    (Sherman & Morrison), so by at most 1 while Φ <= 1 + ln det A. As A^-1 B = e_ŷ - θ, the rule's ŷ has h = 0, or ŷ =
-    0 and h >= 0, or ŷ = 1 and h <= 0. So r h <= 0, and Φ moves by r² q / (1 + q) <= ln(1 + q) at most, which is what
-    ln det A moves by. The floor adds to it 2 `FLOOR` Λ at most, Λ the Lipschitz constant of h.
+    (Sherman & Morrison), so by at most 1 while Φ <= 1 + ln det A. As A^-1 B = e_ŷ - θ, the rule's ŷ has h = 0, or ŷ = 0
+    and h >= 0, or ŷ = 1 and h <= 0. So r h <= 0, and Φ moves by at most r² q / (1 + q) <= ln(1 + q), by which ln det A
+    grows. The floor adds at most 2 `FLOOR` Λ, Λ the Lipschitz constant of h.
 
-    With one feature's weight 1, |Σ f_i (ŷ - y)| <= sqrt((1 + Σ f_i²)(2 + ln det A)). So a feature that is 0 or 1
-    marks a subsequence on which the answers are unbiased; `biases` lists them. With w = e_ŷ - e_p, cumulative Brier
-    regret to the raw forecast is at most Φ + 2 <= 4 + ln det A, `regret_bound` (the paper's constants are twice as
-    large).
+    With one feature's weight 1, |Σ f_i (ŷ - y)| <= sqrt((1 + Σ f_i²)(2 + ln det A)). So answers are unbiased on the
+    events where a feature of 0 or 1 is 1; `biases` lists the biases. With w = e_ŷ - e_p, cumulative Brier regret to the
+    raw forecast is at most Φ + 2 <= 4 + ln det A, `regret_bound` (the paper's constants are twice as large).
 
-    The answer is deterministic, so its binned ECE can be anything. `error` is that of the constant, |Σ (ŷ - y)| / T.
+    The answer is deterministic, so its binned ECE has no bound. `error` is the bias of the constant, |Σ (ŷ - y)| / T.
 
     Updates of the regression commute up to rounding; the map's steps depend on their order. Ticket: ŷ, p, x (f64 each).
     Bytes, little-endian: d (u32), three bytes 0, then those of `LeastSquares`, n = d + 3, and those of `LogOddsMap`.
 
     References
     ----------
-    Foster & Kakade, *Calibration via Regression*, Algorithm 2, Theorem 3.3 and section IV; of III.C the linear test
-    function alone. Corollary 3.2 there uses features outside the hypothesis of Theorem 2.1 (harmless).
+    Foster & Kakade, *Calibration via Regression*, Algorithm 2, Theorem 3.3, section IV, and of III.C only linear test
+    functions. Corollary 3.2 there uses features outside the hypothesis of Theorem 2.1 (harmless).
 
     Examples
     --------
@@ -104,7 +103,7 @@ class CalibratedRegression(Calibrator):
         return new(Answer, (served, served, self._ticket.pack(served, p, *x)))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Add the outcome's features, with the answer that was issued; y in [0, 1]."""
+        """Add the outcome's features and the answer that was issued; y in [0, 1]."""
         require_probability(y)
         sums = self._sums
         p, x = self._fill(ticket)
@@ -114,9 +113,10 @@ class CalibratedRegression(Calibrator):
         self._check()
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Replace an outcome, in the regression as if it had been y all along but for rounding; y in [0, 1].
+        """Replace an outcome; y in [0, 1].
 
-        The map takes the difference of two steps from today's weights.
+        The regression ends as if y had been learnt at first, up to rounding. The map takes the difference of both steps
+        at its present weights.
         """
         require_probability(y)
         p, x = self._fill(ticket)
@@ -125,22 +125,21 @@ class CalibratedRegression(Calibrator):
         self._check()
 
     def _check(self) -> None:
-        """Find out whether the map's answers may be served."""
+        """Decide whether the map's answers may be served."""
         self._unbiased = self.potential() <= 1.0 + self._sums.log_det
 
     def potential(self) -> float:
-        """Return Φ = B'A^-1 B: no weights w have a (Σ w·f (ŷ - y))² above Φ (‖w‖² + Σ (w·f)²)."""
+        """Return Φ = B'A^-1 B: (Σ w·f (ŷ - y))² <= Φ (‖w‖² + Σ (w·f)²) for all weights w."""
         return self._sums.loss_of(1) - self._sums.theta[0]
 
     def _fill(self, ticket: bytes) -> tuple[float, list[float]]:
-        """Write a ticket's features, with the answer that was issued, where the sums take them; return p and x."""
+        """Write the features of a ticket, with the issued answer, into the regression's input; return p and x."""
         issued = np.frombuffer(ticket, _F8)
         self._sums.z[2:] = issued
         _, p, *x = issued.tolist()
         return p, x
 
     def features_in(self, ticket: bytes) -> Sequence[float]:
-        """Return the features x that a ticket holds; shape (d,)."""
         return self._ticket.unpack(ticket)[2:]
 
     def encode(self) -> bytes:
@@ -172,7 +171,7 @@ class CalibratedRegression(Calibrator):
         return [Bias(*row) for row in zip(*columns, strict=True)]
 
     def _bias(self) -> NDArray[np.float64]:
-        """Return B = Σ f (ŷ - y), shape (n,): read off A and b, because ŷ is a feature."""
+        """Return B = Σ f (ŷ - y), shape (n,). A and b give it, because ŷ is a feature."""
         bias: NDArray[np.float64] = self._sums.a[:, 1] - self._sums.b
         return bias
 
@@ -181,17 +180,17 @@ class CalibratedRegression(Calibrator):
         return 2.0 + self._sums.log_det
 
     def regret_bound(self) -> float:
-        """Return the bound on the cumulative Brier score less that of the raw forecast, 4 + ln det A."""
+        """Return the bound on the Brier regret to the raw forecast, 4 + ln det A."""
         return 4.0 + self._sums.log_det
 
     def error(self) -> float | None:
-        """Return |Σ (ŷ - y)| / T; None before the first outcome."""
         return abs(float(self._bias()[0])) / self.learnt if self.learnt else None
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on `error`, times sqrt(1 + 2 outstanding), at most 1; None before the first outcome.
+        """Return the bound on `error`, at most 1; None before the first outcome.
 
-        The factor is the bucketed calibrators' and an allowance here, not a theorem: without delay the bound is one.
+        With delays it is multiplied by sqrt(1 + 2 outstanding), as for the bucketed calibrators. Here that factor is an
+        allowance, not a theorem.
         """
         if not self.learnt:
             return None
@@ -202,9 +201,8 @@ class CalibratedRegression(Calibrator):
 def line_meets_answer(s: float, slope: float, p: float) -> float:
     """Return a ŷ in [0, 1] with ŷ = clip(slope ŷ + s); where there are several, the one nearest ``p``.
 
-    With slack = 1 - slope positive it is unique. Otherwise, for s between slack and 0, all of 0, s / slack and 1 are
-    fixed points (and for slack = s = 0 every point); ``clip(s / slack)`` alone is wrong there and beyond, and a slope
-    above 1 does occur.
+    If slack = 1 - slope is positive, it is unique. Otherwise, for s between slack and 0, all of 0, s / slack and 1 are
+    fixed points (every point if slack = s = 0). ``clip(s / slack)`` alone is wrong there, and slopes above 1 do occur.
     """
     slack = 1.0 - slope
     if slack > 0.0:

@@ -1,4 +1,4 @@
-"""The calibrator of one version of a model: it begins with a line that was carried over from the version before."""
+"""The calibrator of one version of a model. It starts with a line that is carried over from the version before."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,19 +9,19 @@ from state.calibrators.answer import Prediction
 from state.calibrators.base import MOST_SLOTS, Bias, Calibrator, require_head, require_probability
 from state.calibrators.points import Point
 
-#: Forecasts of a version after which the line is carried over for the first time.
+#: Forecasts of a version before the line is carried over for the first time.
 FEW: Final = 50
-#: Own outcomes from which on the line stays as it is. Where so many come before `FEW` forecasts have, the version is
-#: never given one: they teach sooner than ranks, and what they taught is of raw scores.
+#: Own outcomes after which the line is fixed. A version with so many outcomes before `FEW` forecasts never gets a line:
+#: its outcomes have already taught about raw scores.
 OWN: Final = 20
-#: Log-odds beyond which a probability is 0 or 1, as floats tell them apart from these.
+#: Largest log-odds. Beyond it, floats do not differ from a probability of 0 or 1.
 _FAR: Final = 700.0
 
 _HEAD: Final = Struct("<2dQ")
 
 
 class Carried(Calibrator):
-    """Give a calibrator the forecasts of a version on the scale that the version before has taught.
+    """Map the forecasts of a version by a line, then let a calibrator answer.
 
     Parameters
     ----------
@@ -31,19 +31,19 @@ class Carried(Calibrator):
     Attributes
     ----------
     slope, offset
-        The line: ``inner`` is asked for ``sigmoid(slope z + offset)``, z the log-odds of the raw forecast. At first 1
-        and 0: the raw forecast itself.
+        The line: ``inner`` gets the forecast ``sigmoid(slope z + offset)``, z the log-odds of the raw forecast. At
+        first 1 and 0, which changes nothing.
     seen
-        Forecasts of the version when the line was found; 0 before.
+        Forecasts of the version when the line was fitted; 0 before.
 
     Notes
     -----
-    Where the line comes from is told in `state.versions`. For ``inner`` the line's answer is the raw forecast: it
-    serves it until the version's own outcomes support something else, and what it promises of raw forecasts holds of
-    the line. *Order.* The slope is above 0, so the order of forecasts is kept. 0 and 1 stay what they are.
+    `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until the
+    version's own outcomes support another score. So its promises about raw forecasts hold for the mapped one. The slope
+    is above 0, which keeps the order of forecasts. 0 and 1 do not change.
 
-    The line is found again whenever twice as many forecasts have come, until `OWN` outcomes of the version were learnt:
-    what is learnt is of the line that was there.
+    The line is fitted again each time the number of forecasts doubles, until `OWN` outcomes of the version were learnt:
+    from then on, what was learnt belongs to that line.
 
     Ticket: that of ``inner``. Bytes: slope, offset (f64 each), seen (u64), those of ``inner``. Little-endian.
 
@@ -68,12 +68,12 @@ class Carried(Calibrator):
         self.slope, self.offset, self.seen = 1.0, 0.0, 0
 
     def due(self, forecasts: int) -> bool:
-        """Whether the line is to be found, of a version that has so many forecasts: `FEW`, twice as many, and so on."""
+        """Return whether to fit the line at this number of forecasts: `FEW`, twice as many, and so on."""
         times, rest = divmod(forecasts, FEW)
         return rest == 0 and times > 0 and times & (times - 1) == 0 and self.learnt < OWN and not self.serves_raw
 
     def answers(self, n_features: int) -> Callable[[float], float]:
-        """Return the function of the raw forecast that is served now, without segments, all features being 0."""
+        """Return the present map from raw forecast to answer, without segments and with all features 0."""
         x = (0.0,) * n_features
 
         def answer(p: float) -> float:
@@ -82,18 +82,17 @@ class Carried(Calibrator):
         return answer
 
     def take_over(self, payload: bytes) -> None:
-        """Go on with the state of a calibrator of the same kind and options that had all versions."""
+        """Load the state of a calibrator of the same kind and options that served all versions."""
         self.inner.decode(payload)
         self.learnt = self.inner.learnt
 
     def carry(self, slope: float, offset: float, seen: int) -> None:
-        """Take over a line; raises ValueError unless the slope is above 0 and both are finite."""
+        """Set the line; ValueError unless the slope is above 0 and both numbers are finite."""
         if not (0.0 < slope < math.inf and math.isfinite(offset)):
             raise ValueError(f"a line that is carried over increases, got {slope!r} z + {offset!r}")
         self.slope, self.offset, self.seen = slope, offset, seen
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve the answer to the line's; see `Calibrator.predict`."""
         require_probability(p)
         if self.seen and 0.0 < p < 1.0:
             v = self.slope * (math.log(p) - math.log1p(-p)) + self.offset
@@ -102,28 +101,22 @@ class Carried(Calibrator):
         return answer
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Let the calibrator learn."""
         self.inner.update(ticket, y, at)
         self.learnt = self.inner.learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Let the calibrator revise."""
         self.inner.revise(ticket, was, y)
 
     def unserved(self, ticket: bytes) -> bytes:
-        """Return the ticket of an answer in whose place another was served."""
         return self.inner.unserved(ticket)
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
-        """Return a ticket whose event has other slots."""
         return self.inner.regrouped(ticket, slots)
 
     def features_in(self, ticket: bytes) -> Sequence[float]:
-        """Return the features that a ticket holds."""
         return self.inner.features_in(ticket)
 
     def breaks(self) -> Sequence[float]:
-        """Return the raw forecasts at which ``p`` may jump."""
         found = self.inner.breaks()
         if not self.seen:
             return found
@@ -143,21 +136,16 @@ class Carried(Calibrator):
         self.learnt = self.inner.learnt
 
     def error(self) -> float | None:
-        """Return the measured error of what was served."""
         return self.inner.error()
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on the error."""
         return self.inner.bound(outstanding)
 
     def played(self) -> list[Point] | None:
-        """Return the points that were served, with their counts."""
         return self.inner.played()
 
     def internal_regret(self) -> float | None:
-        """Return what moving the plays of one cell would have gained."""
         return self.inner.internal_regret()
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
-        """Return the bias along every test function."""
         return self.inner.biases(features)

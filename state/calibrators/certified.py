@@ -1,4 +1,4 @@
-"""A deterministic answer with a guarantee: it stays close to a perfectly calibrated one, whoever sees it."""
+"""Deterministic answers with a guarantee: a bound on their distance to calibrated scores, even against an adversary."""
 
 import math
 from bisect import bisect_right
@@ -10,26 +10,26 @@ from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
 from state.calibrators.options import Option, integer, number
 
-#: Intervals that [0, 1] is cut into, evenly in arcsin(sqrt(p)): where risks are rare they are narrow, .0006 and .0018
-#: the first two, and .0245 at one half. With 64 a served score lies on average within .006 of its cell's mean.
+#: Intervals that cut [0, 1] evenly in arcsin(sqrt(p)), so they are narrow where risks are rare: the first two are .0006
+#: and .0018 wide, those at one half .0245. With 64, a served score lies on average within .006 of its cell's mean.
 CELLS: Final = 64
-#: Standard deviations of chance by which a cell may be off before an interval is left.
+#: How far a cell may be off before its interval is left, in standard deviations of chance.
 PATIENCE: Final = 1.0
-#: What any cell may be off, in events.
+#: How far any cell may be off, in events.
 ONE: Final = 1.0
-#: Share of its margin up to which a cell takes whatever is nearest to it.
+#: A cell within this share of its margin takes the outcomes nearest to it.
 NEAR: Final = 0.5
-#: Outcomes of each kind that have to come before anything is moved: where frauds are reported first, the first ones to
-#: come are all ones.
+#: Outcomes of each kind that are needed before any score is moved. Where frauds are reported first, the first outcomes
+#: are all ones.
 EVIDENCE: Final = 20
-#: One kind of outcome is late beside the other if it waits so many times as long, and so many outcomes longer.
+#: One kind of outcome is late if it waits this many times as long as the other, and this many outcomes longer.
 LATER: Final = 1.5
 LONGER: Final = 10.0
-#: Share of an interval at an end to which the scores of intervals that may not be served are moved.
+#: Share of an interval, at an end, into which the scores of closed intervals are moved.
 SHARE: Final = 1.0 / 32.0
 
 _ENDS: Final = (0.0, *(math.sin(math.pi * k / (2 * CELLS)) ** 2 for k in range(1, CELLS)), 1.0)
-#: Of each cell the largest score that may count in it, and the largest distance of one from 1.
+#: For each cell: the largest score that may count in it, and the largest distance of such a score from 1.
 _ABOVE: Final = (*_ENDS[1:], 1.0)
 _BELOW: Final = (1.0, *(1.0 - end for end in _ENDS[:-1]))
 _TICKET: Final = Struct("<BBdIII")
@@ -41,7 +41,7 @@ _WORD: Final = 0xFFFFFFFF
 
 
 class _Cell:
-    """What is counted at one end of an interval: events, zeros, ones, D, D', W, Σp, Σp², Σp(1 - p), B; and M."""
+    """Counts of one cell: events, zeros, ones, D, D', W, Σp, Σp², Σp(1 - p), B; and the margin M."""
 
     __slots__ = ("ahead", "behind", "events", "extra", "margin", "off", "ones", "square", "sum", "variance", "zeros")
 
@@ -51,55 +51,54 @@ class _Cell:
         self.margin = ONE
 
     def numbers(self) -> tuple[float, ...]:
-        """Return what is stored, in that order."""
+        """Return the stored numbers, in that order."""
         counts = self.events, self.zeros, self.ones, self.behind, self.ahead
         return *counts, self.off, self.sum, self.square, self.variance, self.extra
 
     def take(self, numbers: Sequence[Any]) -> None:
-        """Take over what `numbers` returned."""
         self.events, self.zeros, self.ones, self.behind, self.ahead = numbers[:5]
         self.off, self.sum, self.square, self.variance, self.extra = numbers[5:]
 
 
 class Certified(Calibrator):
-    """Leave the forecast as it is while scores near it have been right, else move it to the nearest that have been.
+    """Serve the forecast while scores near it have been right, else the nearest score that has been.
 
-    It is meant to stand behind another calibrator: ``prudent+certified``.
+    Use it as a back: ``prudent+certified``.
 
     Parameters
     ----------
     patience
-        Standard deviations of chance by which a cell may be off before an interval is left.
+        How far a cell may be off before its interval is left, in standard deviations of chance.
     evidence
-        How many outcomes of each kind have to come before an interval is left.
+        Outcomes of each kind that are needed before any interval is left.
 
     Notes
     -----
-    Ends 0 = e_0 < ... < e_m = 1 cut [0, 1] into intervals. Every end is a *cell*. An outcome counts in the cell of one
-    of the two ends of the interval that was served: a zero in z, a one in o, both named when the forecast is issued.
-    With W_c = Σ (p - y) over the events of cell c and a margin M_c that never falls, an end may take a zero if W_c <=
-    M_c, and a one if W_c >= -M_c. *An interval may be served if one of its ends may take a zero and one a one.* So an
-    interval may not be served only if both ends are too high, or both too low.
+    Ends 0 = e_0 < ... < e_m = 1 cut [0, 1] into intervals. Every end is a *cell*. An outcome counts in one of the two
+    cells of the interval that was served: a zero in cell z, a one in cell o. Both are fixed when the forecast is
+    issued. With W_c = Σ (p - y) over the events of cell c and a margin M_c that never falls, an end may take a zero if
+    W_c <= M_c, and a one if W_c >= -M_c. *An interval may be served if one of its ends may take a zero and one a one.*
+    So an interval may not be served only if both ends are too high, or both too low.
 
-    *There is always one.* M_0 and M_m are so large that cell 0 is never too high and cell m never too low. Left of an
-    interval with two high ends is one whose right end is high: it may be served, or has two high ends. So going left
-    ends, at interval 0 at the latest; going right from two low ends likewise.
+    *There is always one.* M_0 and M_m are so large that cell 0 is never too high and cell m never too low. From an
+    interval with two high ends, go left. The next interval has a high right end: it may be served, or both its ends are
+    high. This stops at interval 0 at the latest. From two low ends, go right.
 
-    *Order.* What may be served is left alone. Everything else is moved to the near end of the first interval that may
-    be served, left if its ends are too high, right if too low. Between a high run and a low one lies an interval that
-    may be served, so no two forecasts change their order. Into the `SHARE` at that end forecasts are squeezed, none
-    onto another: at one moment the answer increases strictly with the forecast.
+    *Order.* A forecast in an interval that may be served is not moved. Any other goes to the near end of the first
+    interval that may be served: to the left if its ends are too high, to the right if too low. Between a high run and a
+    low run lies an interval that may be served, so no two forecasts change their order. Moved forecasts are squeezed
+    into the `SHARE` at that end and stay distinct: at one moment the answer increases strictly with the forecast.
 
-    *Theorem.* For every sequence of forecasts and outcomes, also of an opponent who sees the answers, with n_c outcomes
-    in cell c, s_c the standard deviation of their scores, and R revisions of labels, the distance to calibration is at
+    *Theorem.* For every sequence of forecasts and outcomes, even if an adversary sees the answers, with n_c outcomes in
+    cell c, s_c the standard deviation of their scores, and R revisions of labels, the distance to calibration is at
     most
 
         G = (Σ n_c s_c + Σ M_c + Σ L_c + R) / T,  L_c = max(e_{c+1} (1 + D_c), (1 - e_{c-1}) (1 + D'_c)).
 
-    with M_c as it is below. D_c is the largest number of other zeros of cell c that came while one of its zeros was
-    awaited, D'_c of ones. *Proof.* Give every event the share of ones of its cell. That is perfectly calibrated, and
-    costs at most Σ |p - mean| + |W_c| in each cell, of which the first is at most n_c s_c. Let W_c be above M_c, and s
-    the last time it was not, of which there is one: M_c begins no lower than |W_c|. All zeros that were counted in c
+    with M_c as below. D_c is the largest number of other zeros of cell c that came while one of its zeros was awaited;
+    D'_c is the same for ones. *Proof.* Give every event the share of ones of its cell. That is perfectly calibrated,
+    and its distance in each cell is at most Σ |p - mean| + |W_c|, the first term at most n_c s_c. Let W_c be above M_c,
+    and s the last time it was not; s exists, because M_c begins no lower than |W_c|. All zeros that were counted in c
     since then had been issued by s, as W_c has been above M_c ever since. The last of them to come had waited while the
     others came, so there are at most 1 + D_c of them, each adds at most e_{c+1}, and M_c has not fallen. The same from
     below. A revision moves Σ |W_c| by at most 1. ∎
@@ -183,7 +182,6 @@ class Certified(Calibrator):
         self._packed = [b""] * (CELLS + 1)
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve the forecast, or what is nearest to it among what may be served; see `Calibrator.predict`."""
         require_probability(p)
         ways = self._ways
         i = min(bisect_right(_ENDS, p) - 1, CELLS - 1)
@@ -197,7 +195,7 @@ class Certified(Calibrator):
             p = low + part * (p / low) if way > 0 else high - part * ((1.0 - p) / (1.0 - high))
         else:
             low, high = _ENDS[i], _ENDS[i + 1]
-            # Room for what is moved here from either side.
+            # Leave room for the scores that are moved here from either side.
             left = SHARE if i > 0 and ways[i - 1] > 0 else 0.0
             right = SHARE if i < CELLS - 1 and ways[i + 1] < 0 else 0.0
             if left or right:
@@ -218,11 +216,10 @@ class Certified(Calibrator):
         return b""
 
     def breaks(self) -> list[float]:
-        """Return the forecasts at which ``p`` may jump: where intervals end."""
         return list(_ENDS[1:-1])
 
     def _find_way(self, i: int) -> None:
-        """Note of an interval 0 if it may be served, else the direction of one that may: -1 or 1."""
+        """Set the way of an interval: 0 if it may be served, else the direction of the next that may, -1 or 1."""
         one, other = self._cells[i], self._cells[i + 1]
         if one.off > one.margin and other.off > other.margin:
             self._ways[i] = -1
@@ -262,7 +259,7 @@ class Certified(Calibrator):
         return min(self._first_ones, self._counted - self._first_ones) >= self._asked
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Count the outcome as the other, in its cell; y is 0 or 1. The guarantee grows by 1 / T."""
+        """Move an outcome, 0 or 1, to the other cell of its ticket. The guarantee grows by 1 / T."""
         self._require_label(y)
         if y == was or not ticket:
             return
@@ -277,7 +274,7 @@ class Certified(Calibrator):
         self._count(now, p, y, 1)
 
     def _count(self, c: int, p: float, y: float, sign: int) -> None:
-        """Add an event to a cell, or take it out; margins never fall."""
+        """Add an event to a cell (sign 1) or remove it (-1). Margins never fall."""
         cell = self._cells[c]
         self._packed[c] = b""
         cell.events += sign
@@ -296,7 +293,7 @@ class Certified(Calibrator):
                 self._find_way(c)
 
     def _unequal(self, c: int) -> float:
-        """Return how far off a cell may seem because one kind of outcome is later than the other."""
+        """Return how far off a cell may seem because one kind of outcome comes later than the other."""
         ones = self._first_ones
         zeros = self._counted - ones
         if ones == 0 or zeros == 0:
@@ -319,7 +316,7 @@ class Certified(Calibrator):
         return margin
 
     def _late(self, c: int) -> float:
-        """Return what is in the theorem for outcomes that were awaited at once."""
+        """Return L_c."""
         cell = self._cells[c]
         above = _ABOVE[c] * (1 + cell.behind) if cell.zeros else 0.0
         below = _BELOW[c] * (1 + cell.ahead) if cell.ones else 0.0
@@ -363,7 +360,7 @@ class Certified(Calibrator):
                 self._find_way(i)
 
     def error(self) -> float | None:
-        """Return how far the scores are, at most, from calibrated ones, by the cells; None before the first outcome."""
+        """Return a measured bound on the scores' distance to calibrated ones; None before the first outcome."""
         if not self._counted:
             return None
         return min(1.0, (self._spread() + sum([abs(cell.off) for cell in self._cells])) / self._counted)

@@ -1,4 +1,4 @@
-"""An adaptive calibrator in front of a guaranteed one."""
+"""Two calibrators in a row: an adaptive front and a back with a guarantee."""
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
@@ -10,26 +10,26 @@ from state.calibrators.points import Point
 
 _TICKET_LENGTH: Final = Struct("<H")
 _STATE_LENGTH: Final = Struct("<I")
-#: `_TICKET_LENGTH` of short tickets.
+#: Short tickets' `_TICKET_LENGTH`, by length.
 _HEADS: Final = [_TICKET_LENGTH.pack(length) for length in range(256)]
 
 
 class Composition(Calibrator):
-    """Feed what the front would serve to the back as its forecast; both learn from the outcome.
+    """Give the front's answer to the back as its forecast. Both learn from the outcome.
 
-    The front brings accuracy on benign streams, the back its guarantee on every stream: a theorem that holds for any
-    sequence of forecasts holds for the front's. What is learnt, measured and bounded is the back's.
+    The front is accurate on benign streams. The back has a guarantee on every stream: its theorem holds for any
+    sequence of forecasts, so also for the front's answers. Error and bound are the back's.
 
     Parameters
     ----------
     front, back
-        Two calibrators whose draws, if both draw, are keyed apart: a back that is told its own coin by its forecast
-        loses its guarantee.
+        Two calibrators. If both draw, their draws must have different keys: a back whose forecast depends on its own
+        draw loses its guarantee.
 
     Notes
     -----
-    A back that draws nothing and only moves forecasts (``passes``) leaves the draw of its front as it is: what is
-    proved of a draw holds whatever ``p`` stands beside it.
+    A back that only moves forecasts (``passes``) keeps the draw of its front: the theorem of a draw does not depend on
+    ``p``.
 
     Ticket: length of the front's (u16), the front's, the back's. Bytes: length of the front's (u32), the front's, the
     back's. Little-endian.
@@ -47,7 +47,6 @@ class Composition(Calibrator):
         self.back = back
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve the back's answer to the front's."""
         between, drawn, front = self.front.predict(p, x, key, groups)
         served, draw, back = self.back.predict(between, x, key, groups)
         if self._passed:
@@ -57,35 +56,31 @@ class Composition(Calibrator):
         return new(Answer, (served, draw, head + front + back))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Let both learn; the back first, because it may refuse ``y``."""
+        """The back goes first, because it may refuse ``y``."""
         front, back = self._tickets(ticket)
         self.back.update(back, y, at)
         self.front.update(front, y, at)
         self.learnt = self.back.learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Let both revise; the back first, because it may refuse ``y``."""
+        """The back goes first, because it may refuse ``y``."""
         front, back = self._tickets(ticket)
         self.back.revise(back, was, y)
         self.front.revise(front, was, y)
 
     def unserved(self, ticket: bytes) -> bytes:
-        """Return the ticket of an answer that was not served: those of both parts."""
         front, back = self._tickets(ticket)
         return _joined(self.front.unserved(front), self.back.unserved(back))
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
-        """Return a ticket whose event has other slots: those of both parts."""
         front, back = self._tickets(ticket)
         return _joined(self.front.regrouped(front, slots), self.back.regrouped(back, slots))
 
     def features_in(self, ticket: bytes) -> Sequence[float]:
-        """Return the features that the front's ticket holds, or else the back's."""
         front, back = self._tickets(ticket)
         return self.front.features_in(front) if self.front.keeps_features else self.back.features_in(back)
 
     def _tickets(self, ticket: bytes) -> tuple[bytes, bytes]:
-        """Return the tickets of front and back."""
         end = 2 + ticket[0] + (ticket[1] << 8)
         return ticket[2:end], ticket[end:]
 
@@ -104,26 +99,20 @@ class Composition(Calibrator):
         self.learnt = self.back.learnt
 
     def error(self) -> float | None:
-        """Return the back's measured error."""
         return self.back.error()
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the back's bound."""
         return self.back.bound(outstanding)
 
     def played(self) -> list[Point] | None:
-        """Return the points that the back served, with their counts."""
         return self.back.played()
 
     def internal_regret(self) -> float | None:
-        """Return the back's internal regret."""
         return self.back.internal_regret()
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
-        """Return the back's biases: those of a front are not of what is served."""
         return self.back.biases(features)
 
 
 def _joined(front: bytes, back: bytes) -> bytes:
-    """Return the ticket of two parts."""
     return _TICKET_LENGTH.pack(len(front)) + front + back

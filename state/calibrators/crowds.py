@@ -1,18 +1,18 @@
-"""How much of an outcome counts whose forecast was one of a crowd."""
+"""The share of an outcome that counts if its forecast was one of a crowd."""
 
 import math
 from struct import Struct
 from typing import Final
 
 #: Forecasts are a crowd if they were issued within a `CROWD`-th of the information that was learnt before, once that is
-#: `CROWDED`. What a crowd teaches is bounded: its error, Σ (q - y), counts up to `ROOM` of that information and `LEAST`
-#: more. With .2 and 12 an hour of fraud does twice to thirty times the harm; with .05 and 6 a rate that becomes ten
-#: times as high for good is learnt later (docs/explanation/calibrators.md).
+#: `CROWDED`. The error of a crowd, Σ (q - y), counts up to `ROOM` of that information plus `LEAST`. With .2 and 12 an
+#: hour of fraud does 2 to 30 times the harm; with .05 and 6 a lasting tenfold rate is learnt later
+#: (docs/explanation/calibrators.md).
 CROWD: Final = 40.0
 CROWDED: Final = 20.0
 ROOM: Final = 0.1
 LEAST: Final = 6.0
-#: Crowds that are remembered: those of a fifth to all of the information.
+#: Crowds that are kept: those of the last fifth to all of the information.
 CROWDS: Final = 64
 
 _STATE: Final = Struct(f"<{CROWDS}H{CROWDS}d")
@@ -25,13 +25,13 @@ class Crowds:
 
     Notes
     -----
-    Forecasts of one hour share what happened in it. Where half of them are frauds that nobody scored, they are not so
-    many facts about all others, and before they were bounded they made the scores of the next weeks several times too
-    high. So of each crowd, the forecasts of the same floor(`CROWD` ln i) with i the information learnt when they were
-    issued, the error R = Σ (q - y) is kept, and an outcome counts for the share of its own error by which R moves
-    within its bounds. So the order of a crowd's labels does not matter, and where q is right on average all count in
-    full. So do prompt outcomes, i = information. A crowd's bounds never change: when a wrong batch is corrected, as
-    much is taken back as had counted; where all its outcomes were prompt, all of it.
+    Forecasts of one hour share what happened in it. If half of them are an attack that the model did not see, they are
+    one fact, not many: without bounds they make the scores of the next weeks several times too high. A crowd is the
+    forecasts with the same floor(`CROWD` ln i), i the information learnt when they were issued. Its error R = Σ (q - y)
+    is kept within bounds. An outcome counts for the share of its own error that moves R within them. So the order of a
+    crowd's labels does not matter. All outcomes count in full where q is right on average, or where outcomes are prompt
+    (i = information). A crowd's bounds never change: when a wrong batch is corrected, exactly the part that had counted
+    is taken back.
 
     Bytes: the numbers of `CROWDS` crowds (u16), each at its number modulo `CROWDS`, their errors (f64). Little-endian.
     """
@@ -42,17 +42,17 @@ class Crowds:
         self._numbers, self._errors = [0] * CROWDS, [0.0] * CROWDS
 
     def part(self, since: float, information: float, g: float, *, revised: bool = False) -> float:
-        """Return what share of an outcome counts, 0 to 1.
+        """Return the share of an outcome that counts, 0 to 1.
 
         Parameters
         ----------
         since, information
             Information learnt when its forecast was issued, and now.
         g
-            Its error q - y; of a revised label the label before less that of now.
+            Its error q - y; for a revision the old label minus the new one.
         revised
-            Whether it is a revision: it counts in full where no outcome of its crowd was late, as all had counted in
-            full.
+            Whether it is a revision. It counts in full if no outcome of its crowd was late, because all of them had
+            counted in full.
         """
         if not CROWDED <= since < information:
             return 1.0

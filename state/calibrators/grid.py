@@ -1,4 +1,4 @@
-"""Points that cut [0, 1]: what a bucketed calibrator may play, as exact fractions, and the edges of its buckets."""
+"""Grids of points that cut [0, 1]: the points a bucketed calibrator may play, as exact fractions, and bucket edges."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -13,14 +13,14 @@ SPACINGS: Final = ("hybrid", "logit", "uniform")
 TAIL: Final = 1e-4
 #: Where `hybrid` turns from log-odds to even spacing.
 KNEE: Final = 0.05
-#: Points made with `exp` are rounded to multiples of 2**-30, so that another machine's libm makes the same ones.
+#: Points made with `exp` are rounded to multiples of 2**-30, so that every machine's libm gives the same points.
 _DENOMINATOR: Final = 1 << 30
 
 
 class Grid:
     """Points 0 = g_0 < ... < g_N = 1 over one denominator.
 
-    Fractions, because counts times integer numerators commute exactly, where sums of floats would not.
+    The points are fractions, because sums of counts times whole numerators commute exactly and sums of floats do not.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Grid:
     @classmethod
     @lru_cache(maxsize=64)
     def of(cls, n: int, spacing: str, points: tuple[float, ...] = ()) -> Self:
-        """Return the grid through the given points if there are any, else one of n gaps in a spacing of `SPACINGS`."""
+        """Return the grid through the given points if there are any, else one of n gaps in one of the `SPACINGS`."""
         if points:
             return cls.given(points)
         return {"hybrid": cls.hybrid, "logit": cls.logit, "uniform": cls.uniform}[spacing](n)
@@ -82,19 +82,19 @@ class Grid:
 
     @classmethod
     def hybrid(cls, n: int) -> Self:
-        """Return `logit` below `KNEE` and above 1 - `KNEE`, evenly spaced between, the gaps equal where they meet."""
+        """Return a grid spaced in log-odds below `KNEE` and above 1 - `KNEE`, and evenly between, without a step."""
         return cls._tailed(n, KNEE)
 
     @classmethod
     def given(cls, points: Sequence[float]) -> Self:
-        """Return the grid of 0, these floats exactly, and 1; they must increase strictly between 0 and 1."""
+        """Return the grid of 0, exactly these floats, and 1; they must increase strictly between 0 and 1."""
         ratios = [float(point).as_integer_ratio() for point in points]
-        denominator = max(power for _, power in ratios)  # of a float it is a power of two
+        denominator = max(power for _, power in ratios)  # a float's denominator is a power of two
         return cls((0, *(k * (denominator // power) for k, power in ratios), denominator), denominator)
 
     @classmethod
     def _tailed(cls, n: int, knee: float) -> Self:
-        """Return a grid symmetric about 1/2; by distance from there, even steps up to the knee, then log-odds."""
+        """Return a grid symmetric about 1/2: even steps around it up to the knee, then even steps in log-odds."""
         if n < 1:
             raise ValueError(f"a grid has at least one gap, got {n}")
         slope = knee * (1.0 - knee)  # dp / d log-odds at the knee
@@ -116,9 +116,9 @@ class Grid:
 
     @property
     def breaks(self) -> list[float]:
-        """Where `nearest` changes: the middles between neighbours, N of them."""
+        """Return the midpoints between neighbours, where `nearest` changes; N of them."""
         return list(self._midpoints)
 
     def below(self, p: float) -> int:
-        """Return the index i < N of the last point not above ``p``, the bucket [g_i, g_{i+1}) of ``p``; O(log N)."""
+        """Return the index i < N of the bucket [g_i, g_{i+1}) of ``p``; O(log N)."""
         return bisect_right(self.points, p, 1, self.last) - 1

@@ -1,4 +1,4 @@
-"""Regret matching for many groups at once: no group's forecasts could be moved to a neighbour with profit."""
+"""Regret matching for many groups at once: in no group would moving forecasts to a neighbouring point have gained."""
 
 import math
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from state.calibrators.bucketed import _HEAD
 from state.calibrators.grid import Grid
 from state.calibrators.regret_matching import RegretMatching
 
-#: Standard deviations of chance in the margin of a segment's point, in those of a bucket's. Against an opponent of one
-#: of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5 and .030 with 0.
+#: Standard deviations of chance in the margin of a segment's point; the same as in a bucket's. With an adversary in one
+#: of eight overlapping segments, 20,000 rounds, the worst segment is .034 off with 1, .023 with .5, .030 with 0.
 PATIENCE: Final = 0.5
-#: Segments that are counted: those whose outcomes come first. 64 take 78 kB where all points of a grid of 100 were
+#: Most segments that are counted, the first that have an outcome. 64 take 78 kB if all points of a grid of 100 were
 #: served.
 MOST: Final = 64
 
 _COUNT: Final = Struct("<I")
 _ROW: Final = Struct("<HHII")
 _SLOT: Final = Struct("<H")
-#: Bytes of bucket and point in a ticket, before the slots.
+#: Bytes of bucket and point, at the start of a ticket.
 _PLAYED: Final = 4
 
 
@@ -32,13 +32,13 @@ class GroupError(NamedTuple):
     Attributes
     ----------
     slot
-        The segment.
+        Slot of the segment.
     n
         Its outcomes.
     error
         ℓ1 of its draws, Σ_i |V_i| / n.
     bound
-        What the theorem says of it, at most 1.
+        The theorem's bound on ``error``, at most 1.
     """
 
     slot: int
@@ -71,13 +71,12 @@ class GroupRegret(RegretMatching):
 
         Σ_i |V_gi| <= Σ_i m_gi + sqrt(K_g sqrt(n_g + 1) Q):
 
-    the ratio of what the error has above the margins to the last term is at most 1 in expectation. With fixed weights
-    of 1 the last term is sqrt(K_g k a² T), k groups an event: weights that fall make what a small group is promised
-    depend on the sum of roots, not on the size of the largest. Where outcomes come late, nothing is promised here:
-    `bound` is 1.
+    the ratio of the error above the margins to the last term is at most 1 in expectation. With fixed weights of 1 the
+    last term would be sqrt(K_g k a² T), k groups an event. With falling weights the promise to a small group depends on
+    the sum of roots, not on the size of the largest group. With late outcomes there is no promise: `bound` is 1.
 
-    The first `MOST` segments that have an outcome are counted. The theorem says nothing of others, whose events count
-    in their bucket and in the rest of their segments.
+    The first `MOST` segments that have an outcome are counted. The theorem does not cover others; their events count in
+    their bucket and in their counted segments.
 
     Ticket: that of `RegretMatching`, then the slots (u16 each). Bytes: those of `RegretMatching`; if there are
     segments, the number of their cells (u32), then of each in ascending order slot, point (u16 each), n, s (u32 each).
@@ -98,7 +97,6 @@ class GroupRegret(RegretMatching):
         self._sizes: dict[int, int] = {}
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve a grid point drawn by the rule above; ``groups`` are the event's slots."""
         if not groups:
             return super().predict(p, x, key)
         require_probability(p)
@@ -128,7 +126,6 @@ class GroupRegret(RegretMatching):
         return new(Answer, (point, point, self._ticket(j, i) + slots_of(groups)))
 
     def _at(self, i: int, bucket: int, weight: float, rows: "list[_Group]") -> float:
-        """Return φ_i."""
         own: int = self._field.get(bucket + i, 0)
         total = weight * own
         for row in rows:
@@ -136,7 +133,6 @@ class GroupRegret(RegretMatching):
         return total
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Count an outcome, 0 or 1, in all groups of its event."""
         super().update(ticket[:_PLAYED], y)
         j: int = _SLOT.unpack_from(ticket)[0]
         self._sizes[j] = self._sizes.get(j, 0) + 1
@@ -144,7 +140,6 @@ class GroupRegret(RegretMatching):
             self._add(ticket, 1, int(y))
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Count the outcome as the other, 0 or 1, in all groups of its event."""
         super().revise(ticket[:_PLAYED], was, y)
         self._add(ticket, 0, int(y) - int(was))
 
@@ -170,7 +165,6 @@ class GroupRegret(RegretMatching):
         row.weight = 1.0 / math.sqrt(row.n + 1)
 
     def _segment_margin(self, i: int, n: int) -> float:
-        """Return m_i of a segment."""
         return n * self._halves[i] + PATIENCE * self._noise * self._spreads[i] * math.sqrt(n)
 
     def encode(self) -> bytes:
@@ -209,7 +203,7 @@ class GroupRegret(RegretMatching):
             self._count_in(row, i, n, s)
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on the whole's error, of all buckets together; None before the first outcome."""
+        """Return the bound on the error over all buckets; None before the first outcome."""
         if not self._segments:
             return super().bound(outstanding)
         if outstanding or not self.learnt:
@@ -222,7 +216,7 @@ class GroupRegret(RegretMatching):
         return min(1.0, (margins * self._unit + math.sqrt(weighed * self._potential())) / self.learnt)
 
     def groups(self, outstanding: int = 0) -> list[GroupError]:
-        """Return error and bound of every segment that was touched, in ascending order of slots."""
+        """Return error and bound of every counted segment, in ascending order of slots."""
         points, potential = self._grid.points, self._potential()
         found = []
         for slot, row in sorted(self._segments.items()):
@@ -251,7 +245,7 @@ class GroupRegret(RegretMatching):
 
 
 class _Group:
-    """A segment: its outcomes, its weight, and of every point the outcomes that were served it, the ones, and ψ."""
+    """Counts of a segment: its outcomes, its weight, and for every point its outcomes, its ones, and ψ."""
 
     def __init__(self, width: int) -> None:
         self.n = 0
@@ -262,7 +256,7 @@ class _Group:
 
 
 def slots_of(groups: tuple[int, ...]) -> bytes:
-    """Return the slots as a ticket ends with them."""
+    """Return the slots as bytes of a ticket."""
     return b"".join([_SLOT.pack(slot) for slot in groups])
 
 

@@ -1,4 +1,4 @@
-"""How far an answer that was learnt is trusted beside the one it departs from."""
+"""The weight of a learnt answer against the baseline answer that it departs from."""
 
 import math
 from struct import Struct
@@ -6,8 +6,7 @@ from typing import Final
 
 from state.scoring.ages import BATCH
 
-#: Weight at first of the answer that is departed from, standard errors by which it changes e-fold, and the end of its
-#: log-odds.
+#: First weight of the baseline, standard errors by which it changes e-fold, and the largest log-odds of the weight.
 WEIGHT: Final = 0.9
 WILL: Final = 2.0
 SURE: Final = 12.0
@@ -19,7 +18,7 @@ SIZE: Final = _STATE.size
 
 
 class Guard:
-    """The weight w of the answer that is departed from, by what both would have lost.
+    """The weight w of the baseline answer, from the log losses of both answers.
 
     Attributes
     ----------
@@ -28,25 +27,25 @@ class Guard:
 
     Notes
     -----
-    Let δ be its log loss less that of the answer that was learnt, and L = Σ δ. With V = Σ δ² + B,
+    Let δ be the log loss of the baseline minus that of the learnt answer, and L = Σ δ. With V = Σ δ² + B,
 
         w = s(ln 9 - η L),  η = min(1, `WILL` / sqrt(V)),
 
-    is the second-order mixture of both. If outcomes are prompt, then on any sequence
+    is the second-order mixture of both. With prompt outcomes, on any sequence,
 
-        Σ log loss(mixture) <= Σ log loss(departed from) + .105 max(1, sqrt(V) / 2)  nats,
+        Σ log loss(mixture) <= Σ log loss(baseline) + .105 max(1, sqrt(V) / 2) nats,
 
     because η is at most 1 and only falls: docs/explanation/calibrators.md. η L is kept within ±`SURE`.
 
-    *Batches.* sqrt(V) is the standard error of L if labels are independent. 6,000 labels of 30 teams are 30 facts.
-    Nobody says which labels belong together, but those of one record time may. So from `BATCH` labels on, the labels of
-    one time are one fact. With D = Σ δ of each of k batches, B is what the variance between batches is more than that
+    *Batches.* sqrt(V) is the standard error of L if labels are independent. 6,000 labels of 30 teams are only 30 facts.
+    Records do not say which labels belong together, but those of one record time may. So `BATCH` or more labels of one
+    time count as one fact. With D = Σ δ of each of k batches, B is the excess of the variance between batches over that
     within,
 
         B = the largest so far of  Σ D² - (Σ D)² / k - Σ δ² (of batches),  of the first batch  D² - Σ δ².
 
-    So a first batch moves w no further than from .9 to .55, whatever it says, and batches that agree are believed soon.
-    The order of labels in a batch does not matter, but for the first `BATCH`, and without batches B is 0.
+    So a first batch moves w at most from .9 to .55, and batches that agree are soon believed. After the first `BATCH`,
+    the order of labels in a batch does not matter. Without batches B is 0.
 
     Bytes: L, V less B, B (f64 each), the last record time (i64, ms) and how many labels it had (u64), their Σ δ and Σ
     δ² (f64), batches before it (u64), their Σ D, Σ D² and Σ δ² (f64). Little-endian.
@@ -71,20 +70,20 @@ class Guard:
         self._at, self._labels = 0, 0
         #: Σ δ and Σ δ² of the last record time.
         self._sum, self._own = 0.0, 0.0
-        #: Of the batches before it.
+        #: Sums over the batches before it.
         self._batches = 0
         self._between = [0.0, 0.0]
         self._within = 0.0
-        self.weight = 1.0 / (1.0 + math.exp(-_ODDS))  # as `decode` has it, to the last bit
+        self.weight = 1.0 / (1.0 + math.exp(-_ODDS))  # the same as in `decode`, to the last bit
 
     @property
     def squares(self) -> float:
-        """V without B."""
+        """Σ δ², which is V without B."""
         return self._square
 
     @property
     def between(self) -> float:
-        """B."""
+        """B, the excess variance between batches."""
         return self._extra
 
     def weigh(self, delta: float, more: float, at: int) -> None:
@@ -93,9 +92,9 @@ class Guard:
         Parameters
         ----------
         delta, more
-            δ, and by how much Σ δ² grows.
+            δ, and the growth of Σ δ².
         at
-            Record time of the label, ms; 0 if it is of no batch.
+            Record time of the label, ms; 0: no batch.
         """
         self._square += more
         if at == 0 or at != self._at:
@@ -114,12 +113,12 @@ class Guard:
         self._move(delta)
 
     def correct(self, delta: float, more: float) -> None:
-        """Count what a revised label changes; Σ δ² may fall."""
+        """Apply a revised label: changes of Σ δ and of Σ δ², which may be negative."""
         self._square = max(self._square + more, 0.0)
         self._move(delta)
 
     def _spread(self) -> None:
-        """Find B, with the present batch."""
+        """Update B with the present batch."""
         one, two = self._between[0] + self._sum, self._between[1] + self._sum * self._sum
         if self._batches:
             two -= one * one / (self._batches + 1)

@@ -16,23 +16,23 @@ _HEAD: Final = Struct("<QI")
 _COUNTED: Final = Struct("<HQQ")
 _WEIGHED: Final = Struct("<Hdd")
 
-#: Bins of logit spacing reach from here to 1 minus it: a forecast below 1 in 10,000 falls into the first one.
+#: Bins of logit spacing reach from here to 1 minus it. Forecasts below it share the first bin.
 EDGE: Final = 1e-4
 BINS: Final = 30
 
 
 class Histogram(Calibrator):
-    """Serve the mean outcome of the forecast's bin, shrunk to the forecast: learns any map, however bent; no theorem.
+    """Serve the mean outcome of the forecast's bin, shrunk to the forecast. It can learn any map, and has no theorem.
 
     Parameters
     ----------
     bins
-        M.
+        M, the number of bins.
     spacing
         ``logit``: M bins of equal width in log-odds from `EDGE` to 1 - `EDGE`, so that rare events are told apart;
         ``uniform``: of equal width in p.
     halflife
-        Outcomes *of its bin* after which one counts half; 0: none is ever forgotten.
+        Outcomes *of the same bin* after which one counts half; 0: none is forgotten.
 
     Notes
     -----
@@ -40,9 +40,9 @@ class Histogram(Calibrator):
 
         (s + κ p) / (n + κ),   κ = `SHRINK`,
 
-    so a fresh bin serves the forecast, and one of n outcomes keeps a share κ / (n + κ) of it. An outcome adds to the
+    so a new bin serves the forecast, and a bin of n outcomes keeps a share κ / (n + κ) of it. An outcome adds to the
     bin of its ticket: n <- λ n + 1, s <- λ s + y, λ = 2^(-1 / halflife). Without a halflife these are integers and
-    updates commute exactly; then y is 0 or 1, as in every calibrator that counts.
+    updates commute exactly, and y is 0 or 1.
 
     Ticket: j (u16). Bytes, little-endian: outcomes learnt (u64), M (u32), then for each touched bin in ascending order
     j (u16) and n, s (u64 each; f64 each with a halflife). At most 12 + 18 M bytes.
@@ -62,8 +62,9 @@ class Histogram(Calibrator):
     """
 
     name: ClassVar[str] = "histogram"
-    #: κ, outcomes that the forecast counts for. Brier over 20,000 events with 1, 3, 10, 30: .1750, .1748, .1747, .1748
-    #: where a straight map is right (logit spacing), .1770, .1772, .1785, .1826 where it goes up and down (uniform).
+    #: κ, the outcomes that the forecast counts for. Brier score of 20,000 events with 1, 3, 10, 30: .1750, .1748,
+    #: .1747, .1748 where a straight map is right (logit spacing); .1770, .1772, .1785, .1826 where the map goes up and
+    #: down (uniform).
     SHRINK: ClassVar[float] = 3.0
     options: ClassVar[dict[str, Option]] = {
         "bins": integer(BINS, 1, 1000, "bins of the forecast, each with its mean outcome"),
@@ -86,10 +87,9 @@ class Histogram(Calibrator):
         self._edges = edges(bins, spacing)
         self._cells: dict[
             int, tuple[Any, Any]
-        ] = {}  # n, s of each touched bin: whole numbers, or floats with a halflife
+        ] = {}  # n and s of each touched bin: whole numbers, or floats with a halflife
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve the shrunk mean of the bin of ``p``; see `Calibrator.predict`."""
         require_probability(p)
         j = bisect_right(self._edges, p)
         n, s = self._cells.get(j, (0, 0))
@@ -97,11 +97,9 @@ class Histogram(Calibrator):
         return new(Answer, (served, served, _TICKET.pack(j)))
 
     def breaks(self) -> list[float]:
-        """Return the forecasts at which ``p`` may jump: the edges of the bins."""
         return list(self._edges)
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Add an outcome, 0 or 1, to the bin of its ticket."""
         self._require_label(y)
         (j,) = _TICKET.unpack(ticket)
         n, s = self._cells.get(j, (0, 0))
@@ -112,7 +110,7 @@ class Histogram(Calibrator):
         self.learnt += 1
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Count the outcome as the other in its bin; with a halflife at full weight, cut to what the bin holds."""
+        """Move an outcome in its bin from 0 to 1 or back; with a halflife at full weight, cut to what the bin holds."""
         self._require_label(y)
         (j,) = _TICKET.unpack(ticket)
         n, s = self._cells[j]

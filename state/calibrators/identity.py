@@ -1,4 +1,4 @@
-"""The calibrator that serves the forecast as it came."""
+"""The calibrator that serves the raw forecast unchanged."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -10,7 +10,7 @@ from state.calibrators.options import Option
 
 
 class Identity(Calibrator):
-    """Serve the raw forecast; no theorem. The control of every comparison, and the plainest front.
+    """Serve the raw forecast; no theorem. It is the control of every comparison.
 
     Notes
     -----
@@ -33,7 +33,6 @@ class Identity(Calibrator):
         self.learnt = 0
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve ``p``."""
         require_probability(p)
         return Answer(p, p, b"")
 
@@ -43,5 +42,4 @@ class Identity(Calibrator):
         self.learnt += 1
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Change nothing: no outcome was used."""
         require_probability(y)

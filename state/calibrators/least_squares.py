@@ -1,4 +1,4 @@
-"""Online ridge least squares: the sums, and what is solved from them."""
+"""Online ridge least squares: the sums, and the weights that solve them."""
 
 import math
 from struct import Struct
@@ -10,36 +10,36 @@ from state.calibrators.base import require_length
 
 _HEAD = Struct("<QId")
 
-#: Rounds between solving anew. Of 19 coordinates, two of which repeat each other to within 1e-3, as many rank-one steps
-#: leave A times its working inverse within 1e-9 of the identity, and a million within 1e-8.
+#: Rounds after which the inverse is computed anew. With 19 coordinates, two of them equal to within 1e-3, so many
+#: rank-one steps leave A times its inverse within 1e-9 of the identity; a million leave it within 1e-8.
 REBUILD = 100_000
 
 
 class LeastSquares:
-    """The θ that minimises Σ (θ·f - y)² + ‖θ - θ₀‖² over the rounds so far, and the sums it is solved from.
+    """The θ that minimises Σ (θ·f - y)² + ‖θ - θ₀‖² over the rounds so far, and the sums that give it.
 
     Parameters
     ----------
     size
         n, the number of coordinates of f. The first is the constant 1.
     prior
-        The coordinate whose weight is 1 before the first round, and drawn to 1 ever after; None: all are 0.
+        The coordinate whose weight starts at 1 and is shrunk to 1 (θ₀); None: all weights are shrunk to 0.
 
     Attributes
     ----------
     z
-        The round's (-y, f), shape (n + 1,): write f to ``z[2:]``, then call `learn`. ``z[1]`` is the constant.
+        Input of a round, (-y, f), shape (n + 1,): write f to ``z[2:]``, then call `learn`. ``z[1]`` is the constant.
     theta
         (loss, θ_1..θ_n), so that ``theta[i]`` is the weight of ``z[i]``. The loss is the minimum above.
     log_det
-        ln det A = Σ ln(1 + q), q = f'A^-1 f as each round found A.
+        ln det A = Σ ln(1 + q), q = f'A^-1 f with the A before the round.
     learnt
         Rounds learnt.
 
     Notes
     -----
-    Two symmetric matrices, the *pair*, take one outer product each a round: the sums M = I + Σ zz', whose blocks are
-    A = I + Σ ff', -b = -Σ yf - θ₀ and 1 + Σ y² + ‖θ₀‖²; and M swept on A (Goodnight 1979),
+    Each round adds one outer product to each of two symmetric matrices, the *pair*: the sums M = I + Σ zz', whose
+    blocks are A = I + Σ ff', -b = -Σ yf - θ₀ and 1 + Σ y² + ‖θ₀‖²; and M swept on A (Goodnight 1979),
 
         N = [[ c - b'A^-1 b,  θ' ],  with θ = A^-1 b and c = Σ y² + ‖θ₀‖²,
              [ θ,         -A^-1  ]]
@@ -52,8 +52,8 @@ class LeastSquares:
 
         Σ (ŷ - y)² <= Σ (θ·f - y)² + ‖θ - θ₀‖² + ln det A,
 
-    and for features in [-1, 1], ln det A <= n ln(1 + T). Larger features leave the first line true and empty: ln det A
-    may then outgrow T, and so does the regret.
+    and for features in [-1, 1], ln det A <= n ln(1 + T). With larger features the first line is true but empty: ln det
+    A may outgrow T, and so may the regret.
 
     Bytes, little-endian: rounds (u64), n (u32), ln det A (f64), then the lower triangles of M and N, row by row (f64).
 
@@ -82,7 +82,7 @@ class LeastSquares:
         self._hold(pair)
 
     def _hold(self, pair: Floats) -> None:
-        """Take these for M and N."""
+        """Use these as M and N."""
         self._pair = pair
         self._swept: Floats = pair[1]
         self._both = np.zeros((2, pair.shape[1]))
@@ -104,7 +104,7 @@ class LeastSquares:
         return -self._pair[0, 0, 1:]
 
     def loss_of(self, prior: int) -> float:
-        """Return Σ (f_i - y)², the loss of weight 1 on coordinate i = ``prior`` alone, of sums made with this prior."""
+        """Return Σ (f_i - y)², the loss of weight 1 on coordinate i = ``prior``; the sums must have this prior."""
         sums, i = self._pair[0], prior + 1
         return float(sums[i, i] + 2.0 * sums[0, i] + sums[0, 0]) - 1.0
 
@@ -126,14 +126,14 @@ class LeastSquares:
         self.log_det += math.log1p(q)
         z[0] = -y
         g[0] -= y
-        g *= 1.0 / math.sqrt(1.0 + q)  # before the product, which then is symmetric to the last bit
+        g *= 1.0 / math.sqrt(1.0 + q)  # before the product, so that it is symmetric to the last bit
         np.multiply(self._column, self._row, out=self._outer)
         self._pair += self._outer
         self.theta = self._swept[0].tolist()
         self.learnt += 1
 
     def relearn(self, was: float, y: float) -> None:
-        """Replace the y of a round whose features are in ``z``; exact but for rounding."""
+        """Replace the y of a round whose features are in ``z``; exact up to rounding."""
         f, change = self.z[1:], y - was
         sums, swept = self._pair
         sums[0, 1:] -= change * f
@@ -145,7 +145,6 @@ class LeastSquares:
         self.theta = swept[0].tolist()
 
     def _rebuild(self) -> None:
-        """Compute N and ln det A from M."""
         lower = np.linalg.cholesky(self.a)
         half = np.linalg.solve(lower, np.eye(len(lower)))
         inverse = half.T @ half

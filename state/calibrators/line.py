@@ -1,4 +1,4 @@
-"""A line in log-odds that starts as one that is given, and learns by Newton steps on the log loss."""
+"""A line in log-odds that starts at a given slope and learns by Newton steps on the log loss."""
 
 import math
 
@@ -11,13 +11,13 @@ class Line:
     Parameters
     ----------
     start
-        The slope at first; the offset is 0.
+        The first slope. The first offset is 0.
     low, high
-        Ends of the slope.
+        Limits of the slope.
     in_slope, in_offset
-        Information that the start counts for, in slope and offset.
+        Information that the start counts for, in slope and in offset.
     far
-        The offset stays within this distance of 0.
+        Largest distance of the offset from 0.
 
     Attributes
     ----------
@@ -28,12 +28,12 @@ class Line:
 
     Notes
     -----
-    A step of a gradient g at x, with the curvature h of its outcome and a share λ that fades,
+    A step for a gradient g at x, with the outcome's curvature h and the share λ that fades:
 
         A <- (1 - λ) A + λ P + h (x, 1)(x, 1)',   (a, b) <- (a, b) - A^-1 (g (x, 1) + λ P (a - start, b)),
 
-    P the diagonal of what the start counts for. A slope beyond an end is moved to it, and the offset with it: to the
-    nearest point in the norm of A.
+    P is the diagonal matrix of the information that the start counts for. A slope beyond its limit is projected back,
+    together with the offset: to the nearest point in the norm of A.
     """
 
     __slots__ = ("_far", "_high", "_in_offset", "_in_slope", "_low", "_start", "a", "aa", "ab", "b", "bb")
@@ -64,7 +64,7 @@ class Line:
         self.bb += more
 
     def move(self, da: float, db: float) -> None:
-        """Move slope and offset down by so much, and back between their ends."""
+        """Subtract from slope and offset, then project them back within their limits."""
         low, high, far = self._low, self._high, self._far
         a, b = self.a - da, self.b - db
         self.a = low if a < low else high if a > high else a  # noqa: FURB136 - calls are dear

@@ -1,4 +1,4 @@
-"""Where a law is put before its levels are recalibrated: a shift and a scale, learnt from the last outcomes."""
+"""The shift and scale that a law gets before its levels are recalibrated, learnt from the last outcomes."""
 
 import math
 from bisect import bisect_left, insort
@@ -11,25 +11,25 @@ from typing import ClassVar, NamedTuple
 from state.calibrators.base import require_length
 from state.forecasts import Law, Normal, Quantiles
 
-#: Outcomes that tell shift and scale, and the fewest. With 500, windows after a change are a third worse; losses are
-#: within .3 % of each other (`docs/explanation/calibrators.md`).
+#: Outcomes that shift and scale are learnt from, and the fewest. With 500, windows after a change are a third worse;
+#: losses are within .3 % of each other (`docs/explanation/calibrators.md`).
 WINDOW, FEWEST = 250, 20
-#: Share of the newest outcome in the place that follows fast.
+#: Share of the newest outcome in the fast place.
 FAST = 0.3
-#: Weights before there is evidence: of the raw law, the slow and the fast place.
+#: Weights before there is evidence: of the raw, the slow and the fast place.
 PRIOR = (0.9, 0.05, 0.05)
-#: Most weight of evidence, at small losses; and what evidence is kept of a law that is far behind, in nats.
+#: Largest η, used at small losses; and the most evidence that is kept against a place that is far behind, in nats.
 STEEP, KEPT = 4.0, 12.0
 #: Scores, losses and scales are cut to these.
 FAR, MOST_LOSS, LEAST_SCALE, MOST_SCALE = 1e6, 10.0, 1e-3, 1e3
-#: Levels that one value may span before a law is not moved. Smaller atoms come from measurements that are rounded.
+#: A law is not moved if one value spans this many levels. Smaller atoms come from rounded measurements.
 ATOM = 0.2
-#: Levels whose pinball losses are the evidence.
+#: Levels whose pinball losses count as evidence.
 EVIDENCE = (0.1, 0.5, 0.9)
 
 
 class Place(NamedTuple):
-    """The law of ``shift + scale X``, in units of the law: the median is 0, its spread 1."""
+    """A place of a law X: that of ``shift + scale X``, in units of the law (median 0, spread 1)."""
 
     shift: float
     scale: float
@@ -39,36 +39,35 @@ RAW_PLACE = Place(0.0, 1.0)
 
 
 class Units(NamedTuple):
-    """Median of a law, and its spread: the central intervals of 50 and of 80 % together; 0 where nothing is moved."""
+    """Median and spread of a law. The spread adds the widths of the central 50 and 80 % intervals; 0: not moved."""
 
     median: float
     spread: float
 
 
 class LocationScale:
-    """Three places of a law, raw, slow and fast, and the mixture of them that has earned its weight.
+    """Three places of a law, raw, slow and fast, and their mixture, weighted by evidence.
 
     Notes
     -----
     An outcome's score is ``z = (y - median) / spread``, with median and spread of the *raw* law. No score depends on
-    what was served, so late outcomes make what is learnt old, but never make it swing. The slow place is the median and
-    the spread of the last `WINDOW` scores, drawn to 0 and 1 as if `FEWEST` more had said so at the beginning. The fast
-    one is the running mean of scores, and the spread of the last `WINDOW` differences to the fast place *as it was
-    issued*.
+    what was served. So late outcomes make the places older, but never make them swing. The slow place is the median and
+    the spread of the last `WINDOW` scores, shrunk to 0 and 1 as by `FEWEST` further scores. The fast one is the running
+    mean of scores, and the spread of the last `WINDOW` differences to the fast place *as it was issued*.
 
     The quantile functions are mixed. All three are of the same law, moved, so the mixture is, too. L_k is the pinball
-    loss of place k as issued, at `EVIDENCE`, in units of the spread, less the least of the three. V is the sum of their
-    variances under the weights of the time. The weights are proportional to
+    loss of place k as issued, at the levels `EVIDENCE`, in units of the spread, minus the least of the three. V is the
+    sum over events of the variance of the three losses, under the weights at that time. The weights are proportional to
 
         ρ_k exp(-η L_k),  η = min(`STEEP`, 2 / sqrt(V N)),
 
-    N the noise: by how much outcomes that are late or alike say less than as many prompt and independent ones, see
-    `Quantile`. Pinball loss is convex in the quantile. So with prompt outcomes, and but for the
-    cuts, the loss of the mixture exceeds that of raw laws by at most about half of sqrt(V), half a standard error of
-    the sum (exponential weights; Cesa-Bianchi & Lugosi 2006, section 2.3). η L_k is cut to `KEPT`: a place that was
-    worse for long can come back.
+    N the noise: the factor by which late or similar outcomes carry less evidence than prompt and independent ones, see
+    `Quantile`. Pinball loss is convex in the quantile. So with prompt outcomes, cuts aside, the loss of the mixture
+    exceeds that of raw laws by at most about half of sqrt(V), half a standard error of the sum (exponential weights;
+    Cesa-Bianchi & Lugosi 2006, section 2.3). η L_k is cut to `KEPT`, so that a place that was worse for long can come
+    back.
 
-    A law with an atom of a fifth or more, or without spread, is not moved: no rain stays no rain.
+    A law with an atom of a fifth or more, or without spread, is not moved. So a forecast of no rain stays one.
 
     Bytes, little-endian: n (u64), V, L (3), the weights, the running mean, the mixture, the slow and the fast place
     (f64 each), then the last scores and the last differences, oldest first (f64 each): ``120 + 16 min(n, 250)`` bytes.
@@ -116,7 +115,6 @@ class LocationScale:
             self._mix(noise)
 
     def _mix(self, noise: float) -> None:
-        """Mix the places by the evidence."""
         noise *= self._mixture.variance
         raw, slow, fast = self._mixture.mix(min(STEEP, 2.0 / math.sqrt(noise)) if noise else STEEP)
         self._mixed = Place(
@@ -152,19 +150,19 @@ class LocationScale:
 
 
 class Mixture:
-    """The weights of some places of a law, by what each would have lost.
+    """Weights of several places of a law, from the loss of each.
 
     Parameters
     ----------
     prior
-        ρ, the weights before there is evidence; that of the place that is departed from first.
+        ρ, the weights before there is evidence; the baseline's comes first.
 
     Attributes
     ----------
     variance
         V of the notes of `LocationScale`.
     weights
-        Those of now.
+        The present weights.
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
@@ -172,7 +170,7 @@ class Mixture:
         self.variance, self._losses, self.weights = 0.0, [0.0] * len(prior), list(prior)
 
     def weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
-        """Add what the places that were issued lost, in units of the spread of the first."""
+        """Add the losses of the issued places, in units of the spread of the first."""
         losses = [
             sum(pinball(p, score - a - b * q) for p, q in zip(EVIDENCE, quantiles, strict=True)) for a, b in places
         ]
@@ -196,7 +194,7 @@ class Mixture:
         return [self.variance, *self._losses, *self.weights]
 
     def take(self, numbers: Sequence[float]) -> Sequence[float]:
-        """Take over what `numbers` returned from the beginning of some numbers; return the others."""
+        """Load the leading numbers, as `numbers` returned them; return the rest."""
         k = len(self._prior)
         self.variance, *rest = numbers
         self._losses, self.weights = rest[:k], rest[k : 2 * k]
@@ -211,11 +209,10 @@ class Window:
         self._sorted = sorted(numbers)
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._sorted)
 
     def add(self, number: float) -> None:
-        """Take the newest in, and let the oldest go if there are more."""
+        """Add a number; drop the oldest of more than `WINDOW`."""
         self._numbers.append(number)
         insort(self._sorted, number)
         if len(self._sorted) > WINDOW:
@@ -229,7 +226,7 @@ class Window:
         return low if position == i else low + (position - i) * (self._sorted[i + 1] - low)
 
     def spread(self) -> float:
-        """Return the central intervals of 50 and 80 % together, from `LEAST_SCALE` to `MOST_SCALE`."""
+        """Return the widths of the central 50 and 80 % intervals, added; from `LEAST_SCALE` to `MOST_SCALE`."""
         quantile = self.quantile
         width = quantile(0.75) - quantile(0.25) + quantile(0.9) - quantile(0.1)
         return min(max(width, LEAST_SCALE), MOST_SCALE)
@@ -240,7 +237,7 @@ class Window:
 
 
 def units(law: Law) -> Units:
-    """Return median and spread of a law; spread 0 if it has a large atom or none that can be divided by."""
+    """Return median and spread of a law; spread 0 if it has a large atom, or if its spread cannot be divided by."""
     if isinstance(law, Quantiles) and len(set(law.values)) < len(law.values) and _largest_atom(law) >= ATOM:
         return Units(0.0, 0.0)
     if isinstance(law, Normal):
@@ -252,20 +249,19 @@ def units(law: Law) -> Units:
 
 
 def offset(place: Sequence[float], of: Units) -> tuple[float, float]:
-    """Return c and d of the law of c + d X that a place makes of a law of these units; 0 and 1 if it is not moved."""
+    """Return c and d, where a law X at this place is c + d X; 0 and 1 if the law is not moved."""
     shift, scale = place[0], place[1]
     median, spread = of
     return (median * (1.0 - scale) + shift * spread, scale) if spread else (0.0, 1.0)
 
 
-#: Spread of a normal law of deviation 1.
+#: Spread of a standard normal law.
 _NORMAL = 2.0 * (NormalDist().inv_cdf(0.75) + NormalDist().inv_cdf(0.9))
-#: Spreads that are neither too small nor too large to divide by.
+#: Least and largest spread that is divided by.
 _LEAST = 1e-50
 
 
 def _largest_atom(law: Quantiles) -> float:
-    """Return the most levels that one value spans."""
     most, start = 0.0, 0
     for i in range(1, len(law.values)):
         if law.values[i] != law.values[i - 1]:
@@ -276,5 +272,5 @@ def _largest_atom(law: Quantiles) -> float:
 
 
 def pinball(level: float, off: float) -> float:
-    """Return the pinball loss of an outcome that is so far above the quantile."""
+    """Return the pinball loss of an outcome that lies ``off`` above the quantile."""
     return level * off if off > 0.0 else (level - 1.0) * off

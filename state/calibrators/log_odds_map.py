@@ -1,4 +1,4 @@
-"""A map of forecast and features in log-odds that starts at the forecast and learns by online Newton steps."""
+"""A map of forecast and features in log-odds. It starts at the forecast and learns by online Newton steps."""
 
 import math
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from state.calibrators.least_squares import LeastSquares
 from state.calibrators.logistic import P_CLIP, sigmoid
 
-#: Square roots of 1 / λ: what is believed before the first outcome, in units of information Σ q(1 - q). λ is 4 for the
-#: constant, 10 for each feature. The slope's is 160, because log-odds of rare events are about 5.
+#: Square roots of 1 / λ. λ is the information, Σ q(1 - q), that the start counts for: 4 for the constant, 10 for each
+#: feature, 160 for the slope, because log-odds of rare events are about 5.
 CONSTANT, FEATURE, SLOPE = math.sqrt(1 / 4), math.sqrt(1 / 10), math.sqrt(1 / 160)
 
 
@@ -21,13 +21,13 @@ class LogOddsMap:
 
     Notes
     -----
-    An outcome is one Newton step from the weights of today: with q what they answer and h = q (1 - q), the curvature
-    Σ h gg' + λ takes its h gg', and w moves by (curvature)^-1 g (y - q). That is least squares on √h g and the working
+    An outcome is one Newton step from the present weights. With q their answer and h = q (1 - q), h gg' is added to the
+    curvature Σ h gg' + λ, and w moves by (curvature)^-1 g (y - q). That is least squares on √h g and the working
     response √h w·g + (y - q) / √h, which `LeastSquares` solves. Each coordinate of g is divided by the square root of
     its λ.
 
-    Chosen among λ of 1, 4, 10 and 40 on made streams with a base rate of .5 %. Bytes: those of
-    `LeastSquares`, n = d + 2.
+    λ was chosen among 1, 4, 10 and 40 on made streams with a base rate of .5 %. Bytes: those of `LeastSquares`, n = d +
+    2.
 
     References
     ----------
@@ -65,7 +65,7 @@ class LogOddsMap:
         self._sums.learn(root * moved + (y - q) / root)
 
     def relearn(self, p: float, x: Sequence[float], was: float, y: float) -> None:
-        """Add the step of another outcome, less that of the first, with the curvature of today."""
+        """Replace a label: add the new label's step minus the old one's, at the present curvature."""
         z = _log_odds(p)
         root = self._fill(z, x, sigmoid(z + self._moved(z, x)))
         self._sums.relearn(was / root, y / root)
@@ -77,12 +77,11 @@ class LogOddsMap:
         self._sums.decode(payload)
 
     def _moved(self, z: float, x: Sequence[float]) -> float:
-        """Return w·g."""
         theta, d = self._sums.theta, self._features
         return theta[1] * CONSTANT + FEATURE * weighted(theta, 2, x, d) + theta[d + 2] * SLOPE * z
 
     def _fill(self, z: float, x: Sequence[float], q: float) -> float:
-        """Write √h g where the sums take it; return √h."""
+        """Write √h g into the input of the sums; return √h."""
         root = math.sqrt(q * (1.0 - q))
         row = self._sums.z
         row[1] = root * CONSTANT

@@ -1,4 +1,4 @@
-"""What the logistic maps share: the clip of their forecasts, the link, and the ball their parameters stay in."""
+"""What logistic maps share: the clip of forecasts, the link, and the ball that their parameters stay in."""
 
 import math
 from collections.abc import Sequence
@@ -6,16 +6,16 @@ from typing import Final
 
 from state.calibrators.options import integer
 
-#: Forecasts are read, and answers served, within [1e-6, 1 - 1e-6]. Log-odds of exactly 0 or 1 are infinite; clipped
-#: here they stay below 13.82, so that one wrong certainty cannot fix the slope alone.
+#: Forecasts and answers are clipped to [1e-6, 1 - 1e-6]. Log-odds of 0 and 1 are infinite. Clipped they stay below
+#: 13.82, so that one certain and wrong forecast cannot fix the slope alone.
 P_CLIP: Final = 1e-6
-#: Parameters stay within this distance of the identity map. A slope of 11 turns .6 into .99 and an intercept of 10
-#: turns 1e-5 into .2; beyond lies separable data, on which a map would otherwise run away.
+#: Parameters stay within this distance of the identity map. A slope of 11 turns .6 into .99; an intercept of 10 turns
+#: 1e-5 into .2. On separable data a map would go beyond without end.
 RADIUS: Final = 10.0
-#: A step is 1/GAMMA Newton steps (Gupta & Ramdas use .1): the map forgets as it learns, and follows drift.
+#: A step is 1/GAMMA Newton steps (Gupta & Ramdas use .1), so the map forgets as it learns, and follows drift.
 GAMMA: Final = 0.1
-#: Curvature before the first outcome. With .0025, as the theory of the step would have it in a ball of 100, the
-#: first steps overshoot and the slope is still 56 after 40,000 events (ECE .27; with 10, .0036).
+#: Curvature before the first outcome. With .0025, as theory suggests for a ball of 100, the first steps overshoot, and
+#: after 40,000 events the slope is still 56 (ECE .27; with 10 it is .0036).
 CURVATURE: Final = 10.0
 #: Outcomes after which the curvature of one has halved.
 HALFLIFE: Final = 5000
@@ -43,16 +43,16 @@ def sigmoid(v: float) -> float:
 
 
 def lacking(q: float, y: float) -> float:
-    """Return by how much |q - y| / 2 is above q (1 - q), 0 if it is below.
+    """Return the excess of |q - y| / 2 over q (1 - q), at least 0.
 
-    A Newton step takes q (1 - q) for the curvature of an outcome y where q was expected. Both have the same mean if q
-    is right. Where q is nearly 0 and ones come one after another, q (1 - q) says nothing about where they lead.
+    A Newton step uses q (1 - q) as the curvature of an outcome y with forecast q. Both terms have the same mean if q is
+    right. Where q is nearly 0 and many ones come, q (1 - q) is far too small, and steps overshoot.
     """
     return max(0.5 * abs(q - y) - q * (1.0 - q), 0.0)
 
 
 def more_curved(q: float, was: float, y: float) -> float:
-    """Return by how much the square of the gradient q - y is above that at the label before, 0 if it is below."""
+    """Return the growth of (q - y)² from the old label to the new one, at least 0."""
     return max((q - y) ** 2 - (q - was) ** 2, 0.0)
 
 
@@ -75,18 +75,18 @@ def newton(hh: float, hk: float, kk: float, gh: float, gk: float, gamma: float =
 def share_step(
     share: float, held: float, prior: float, v: float, r: float, y: float, halflife: float
 ) -> tuple[float, float]:
-    """Return a share k in [0, 1] of a correction r, and its curvature, after an outcome of a forecast s(v + k r).
+    """Return the updated share k in [0, 1] of a correction r, and its curvature, for a forecast s(v + k r).
 
-    It is a Newton step on the log loss.
+    The update is a Newton step on the log loss.
 
     Parameters
     ----------
     share, held
         k and its curvature before.
     prior
-        Information that a share of 0 counts for.
+        Information that k = 0 counts for.
     v, r
-        Log-odds without the correction, and the correction, as they were when the forecast was issued.
+        Log-odds without the correction, and the correction, both as issued.
     halflife
         Information after which an outcome counts half.
     """
@@ -101,8 +101,8 @@ def share_step(
 def project(curvature: Sequence[Sequence[float]], away: Sequence[float]) -> list[float]:
     """Return the point of the ball of `RADIUS` around 0 that is nearest to ``away`` in the norm of the curvature.
 
-    It is (A + m)^-1 A away, with the multiplier m at which its length is the radius; Newton's iteration on 1/length
-    climbs to m from below.
+    It is (A + m)^-1 A away, with the multiplier m that makes its length the radius. Newton's iteration on 1/length
+    finds m from below.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def project(curvature: Sequence[Sequence[float]], away: Sequence[float]) -> list
 
 
 def _solve(matrix: Sequence[Sequence[float]], shift: float, right: Sequence[float]) -> list[float]:
-    """Solve (matrix + shift I) u = right by elimination; positive definite, so no pivots are exchanged."""
+    """Solve (matrix + shift I) u = right by elimination, without pivots because it is positive definite."""
     n = len(right)
     rows = [[*row, each] for row, each in zip(matrix, right, strict=True)]
     for i, pivot in enumerate(rows):

@@ -18,11 +18,11 @@ class Minimax(Counting):
 
         L* <= 1 + 2 h |V_i| |V_{i+1}| / (|V_i| + |V_{i+1}|) <= 1 + h sqrt(L / 2),
 
-    so E L_T <= a_T, a_t = a_{t-1} + 1 + sqrt(a_{t-1}) h / sqrt(2), and Σ|V_i| <= sqrt(K L) with K points touched. An
-    outcome that comes late was played on a field that others have moved since, by at most 1 each: that adds twice their
-    number, whenever it does, so a_0 = 2 Σ delays is enough. The adjacent rule attains
-    the bound L* needs; it is not the optimum of the lecture's linear program, which mixes far points and is worse in
-    practice. For T to infinity the bound on the error tends to sqrt(K) h / (2 sqrt(2)), not to 0.
+    so E L_T <= a_T, a_t = a_{t-1} + 1 + sqrt(a_{t-1}) h / sqrt(2), and Σ|V_i| <= sqrt(K L) with K points touched. Late
+    outcomes: since its play, the field has moved by at most 1 for each other outcome. That adds twice their number, so
+    a_0 = 2 Σ delays is enough. The rule of adjacent points attains the bound on L*. It is not the optimum of the
+    lecture's linear program, which mixes far points and is worse in practice. For T to infinity the bound on the error
+    tends to sqrt(K) h / (2 sqrt(2)), not to 0.
 
     References
     ----------
@@ -31,7 +31,8 @@ class Minimax(Counting):
 
     Examples
     --------
-    An opponent that answers the other side of the expected forecast makes any deterministic method wrong by .5:
+    An adversary whose outcome is always the other side of the expected forecast makes any deterministic method wrong by
+    .5:
 
     >>> calibrator = Minimax(buckets=1, grid=20, spacing="uniform")
     >>> for t in range(5000):
@@ -50,7 +51,7 @@ class Minimax(Counting):
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the bound of the class's notes, at most 1; None before the first outcome.
 
-        The ratio of the error to it is at most 1 in expectation.
+        The ratio of error to bound is at most 1 in expectation.
         """
         return min(1.0, self._within(length, outstanding)) if self.learnt else None
 
@@ -58,9 +59,9 @@ class Minimax(Counting):
 def length(t: int, cells: int, h: float, late: int) -> float:  # noqa: ARG001 - of any number of cells
     """Return sqrt(a_t) for a_t = a_{t-1} + 1 + 2 κ sqrt(a_{t-1}), a_0 = 2 late, κ = h / (2 sqrt(2)), from above.
 
-    a' = 1 + 2 κ sqrt(a) is convex, so its solution lies on or above the recursion. With x = 2 κ sqrt(a) and
-    F(x) = x - log(1 + x) it reads F(x_t) = F(x_0) + 2 κ² t, which Newton's iteration solves in a few steps from above:
-    F is convex, and x_0 + r + sqrt(2 r) is above the solution for r = 2 κ² t.
+    a' = 1 + 2 κ sqrt(a) is convex, so its solution lies on or above the recursion. With x = 2 κ sqrt(a) and F(x) = x -
+    log(1 + x) it reads F(x_t) = F(x_0) + 2 κ² t. F is convex, and x_0 + r + sqrt(2 r) with r = 2 κ² t is above the
+    solution, so Newton's iteration solves it from above in a few steps.
     """
     if h == 0.0:
         return math.sqrt(t + 2 * late)

@@ -10,32 +10,31 @@ from state.calibrators.base import MOST_SLOTS, Calibrator, Recalibrator, require
 from state.calibrators.options import Option, integer, text
 from state.forecasts import Classwise, Probs
 
-#: What recalibrates each class if nothing else is set, as of probabilities: it leaves right forecasts as they are
-#: (`docs/explanation/classes-and-numbers.md`).
+#: Default calibrator of each class: it leaves right forecasts as they are (`docs/explanation/classes-and-numbers.md`).
 EACH = "prudent+certified"
-#: Classes if their number is not set.
+#: Default number of classes.
 CLASSES = 3
 #: Most classes: the default's state takes up to 13 kB a class without segments, and Kafka's records at most 1 MB.
 MOST = 100
 
 
 class Multiclass(Recalibrator):
-    """Serve K probabilities, each by a calibrator of its own that learns whether its class came.
+    """Serve K probabilities. Each has a calibrator of its own that learns whether its class occurred.
 
-    Served unnormalised, as K forecasts that need not sum to 1. `Classwise.normalised` and `Classwise.argmax` stand
-    beside in the record. They are for those who must have a distribution or one class: it couples the classes, and no
-    class keeps its guarantee. The order of classes is that of what is served.
+    The K probabilities need not sum to 1. The record also has `Classwise.normalised` and `Classwise.argmax`, for users
+    who need a distribution or one class. Normalising couples the classes, so no class keeps its guarantee. The order of
+    classes is that of the served probabilities.
 
     Parameters
     ----------
     parts
-        One calibrator a class, whose draws are keyed apart: ``make("multiclass", classes=3, each="platt+minimax")``.
-        Options of the parts are given beside these two.
+        One calibrator per class, each with its own key for draws: ``make("multiclass", classes=3,
+        each="platt+minimax")``. Options of the parts are further arguments.
 
     Notes
     -----
-    The paper's grid over the simplex has a size exponential in K; one against the rest is the way out it names. What is
-    calibrated is each class by itself, not the vector.
+    The paper's grid over the simplex is exponential in K, so the paper itself suggests one class against the rest. Each
+    class is calibrated by itself, not the vector.
 
     Ticket: K lengths (u16 each), the parts' tickets. Bytes: K (u32), K lengths (u32 each), the parts' states.
     Little-endian.
@@ -74,9 +73,9 @@ class Multiclass(Recalibrator):
     def predict(
         self, p: Probs, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()
     ) -> Answer[Classwise]:
-        """Serve each class what its calibrator makes of its probability; ValueError if there are not K.
+        """Serve each class its calibrator's answer; ValueError unless there are K probabilities.
 
-        ``groups`` are the event's slots, for calibrators that use segments; each class learns its own corrections.
+        ``groups`` are the event's slots. Each class learns its own corrections from them.
         """
         parts = self._parts
         if len(p) != len(parts):
@@ -87,39 +86,35 @@ class Multiclass(Recalibrator):
         return new(Answer, (Classwise(served), Classwise(drawn), self._joined(tickets)))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Let each class learn whether it came; ValueError unless ``y`` is one of 0..K-1."""
+        """Let each class learn whether it occurred; ValueError unless ``y`` is one of 0..K-1."""
         self._require_class(y)
         for k, (part, own) in enumerate(self._own(ticket)):
             part.update(own, float(k == y), at)
         self.learnt = self._parts[0].learnt
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Let the class that was thought to have come and the one that did revise; ValueError as `update` raises it."""
+        """Revise the old class and the new one; ValueError unless ``y`` is one of 0..K-1."""
         self._require_class(y)
         for k, (part, own) in enumerate(self._own(ticket)):
             if (k == was) != (k == y):
                 part.revise(own, float(k == was), float(k == y))
 
     def unserved(self, ticket: bytes) -> bytes:
-        """Return the ticket of an answer that was not served: that of each class, see `Recalibrator.unserved`."""
         return self._joined([part.unserved(own) for part, own in self._own(ticket)])
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
-        """Return a ticket whose event has other slots: that of each class, as `Prudent.regrouped` does."""
         return self._joined([part.regrouped(own, slots) for part, own in self._own(ticket)])
 
     def _require_class(self, y: float) -> None:
-        """Raise ValueError unless an outcome is one of 0..K-1."""
         if not (0 <= y < len(self._parts) and y == int(y)):
             raise ValueError(f"a class must be one of 0 to {len(self._parts) - 1}, got {y!r}")
 
     def _own(self, ticket: bytes) -> list[tuple[Calibrator, bytes]]:
-        """Return the calibrator of each class with its ticket."""
+        """Return each class's calibrator and ticket."""
         ends = accumulate(self._ticket.unpack_from(ticket), initial=self._ticket.size)
         return [(part, ticket[start:end]) for part, (start, end) in zip(self._parts, pairwise(ends), strict=True)]
 
     def _joined(self, tickets: Sequence[bytes]) -> bytes:
-        """Return the ticket of the classes' tickets."""
         return self._ticket.pack(*map(len, tickets)) + b"".join(tickets)
 
     def encode(self) -> bytes:
@@ -143,11 +138,11 @@ class Multiclass(Recalibrator):
         self.learnt = self._parts[0].learnt
 
     def error(self) -> float | None:
-        """Return the mean over the classes of their errors, the classwise error; None where a class has none."""
+        """Return the mean of the classes' errors, the classwise error; None if a class has none."""
         return _mean([part.error() for part in self._parts])
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the mean of the classes' bounds; None where a class has none."""
+        """Return the mean of the classes' bounds; None if a class has none."""
         return _mean([part.bound(outstanding) for part in self._parts])
 
 

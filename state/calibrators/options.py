@@ -1,26 +1,26 @@
-"""What an option of a calibrator may be, so that a wrong one is refused with a message that says what is allowed."""
+"""Options of calibrators. A wrong value is refused with a message that says what is allowed."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-#: What an option may be set to: TOML's and JSON's plain values. A list becomes a tuple.
+#: A value of an option: a plain value of TOML or JSON. A list becomes a tuple.
 Value = int | float | str | tuple[float, ...]
 
 
 class Option(NamedTuple):
-    """An option.
+    """One option of a calibrator.
 
     Attributes
     ----------
     default
-        Value if not set.
+        The default value.
     allowed
-        What may be set, to stand behind "must be".
+        The allowed values, in words that follow "must be".
     meaning
-        What it does, in a line.
+        What the option does, in one line.
     takes
-        Whether a value is allowed.
+        Returns whether a value is allowed.
     """
 
     default: Value
@@ -30,7 +30,7 @@ class Option(NamedTuple):
 
 
 def integer(default: int, low: int, high: int, meaning: str) -> Option:
-    """Return an option that is a whole number from ``low`` to ``high``; True and False are none."""
+    """Return an option that takes whole numbers from ``low`` to ``high``, but not True or False."""
 
     def takes(value: object) -> bool:
         return type(value) is int and low <= value <= high
@@ -39,7 +39,7 @@ def integer(default: int, low: int, high: int, meaning: str) -> Option:
 
 
 def number(default: float, low: float, high: float, meaning: str) -> Option:
-    """Return an option that is a real number from ``low`` to ``high``; NaN, True and False are none."""
+    """Return an option that takes real numbers from ``low`` to ``high``, but not NaN, True or False."""
 
     def takes(value: object) -> bool:
         return type(value) in {int, float} and low <= value <= high  # type: ignore[operator]
@@ -48,7 +48,7 @@ def number(default: float, low: float, high: float, meaning: str) -> Option:
 
 
 def choice(default: str, choices: tuple[str, ...], meaning: str) -> Option:
-    """Return an option that is one of some names."""
+    """Return an option that takes one of several names."""
 
     def takes(value: object) -> bool:
         return type(value) is str and value in choices
@@ -57,7 +57,7 @@ def choice(default: str, choices: tuple[str, ...], meaning: str) -> Option:
 
 
 def text(default: str, meaning: str) -> Option:
-    """Return an option that only its reader can judge, who refuses it with a message of its own."""
+    """Return an option that takes any text; its reader checks it."""
 
     def takes(value: object) -> bool:
         return type(value) is str
@@ -66,9 +66,9 @@ def text(default: str, meaning: str) -> Option:
 
 
 def increasing(low: float, high: float, most: int, meaning: str, least: int = 0) -> Option:
-    """Return an option that is numbers which increase strictly between two ends that they do not touch.
+    """Return an option that takes numbers that increase strictly, all between ``low`` and ``high``.
 
-    By default there are none; else there are from ``least`` to ``most``.
+    The default is none of them; otherwise there are from ``least`` to ``most``.
     """
 
     def takes(value: object) -> bool:

@@ -1,33 +1,33 @@
-"""How many forecasts were outstanding at once, counted from what tickets say."""
+"""How many forecasts were outstanding at once, counted from tickets."""
 
 from collections.abc import Sequence
 
-#: Outstanding forecasts are counted at so many moments, the blocks' ends, an even number.
+#: Number of blocks, even. Outstanding forecasts are counted at the blocks' ends.
 BLOCKS = 32
 
 
 class Outstanding:
-    """Counts of outcomes by when their ticket was issued.
+    """Counts of outcomes by the time at which their ticket was issued.
 
     Parameters
     ----------
     blocks
-        As `blocks` was.
+        Stored counts, as in the attribute.
 
     Attributes
     ----------
     n
         Outcomes.
     blocks
-        Of each block the outcomes whose tickets were issued in it, shape (`BLOCKS`,). A block is 2**b outcomes long, b
-        the least with n < 2**b `BLOCKS`.
+        Outcomes whose tickets were issued in each block, shape (`BLOCKS`,). A block is 2**b outcomes long, b the least
+        with n < 2**b `BLOCKS`.
 
     Notes
     -----
-    A ticket says r, the outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have r < w. So A(w) - w were
-    outstanding when w had been learnt, and have resolved since. `most` is the largest A(w) - w over the ends w of the
-    blocks, n / 2 <= w <= n. A long wait is so forgotten when the outcomes have doubled. The order of outcomes changes
-    neither A nor n.
+    A ticket says r, the outcomes learnt when it was issued. Of the n outcomes learnt, A(w) have r < w. So A(w) - w
+    forecasts were outstanding when w outcomes had been learnt, and have resolved since. `most` is the largest A(w) - w
+    over the ends w of the blocks, n / 2 <= w <= n. So a long wait is forgotten once the number of outcomes has doubled.
+    The order of outcomes does not matter.
     """
 
     def __init__(self, blocks: Sequence[int] = (0,) * BLOCKS) -> None:
@@ -36,7 +36,7 @@ class Outstanding:
         self._bits = (self.n // BLOCKS).bit_length()
 
     def count(self, version: int) -> None:
-        """Count an outcome whose ticket was issued when so many had been learnt."""
+        """Count an outcome whose ticket was issued after ``version`` outcomes."""
         if self.n + 1 == BLOCKS << self._bits:
             blocks = self.blocks
             self.blocks = [a + b for a, b in zip(blocks[::2], blocks[1::2], strict=True)] + [0] * (BLOCKS // 2)
@@ -45,9 +45,9 @@ class Outstanding:
         self.n += 1
 
     def most(self) -> int:
-        """Return the most forecasts that were outstanding at once, of those resolved since; see the class's notes."""
+        """Return the most forecasts outstanding at once, among those resolved since; see the class's notes."""
         n, bits = self.n, self._bits
-        first = -(-n >> bits + 1)  # the first end to look at; the end of block i is (i + 1) << bits
+        first = -(-n >> bits + 1)  # the first end to look at; block i ends at (i + 1) << bits
         issued = sum(self.blocks[:first])
         most = max(issued - (first << bits), 0)
         for end in range(first + 1, (n >> bits) + 1):

@@ -1,4 +1,4 @@
-"""What the segments of an event add to the place of its law: a shift and a scale of each value, by evidence."""
+"""Shift and scale of a law by the event's segments, as far as the evidence supports them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,26 +20,26 @@ from state.calibrators.location_scale import (
 )
 from state.forecasts import Law
 
-#: Weights before there is evidence: of the place without segments, with their shifts, with their scales, with both.
-PRIOR = (0.9, 0.04, 0.02, 0.04)  # not final: mypyc finds such a tuple unset where it is handed on
+#: Weights before there is evidence: of the place without segments, with shifts, with scales, with both.
+PRIOR = (0.9, 0.04, 0.02, 0.04)  # not Final: mypyc finds such a tuple unset when it is passed on
 #: Outcomes that 0 counts for: in a shift, in the logarithm of a scale.
 IN_SHIFT: Final = 10.0
 IN_SCALE: Final = 20.0
-#: Outcomes of its own after which an outcome counts half.
+#: The slot's own outcomes after which one counts half.
 LASTING: Final = 1000.0
 #: Information on the logarithm of a scale in one outcome of a normal law: 1 / var(|X| / E|X|) = 1 / (π / 2 - 1).
 INFORMS: Final = 1.0 / (0.5 * math.pi - 1.0)
-#: An outcome is cut to so many mean distances from where it is expected, and counts as so many in a scale.
+#: An outcome is cut to this many mean distances in a shift, and to this many in a scale.
 CUT: Final = 4.0
 CUT_SCALE: Final = 3.0
 #: Shifts and logarithms of scales are cut to these.
 FARTHEST: Final = 1e3
 WIDE: Final = 2.0
-#: Mean distance to the median of a normal law whose spread is 1, where a stream begins.
+#: Mean distance to the median of a normal law whose spread is 1; the start of a stream.
 USUAL: Final = 0.2
 #: Least mean distance that is divided by.
 NEAREST: Final = 1e-6
-#: Slots that can have a row: four names of 64 values.
+#: Most slots with a row: four names of 64 values.
 MOST: Final = 256
 
 _ISSUED: Final = Struct("<8d")
@@ -49,44 +49,44 @@ _ROW: Final = Struct("<H4d")
 
 
 class PlaceBySegment:
-    """Four places of a law, without segments, with their shifts, with their scales and with both; and their mixture.
+    """Four places of a law and their mixture: without segments, with their shifts, with their scales, with both.
 
     Notes
     -----
-    An event has one slot of every name and pair; sums are over these. An outcome's score is its distance to the median
+    An event has one slot for each name and pair; sums are over these. An outcome's score is its distance to the median
     of the law at the place without segments *as it was when the forecast was issued*, in units of the raw law. Scores
-    do not depend on what the segments were served, so late outcomes make what is learnt old, but never make it swing.
+    do not depend on what the segments were served. So late outcomes make the corrections older, but never make them
+    swing.
 
-    Each slot has a shift θ and the logarithm κ of a scale. With e = score - i - Σ θ and a = |e| / (d exp(Σ κ)), i and d
-    the running mean of scores and of distances, which take what all events share,
+    Each slot has a shift θ and the logarithm κ of a scale. i and d are the running means of scores and of distances;
+    they hold what all events share. With e = score - i - Σ θ and a = |e| / (d exp(Σ κ)),
 
         θ_g <- θ_g + h e / (H_g (1 + h Σ 1 / H)) - λ h P θ_g / H_g,       H_g <- H_g + h + λ h (P - H_g),
         κ_g <- κ_g + c (a - 1) / (K_g (1 + c Σ 1 / K)) - λ c R κ_g / K_g, K_g <- K_g + c + λ c (R - K_g).
 
-    These are Kalman filters whose covariance is kept diagonal: h = exp(-2 Σ κ) is the weight of an outcome, P and R
-    (`IN_SHIFT`, `IN_SCALE`) the outcomes that 0 counts for, λ forgets half in `LASTING` outcomes of the slot's own. e
-    is cut to `CUT` usual distances and a to `CUT_SCALE`, so one outcome of a heavy tail moves little. The sum over the
-    slots of an event lets overlapping segments share what one outcome says. A value of which little is known stays
-    where the whole is.
+    These are Kalman filters with a diagonal covariance. h = exp(-2 Σ κ) is the weight of an outcome, P and R
+    (`IN_SHIFT`, `IN_SCALE`) are the outcomes that 0 counts for, and λ halves memory in `LASTING` outcomes of the slot.
+    e is cut to `CUT` usual distances and a to `CUT_SCALE`, so one outcome of a heavy tail moves little. The sum over
+    the event's slots lets overlapping segments share the evidence of one outcome. A slot with little evidence stays at
+    the place of the whole stream.
 
-    Four places compete: that without segments; with shifts; with scales; with both. The last three differ from the
-    first as what is left of the last `WINDOW` scores after shift and scale differs from these scores, in median and
-    spread. So values that say nothing change nothing of the whole, a skewed law is no shift, and where segments explain
-    a part of the spread, the law is narrower. But the median of what is left lies where that of an average *value*
-    does, and the whole where most *events* do. So of an event of whose slots little is known, the differences are
-    shrunk: with u_g = P / H_g, 1 - mean u_g^2 of that of medians is taken, and 1 - mean u_g of that of squared spreads.
-    Where nothing is known, nothing is moved. (By 1 - mean u_g of both, names that say nothing cost more.)
+    Four places compete: without segments, with shifts, with scales, with both. For the last three, take the residuals
+    of the last `WINDOW` scores after shift and scale. Their median and spread, compared with those of the scores
+    themselves, correct the place. So segments without effect change nothing, a skewed law is not taken for a shift, and
+    where segments explain a part of the spread, the law is narrower. But the median of residuals is that of an average
+    *value* of a segment, and the whole lies where most *events* do. So the correction is shrunk for an event whose
+    slots have little evidence: with u_g = P / H_g, by 1 - mean u_g² for medians and by 1 - mean u_g for squared
+    spreads. Without evidence nothing is moved. (With 1 - mean u_g for both, segments without effect cost more.)
 
     The quantile functions are mixed by the rule of `LocationScale`, weights proportional to ρ_k exp(-η L_k), L_k the
-    pinball loss of place k as issued, and η is divided by sqrt(N), N the noise, see `Quantile`. So with
-    prompt outcomes, and but for the cuts, segments cost at most about half a standard error of the sum of the
-    differences.
+    pinball loss of place k as issued, and η is divided by sqrt(N), N the noise, see `Quantile`. So with prompt
+    outcomes, cuts aside, segments cost at most about half a standard error of the sum of the differences.
 
     Ticket: the place served, those with shifts, with scales and with both (two f64 each), slots (u16 each). Bytes:
-    outcomes (u64), V, L (4), weights (4), i, d (f64 each), slots that were touched (u32), then of each in ascending
-    order its number (u16), θ, H, κ, K (f64 each), then the last scores, and what is left of them by shifts, by scales
-    and by both, oldest first (f64 each). Little-endian. The `MOST` slots whose outcomes come first have a row; of
-    others nothing is known. 17 kB at most.
+    outcomes (u64), V, L (4), weights (4), i, d (f64 each), slots that were touched (u32), then for each in ascending
+    order its number (u16), θ, H, κ, K (f64 each), then the last scores and their residuals by shifts, by scales and by
+    both, oldest first (f64 each). Little-endian. Only the first `MOST` slots that have an outcome get a row. 17 kB at
+    most.
 
     References
     ----------
@@ -109,9 +109,9 @@ class PlaceBySegment:
         self._rows: dict[int, list[float]] = {}
         self._learnt = 0
         self._mixture = Mixture(PRIOR)
-        # Of scores less their shifts: the running mean, and the mean distance to it less the scales.
+        # Running mean of the scores minus shifts, and of their distances minus scales.
         self._mean, self._away = 0.0, USUAL
-        # The last scores, and what is left of them after the event's shift, after its scale, after both.
+        # The last scores, and their residuals after shift, after scale, after both.
         self._left = Window(), Window(), Window(), Window()
 
     def place(self, mixed: Place, groups: tuple[int, ...]) -> tuple[Place, bytes]:
@@ -144,7 +144,7 @@ class PlaceBySegment:
         return served, _ISSUED.pack(*served, *chain.from_iterable(within)) + slots
 
     def _within(self, mixed: Place, shift: float, scale: float, left: Window, unknown: float, unmoved: float) -> Place:
-        """Return the place of an event's segments, the nearer to that without the less is known of them."""
+        """Return the corrected place; with less evidence it is nearer to ``mixed``, the place without segments."""
         if self._learnt < FEWEST:
             return mixed
         share = self._learnt / (self._learnt + FEWEST)
@@ -157,20 +157,20 @@ class PlaceBySegment:
         )
 
     def update(self, ticket: bytes, mixed: Place, law: Law, of: Units, y: float, noise: float) -> None:
-        """Learn from an outcome of a law that is moved.
+        """Learn from an outcome whose law was moved.
 
         Parameters
         ----------
         ticket
             From `place`.
         mixed
-            The place without segments that it was issued for.
+            The place without segments, as issued.
         law, of
             The raw law and its units.
         y
             The outcome, any finite number.
         noise
-            N, 1 or more.
+            N of `Quantile`, 1 or more.
         """
         issued = _ISSUED.unpack_from(ticket)
         median, spread = of
@@ -187,7 +187,7 @@ class PlaceBySegment:
             self._mixture.mix(min(STEEP, 2.0 / math.sqrt(variance) if variance else STEEP) / math.sqrt(noise))
 
     def _learn(self, rows: Sequence[list[float]], score: float) -> None:
-        """Learn from a score, its distance to the median without segments."""
+        """Learn from a score: the distance to the median without segments."""
         newest = max(1.0 / self._learnt, 1.0 / WINDOW)
         shift, log_scale = _sums(rows)
         scale = math.exp(log_scale)
@@ -249,18 +249,18 @@ class PlaceBySegment:
 
 
 def _sums(rows: Sequence[list[float]]) -> tuple[float, float]:
-    """Return shift and logarithm of the scale of these segments."""
+    """Return the sum of the shifts, and of the logarithms of the scales."""
     return sum([row[0] for row in rows]), _cut(sum([row[2] for row in rows]), WIDE)
 
 
 def served_at(ticket: bytes) -> tuple[float, float]:
-    """Return shift and scale of the place that a ticket of `PlaceBySegment` was served at."""
+    """Return shift and scale of the place at which a ticket's law was served."""
     shift, scale, *_ = _ISSUED.unpack_from(ticket)
     return shift, scale
 
 
 def regrouped(ticket: bytes, slots: Mapping[int, int]) -> bytes:
-    """Return a ticket of `PlaceBySegment` whose event has other slots: those that ``slots`` has for its own."""
+    """Return the ticket with its slots renumbered by ``slots`` (old to new)."""
     own = _SLOT.iter_unpack(ticket[_ISSUED.size :])
     return ticket[: _ISSUED.size] + b"".join([_SLOT.pack(slots[slot]) for (slot,) in own])
 

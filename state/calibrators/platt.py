@@ -26,12 +26,12 @@ _TICKET: Final = Struct("<dd")
 
 
 class Platt(Calibrator):
-    """Serve sigmoid(a z + b), z the log-odds of the raw forecast: accurate on benign streams, no theorem.
+    """Serve sigmoid(a z + b), z the log-odds of the raw forecast. It is accurate on benign streams and has no theorem.
 
     Parameters
     ----------
     halflife
-        Outcomes after which the curvature of one has halved; 0: it never shrinks, and steps become ever smaller.
+        Outcomes after which the curvature of one has halved. 0: it never shrinks, so steps become ever smaller.
 
     Notes
     -----
@@ -40,15 +40,15 @@ class Platt(Calibrator):
         A <- λ A + (1 - λ) CURVATURE I + g g',   (a, b) <- project((a, b) - A^-1 g / GAMMA)
 
     onto the ball of `RADIUS` around (1, 0), in the norm of A as the online Newton step requires. λ = 1 is the step of
-    the papers, whose rate falls as 1/t; with λ < 1 it does not fall below about 10 / halflife of a Newton step, so that
-    drift is still followed after years. On steady forecasts that costs .0001 Brier (20,000 events, halflife 5000); on
+    the papers, whose rate falls as 1/t. With λ < 1 the rate stays above about 10 / halflife of a Newton step, so the
+    map follows drift even after years. On steady forecasts that costs .0001 Brier (20,000 events, halflife 5000); on
     seasons, switches and ramps it gains up to .0076.
 
-    g is taken at *today's* a and b for the ticket's z, not at the issued p. Under label delay the issued errors of a
-    whole delay all ask for the same correction, and each gets it in full. At today's parameters the learning is that of
-    the undelayed stream in order of arrival, and the curvature stays that of the steps that were taken. Brier of 20,000
-    steady forecasts, overconfident twofold, with 2,000 outstanding: .1760; with g at the issued p .3480; with this
-    divided by 1 plus the outcomes learnt since the issue, which hardly learns, .1889.
+    g is taken at *today's* a and b for the ticket's z, not at the issued p. With late labels, all errors of one delay
+    ask for the same correction, and each would get it in full. At today's parameters the map learns as from an
+    undelayed stream in order of arrival. Brier score of 20,000 steady forecasts, twice too confident, with 2,000
+    outstanding: .1760 with today's parameters; .3480 with g at the issued p; .1889 with this g divided by 1 plus the
+    outcomes learnt since the issue.
 
     Ticket: z and the issued p (f64 each). Bytes: outcomes learnt (u64), a, b, A_zz, A_z1, A_11 (f64), little-endian.
 
@@ -79,7 +79,6 @@ class Platt(Calibrator):
         self._zz, self._z1, self._11 = CURVATURE, 0.0, CURVATURE
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve the map's value at ``p``; see `Calibrator.predict`."""
         require_probability(p)
         p = min(max(p, P_CLIP), 1.0 - P_CLIP)
         z = math.log(p) - math.log1p(-p)
@@ -87,7 +86,6 @@ class Platt(Calibrator):
         return new(Answer, (served, served, _TICKET.pack(z, served)))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Take one online Newton step; y in [0, 1]."""
         require_probability(y)
         z, _ = _TICKET.unpack(ticket)
         g1 = sigmoid(self._a * z + self._b) - y
@@ -96,7 +94,7 @@ class Platt(Calibrator):
         zz = self._zz = keep * self._zz + renewed + gz * gz
         z1 = self._z1 = keep * self._z1 + gz * g1
         oo = self._11 = keep * self._11 + renewed + g1 * g1
-        # The determinant is at least CURVATURE * (zz + oo) / 2, far above the rounding of its terms for 1e9 updates.
+        # The determinant is at least CURVATURE * (zz + oo) / 2, far above the rounding errors of 1e9 updates.
         da, db = newton(zz, z1, oo, gz, g1, GAMMA)
         self._a -= da
         self._b -= db
@@ -105,11 +103,11 @@ class Platt(Calibrator):
         self.learnt += 1
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Take one Newton step by what the gradients of the two labels differ; y in [0, 1].
+        """Take one Newton step by the difference of the gradients at both labels; y in [0, 1].
 
-        The curvature gets what the square of the gradient is larger at the new label, today. Of the 1 / GAMMA steps
-        that `update` takes most is forgotten when a revision comes, and many ones in the place of zeros would end at
-        p = 1.
+        The curvature grows by the growth of the squared gradient, at today's parameters. There is one step, not the 1 /
+        GAMMA of `update`: most of those are forgotten when a revision comes, and many zeros revised to ones would end
+        at p = 1.
         """
         require_probability(y)
         z, _ = _TICKET.unpack(ticket)
@@ -126,7 +124,6 @@ class Platt(Calibrator):
             self._project()
 
     def _project(self) -> None:
-        """Move (a, b) to the nearest point of the ball in the norm of A."""
         curvature = ((self._zz, self._z1), (self._z1, self._11))
         da, self._b = project(curvature, (self._a - 1.0, self._b))
         self._a = 1.0 + da

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A value that was served: the value, how many outcomes it had, and how many of them were 1."""
+    """A served value, the number of its outcomes, and how many of them were 1."""
 
     p: float
     n: int
@@ -39,9 +39,9 @@ def debiased_l2(points: Sequence[Point]) -> float:
 
 
 def noise(points: Sequence[Point]) -> float:
-    """Return the ℓ1 error to expect by chance if each value were the chance of its outcomes; NaN of none.
+    """Return the ℓ1 error that chance alone would give if each value were the chance of its outcomes; NaN of no points.
 
-    Σ sqrt(2 n p(1 - p) / π) / T: the mean of a normal error of that variance without its sign.
+    Σ sqrt(2 n p(1 - p) / π) / T: the mean absolute value of a normal error with that variance.
     """
     return _over(points, sum(math.sqrt(2.0 * n * p * (1.0 - p) / math.pi) for p, n, _ in points))
 

@@ -1,4 +1,4 @@
-"""What the default begins with: an answer that keeps the raw forecasts' order, and a draw that nobody can fool."""
+"""The front of the default calibrator: an answer that keeps the raw order, and a draw against adversaries."""
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
@@ -12,25 +12,25 @@ from state.calibrators.options import Option
 from state.calibrators.points import Point
 from state.calibrators.twospeed import SIZE, UNSETTLED, TwoSpeed
 
-#: Outcomes after which a draw is drawn even where there is no evidence for `TwoSpeed`: an opponent may answer with ones
-#: alone for as long as he is served .5.
+#: Outcomes after which draws begin even without evidence for `TwoSpeed`: an adversary may answer with ones alone as
+#: long as .5 is served.
 DRAWN: Final = 150
-#: Buckets of the draws' forecasts, which `TwoSpeed` has calibrated already. With 1, 4, 16: worst ℓ1 of six opponents of
-#: 20,000 .028, .031, .042; bound after the flights, were they prompt, .030, .029, .031; Brier of the draws there .1632,
-#: .1631, .1629.
+#: Buckets of the draws' forecasts, which `TwoSpeed` has calibrated already. With 1, 4, 16: worst ℓ1 of six adversaries
+#: of 20,000 .028, .031, .042; bound after the flights, if they were prompt, .030, .029, .031; Brier score of the draws
+#: there .1632, .1631, .1629.
 BUCKETS: Final = 4
 
-#: First byte of a ticket: the number of slots, and whether a draw was drawn.
+#: First byte of a ticket: the number of slots, and whether there is a draw.
 _SLOTS: Final = 127
 _DRAWN: Final = 128
-#: Bytes of a ticket: of what was served by segment, and of the point that was played.
+#: Bytes in a ticket: of `BySegment`, and of the drawn point.
 _BY_SEGMENT: Final = 16
 _PLAYED: Final = 4
 _LENGTH: Final = Struct("<I")
 
 
 class Prudent(Calibrator):
-    """Serve the raw forecast until outcomes support another, by score and segment; beside it a draw, for adversaries.
+    """Serve the raw forecast until outcomes support another score. It also has a draw, against adversaries.
 
     Parameters
     ----------
@@ -41,16 +41,15 @@ class Prudent(Calibrator):
 
     Notes
     -----
-    ``p`` is deterministic, and is the raw forecast until there is evidence: see `TwoSpeed`, of which all is true here
-    for events without segments, and `BySegment`. It increases strictly with the raw forecast, among events of the same
-    segments where there are some. An opponent who sees ``p`` can make it wrong by .5, as any deterministic answer. The
-    draw, which has ``p`` as its forecast, is for those whom that concerns: over the rounds that were drawn, the theorem
-    of `GroupRegret` holds on any sequence of outcomes that does not see the draw itself, for the whole and for every
-    segment.
+    ``p`` is deterministic, and is the raw forecast until there is evidence. It is the answer of `TwoSpeed`, corrected
+    by `BySegment`. It increases strictly with the raw forecast, among events of the same segments. An adversary who
+    sees ``p`` can make it wrong by .5, like any deterministic answer. The draw protects against this. Its forecast is
+    ``p``. Over the drawn rounds, the theorem of `GroupRegret` holds on any sequence of outcomes that does not see the
+    draw, for the whole stream and for every segment.
 
-    Until there is evidence, or `DRAWN` outcomes are learnt, the draw is ``p`` and is not counted, so no later draw pays
-    back what was served then. Segments are not used before `TwoSpeed` settles. Error and bound are those of the draws,
-    over the rounds that were drawn.
+    Until there is evidence, or `DRAWN` outcomes are learnt, the draw is ``p`` and is not counted. So no later draw
+    compensates for the errors of that time. Segments are not used before `TwoSpeed` settles. Error and bound are those
+    of the draws, over the drawn rounds.
 
     Ticket: the number of slots, 128 more where a draw was drawn (u8), that of `TwoSpeed`, the first four numbers of
     that of `BySegment` if it was used, bucket and point of the draw if there was one, the slots (u16 each). Bytes:
@@ -83,7 +82,7 @@ class Prudent(Calibrator):
         seed: int = 0,
     ) -> None:
         self._map = TwoSpeed(slope=slope, offset=offset, prior_rate=prior_rate, model_rate=model_rate)
-        #: What draws, and counts what was drawn.
+        #: Draws, and counts of the drawn points.
         self._drawn = GroupRegret(buckets=BUCKETS, name=name, seed=seed)
         self._segments = BySegment()
 
@@ -110,12 +109,11 @@ class Prudent(Calibrator):
         return new(Answer, (p, draw, _HEADS[many | _DRAWN] + ticket + drawn))
 
     def parts(self) -> tuple[TwoSpeed, BySegment | None]:
-        """Return what makes ``p``: the map, and what an event's segments add to it; None where they add nothing yet."""
+        """Return the map, and the corrections by segment that ``p`` uses; None while it uses none."""
         settled = len(self._map.predict(0.5).ticket) > UNSETTLED
         return self._map, self._segments if settled else None
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Let the map and the segments learn, and count the draw if there was one; y is 0 or 1."""
         ticket, segments, drawn = _parts(ticket)
         if segments:
             now, lag = self._map.now(ticket)
@@ -128,7 +126,7 @@ class Prudent(Calibrator):
             self._drawn.update(drawn, y)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Let map and segments revise, and correct the count of the draw exactly; y is 0 or 1."""
+        """Let map and segments revise; correct the count of the draw exactly. y is 0 or 1."""
         ticket, segments, drawn = _parts(ticket)
         self._map.revise(ticket, was, y)
         if segments:
@@ -137,11 +135,9 @@ class Prudent(Calibrator):
             self._drawn.revise(drawn, was, y)
 
     def played(self) -> list[Point] | None:
-        """Return the points that were drawn, with their counts."""
         return self._drawn.played()
 
     def internal_regret(self) -> float | None:
-        """Return the internal regret of the draws."""
         return self._drawn.internal_regret()
 
     def unserved(self, ticket: bytes) -> bytes:
@@ -152,7 +148,6 @@ class Prudent(Calibrator):
         return _HEADS[ticket[0] & _SLOTS] + ticket[1 : end - _PLAYED] + ticket[end:]
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
-        """Return a ticket whose event has other slots: those that ``slots`` has for its own."""
         many = ticket[0] & _SLOTS
         end = len(ticket) - 2 * many
         own = Struct(f"<{many}H").unpack_from(ticket, end)
@@ -176,11 +171,10 @@ class Prudent(Calibrator):
         self.learnt = self._map.learnt
 
     def error(self) -> float | None:
-        """Return the measured ℓ1 error of the draws."""
         return self._drawn.error()
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on the draws' error; all delays may be of outcomes that were drawn."""
+        """Return the bound on the draws' error; all delays may be of drawn outcomes."""
         drawn = self._drawn.learnt
         return self._drawn.bound(self._delay(outstanding)) if drawn else None
 
@@ -193,12 +187,12 @@ class Prudent(Calibrator):
         return -(-outstanding * self.learnt // drawn) if drawn else 0
 
 
-#: The first byte of a ticket, by its value.
+#: First bytes of tickets, by value.
 _HEADS: Final = [bytes((value,)) for value in range(256)]
 
 
 def _parts(ticket: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return the tickets of the map, of the segments, and of the draw; the last two are empty where there is none."""
+    """Return the tickets of map, segments and draw; the last two are empty if there is none."""
     head = ticket[0]
     end = len(ticket) - 2 * (head & _SLOTS)
     slots = ticket[end:]

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 from state import forecasts
 from state.calibrators.answer import Answer, new
 from state.calibrators.base import MOST_SLOTS, Recalibrator, require_head
+from state.calibrators.levels import FIRST, TAIL, chain, log_odds, sigmoid
 from state.calibrators.location_scale import LocationScale, Place, Units, offset, units
 from state.calibrators.options import Option, choice, increasing, number
 from state.calibrators.outstanding import BLOCKS, Outstanding
@@ -17,35 +18,32 @@ from state.calibrators.place_by_segment import PlaceBySegment, regrouped, served
 from state.draw import BITS, Draw
 from state.forecasts import LARGEST, MAX_LEVELS, Law, Quantiles
 
-#: Levels served if none are set: the median, and the central intervals of 50, 80 and 90 %.
+#: Default levels: the median, and the central intervals of 50, 80 and 90 %.
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-#: η: .74 % more pinball loss than right forecasts. With .02 it is .58 %, and windows of 500 are a tenth worse; with
-#: .04 1.1 %. On real series the loss is the same or less (`docs/explanation/classes-and-numbers.md`).
+#: η: .74 % more pinball loss than forecasts that are right. With .02 it is .58 %, and windows of 500 are a tenth worse;
+#: with .04 it is 1.1 %. On real series the loss is the same or less (`docs/explanation/classes-and-numbers.md`).
 RATE = 0.025
-#: Of the largest delay, in outcomes, a step is at most this share. Half of it learns a little sooner, and costs twice
-#: as much where forecasts drift about as fast as outcomes come (`docs/explanation/classes-and-numbers.md`).
+#: A step is at most this divided by the largest delay in outcomes. .5 learns a little sooner, and costs twice as much
+#: where forecasts drift about as fast as outcomes come (`docs/explanation/classes-and-numbers.md`).
 STEADY = 0.25
-#: Evidence about places is the noisier the more forecasts are outstanding: so many count as one more outcome.
+#: This many outstanding forecasts add as much noise to the evidence about places as one outcome.
 OVERLAP = 10.0
-#: Outcomes that were independent of their neighbours, before the first.
+#: Outcomes, independent of their neighbours, that are assumed before the first.
 APART = 20
 #: First two bytes of the state.
 _FORMAT = 5
-#: Without a declared range, a level played at or below 0 is served as the raw quantile of this level, and one at or
-#: above 1 as that of 1 - TAIL: 6 deviations of a normal law, and a number where the theorem wants an infinite one.
-TAIL = 1e-9
 
 _HEAD = Struct("<HH")
 _LENGTH = Struct("<I")
 _PLACE = LocationScale.ticket
-#: The byte in a ticket before that of the segments, by its length.
+#: Length of the segments' part of a ticket, as a byte.
 _HEADS = [bytes((length,)) for length in range(256)]
 
 
 class Quantile(Recalibrator):
     """Serve the quantile of another level: the one that has covered the outcome as often as the level promises.
 
-    Before levels are moved, the law is, by a shift and a scale of the last outcomes, once there is evidence for them.
+    Before that, the law is moved by a shift and a scale learnt from the last outcomes, once there is evidence for them.
 
     Parameters
     ----------
@@ -65,30 +63,29 @@ class Quantile(Recalibrator):
     -----
     With u = F(y), F the distribution function of the law as moved (`LocationScale`), n outcomes and k_j of them
     covered, ``s_j = p_j + e (p_j n - k_j)``: online gradient descent on the quantile pinball loss, as a function of
-    integers. The step is ``e = min(η / C, STEADY / (1 + D))``, D the forecasts that were outstanding: an outcome that
-    comes D forecasts late moves the levels when D others are already on their way, and larger steps make the levels
-    swing. D is counted, not declared: see `Outstanding`. A ticket holds r, the outcomes learnt when it was issued.
+    integers. The step is ``e = min(η / C, STEADY / (1 + D))``, D the number of outstanding forecasts. An outcome that
+    comes D forecasts late moves the levels when D others are already issued, so larger steps make the levels swing. D
+    is measured: see `Outstanding`. A ticket holds r, the outcomes learnt when it was issued.
 
-    *Overlap.* Forecasts of the next hour, one every five minutes, share most of what happens: D + 1 outcomes in
-    succession say nearly the same. Let ρ be the correlation of successive outcomes in whether the anchor covers them,
-    as if `APART` more had been independent. Normal variables with correlation r = sin(π ρ / 2) lie so often on the same
-    side of their median. If each depends on the one before it alone, the variance of their sum is ``C = (1 + r) / (1 -
-    r)`` times that of independent ones. C is taken to be at least 1 and at most 1 + D. So it is 1 where outcomes are
-    prompt, and nearly 1 where they are late and independent. The evidence of `LocationScale` is taken to be
-    ``max(1 + D / OVERLAP, C)`` times as noisy.
+    *Overlap.* Forecasts of the next hour, one every five minutes, share most of what happens, so D + 1 successive
+    outcomes carry nearly the same evidence. Let ρ be the correlation of successive outcomes in whether the anchor
+    covers them, with `APART` independent ones added. Normal variables with correlation r = sin(π ρ / 2) have this ρ. If
+    each depends only on the one before it, the variance of their sum is ``C = (1 + r) / (1 - r)`` times that of
+    independent ones. C is cut to 1 at least and 1 + D at most. So it is 1 where outcomes are prompt, and nearly 1 where
+    they are late and independent. The noise N of `LocationScale` is ``max(1 + D / OVERLAP, C)``.
 
     What is *played* is a chain from the anchor a, the level nearest the median:
 
         v_a = s_a;   upward v_j = max(v_{j-1}, s_j);   downward v_j = min(v_{j+1}, s_j)
 
-    and an outcome is covered by level j if u <= v_j, the level that was *played*, neither clamped nor s_j. Levels so
-    never cross; that the s_j alone do not is Lemma 4 of the paper, which is false. Served: Q(v_j), Q the quantile
-    function of the law as moved; for v_j <= 0 and v_j >= 1 the end of the declared range.
+    Level j covers an outcome if u <= v_j, the level *played*, not s_j and not a clamped level. So levels never cross.
+    Lemma 4 of the paper says that the s_j alone never cross, which is false. Served: Q(v_j), Q the quantile function of
+    the law as moved; for v_j <= 0 and v_j >= 1 the end of the declared range.
 
     With the logit link, ``s_j = logit(p_j) + 4 e (p_j n - k_j)``, steps of η at the median, and v_j is the sigmoid of
     the chain: -infinity below the log-odds of `TAIL`, where nothing is covered, and infinity above those of 1 - TAIL.
-    It loses less where the law is too narrow or off: pinball loss .2274 against .2414 at half the true deviation. The
-    price is a bound five times as wide: 1 / e becomes (21 + |logit p_j|) / (4 e).
+    It loses less where the law is too narrow or biased: pinball loss .2274 against .2414 at half the true deviation.
+    Its bound is five times as wide: 1 / e becomes (21 + |logit p_j|) / (4 e).
 
     At an atom of F, u is uniform between P(Y < y) and P(Y <= y), drawn by the event id. What is served has
     P(y < q_j) <= k_j / n <= P(y <= q_j) while outcomes lie in the declared range or, if none is, between the raw
@@ -152,10 +149,11 @@ class Quantile(Recalibrator):
             raise ValueError(f"low must be below high, got {low!r} and {high!r}")
         self.levels = tuple(levels) or LEVELS
         self._anchor = min(range(len(self.levels)), key=lambda j: abs(self.levels[j] - 0.5))
-        # Where the steps are counted: start, ends beyond which a level covers nothing or everything, and step.
+        # Scale on which steps are counted: start, ends beyond which a level covers nothing or everything, and step
+        # size.
         self._logit = link == "logit"
-        self._start = tuple(map(_log_odds, self.levels)) if self._logit else self.levels
-        self._ends = (_FIRST, -_FIRST) if self._logit else (0.0, 1.0)
+        self._start = tuple(map(log_odds, self.levels)) if self._logit else self.levels
+        self._ends = (FIRST, -FIRST) if self._logit else (0.0, 1.0)
         self._rate, self._scale = rate, 4.0 if self._logit else 1.0
         self._low, self._high = low, high
         self._draw = Draw(name, seed)
@@ -163,9 +161,10 @@ class Quantile(Recalibrator):
         self._ticket = Struct(f"<QQ{m}d")
         self._state = Struct(f"<HHQQQd{m}d{m + 1 + BLOCKS}Q")
         self._place, self._segments = LocationScale(), PlaceBySegment()
-        #: Outcomes that were learnt whose answer had a level played at 0 or below, or at 1 or above.
+        #: Outcomes learnt whose answer had a level played at 0 or below, or at 1 or above.
         self._saturated = 0
-        #: Of the anchor: successive outcomes that were both covered, whether the last one was, and the largest C.
+        #: For the anchor: successive outcomes that were both covered, whether it covered the last one, and the largest
+        #: C.
         self._pairs, self._last, self._most_alike = 0, 0, 1.0
         self._take([0] * (m + 1), [0] * BLOCKS)
 
@@ -175,16 +174,16 @@ class Quantile(Recalibrator):
         self._replay()
 
     def _replay(self) -> None:
-        """Find v again, from the counts."""
+        """Compute v from the counts."""
         outstanding = self.outstanding()
         self._play = self._played(outstanding, self._alike(outstanding))
 
     def outstanding(self) -> int:
-        """Return D, see the class's notes."""
+        """Return D."""
         return self._awaited.most()
 
     def _alike(self, outstanding: int) -> float:
-        """Return C, see the class's notes."""
+        """Return C."""
         n, covered = self.learnt, sum(self._counts[: self._anchor + 1])
         if not 0 < covered < n:
             return 1.0
@@ -193,16 +192,15 @@ class Quantile(Recalibrator):
         return max((1.0 + r) / (1.0 - r), 1.0) if r * (outstanding + 2) < outstanding else 1.0 + outstanding
 
     def _step(self, outstanding: int, alike: float) -> float:
-        """Return the step with so many outstanding and with C, on the scale of the link."""
+        """Return the step for these D and C, on the scale of the link."""
         return self._scale * min(self._rate / alike, STEADY / (1 + outstanding))
 
     def _played(self, outstanding: int, alike: float) -> tuple[float, ...]:
-        """Return v, from the counts."""
         n, step = self.learnt, self._step(outstanding, alike)
         covered = accumulate(self._counts[:-1])
         s = [z + step * (p * n - k) for z, p, k in zip(self._start, self.levels, covered, strict=True)]
         v = chain(s, self._anchor)
-        return tuple(map(_sigmoid, v)) if self._logit else v
+        return tuple(map(sigmoid, v)) if self._logit else v
 
     def predict(
         self,
@@ -211,9 +209,9 @@ class Quantile(Recalibrator):
         key: bytes = b"",
         groups: tuple[int, ...] = (),
     ) -> Answer[Quantiles]:
-        """Serve the quantiles of the levels played; nothing in them is drawn, so ``draw`` is the same.
+        """Serve the quantiles of the levels played. Nothing is drawn, so ``draw`` is the same.
 
-        ``groups`` are the event's slots, see `PlaceBySegment`; none of a stream without segments.
+        ``groups`` are the event's slots, see `PlaceBySegment`; none if the stream has no segments.
         """
         low, high = self._low, self._high
         ppf, play = p.ppf, self._play
@@ -236,7 +234,7 @@ class Quantile(Recalibrator):
         return new(Answer, (served, served, ticket + _HEADS[len(segments)] + segments + forecasts.encode(p)))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Count which of the levels that were played cover an outcome, any finite number."""
+        """Count which of the played levels cover an outcome, any finite number."""
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
         issued = self._issued_by(ticket)
@@ -259,7 +257,7 @@ class Quantile(Recalibrator):
         self._play = self._played(outstanding, alike)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Count the outcome where the other number falls."""
+        """Move the outcome to the other number's place in the counts."""
         if not math.isfinite(y):
             raise ValueError(f"an outcome must be a finite number, got {y!r}")
         issued = self._issued_by(ticket)
@@ -268,7 +266,6 @@ class Quantile(Recalibrator):
         self._replay()
 
     def _issued_by(self, ticket: bytes) -> "_Issued":
-        """Read a ticket."""
         draw, version, *play = self._ticket.unpack_from(ticket)
         at = self._ticket.size
         start = at + _PLACE.size + 1
@@ -277,7 +274,6 @@ class Quantile(Recalibrator):
         return _Issued(draw, version, play, _PLACE.unpack_from(ticket, at), ticket[start:end], law, units(law))
 
     def regrouped(self, ticket: bytes, slots: Mapping[int, int]) -> bytes:
-        """Return a ticket whose event has other slots: those that ``slots`` has for its own."""
         start = self._ticket.size + _PLACE.size + 1
         end = start + ticket[start - 1]
         return ticket[:start] + regrouped(ticket[start:end], slots) + ticket[end:] if end > start else ticket
@@ -319,11 +315,11 @@ class Quantile(Recalibrator):
         self._take(counts, blocks)
 
     def saturated(self) -> int:
-        """Return how many answers that were learnt had a level played at 0 or below, or at 1 or above."""
+        """Return how many learnt answers had a level played at 0 or below, or at 1 or above."""
         return self._saturated
 
     def coverage(self) -> list[float]:
-        """Return k_j / n, how often each level that was played covered the outcome; NaN before the first."""
+        """Return k_j / n, the coverage of each level as played; NaN before the first outcome."""
         n = self.learnt
         return [k / n if n else math.nan for k in accumulate(self._counts[:-1])]
 
@@ -334,13 +330,13 @@ class Quantile(Recalibrator):
         return max(abs(covered - p) for covered, p in zip(self.coverage(), self.levels, strict=True))
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return the bound on `error`, which holds for any outcomes, also those chosen against the calibrator.
+        """Return the bound on `error`. It holds for any outcomes, even those of an adversary.
 
         Parameters
         ----------
         outstanding
-            The most forecasts that were outstanding at once while another was issued. What was counted stands in for
-            less.
+            The most forecasts that were outstanding at once while another was issued. The measured D is used if it is
+            larger.
 
         Notes
         -----
@@ -350,13 +346,13 @@ class Quantile(Recalibrator):
 
             |k_j / T - p_j| <= max(b - z_j + e (1 + D) p_j, z_j - a + e (1 + D) (1 - p_j + h)) / (e T)
 
-        No step is below e, because what is counted as outstanding was outstanding: A(w) - w counts tickets issued
-        before w outcomes were learnt and learnt after. While G_j > (b - z_j) / e, s_j = z_j + (step) G_j is above b,
-        and level j covers. So G_j rises further only by outcomes of forecasts issued before, at most D and one more,
-        each by p_j. For the same reason the anchor has G >= -(z - a) / e - (1 + D) (1 - p). And G_j - G_{j+1} grows,
-        by 1 + p_j - p_{j+1} at most, only where v_j < u <= v_{j+1}. That needs v_{j+1} = s_{j+1} > s_j, hence (step)
-        (G_j - G_{j+1}) < z_{j+1} - z_j. So the difference is at most (z_{j+1} - z_j) / e + (1 + D) (1 + p_j -
-        p_{j+1}). The sum over h levels is how far below the anchor's a level's G may lie.
+        No step is below e, because D never counts too many: A(w) - w counts tickets issued before w outcomes were
+        learnt and resolved after. While G_j > (b - z_j) / e, s_j = z_j + (step) G_j is above b, and level j covers. So
+        G_j rises further only by outcomes of forecasts issued before, at most 1 + D of them, each by p_j. For the same
+        reason the anchor has G >= -(z - a) / e - (1 + D) (1 - p). And G_j - G_{j+1} grows, by 1 + p_j - p_{j+1} at
+        most, only where v_j < u <= v_{j+1}. That needs v_{j+1} = s_{j+1} > s_j, hence (step) (G_j - G_{j+1}) < z_{j+1}
+        - z_j. So the difference is at most (z_{j+1} - z_j) / e + (1 + D) (1 + p_j - p_{j+1}). The sum over h levels
+          bounds how far a level's G lies below the anchor's.
         """
         if not self.learnt:
             return None
@@ -372,20 +368,8 @@ class Quantile(Recalibrator):
         return min(1.0, most / (step * self.learnt))
 
 
-def chain(s: Sequence[float], anchor: int) -> tuple[float, ...]:
-    """Return the levels to play: s at the anchor, the running maximum above it, the running minimum below.
-
-    Examples
-    --------
-    >>> chain((0.3, 0.1, 0.5, 0.4, 0.9), anchor=2)
-    (0.1, 0.1, 0.5, 0.5, 0.9)
-    """
-    below = tuple(accumulate(reversed(s[: anchor + 1]), min))[:0:-1]
-    return below + tuple(accumulate(s[anchor:], max))
-
-
 class _Issued(NamedTuple):
-    """A ticket: draw, outcomes learnt, levels played, places, what the segments issued, the raw law and its units."""
+    """A ticket, unpacked: draw, outcomes learnt, levels played, places, segments' part, the raw law and its units."""
 
     draw: int
     version: int
@@ -397,24 +381,8 @@ class _Issued(NamedTuple):
 
 
 def _covering(issued: _Issued, y: float) -> int:
-    """Return the first of the levels played that covers an outcome; their number if none does."""
+    """Return the index of the first played level that covers an outcome; their number if none does."""
     c, d = offset(served_at(issued.segments) if issued.segments else issued.places, issued.units)
     below, at = issued.law.cdf((y - c) / d)
     u = below + (at - below) * ((issued.draw + 0.5) / (1 << BITS))
     return bisect_left(issued.play, u)
-
-
-def _log_odds(p: float) -> float:
-    return math.log(p) - math.log1p(-p)
-
-
-_FIRST = _log_odds(TAIL)
-
-
-def _sigmoid(s: float) -> float:
-    """Return 1 / (1 + exp(-s)), infinite beyond the log-odds of `TAIL`."""
-    if s < _FIRST:
-        return -math.inf
-    if s > -_FIRST:
-        return math.inf
-    return 1.0 / (1.0 + math.exp(-s))

@@ -1,4 +1,4 @@
-"""Every calibrator by name, and how a specification becomes one."""
+"""The registry of calibrators by name, and the making of one from its specification."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,8 +18,8 @@ from state.calibrators.quantile import Quantile
 from state.calibrators.regret_matching import RegretMatching
 from state.calibrators.twospeed import TwoSpeed
 
-#: Calibrators of one probability: names that stand alone and in a composition.
-REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as keywords
+#: Calibrators of one probability: alone or in a composition.
+REGISTRY: dict[str, type[Any]] = {  # Any: each class has its own options as keywords
     each.name: each
     for each in (
         CalibratedRegression,
@@ -33,16 +33,16 @@ REGISTRY: dict[str, type[Any]] = {  # Any: classes keep their own options as key
         TwoSpeed,
     )
 }
-#: Most parts of a composition: each adds to the ticket that every event carries.
+#: Most parts of a composition. Each part adds to the ticket of every event.
 PARTS = 4
-#: Calibrators of other forecasts, whose ``kind`` names the field of the record: names that stand alone.
+#: Calibrators of other kinds of forecast, which cannot be composed. ``kind`` names the record's field.
 VECTORS: dict[str, type[Multiclass | Quantile]] = {each.name: each for each in (Multiclass, Quantile)}
 
 
 def kind(spec: str) -> str:
     """Return what a calibrator serves: ``p``, ``probs`` or ``quantiles``; ValueError if it is unknown.
 
-    It takes the same; one of quantiles takes any law of `state.forecasts`.
+    It takes forecasts of the same kind. A calibrator of quantiles takes any law of `state.forecasts`.
     """
     if spec in VECTORS:
         return VECTORS[spec].kind
@@ -61,13 +61,13 @@ def check(spec: str, options: Mapping[str, object]) -> None:
     Parameters
     ----------
     spec
-        A name, or names in the order in which they answer, ``front+back``.
+        A name, or names in the order in which they answer: ``front+back``.
     options
-        By name; in a composition an option must be one of at least one part, and beside ``multiclass`` one of its own
-        or of the calibrator of each class.
+        By name. In a composition at least one part must have the option; for ``multiclass``, either itself or the
+        calibrator of each class.
     """
     _check(spec, options)
-    _made_by(spec, 0, options)("")  # refuses what is wrong only together, as a range that is empty
+    _made_by(spec, 0, options)("")  # refuses values that are wrong only together, such as an empty range
 
 
 def _check(spec: str, options: Mapping[str, object]) -> None:
@@ -81,18 +81,18 @@ def _check(spec: str, options: Mapping[str, object]) -> None:
 
 
 def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:  # noqa: ANN401 - its kind depends on the name
-    """Return a new calibrator: a `Calibrator`, or of `VECTORS` what its `kind` says.
+    """Return a new calibrator: a `Calibrator`, or one of `VECTORS`.
 
     Parameters
     ----------
     spec
-        A name, or names in the order in which they answer, ``front+back``.
+        A name, or names in the order in which they answer: ``front+back``.
     name
-        Key of this calibrator (the stream), which with ``seed`` keys its draws.
+        The stream. With ``seed`` it keys the draws.
     seed
         From 0 to 2**64 - 1.
     options
-        Go to every part that has an option of that name.
+        Each goes to every part that has an option of that name.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:
 
 
 def maker(spec: str, *, seed: int = 0, **options: object) -> Callable[[str], Any]:
-    """Return a function that makes calibrators as `make` does, of their names; the options are looked at once."""
+    """Return a function that makes calibrators as `make` does, given a name. Options are checked once."""
     _check(spec, options)
     return _made_by(spec, seed, options)
 
@@ -120,10 +120,10 @@ def _made_by(spec: str, seed: int, options: Mapping[str, object]) -> Callable[[s
     if spec == Multiclass.name:
         own = _own(Multiclass.options, options)
         each, classes = _composed(own.get("each", EACH), seed, options), own.get("classes", CLASSES)
-        # Another key for each class: the same draws would couple the classes.
+        # Each class has its own key: equal draws would couple the classes.
         return lambda name: Multiclass([each(f"{name}\0class {k}") for k in range(classes)])
     if spec in VECTORS:
-        vector: Any = VECTORS[spec]  # made as those of one probability are
+        vector: Any = VECTORS[spec]  # made in the same way as those of one probability
         settled = _own(vector.options, options)
         return lambda name: vector(name=name, seed=seed, **settled)
     return _composed(spec, seed, options)
@@ -135,7 +135,7 @@ def _composed(spec: str, seed: int, options: Mapping[str, object]) -> Callable[[
     def make(name: str) -> Calibrator:
         made = back(name)
         for front in fronts:
-            # Every part has another key: a back that shares its coin with a randomised front would lose its guarantee.
+            # Each part has its own key: a back that shares its draws with a randomised front would lose its guarantee.
             name += "\0front"
             made = Composition(front(name), made)
         return made
@@ -152,7 +152,7 @@ def _single(part: str, seed: int, options: Mapping[str, object]) -> Callable[[st
 
 
 def _own(allowed: Mapping[str, Option], options: Mapping[str, object]) -> dict[str, Any]:
-    """Return the options that are among those allowed, which check() proved to be of the right type."""
+    """Return the allowed ones of these options; check() proved their types."""
     return {
         option: tuple(value) if isinstance(value, list) else value
         for option, value in options.items()
@@ -172,13 +172,13 @@ def _parts(spec: str) -> list[str]:
 
 
 def options_of(spec: str, options: Mapping[str, object]) -> dict[str, Option]:
-    """Return the options a calibrator takes, by name, given how others are set; ValueError if it is unknown."""
+    """Return a calibrator's options by name, given the values of others; ValueError if the calibrator is unknown."""
     if spec not in VECTORS:
         return {name: option for part in _parts(spec) for name, option in REGISTRY[part].options.items()}
     own = VECTORS[spec].options
     each = options.get("each", EACH)
     if spec == Multiclass.name and isinstance(each, str):
-        _parts(each)  # of one probability: a class is no vector
+        _parts(each)  # the calibrator of each class is one of one probability
         return own | options_of(each, {})
     return own
 

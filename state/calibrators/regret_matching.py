@@ -11,32 +11,32 @@ from state.calibrators.bucketed import BUCKETS, GRID, SPACING, Counting
 from state.calibrators.grid import Grid
 from state.calibrators.options import Option, number
 
-#: Behind `Platt` on bank-full, outcomes 0, 500 and 2,000 calls late: ECE .007, .032, .050 with 0, .004, .022, .043 with
-#: 2, .004, .018, .039 with 3; ℓ1 on the adversary of 20,000 at most .013, .025, .031, the bound there with forecasts of
-#: .5 .018, .026, .030.
+#: Chosen behind `Platt` on bank-full, outcomes 0, 500 and 2,000 calls late: ECE .007, .032, .050 with 0; .004, .022,
+#: .043 with 2; .004, .018, .039 with 3. ℓ1 on the adversary of 20,000 is at most .013, .025, .031; the bound there with
+#: forecasts of .5 is .018, .026, .030.
 NOISE: Final = 2.0
 
 
 class RegretMatching(Counting):
-    """Serve grid points that could not be moved to a neighbour with profit.
+    """Serve grid points so that moving them to a neighbour would have gained nothing.
 
-    The field is the part of the error that a grid this coarse could avoid: ``sign(V_i) max(|V_i| - m_i, 0)`` with the
-    margin ``m_i = n_i h_i / 2``, h_i the wider gap beside point i (1/N). It is 0 on most points of a benign stream, so
-    the forecast is served rounded to the grid. State and the other options: `Bucketed`.
+    The field is the part of the error that this grid could avoid: ``sign(V_i) max(|V_i| - m_i, 0)`` with the margin
+    ``m_i = n_i h_i / 2``, h_i the wider gap beside point i (1/N). It is 0 on most points of a benign stream, which is
+    then served its forecasts rounded to the grid. State and the other options: `Bucketed`.
 
     Parameters
     ----------
     noise
-        Standard deviations of chance, sqrt(n g (1 - g)) each, that are added to the margin: a point is then left for
-        what is wrong with it, not for bad luck. 0 is the published rule.
+        Standard deviations of chance, sqrt(n g (1 - g)) each, added to the margin, so that chance alone does not move
+        the play off a point. 0 is the published rule.
 
     Notes
     -----
-    Internal regret needs no N x N matrix: moving from i to j changes the Brier score by ``2 δ V_i - δ² n_i``,
-    δ = g_j - g_i. In the crossing rule the expected gain |φ_i| |φ_{i+1}| h / (|φ_i| + |φ_{i+1}|) does not exceed the
-    margin's share, so what is left of a round is the square of its step, ρ = |y - g_i| + what the margin grows by. An
-    outcome that comes late was played on an older field, which others have moved since by their ρ: that adds 2 ρ Σ ρ_k
-    over the outcomes k that came between, **at the same point**. With
+    Internal regret needs no N x N matrix: moving from i to j changes the Brier score by ``2 δ V_i - δ² n_i``, δ = g_j -
+    g_i. In the crossing rule the expected gain |φ_i| |φ_{i+1}| h / (|φ_i| + |φ_{i+1}|) does not exceed the margin's
+    share. So a round adds at most the square of its step, ρ = |y - g_i| + the growth of the margin. A late outcome was
+    played on an older field, which others have moved since by their ρ. That adds 2 ρ Σ ρ_k over the outcomes k that
+    came between **at the same point**. With
 
         ρ <= a + (noise / 2) (sqrt(n) - sqrt(n - 1)),  a = 1 + h / 2,
 
@@ -46,8 +46,8 @@ class RegretMatching(Counting):
 
     (Each outcome is in at most n pairs of its point, the earlier one of a pair has the larger ρ, and the rest is Cauchy
     and Schwarz. Margins are rounded: a has one unit of the grid more.) The error is at most Σ m_i / T + Σ|φ| / T. With
-    K points touched Σ|φ| is at most sqrt(K Σ φ²). Unlike `Minimax`, what remains for large T is only the
-    resolution of the grid, Σ n_i h_i / 2T.
+    K points touched Σ|φ| is at most sqrt(K Σ φ²). For large T only the resolution of the grid remains, Σ n_i h_i / 2T,
+    unlike in `Minimax`.
 
     Measured behind `Platt` with noise 0, 1, 2: log loss .0492, .0478, .0477 at a base rate of 1 % (Platt alone .0474),
     Brier .1903, .1898, .1894 at 50 % (.1893), and ℓ1 .013, .018, .023 on the adversary of 20,000.
@@ -76,7 +76,7 @@ class RegretMatching(Counting):
         name: str = "",
         seed: int = 0,
     ) -> None:
-        # Named one by one: of `**options` mypyc hands a compiled `__init__` the whole dict in each option's place.
+        # Named one by one: with `**options`, mypyc passes the whole dict as each option of a compiled `__init__`.
         super().__init__(
             grid=grid,
             spacing=spacing,
@@ -106,9 +106,9 @@ class RegretMatching(Counting):
         return n * self._grid.gaps[i] + isqrt(n * self._chance[i])
 
     def bound(self, outstanding: int = 0) -> float | None:
-        """Return Σ m_i / T and what the class's notes have besides, at most 1; None before the first outcome.
+        """Return Σ m_i / T plus the bound on Σ|φ| / T, at most 1; None before the first outcome.
 
-        The ratio of what the error has above the first part to the second part is at most 1 in expectation.
+        The ratio of the error above the first part to the second part is at most 1 in expectation.
         """
         if not self.learnt:
             return None
@@ -119,7 +119,7 @@ class RegretMatching(Counting):
         return min(1.0, margins / (2 * grid.denominator * self.learnt) + avoidable)
 
     def _length(self, t: int, cells: int, gap: float, late: int) -> float:
-        """Return sqrt(Q) of the class's notes for t outcomes whose delays add up to ``late``."""
+        """Return sqrt(Q) for t outcomes whose delays add up to ``late``."""
         grid = self._grid
         step = 1.0 + (max(grid.gaps) + 1) / (2 * grid.denominator)
         chance = self._noise / 2.0
@@ -132,6 +132,6 @@ class RegretMatching(Counting):
 
 @lru_cache(maxsize=64)
 def _chances(noise: float, grid: Grid) -> list[int]:
-    """Return (2 noise)² g (1 - g) of every point, in units of 1/denominator²: whole numbers keep the field exact."""
+    """Return (2 noise)² g (1 - g) of every point, in whole units of 1/denominator², which keep the field exact."""
     denominator = grid.denominator
     return [round(Fraction(2 * noise) ** 2 * k * (denominator - k)) for k in grid.numerators]

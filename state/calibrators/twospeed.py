@@ -1,4 +1,4 @@
-"""Two logistic maps and a bend of their scores: as much as the outcomes support, and raw forecasts until then."""
+"""Two logistic maps and a bend of their scores. They depart from raw forecasts only as far as outcomes support."""
 
 import math
 from collections.abc import Sequence
@@ -16,55 +16,55 @@ from state.calibrators.line import Line
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, newton, share_step, sigmoid
 from state.calibrators.options import Option, number
 
-#: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend.
-#: Chosen with what the identity counts for, on bank-full, Elec2 and flights with outcomes 0 to 5,000 forecasts late: of
-#: 162 settings the one that is nowhere worse than the best front by more than .002 Brier. With 3 instead of 6 Elec2
-#: gains .011 Brier and loses .0005 where outcomes are 500 late; with 500 or 2,000 instead of 1,000 flights 2,000
-#: late, or bank 2,000 late, are .0005 worse.
+#: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend. Of 162
+#: settings of these and of the prior information, this is the one that is nowhere worse than the best front by more
+#: than .002 Brier, on bank-full, Elec2 and flights with outcomes 0 to 5,000 forecasts late. With 3 instead of 6 Elec2
+#: gains .011 Brier and loses .0005 with outcomes 500 late. With 500 or 2,000 instead of 1,000, flights or bank 2,000
+#: late are .0005 worse.
 SLOW: Final = 1000.0
 FAST: Final = 6.0
 BLEND: Final = 2000.0
-#: Most by which the fast map moves the slow one, in log-odds. Without it the top of flights is .15 too high at .75
-#: and ECE .010 instead of .006: a bad night moves the log-odds, but not without end.
+#: Most by which the fast map moves the slow one, in log-odds, so that one bad night cannot move it without end. Without
+#: it the highest flights are .15 too high at .75, and ECE is .010 instead of .006.
 REACH: Final = 2.0
-#: Memory of the slow map in lags, where that is more than `SLOW`, the lag of an outcome being the information learnt
-#: since its forecast was issued; of the blend twice as much. What comes and goes faster than outcomes come is noise.
-#: Without it flights 2,000 late are .1772 (Brier; raw .1775), with 5, 7, 10 .1758, .1756, .1756; bank 2,000 late .1031,
-#: .1031, .1032, .1035.
+#: Memory of the slow map in lags, where that is more than `SLOW`; the blend remembers twice as much. The lag of an
+#: outcome is the information learnt since its forecast was issued. Changes faster than outcomes arrive are noise. Brier
+#: of flights 2,000 late is .1772 without it (raw .1775), and .1758, .1756, .1756 with 5, 7, 10; of bank 2,000 late
+#: .1031, and .1031, .1032, .1035.
 LAGS: Final = 7.0
 #: Information that the identity counts for: in slope and offset of both maps, in offset and share of the blend.
 IN_SLOPE: Final = 1.0
 IN_OFFSET: Final = 0.05
 IN_BLEND: Final = 200.0
 IN_SHARE: Final = 50.0
-#: Zeros that have to be seen before anything is learnt, and ones that raw forecasts must have expected where none came.
+#: Zeros that are needed before anything is learnt; and ones that raw forecasts must have expected if none came.
 ZEROS: Final = 20
 EXPECTED: Final = 4.0
-#: Information learnt from which the slow map is settled: what it answers is evidence about the blend. With 20, payments
-#: of .4 % fraud, learnt after 45 days, were served 1.3 % less on average (six seeds): that is debt.
+#: Information after which the slow map is settled, so that its answers are evidence about the blend. With 20, payments
+#: of .4 % fraud learnt after 45 days were served 1.3 % less on average (six seeds), to compensate for early answers.
 SETTLED: Final = 60.0
-#: Slopes stay here, offsets within `FAR`.
+#: Least slope, and largest offset.
 FLAT: Final = 0.05
 STEEP: Final = 5.0
 FAR: Final = 20.0
 
-#: Log-odds beyond the lowest and the highest other score at which scores of 0 and 1 are read once one was wrong.
+#: Once a score of 0 or 1 was wrong, such scores are read as this far beyond the lowest or highest other score, in
+#: log-odds.
 BEYOND: Final = 1.0
-#: Log-odds of a score of 0, and a little more: those of 1 are not exactly as far.
+#: Log-odds of a score of 0, plus a margin, because those of a score of 1 are not exactly as far from 0.
 CERTAIN: Final = Z_CLIP + 1e-6
 
 #: First word of the state.
 _FORMAT: Final = 1 << 63 | 6
-#: Knots of the bend: the lowest one and how many there are, a step of .5 apart in log-odds, from .12 to 96 %.
-#: With 20 units of information for the identity; 5, 50 and 100, or steps of .25 and 1, on the streams and delays of
-#: `SLOW` are within .0006 Brier, but for steps of 1 and bank 2,000 late (-.0024), and shifts of the knots move that as
-#: far.
+#: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity
+#: counts for 20 units of information. On the streams and delays of `SLOW`, 5, 50 and 100, or steps of .25 and 1, are
+#: within .0006 Brier, except that steps of 1 gain .0024 on bank 2,000 late; shifting the knots changes as much.
 KNOTS: Final = (-6.75, 0.5, 21)
 IN_BEND: Final = 20.0
 #: Information after which an outcome counts half in the bend.
 BENT: Final = 10_000.0
-#: Information that a share of 0 of the bend counts for. With a share of 1 throughout, flights with outcomes 2,000 late
-#: were .0011 Brier worse than without a bend, and AUC .011; with this .0002 and .002. 3 and 10 are within .0003.
+#: Information that a share of 0 of the bend counts for. With a fixed share of 1, flights 2,000 late were .0011 Brier
+#: and .011 AUC worse than without a bend; with this .0002 and .002. 3 and 10 are within .0003.
 IN_BENT_SHARE: Final = 5.0
 
 _RAW: Final = Struct("<dd")
@@ -78,15 +78,15 @@ _LN2: Final = math.log(2.0)
 
 
 class TwoSpeed(Calibrator):
-    """Serve a strictly increasing map of the raw forecast, which departs from it as far as the outcomes support.
+    """Serve a strictly increasing map of the raw forecast, which departs from it only as far as outcomes support.
 
     Parameters
     ----------
     slope, offset
-        A map from replay, ``sigmoid(slope z + offset)`` of the raw log-odds z, that is served and believed at first.
+        The map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, for example from a replay.
     prior_rate, model_rate
-        Share of ones to expect, and in what the model learnt: their log-odds' difference is added to the offset. 0: not
-        known.
+        Share of ones in the stream, and in the model's training data. The difference of their log-odds is added to the
+        offset. 0: not known.
 
     Notes
     -----
@@ -99,54 +99,54 @@ class TwoSpeed(Calibrator):
     *Order.* a and a' are at least `FLAT`, e and k in [0, 1], v + r(v) has a slope of at least .05 and w > 0: p
     increases strictly with the raw forecast.
 
-    *The maps* take the steps of `Line` at arrival, with q the answer of today's map to the ticket's z, g = q - y and h
-    = q (1 - q). λ = ln(2) h / halflife, so memory counts information: at .4 % the slow map remembers 1,000 frauds, not
-    1,000 outcomes, and `LAGS` times as much as is learnt while an outcome is awaited. Without forgetting this is, but
-    for the linearisation, the posterior mode. Until it is settled the slow map takes |q - y| / 2 for q(1-q) where that
-    is more: both have the same mean if q is right. Where a batch of outcomes comes sorted by label, zeros first, q is
-    nearly 0 when the ones come, and its curvature says nothing about where they lead: without this they made everybody
-    a fraudster, log loss 7 to 16 times raw's until the next batch.
+    *The maps* take the steps of `Line` when outcomes arrive, with q the present map's answer to the ticket's z, g = q -
+    y and h = q (1 - q). λ = ln(2) h / halflife, so memory counts information: at .4 % the slow map remembers 1,000
+    frauds, not 1,000 outcomes. It also remembers `LAGS` times what is learnt while an outcome is awaited. Without
+    forgetting this is the posterior mode, up to linearisation. Until it is settled, the slow map uses the larger of |q
+    - y| / 2 and q(1-q): both have the same mean if q is right. This matters where a batch is sorted by label, zeros
+    first. q is then nearly 0 when the ones come, and steps with its tiny curvature overshoot: log loss was 7 to 16
+    times raw's until the next batch.
 
-    *The blend* (c, e) takes the same step on what both maps had answered **when the forecast was issued**: where
-    outcomes come late the fast map was stale, and e falls to 0; where late outcomes are of another kind than early
-    ones, c corrects it. Only tickets issued when the slow map had `SETTLED` are counted, so that nothing that was
-    served before, while little was known, is paid back, and only after `ZEROS` of them have come to a zero.
+    *The blend* (c, e) takes the same step on both maps' answers **as issued**. Where outcomes come late the fast map
+    was stale, and e falls to 0. Where late outcomes are of another kind than early ones, c corrects that. Only tickets
+    issued after the slow map had `SETTLED` count, and only once `ZEROS` of them have resolved to zero. So early
+    answers, given with little evidence, are not compensated for later.
 
-    *The bend* r (`Bend`) makes every band of scores right: it is piecewise linear on `KNOTS` and learns by what v was
-    when the forecast was issued, from the same tickets as the blend. Its share k begins at 0 and takes the same steps
-    on what v and r had been when the forecast was issued: a bend that comes too late to be right keeps no share.
+    *The bend* r (`Bend`) corrects each band of scores. It is piecewise linear on `KNOTS` and learns at v as issued,
+    from the same tickets as the blend. Its share k starts at 0 and takes the same steps on v and r as issued, so a bend
+    that comes too late to be right keeps no share.
 
-    *Certainties.* Scores of 0 and 1 (beyond 1e-6) have log-odds of ∓13.8. Where scores are rounded, a 0 is little less
-    than the lowest other score, and a line through both is too flat everywhere else. So from the first 0 that happened
-    on, the maps read log-odds below a floor as floor + `FLAT` (z - floor): it lies `BEYOND` the lowest other score that
-    was learnt. The same is done with ones that did not happen. Raw forecasts are weighed as they were sent.
+    *Certainties.* Scores of 0 and 1 (beyond 1e-6) have log-odds of ∓13.8. Where scores are rounded, a 0 may mean little
+    less than the lowest other score. A line through both is too flat everywhere else. So once a forecast of 0 has come
+    true, the maps read log-odds below a floor as floor + `FLAT` (z - floor). The floor lies `BEYOND` the lowest other
+    score that was learnt. Forecasts of 1 that did not come true are treated in the same way. The weight w compares raw
+    forecasts as they were sent.
 
-    *Crowds.* Forecasts of one hour share what happened in it. So an outcome counts for the share that `Crowds` gives it
-    by the errors of the slow map: in that map, in the blend, in L and in V, and in what lasts of `BySegment`.
-    Information counts in full, whatever counted of its outcome: were it bounded, too, a crowd that has reached its
-    bounds would never end.
+    *Crowds.* Forecasts of one hour share what happened in it. So an outcome counts only for the share that `Crowds`
+    derives from the errors of the slow map: in that map, in the blend, in L and V, and in the lasting corrections of
+    `BySegment`. Information always counts in full: otherwise a crowd that has reached its bounds would never end.
 
-    *Raw.* Its weight w is that of `Guard`, by the log loss of raw forecasts and that of the map, which of settled
-    tickets is today's blend and bend of what both maps had answered. If outcomes are prompt, then on any sequence, from
-    the first evidence on,
+    *Raw.* Its weight w is that of `Guard`, from the log losses of raw forecasts and of the map; for settled tickets the
+    map is today's blend and bend of both maps' answers as issued. With prompt outcomes, on any sequence, from the first
+    evidence on,
 
         Σ log loss(p) <= Σ log loss(raw) + .105 max(1, sqrt(V) / 2)  nats,
 
-    and 2.3 in the place of .105 for the map: sqrt(V) is the standard error of their difference, so p cannot be worse
-    than raw by more than .06 of it, or by .11 nats in all. After a broken model or wrong labels raw forecasts return
-    within 24 / η nats. Late outcomes: measured there, no theorem.
+    and 2.3 in the place of .105 against the map. sqrt(V) is the standard error of their difference, so p is worse than
+    raw by at most .06 of it, or by .11 nats in all. After a broken model or wrong labels raw forecasts return within 24
+    / η nats. For late outcomes there are measurements, but no theorem.
 
-    *Evidence.* p is the raw forecast, and nothing is learnt, until `ZEROS` zeros have been seen: where frauds are
-    reported first and zeros on day 45, the first outcomes are all ones. Then p is raw until also a one was seen, or
-    `EXPECTED` ones had been expected by raw forecasts. Zeros alone then move it no further than to a few ones, up to
-    ten, in the outcomes seen. Ones alone never move it: a stream of nothing but ones is served raw.
+    *Evidence.* Until `ZEROS` zeros have come, p is the raw forecast and nothing is learnt: where frauds are reported
+    first and zeros on day 45, the first outcomes are all ones. After that p stays raw until a one has come, or until
+    raw forecasts have expected `EXPECTED` ones. Zeros alone move p at most to a rate of a few ones, up to ten, in the
+    outcomes seen. Ones alone never move it.
 
-    *Revisions.* Ones are counted exactly, and a one that is taken back is not counted as a zero. Where good payments
-    are never reported, the ones that are taken back would else be evidence that one in twenty is good: .68 nats worse
-    than raw. Slow map, blend and bend take the step by which the gradients differ, at today's curvature and as much
-    more as the new label asks for (`lacking`); the fast map has forgotten. In L the difference of losses at the label
-    before gives way to that at the new one, both of today's map. Without these two, 3,000 zeros by silence of which the
-    ones were corrected made everybody a fraudster. An outcome that was not learnt is not told from one that was.
+    *Revisions.* Ones are counted exactly. A one that is taken back does not count as a zero: where good payments are
+    never reported, such zeros would be the only ones and misleading, .68 nats worse than raw. Slow map, blend and bend
+    take a step by the difference of the gradients, at today's curvature plus `lacking` of the new label. The fast map
+    does nothing; it has forgotten the outcome. L replaces the old label's difference of losses by the new one's, both
+    of today's map. Without these two corrections, 3,000 zeros by silence, some of them revised to ones, drove all
+    scores to 1. A revision does not know whether its outcome was learnt.
 
     Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: `_FORMAT`,
     outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones expected, information learnt, a, b,
@@ -193,22 +193,22 @@ class TwoSpeed(Calibrator):
         self._expected, self._information = 0.0, 0.0
         self._slow = Line(1.0, FLAT, STEEP, IN_SLOPE, IN_OFFSET, FAR)
         self._fast = Line(1.0, FLAT, STEEP, IN_SLOPE, IN_OFFSET, FAR)
-        #: Offset c and share e of the blend, as a line in how far the fast map is from the slow one.
+        #: Offset c and share e of the blend: a line in the distance from the slow to the fast map.
         self._blend = Line(0.0, 0.0, 1.0, IN_SHARE, IN_BLEND)
         self._bend = Bend(*KNOTS, IN_BEND)
         self._bent, self._bent_held = 0.0, IN_BENT_SHARE
         self._guard = Guard()
         self._crowds = Crowds()
-        #: What share of the last outcome or correction counted, see *Crowds*.
+        #: Share of the last outcome or revision that counted, see *Crowds*.
         self.part = 1.0
         self._lowest, self._highest, self._floor, self._ceiling = 0.0, 0.0, Z_CLIP, -Z_CLIP
 
     def evident(self) -> bool:
-        """Return whether the outcomes so far allow to serve anything but the raw forecast."""
+        """Return whether the outcomes so far support serving anything but the raw forecast."""
         return self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
 
     def _read(self, z: float) -> float:
-        """Return log-odds as the maps read them."""
+        """Return the log-odds as the maps read them, see *Certainties*."""
         if z < self._floor:
             return self._floor + FLAT * (z - self._floor)
         if z > self._ceiling:
@@ -216,7 +216,7 @@ class TwoSpeed(Calibrator):
         return z
 
     def _note(self, z: float, y: float) -> None:
-        """Learn between which log-odds scores lie, and whether one of 0 or 1 was wrong."""
+        """Track the range of scores, and whether a score of 0 or 1 was wrong."""
         if z <= CERTAIN:
             if y > 0.5:
                 self._floor = max(self._lowest - BEYOND, Z_CLIP)
@@ -233,7 +233,6 @@ class TwoSpeed(Calibrator):
                 self._ceiling = min(z + BEYOND, -Z_CLIP)
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
-        """Serve the map's value at ``p``; see `Calibrator.predict`."""
         require_probability(p)
         clipped = min(max(p, P_CLIP), 1.0 - P_CLIP)
         z = math.log(clipped) - math.log1p(-clipped)
@@ -256,21 +255,21 @@ class TwoSpeed(Calibrator):
         return new(Answer, (p, p, _ISSUED.pack(z, self._information, u, f, v, r)))
 
     def now(self, ticket: bytes) -> tuple[float, float]:
-        """Return today's log-odds at a ticket's forecast, and the information learnt since it was issued."""
+        """Return today's log-odds for a ticket's forecast, and the information learnt since it was issued."""
         z, since = _RAW.unpack_from(ticket)
         read = z if self._floor <= z <= self._ceiling else self._read(z)
         w = self._guard.weight
         return w * z + (1.0 - w) * self._mapped(read), self._information - since
 
     def _mapped(self, z: float) -> float:
-        """Return today's log-odds without the raw forecast, at log-odds as `_read` gives them."""
+        """Return today's log-odds before the blend with raw, from log-odds as `_read` returns them."""
         slow, fast, blend = self._slow, self._fast, self._blend
         u = slow.a * z + slow.b
         v = u + blend.b + blend.a * min(max(fast.a * z + fast.b - u, -REACH), REACH)
         return v + self._bent * self._bend.at(v)
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
-        """Learn from an outcome, 0 or 1, if there is evidence of both."""
+        """Learn from an outcome, 0 or 1, once there is evidence of both."""
         self._require_label(y)
         evident = self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
         self.part = 1.0
@@ -330,9 +329,9 @@ class TwoSpeed(Calibrator):
         self._slow.learn(z, g, curved, fade)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
-        """Correct the counts, and step by what the gradients of the labels differ; y is 0 or 1.
+        """Correct the counts, and step by the difference of the gradients; y is 0 or 1.
 
-        A one that is taken back is no evidence of zeros: where good payments are never reported, it is all that says 0.
+        A one that is taken back is not counted as a zero, see *Revisions*.
         """
         self._require_label(y)
         g = was - y

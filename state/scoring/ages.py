@@ -1,4 +1,4 @@
-"""Count how old forecasts are when their outcomes come, by label."""
+"""Ages of forecasts when their outcomes come, by label."""
 
 import math
 from bisect import bisect_right
@@ -13,15 +13,15 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
-#: Inner edges of the cells of an age, ms: a minute, times the root of 2 each, to 11 years.
+#: Inner edges of the cells of ages, ms: from a minute to 11 years, each the one before times the root of 2.
 EDGES: Final[tuple[int, ...]] = tuple(round(MINUTE_MS * 2.0 ** (k / 2)) for k in range(46))
 CELLS: Final = len(EDGES) + 1
 #: Class numbers above this one count as this one.
 LABELS: Final = 16
 
-#: Labels of one record time from which on they are a batch. Flights that land in one minute are none.
+#: Labels of one record time that make a batch. Flights that land in one minute are fewer.
 BATCH: Final = 20
-#: Labels after which what was counted of batches counts half: who has said what shares outcomes is not told for ever.
+#: Labels after which earlier batches count half.
 FADE: Final = 10_000
 #: Fewest outcomes of each label that is compared.
 FEWEST_EACH: Final = 20
@@ -38,7 +38,7 @@ class Ages:
     An age falls into one of 47 cells: below a minute, then 45 cells, each wider than the one before by the root of 2,
     and above 11 years. So a quantile has an error of at most 20 %. Counts of partitions may be added.
 
-    *Batches* are labels of one record time, from `BATCH` on. Of those the runs of equal labels are counted.
+    A *batch* is at least `BATCH` labels of one record time. Runs of equal labels in batches are counted.
 
     Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), its labels, runs of equal labels
     and ones, the label that came last, then labels, runs and ones of the batches before it, and labels since these were
@@ -75,7 +75,7 @@ class Ages:
         label
             0 or 1, or the number of a class; 0 for outcomes that are numbers.
         at
-            Record time of the outcome, ms; 0 if it is of no batch, or its forecast says what shares its outcome.
+            Record time of the outcome, ms; 0 if it is of no batch, or if its forecast names an entity.
         """
         label = min(label, LABELS - 1)
         self._seen += 1
@@ -105,7 +105,6 @@ class Ages:
         self.expired += 1
 
     def __add__(self, other: Self) -> Self:
-        """Return the counts of both."""
         total = type(self)()
         total.expired = self.expired + other.expired
         total._seen = (self._seen + other._seen) % FADE
@@ -115,7 +114,6 @@ class Ages:
         return total
 
     def __eq__(self, other: object) -> bool:
-        """Whether all counts are equal."""
         return isinstance(other, Ages) and (self.expired, self._counts) == (other.expired, other._counts)
 
     __hash__ = None  # type: ignore[assignment]  # counts change
@@ -128,13 +126,7 @@ class Ages:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError
-            If it is cut, or names labels or cells that do not exist.
-        """
+        """Read what `encode` wrote; ValueError if it is cut, or names labels or cells that do not exist."""
         if len(payload) < _HEAD.size:
             raise ValueError(f"ages of {len(payload)} bytes are shorter than their own header")
         ages = cls()
@@ -180,7 +172,7 @@ class Ages:
     def after(self, age_ms: float, until_ms: float = math.inf) -> float:
         """Return the share of the outcomes that came after an age; NaN without outcomes.
 
-        No outcome can be older than ``until_ms``. Ages are taken as evenly spread over the part of a cell below it.
+        No outcome can be older than ``until_ms``. Ages are taken as spread evenly over a cell, up to it.
         """
         counts, total = self._all(), self.total
         if not total:
@@ -214,7 +206,7 @@ class Ages:
         return list(map(add, self._before, self._now)) if self._now[0] >= BATCH else self._before
 
     def runs(self) -> tuple[int, int, float]:
-        """Return the labels of all batches, the runs of equal labels, and how many to expect.
+        """Return the labels of all batches, the runs of equal labels, and the number of runs to expect.
 
         Of n independent labels in any order 2 n π (1 - π) differ from the one before, π the share of ones.
         """

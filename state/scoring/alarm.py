@@ -1,8 +1,8 @@
-"""The alarm that calibration is broken: an e-process, which may be looked at after every event.
+"""The alarm for broken calibration: an e-process, which may be looked at after every event.
 
-The hypothesis is that each outcome has the probability that was forecast. If it is true, the wealth of a gambler who
-bets against it does not grow on average. So the probability that the wealth ever reaches 1/α is at most α (Ville's
-inequality), however often somebody looks.
+The hypothesis is that each outcome has the probability that was forecast. A gambler bets against it. If it is true, the
+wealth does not grow on average. So it ever reaches 1/α with probability at most α (Ville's inequality), however often
+somebody looks.
 """
 
 import math
@@ -13,11 +13,11 @@ from state.scoring.cells import Bin
 
 #: The alarm fires when the wealth reaches 1/ALPHA. At most one calibrated stream in a thousand ever fires by chance.
 ALPHA: Final = 1e-3
-#: Stakes of the bets on a cell, in both directions. The best one against a chance q of a forecast p is about log(q / p)
-#: for small p, and (q - p) / p(1 - p) for a small difference: a stake of 1/64 suits .004 at p = 1/2, one of 2 suits 7
-#: times p.
+#: Stakes of the bets on a cell, in both directions. The best stake against a chance q of a forecast p is about log(q /
+#: p) for small p, and (q - p) / p(1 - p) for a small difference. So 1/64 suits a difference of .004 at p = 1/2, and 2
+#: suits a factor of 7.
 STAKES: Final = tuple(sign * 2.0**power for power in range(-6, 2) for sign in (1.0, -1.0))
-#: Each stake with its cost for each unit of variance.
+#: Each stake with its cost per unit of variance.
 _BETS = tuple((stake, math.expm1(abs(stake)) - abs(stake)) for stake in STAKES)
 
 
@@ -37,12 +37,12 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     half bets on single cells. It finds forecasts that are too extreme or not extreme enough. With K cells it is worth Π
     (1 - 1/K + M_k/K). This is a supermartingale, too: the cell is known before the outcome, and each event changes one
     factor. It is the mean over all sets of cells to bet on, with on average one cell in a set. It never falls below (1
-    - 1/K)^K, .36 for the 19 cells of a stream. So calibrated events before an error delay the alarm little. To find one
-    wrong cell costs log K = 2.9 nats.
+    - 1/K)^K, .36 for the 19 cells of a stream. So calibrated events before an error delay the alarm little. Finding one
+      wrong cell costs log K = 2.9 nats.
 
     The wealth is a function of sums. So events cost nothing beyond their scores, and their order within the stretch
-    does not matter. There is no alarm for draws, because a draw is not a probability: nobody claims that 30 % of the
-    events happen for which .3 was drawn.
+    does not matter. There is no alarm for draws, because a draw is not a probability: of the events with a draw of .3,
+    not 30 % must happen.
 
     References
     ----------
@@ -68,7 +68,7 @@ def log_wealth(cells: Sequence[Bin]) -> float:
 
 
 def log_share(number: int) -> float:
-    """Return the log of the share that bets on a window; the shares of all windows add up to 1."""
+    """Return the log of the share of wealth that bets on a window; the shares of all windows add up to 1."""
     return -math.log((number + 1) * (number + 2))
 
 
@@ -83,19 +83,19 @@ def log_mean_bet(off: float, variance: float) -> float:
 
 
 def log_level_bet(below: float, upto: float, variance: float) -> float:
-    """Return log M of the bets that outcomes lie below a quantile of level τ more often than that, or less often.
+    """Return log M of the bets that outcomes lie below a quantile of level τ more often, or less often, than τ.
 
     Parameters
     ----------
     below, upto
-        Outcomes below the quantile, and at or below it, less τ times all; they differ where outcomes equal it.
+        Number of outcomes below the quantile, and at or below it, each minus τ times all.
     variance
         τ(1 - τ) times all outcomes.
 
     Notes
     -----
     A quantile of level τ has P(y < q) <= τ <= P(y <= q). So E exp(λ([y < q] - τ)) for λ > 0, and E exp(λ([y <= q] - τ))
-    for λ < 0, are at most what they are for a chance of τ, and Bennett's inequality holds as in `log_wealth`: atoms
+    for λ < 0, are at most their values for a chance of τ. Bennett's inequality then holds as in `log_wealth`, and atoms
     raise no alarm.
     """
     bets = [stake * (below if stake > 0.0 else upto) - price * variance for stake, price in _BETS]

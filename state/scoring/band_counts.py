@@ -1,4 +1,4 @@
-"""How many forecasts are in each band, what became of them, and whether a band's share moved without evidence."""
+"""Counts of forecasts and labels by band, and whether a band's share moved without evidence."""
 
 import math
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from typing import Final, NamedTuple, Self
 
 from state.counts import decode_cells, encode_cells
 
-#: Days that are remembered, the present one included; days before the last one without which nothing is judged; and
-#: forecasts, or labels, without which a day does not count.
+#: Days that are kept, the present one included; earlier days that a comparison needs; and forecasts, or labels, that a
+#: day needs.
 DAYS: Final = 16
 ENOUGH: Final = 7
 FEWEST: Final = 100
-#: Standard deviations of chance beyond which a share has moved, and factor that people would notice.
+#: How far a share must move to be reported: standard deviations of chance, and a factor that people would notice.
 CHANCE: Final = 6.0
 FACTOR: Final = 1.25
-#: Standard deviations from which on the rate of outcomes moved, too.
+#: Standard deviations from which the rate of outcomes has moved, too.
 EVIDENCE: Final = 2.0
 
-#: What is counted of each band: forecasts answered, those with a label, those whose label is 1.
+#: The counts of each band: forecasts, those with a label, those with label 1.
 ISSUED, KNOWN, ONES = range(3)
 _SUMS: Final = 3
 _HEAD: Final = Struct("<BB")
@@ -38,9 +38,9 @@ class BandCounts:
 
     Notes
     -----
-    Counts may be added over partitions. A label counts where it came, so after a rescale one partition may have fewer
-    forecasts than labels, or ones below 0 where labels were revised; their sums are right. Days count a label on the
-    day when it was learnt, as it was first. They know nothing of revisions.
+    Counts may be added over partitions. A label counts in the partition where it came. So after a rescale one partition
+    may have more labels than forecasts, or negative ones after revisions; the sums over partitions are right. By day, a
+    label counts on the day when it was learnt, and revisions do not count.
 
     Bytes, little-endian: ``width``, and how many days follow (u8 each), ``sums`` (i64 each), then of each day, in
     order, its number since 1970 (u32) and the same counts as `state.counts.encode_cells` has them.
@@ -64,7 +64,7 @@ class BandCounts:
         self.width = width
         self.sums = [0] * (2 * _SUMS * width)
         self._days: dict[int, list[int]] = {}
-        #: The present day, and its counts.
+        #: The present day and its counts.
         self._day = 0
         self._of_day: list[int] = []
 
@@ -79,7 +79,7 @@ class BandCounts:
             counts[now] += 1
 
     def resolve(self, before: int, now: int, known: int, ones: int, day: int) -> None:
-        """Count a label of a forecast of these bands: ``known`` is 1, and 0 where ``ones`` revises it by 1 or -1."""
+        """Count a label of a forecast of these bands. ``known`` is 1; for a revision 0, and ``ones`` is 1 or -1."""
         w = self.width
         before, now = w + before, (_SUMS + 1) * w + now
         changed = [self.sums]
@@ -92,7 +92,7 @@ class BandCounts:
             counts[now + w] += ones
 
     def _begin(self, day: int) -> list[int]:
-        """Return the counts of a day, which becomes the present one."""
+        """Make a day the present one; return its counts."""
         counts = self._days.get(day)
         if counts is None:
             counts = self._days[day] = [0] * len(self.sums)
@@ -120,27 +120,25 @@ class BandCounts:
         return made
 
     def __eq__(self, other: object) -> bool:
-        """Whether all counts are equal."""
         return isinstance(other, BandCounts) and self.encode() == other.encode()
 
     __hash__ = None  # type: ignore[assignment]  # counts change
 
     def moved(self, kind: int, band: int) -> float:
-        """Return by which factor a band's share changed on the last whole day without evidence; 1.0 if it did not.
+        """Return the factor by which a band's share changed on the last whole day without evidence; 1.0 if it did not.
 
         Notes
         -----
-        The last day that is over is held against those before it, at least `ENOUGH`. Chance is what shares differ by
-        from day to day, or what counts of independent forecasts would, whichever is more: with many forecasts any
-        difference is beyond the latter. The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`.
-        There is evidence for it if the share of ones among the labels of that day is off by `EVIDENCE` standard
-        deviations, to whichever side: a band in the middle may lose to the one above. Labels that come late speak of
-        older forecasts. Of the lowest band the others say it all.
+        The last whole day is compared with those before it, at least `ENOUGH`. Chance is the larger of two deviations:
+        between days, and of counts of independent forecasts. (With many forecasts any difference exceeds the latter.)
+        The share has moved if it is `CHANCE` standard deviations off, and by `FACTOR`. There is evidence if the share
+        of ones among that day's labels is off by `EVIDENCE` standard deviations, in either direction: a band in the
+        middle may lose to the one above. Late labels belong to older forecasts. The lowest band is not judged, because
+        the others determine it.
 
-        On 335 days of flights with two bands above the lowest, 12 shares of a day were so far off, in storms, and the
-        labels of the day gave evidence for all of them. From 4 standard deviations on it were 20, two without evidence.
-        Of 212 days of made payments one had moved: that on which calibrated scores took the place of raw ones, forty
-        times as high; and none where the volume was held.
+        On 335 days of flights with two bands above the lowest, 12 shares moved, in storms, all with evidence. With 4
+        standard deviations there are 20, two of them without evidence. Of 212 days of made payments one moved: the day
+        when calibrated scores replaced raw ones, forty times as high. None moved where the volume was held.
         """
         if not band:
             return 1.0
@@ -162,13 +160,7 @@ class BandCounts:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError, struct.error
-            If it is cut, or too long.
-        """
+        """Read what `encode` wrote; ValueError or struct.error if it is cut, or too long."""
         width, days = _HEAD.unpack_from(payload)
         made = cls(width)
         sums = Struct(f"<{len(made.sums)}q")
@@ -183,14 +175,14 @@ class BandCounts:
 
 
 class _Off(NamedTuple):
-    """How far a day's share is off those before: as a factor, and in standard deviations; 1 and 0 if too few."""
+    """How far a day's share is off those before: a factor, and standard deviations; 1 and 0 if days are too few."""
 
     factor: float
     deviations: float
 
 
 def _off(days: Sequence[tuple[int, int]]) -> _Off:
-    """Return how far the share of the last day is off; of each day a count, and of how many."""
+    """Return how far the last day's share is off those before; each day is a count and its total."""
     shares = [k / n for k, n in days if n >= FEWEST]
     if len(shares) <= ENOUGH or days[-1][1] < FEWEST:
         return _Off(1.0, 0.0)
@@ -203,7 +195,7 @@ def _off(days: Sequence[tuple[int, int]]) -> _Off:
 
 
 class Worth(NamedTuple):
-    """What a band brings to those who look at it; None where nothing is known.
+    """The value of looking at a band's forecasts; None where nothing is known.
 
     Attributes
     ----------
@@ -214,7 +206,8 @@ class Worth(NamedTuple):
     false_alarms
         Zeros of the band for each of its ones.
     cost
-        Of the ones below the band, and of all labels in it and above; None where it is not known what either costs.
+        Cost of the ones missed below the band, plus that of looking at all labels in it and above; None if costs are
+        not known.
     """
 
     precision: float | None

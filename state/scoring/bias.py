@@ -37,8 +37,8 @@ class Bias:
     def observe(self, x: Sequence[float], raw: float, p: float, y: float, sign: int = 1) -> None:
         """Add an event, or with ``sign = -1`` take out one that was added.
 
-        If the number of features changes, the sums begin again, because these are other features. Taking out an event
-        from before that changes nothing. Sums are exact for features in [-2e6, 2e6], see `scores.grain`.
+        If the number of features changes, the sums start again, and events from before can no longer be taken out. Sums
+        are exact for features in [-2e6, 2e6], see `scores.grain`.
         """
         if not x:
             return
@@ -75,7 +75,6 @@ class Bias:
         return self + negative
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, Bias) and (self._n, self._sums) == (other._n, other._sums)
 
     __hash__ = None  # type: ignore[assignment]  # sums change

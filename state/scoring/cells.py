@@ -30,7 +30,7 @@ def _edges() -> tuple[float, ...]:
 #: Inner edges of the fine cells. They divide the coarse ones, so that one search finds both.
 EDGES: Final = _edges()
 FINE: Final = len(EDGES) + 1
-#: The coarse cell that each fine one is in.
+#: The coarse cell of each fine cell.
 WITHIN: Final[tuple[int, ...]] = (0, *(sum(edge <= each for edge in COARSE) for each in EDGES))
 
 

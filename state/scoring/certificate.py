@@ -1,4 +1,4 @@
-"""The certificate: how far forecasts are, at most, from forecasts that would have been perfectly calibrated."""
+"""The certificate: a bound on the distance of forecasts to perfectly calibrated ones."""
 
 import math
 from bisect import insort
@@ -9,7 +9,7 @@ from operator import add
 from state.scoring.cells import EDGES
 from state.scoring.ranking import Ranking
 
-#: A move costs this much more than its distance when moves are chosen, so that none is made for nothing.
+#: Factor on the cost of a move when moves are chosen, so that none is made without gain.
 _TIE = 1.000001
 
 
@@ -18,7 +18,7 @@ def certificate(ranking: Ranking) -> float:
 
     Forecasts q_1..q_T are perfectly calibrated if among the events with q_t = v the share of ones is exactly v, for
     every v. The distance of the forecasts p_t to calibration is the least Σ|p_t - q_t| / T over all such q. The
-    certificate names one q and returns what it costs, at most. It assumes nothing of how events come about.
+    certificate chooses one q and returns a bound on its distance. It assumes nothing about how events come about.
 
     Parameters
     ----------
@@ -29,16 +29,16 @@ def certificate(ranking: Ranking) -> float:
     Notes
     -----
     With m_c the middle of cell c and h_c half its width: some events are moved to the next cell, ones where m_c < 1/2,
-    zeros above. Then all that are in a cell get the share of ones in it as their q. Such a q is perfectly calibrated,
-    whatever was moved. It costs, by the triangle inequality,
+    zeros above. Then all events of a cell get its share of ones as their q. Such a q is perfectly calibrated, whatever
+    was moved. Its distance, by the triangle inequality, is at most
 
         Σ_c h_c n_c  +  Σ moved (m_{c+1} - m_c)  +  Σ_c |ones_c - m_c n_c|,  the last after the moves,
 
-    the width of the cells, the moves, and the error that stays. Moving a one from a cell that has too many to one that
-    has too few takes two errors away, and costs the distance. The moves are those that cost least, before they are
-    rounded to whole events: with x_c ones moved from c to c + 1, e_c the excess of ones and w_c = max(m_c, 1 - m_c),
-    they minimise ``Σ w_c |e_c / w_c + x_{c-1} - x_c| + Σ |x_c| (m_{c+1} - m_c)``, which is convex and solved from left
-    to right, bend by bend. Zeros moved down count as ones moved up.
+    the width of the cells, the moves, and the remaining error. Moving a one from a cell with too many to one with too
+    few removes two errors, and costs the distance. The cheapest moves are taken, then rounded to whole events: with x_c
+    ones moved from c to c + 1, e_c the excess of ones and w_c = max(m_c, 1 - m_c), they minimise ``Σ w_c |e_c / w_c +
+    x_{c-1} - x_c| + Σ |x_c| (m_{c+1} - m_c)``, which is convex and solved from left to right, bend by bend. Zeros moved
+    down count as ones moved up.
 
     Without moves the last sum is the binned ℓ1 error of 200 cells, mostly noise; where errors alternate, moves between
     neighbours take the noise away. Honest forecasts do not get 0: the first sum is .005 at most where forecasts are
@@ -81,11 +81,11 @@ def certificate(ranking: Ranking) -> float:
 
 
 def _moves(middles: Sequence[float], zeros: Sequence[int], ones: Sequence[int]) -> list[float]:
-    """Return how many ones are moved from each cell to the next, [cells - 1]; below 0 they are moved down.
+    """Return how many ones are moved from each cell to the next, [cells - 1]; negative: down.
 
-    The least cost of all cells up to one, as a function of what is moved out of it, is convex and piecewise linear:
-    ``bends`` are its bends, by place and change of slope, and its slopes are cut to ±w, beyond which it is cheaper to
-    leave the error. From the last cell, out of which nothing is moved, the choices are read back.
+    Take the least cost of all cells up to one, as a function of the ones moved out of it. It is convex and piecewise
+    linear. ``bends`` has its bends, by place and change of slope. Slopes are cut to ±w: beyond that, leaving the error
+    is cheaper. Nothing is moved out of the last cell; from there the choices are traced back.
     """
     weights = [max(middle, 1.0 - middle) for middle in middles]
     excess = [

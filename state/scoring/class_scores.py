@@ -116,13 +116,7 @@ class ClassScores(Paired):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read sums written by `encode`.
-
-        Raises
-        ------
-        ValueError
-            If the payload's length does not fit its number of classes.
-        """
+        """Read sums written by `encode`; ValueError if the payload's length does not fit its number of classes."""
         scores = cls(_HEAD.unpack_from(payload)[0] if len(payload) >= _HEAD.size else 0)
         length = len(scores.sums)
         if len(payload) != _HEAD.size + 8 * length:

@@ -7,10 +7,10 @@ from typing import Final, Literal, NamedTuple, Self
 from state.scoring import losses
 from state.scoring.scores import Kind, Scores, grain
 
-#: Losses whose difference has a standard error. Misclassification has few values and says little.
+#: Losses whose difference has a standard error.
 ComparedLoss = Literal["brier", "log"]
 LOSSES: Final[tuple[ComparedLoss, ...]] = ("brier", "log")
-#: The names of the two sides of `Comparison.scores` in other modules.
+#: Names of the two sides of `Comparison.scores`, for other modules.
 SIDES: Final[tuple[tuple[str, Kind], ...]] = (("champion", "raw"), ("challenger", "calibrated"))
 
 _SQUARES: Final = Struct("<2d")
@@ -111,7 +111,6 @@ class Comparison:
         return left
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, Comparison) and (self.scores, self._brier, self._log) == (
             other.scores,
             other._brier,
@@ -135,13 +134,7 @@ class Comparison:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read sums written by `encode`.
-
-        Raises
-        ------
-        ValueError
-            If the payload's length does not fit its scores.
-        """
+        """Read sums written by `encode`; ValueError if the payload's length does not fit its scores."""
         if len(payload) < _SQUARES.size:
             raise ValueError(f"a comparison of {len(payload)} bytes is shorter than its own header")
         comparison = cls()

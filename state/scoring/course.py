@@ -1,4 +1,4 @@
-"""The course of a stream: what was forecast, served and came true, by hour and by day of stream time."""
+"""The course of a stream: sums of forecasts, served scores and outcomes, by hour and day of stream time."""
 
 from struct import Struct
 from typing import Final, Self
@@ -10,7 +10,7 @@ from state.scoring.scores import grain
 HOURS: Final = 25
 DAYS: Final = 31
 
-#: What is summed over a period: forecasts answered, events learnt, ones, raw and served forecasts, and their variance.
+#: Sums of a period: forecasts answered, events learnt, ones, raw and served forecasts, and their variance.
 ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE = range(6)
 _HEAD: Final = Struct("<qqBB")
 _PERIOD: Final = Struct("<IIIiddd")
@@ -30,9 +30,9 @@ class Course:
 
     Notes
     -----
-    An event counts when it is learnt, also in the warm-up, in which the raw forecast is served. A revised label counts
-    when the revision comes: that changes the ones alone. So the sums of a period are those of an account, and what was
-    learnt wrongly in one is put right in a later one. Of classes and numbers only the first two sums are kept.
+    An event counts when it is learnt, also in the warm-up. A revision counts when it comes, and changes only the ones:
+    it corrects a label of an earlier period in a later one, as in book-keeping. For classes and numbers only the first
+    two sums are kept.
 
     Bytes, little-endian: ``forecast_ms``, ``label_ms`` (i64 each), how many hours and days follow (u8 each); then of
     each, in order, its number since 1970, forecasts, events (u32 each), ones (i32), Σ raw, Σ served, Σ p(1 - p) of what
@@ -55,7 +55,7 @@ class Course:
         self.label_ms = 0
         self.hours: dict[int, Sums] = {}
         self.days: dict[int, Sums] = {}
-        #: The hour whose sums, and those of its day, are at hand.
+        #: The present hour; its sums and its day's are cached.
         self._hour = -1
         self._now: tuple[Sums, Sums] = ([], [])
 
@@ -77,12 +77,12 @@ class Course:
             sums[VARIANCE] += spread
 
     def revise(self, by: float, now_ms: int) -> None:
-        """Count that the label of an event that was learnt changed by -1 or 1."""
+        """Count a revision, which changes the ones by -1 or 1."""
         for sums in self._at(now_ms):
             sums[ONES] += by
 
     def _at(self, now_ms: int) -> tuple[Sums, Sums]:
-        """Return the sums of the present hour and day; those of old ones go."""
+        """Return the sums of the present hour and day; old periods are dropped."""
         hour = now_ms // HOUR_MS
         if hour != self._hour:
             self._hour = hour
@@ -105,7 +105,6 @@ class Course:
         return made
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, Course) and self.encode() == other.encode()
 
     __hash__ = None  # type: ignore[assignment]  # sums change
@@ -133,7 +132,7 @@ class Course:
 
 
 def _begin(periods: dict[int, Sums], at: int, most: int) -> Sums:
-    """Return the sums of a period, the latest one as a rule."""
+    """Return the sums of a period, usually the latest; at most ``most`` periods are kept."""
     sums = periods.get(at)
     if sums is None:
         sums = periods[at] = [0.0] * 6

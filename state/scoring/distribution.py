@@ -1,4 +1,4 @@
-"""The distribution of a stream's raw forecasts, of the last week and of those before it; no outcome is needed."""
+"""The distribution of a stream's raw forecasts, in the last week and before. It needs no outcomes."""
 
 import math
 from bisect import bisect_right
@@ -20,22 +20,22 @@ EDGES: Final[tuple[float, ...]] = (
 )
 CELLS: Final = len(EDGES) + 1
 
-#: Stretches of stream time, a day each: the same in all partitions.
-#: Past days that are recent, with the present one: a week, so that weekends are in it as they are in the past. Single
-#: days differ: of the flights of 2013, of which nothing was broken, 39 % of the days have a shift above .25.
+#: Length of a period, a day of stream time; and past days that count as recent. A week holds a weekend, as the past
+#: does. Single days differ too much: of the flights of 2013, with nothing broken, 39 % of the days have a shift above
+#: .25.
 RECENT: Final = 7
-#: Days with forecasts that are remembered before these: each counts as much as 1 - 1/MEMORY of the next one.
+#: Memory of earlier days with forecasts: each counts 1 - 1/MEMORY of the next one.
 MEMORY: Final = 32
-#: Days with forecasts that must be remembered, and recent forecasts, before the two are compared.
+#: Earlier days, and recent forecasts, that a comparison needs.
 ENOUGH: Final = 7
 FEWEST: Final = 100
-#: From here on the shift is told to people: see `Distribution.shift`.
+#: Shift from which people are told: see `Distribution.shift`.
 SHIFTED: Final = 0.25
-#: From here on, and until the shift is no more, recent forecasts are of another kind than the past, and do not become
-#: part of it. After so many days what is recent takes the past's place.
+#: Shift from which recent forecasts are broken: they do not become part of the past until the shift is small again.
+#: After so many days they replace the past.
 BROKEN: Final = 1.0
 SETTLED: Final = 28
-#: Days of a break that may have passed before the shift is so large.
+#: Days of a break that may pass before the shift is so large.
 _UNSEEN: Final = 2
 
 _HEAD: Final = Struct("<QIH")
@@ -48,14 +48,13 @@ class Distribution:
 
     Notes
     -----
-    Forecasts are counted in the present day. It and the `RECENT` days before it are recent. What is older is added to
-    the past, which fades by the share 1/`MEMORY` with each day that is added and has a forecast. The past is kept in
-    units of 1/`MEMORY` forecast, as whole numbers: bytes are the same on every machine. Days are those of stream time,
-    so counts of partitions may be added.
+    The present day and the `RECENT` days before it are recent. Older days are added to the past, which fades by the
+    share 1/`MEMORY` with each added day that has a forecast. The past is in whole units of 1/`MEMORY` forecast, so its
+    bytes are the same on every machine. Days are of stream time, so counts of partitions may be added.
 
-    **Breaks.** Once the shift is above `BROKEN`, and until it is below `SHIFTED`, days that came after it began are not
-    added to the past, so that scores that were broken for some days and are mended are compared with those before.
-    After `SETTLED` days the past begins anew with what is recent: a new model is what is usual now.
+    **Breaks.** From a shift above `BROKEN` until one below `SHIFTED`, new days are not added to the past. So scores
+    that were broken for some days are compared with those before the break. After `SETTLED` days recent forecasts
+    become the new past: the model has changed for good.
 
     Bytes, little-endian: the present day since 1970 (u64), days in the past (u32), the last days at whose end the
     forecasts were broken (u16); then the counts of the present day, of the past, and of the recent days, the oldest
@@ -81,9 +80,9 @@ class Distribution:
         self._days: list[Counts] = [[0] * CELLS for _ in range(RECENT)]
         self._past: Counts = [0] * CELLS
         self._filled = 0
-        #: Days that ended since the forecasts broke; 0 while they are not broken.
+        #: Days since the forecasts broke; 0 if they are not broken.
         self._broken = 0
-        #: What `encode` wrote of all but the present day; empty where that is to be written again.
+        #: Cached bytes of `encode`, without the present day; empty if they changed.
         self._kept = b""
 
     def observe(self, raw: float, now_ms: int) -> None:
@@ -102,7 +101,7 @@ class Distribution:
         self._present[bisect_right(EDGES, raw)] += 1
 
     def _advance(self, day: int) -> None:
-        """Go on to a later day; those between have no forecast."""
+        """Go on to a later day; days between have no forecast."""
         for _ in range(min(day - self._day, RECENT + 1)):
             self._end()
         self._day = day
@@ -136,7 +135,6 @@ class Distribution:
         return made
 
     def __eq__(self, other: object) -> bool:
-        """Whether all counts are equal."""
         return isinstance(other, Distribution) and self.encode() == other.encode()
 
     __hash__ = None  # type: ignore[assignment]  # counts change
@@ -153,25 +151,25 @@ class Distribution:
 
     @property
     def before(self) -> list[float]:
-        """Earlier forecasts by cell, the older the less."""
+        """Earlier forecasts by cell; older ones count less."""
         return [n / MEMORY for n in self._past]
 
     @property
     def comparable(self) -> bool:
-        """Whether there are so many forecasts that recent ones can be compared with those before."""
+        """Whether there are enough forecasts to compare recent ones with earlier ones."""
         return self._filled >= ENOUGH and sum(self.recent) >= FEWEST
 
     def shift(self) -> float:
-        """Return how far recent forecasts are distributed otherwise than earlier ones, at least 0; NaN if too few.
+        """Return the shift of recent forecasts against earlier ones, at least 0; NaN if there are too few.
 
         Notes
         -----
         This is the population stability index over the cells that have a forecast, Σ (a - b) ln(a / b) with a and b the
         shares of a cell among recent and earlier forecasts, or the sum of both Kullback-Leibler divergences. One half
-        is added to every count, so that an empty cell has no infinite part. What chance alone adds is taken off: (K -
-        1)(1/n + 1/m) of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two samples).
-        Customary words: below .1 nothing, from .25 on another population. Where log-odds are normal, .25 is a
-        move by half of their deviation.
+        is added to every count, so that no cell gives infinity. What chance alone adds is subtracted: (K - 1)(1/n +
+        1/m) of K cells, n recent and m earlier forecasts (half of the index is χ² / 2 of two samples). By custom, below
+        .1 nothing has changed, and from .25 on the population is another one. For normal log-odds, .25 is a move by
+        half their deviation.
 
         References
         ----------
@@ -196,13 +194,7 @@ class Distribution:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError
-            If it is cut, or names cells that do not exist.
-        """
+        """Read what `encode` wrote; ValueError if it is cut, or names cells that do not exist."""
         if len(payload) < _HEAD.size:
             raise ValueError(f"a distribution of {len(payload)} bytes is shorter than its own header")
         made = cls()

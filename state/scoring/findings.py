@@ -1,21 +1,21 @@
-"""What is wrong in a stream's configuration, by the ages of its outcomes, and what to set."""
+"""Errors in a stream's configuration that the ages of its outcomes show, and what to set."""
 
 import math
 from typing import Final, Literal, NamedTuple
 
 from state.scoring.ages import FEWEST_EACH, Ages, words
 
-#: Fewest outcomes of a stream for findings.
+#: Fewest outcomes for findings.
 FEWEST: Final = 100
-#: Share of the runs of equal labels to expect in batches below which they are too few.
+#: In batches, runs of equal labels are too few below this share of the expected number.
 RUNS: Final = 0.5
-#: The shares from which on a finding is made: of outcomes in the last tenth of the time they have; of outcomes that
-#: come after a forecast matured; the difference of the distributions of two labels' ages; of forecasts that expire.
+#: Shares from which there is a finding: outcomes in the last tenth of their time; outcomes after maturity; the
+#: difference between the age distributions of two labels; forecasts that expire.
 LATE: Final = 0.01
 AFTER: Final = 0.05
 APART: Final = 0.25
 EXPIRED: Final = 0.1
-#: Share of forecasts that expire from which on those with an outcome, of either label, are not like the others.
+#: Share of expired forecasts from which labelled forecasts are unlike the others.
 MOST: Final = 0.5
 
 Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 def late(ages: Ages, ttl_ms: int) -> float:
     """Return the share of the outcomes that came in the last tenth of the time to live; NaN without outcomes.
 
-    A time to live that is long enough has none there. If there are many, others came later and were lost.
+    If the time to live is long enough, there are none. If there are many, others came later and were lost.
     """
     return ages.after(0.9 * ttl_ms, ttl_ms)
 
@@ -107,7 +107,7 @@ def findings(
         )
         found.append(Finding("ttl", text))
     lost = expired(ages)
-    # All numbers count as label 0, so a single label says nothing about silence.
+    # All numbers count as label 0, so a single label means nothing here.
     if lost >= EXPIRED and not silence and ages.labels == [1] and not cut:
         text = (
             f"only outcomes 1 are reported, and {lost:.0%} of the forecasts expire without one: what is served rises "

@@ -1,4 +1,4 @@
-"""Scores of a stream of probabilities on one partition: of all events and of windows, with the alarms."""
+"""Scores of a stream of probabilities on one partition: of all events and by window, with alarms."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -11,8 +11,8 @@ from state.scoring.scores import SCORED, Scores, grain
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import KINDS, RECENT, WEALTH, Alarmed, Window, Windows, last
 
-#: Resolved events of a window. The ECE of 5,000 calibrated forecasts is below .018 on average (`Scores.noise` at its
-#: largest), so a window with .03 shows an error. At one event a second a window takes an hour and a half.
+#: Events in a window. The ECE of 5,000 calibrated forecasts is below .018 on average (`Scores.noise` at its largest),
+#: so a window with .03 shows an error. At one event a second a window takes an hour and a half.
 WINDOW = 5000
 
 _HEAD: Final = Struct("<II")
@@ -20,7 +20,7 @@ _PAST: Final = Struct("<4d")
 _PAST_SUMS: Final = 4
 _LENGTH: Final = Struct("<H")
 _WORST: Final = Struct("<I")
-#: In place of a length and scores: the scores are the same as before, or there are none.
+#: Stands for scores in a row: they equal the ones before, or there are none.
 _SAME: Final = _LENGTH.pack(0)
 
 
@@ -66,7 +66,7 @@ class History(Windows[Scores]):
         self._closed = Scores()
         self._newest = Scores()
         self._past: list[list[float]] = []
-        #: The scores before the window from which the alarms count.
+        #: Scores before the window from which the alarms count.
         self._before: Scores | None = None
 
     def observe(self, raw: float, p: float, y: float, draw: float | None = None) -> bool:
@@ -149,7 +149,7 @@ class History(Windows[Scores]):
 
     @property
     def lately(self) -> Order:
-        """How events are ranked within the present window and the one before."""
+        """Ranking of events within the present window and the one before."""
         return Order.of(self.present) + Order.of(self._newest)
 
     @property
@@ -159,10 +159,10 @@ class History(Windows[Scores]):
 
     @classmethod
     def resumed(cls, before: Sequence[Self], rest: Scores, partitions: int) -> Self:
-        """Return the history that goes on for several others, at least one, of partitions that are no more.
+        """Return a history that continues several others, at least one, of partitions that no longer exist.
 
-        ``rest`` are the scores of their events that it is not to observe itself; ``partitions`` is how many histories
-        the stream has from now on.
+        ``rest`` are the scores of events that it will not observe itself; ``partitions`` is the new number of
+        histories.
         """
         made = cls()
         made._closed = rest

@@ -1,4 +1,4 @@
-"""The losses for comparing forecasts. All are proper: no calibrator can keep a loss that is not.
+"""The losses for comparing forecasts. All are proper: calibration cannot preserve an improper loss.
 
 Kuleshov & Ermon 2017, *Estimating Uncertainty Online Against an Adversary*, Theorem 2, with Definition 2.
 """
@@ -38,7 +38,7 @@ def log(p: float, y: float) -> float:
 
 
 def misclassification(p: float, y: float) -> float:
-    """Return 1 if the label that p predicts is wrong, else 0; p predicts 1 from one half on, and 0 below.
+    """Return 1 if the label that p predicts is wrong, else 0. p predicts 1 from one half on, else 0.
 
     At p = 1/2 both labels have the same expected loss, so any rule for ties is proper. The formula in the paper has the
     two labels exchanged.

@@ -1,4 +1,4 @@
-"""How forecasts rank events within windows, as sums over windows."""
+"""Ranking of events within windows, as sums over windows."""
 
 import math
 from operator import add
@@ -7,7 +7,7 @@ from typing import Final, Self
 from state.scoring.ranking import NONE, VOLUMES, Estimate, Ranking, binomial
 from state.scoring.scores import SCORED, Kind, Scores
 
-#: Shared sums: pairs of unlike outcomes, outcomes that are 1, events. Then for each kind: pairs ranked correctly, Σ
+#: Sums shared by all kinds: pairs of unlike outcomes, ones, events. Then for each kind: pairs ranked correctly, Σ
 #: pairs² times the variance of the window's AUC, Σ pairs times KS, and the ones found at each volume.
 _SHARED: Final = 3
 _EACH: Final = 3 + len(VOLUMES)
@@ -16,9 +16,9 @@ _EACH: Final = 3 + len(VOLUMES)
 class Order:
     """Ranking measures of a stream in which only events of one window are compared with each other.
 
-    Over the life of a stream the served scores change their scale: first they are raw, then calibrated by a map that
-    changes. An AUC over all events would compare scores of different scales. It would fall although no two events of
-    one moment were reordered. So only pairs within a window are counted, and the sums of windows are added.
+    Served scores change their scale over the life of a stream: raw at first, then calibrated by a changing map. An AUC
+    over all events would compare different scales, and fall although no two events of one moment were reordered. So
+    only pairs within a window count, and the sums of windows are added.
 
     Notes
     -----

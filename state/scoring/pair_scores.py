@@ -1,4 +1,4 @@
-"""Scores of two forecasts of classes, or of a number, on the same events: few sums."""
+"""Scores of two forecasts of classes, or of a number, on the same events."""
 
 import math
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ _SUMS: Final = 3  # sums of a loss: of the first forecast, of the second, the sq
 
 
 class Off(NamedTuple):
-    """What was promised less what happened, where it is most off.
+    """The largest difference between what was promised and what happened.
 
     Attributes
     ----------
     by
         The mean and its 95 % interval, as if events were independent.
     level
-        Of numbers the level it is of; None of classes.
+        For numbers the level with this difference; None for classes.
     """
 
     by: Interval
@@ -131,14 +131,13 @@ class PairScores:
         return total
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, PairScores) and (self.tally, self.sums) == (other.tally, other.sums)
 
     __hash__ = None  # type: ignore[assignment]  # sums change
 
     @property
     def kind(self) -> int:
-        """Of the forecasts, `state.forecasts.PROBS` or `QUANTILES`; `PROBABILITY`, which is 0, without events."""
+        """Kind of the forecasts, `state.forecasts.PROBS` or `QUANTILES`; `PROBABILITY`, which is 0, without events."""
         if self.tally is None:
             return PROBABILITY
         return PROBS if isinstance(self.tally, TopTally) else QUANTILES
@@ -171,11 +170,11 @@ class PairScores:
         return math.nan if self.tally is None else self.tally.error(kind)
 
     def noise(self, kind: Alarmed) -> float:
-        """Return what `error` is by chance, see `state.scoring.tallies`; NaN without events."""
+        """Return the `error` that chance alone gives, see `state.scoring.tallies`; NaN without events."""
         return math.nan if self.tally is None else self.tally.noise(kind)
 
     def excess(self, kind: Alarmed) -> float:
-        """Return by how much `error` is above twice its `noise`, at least 0: an error that chance does not explain."""
+        """Return the excess of `error` over twice its `noise`, at least 0: an error that chance does not explain."""
         return max(self.error(kind) - 2.0 * self.noise(kind), 0.0) if self.n else 0.0
 
     def accuracy(self, kind: Alarmed) -> float:
@@ -193,9 +192,9 @@ class PairScores:
     def off(self, kind: Alarmed) -> Off:
         """Return what was promised less what happened; NaN below two events.
 
-        Of classes: the mean probability of the likeliest class less how often it occurred. Of numbers: a level less its
-        coverage, where that is most off, or nearest to be where an atom lets coverage be a range. The interval is of
-        that level by itself: it does not count that the level was chosen.
+        For classes: the mean probability of the likeliest class, minus how often it occurred. For numbers: the level
+        most off, minus its coverage; at an atom coverage is a range, and its nearer end counts. The interval ignores
+        that the level was chosen.
         """
         tally, level = self.tally, None
         if tally is None or tally.n < 2:
@@ -227,13 +226,7 @@ class PairScores:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError, struct.error
-            If it is not that.
-        """
+        """Read what `encode` wrote; ValueError or struct.error if it is not that."""
         scores, at = cls.read(payload)
         if at != len(payload):
             raise ValueError(f"scores of {len(payload)} bytes end after {at}")
@@ -263,12 +256,12 @@ class PairScores:
         return scores, at
 
 
-#: What a challenger is compared by, of every kind of forecast.
+#: The comparison of a challenger, for every kind of forecast.
 AnyComparison = Comparison | PairScores
 
 
 def of_challenger(kind: int) -> AnyComparison:
-    """Return the comparison of no events, for a kind of forecast."""
+    """Return an empty comparison for a kind of forecast."""
     return Comparison() if kind == PROBABILITY else PairScores()
 
 
@@ -299,7 +292,7 @@ def observe(
 
 
 def losses(first: Classwise | Sequence[float], second: Classwise | Quantiles, y: float) -> list[float]:
-    """Return of each of `LOSSES` that of both forecasts and the squared difference; of numbers ``first`` as `count`."""
+    """Return for each of `LOSSES` both forecasts' losses and the squared difference; ``first`` as in `count`."""
     if isinstance(second, Classwise):
         return _of_classes(cast("Classwise", first), second, int(y))
     before, after = (_pinball(second.levels, each, y) for each in (first, second.values))
@@ -307,7 +300,7 @@ def losses(first: Classwise | Sequence[float], second: Classwise | Quantiles, y:
 
 
 def at_levels(law: Law, served: Quantiles) -> Sequence[float]:
-    """Return the quantiles of a law at the levels of what was served."""
+    """Return the quantiles of a law at the served levels."""
     if isinstance(law, Quantiles) and law.levels == served.levels:
         return law.values
     return tuple(map(law.ppf, served.levels))

@@ -85,11 +85,11 @@ class QuantileScores(Paired):
         y
             The outcome.
         key
-            The event id. It determines the random transform at an atom of a forecast.
+            The event id. It keys the random transform at an atom of a forecast.
         sign
             1 adds the event, -1 takes out one that was added.
         values
-            Quantiles of ``raw`` at the levels of these scores, from whoever knows them.
+            Quantiles of ``raw`` at the levels of these scores, if they are known.
 
         Raises
         ------
@@ -137,13 +137,7 @@ class QuantileScores(Paired):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read sums written by `encode`.
-
-        Raises
-        ------
-        ValueError
-            If the payload's length does not fit its number of levels.
-        """
+        """Read sums written by `encode`; ValueError if the payload's length does not fit its number of levels."""
         m = _HEAD.unpack_from(payload)[0] if len(payload) >= _HEAD.size else 0
         length = m + 2 + 2 * (3 * m + PIT_BINS + m // 2)
         if not 1 <= m <= MAX_LEVELS or len(payload) != _HEAD.size + 8 * length:
@@ -178,8 +172,8 @@ class QuantileScores(Paired):
         """Return the continuous ranked probability score by the levels served, in units of the outcome.
 
         It is twice the integral of the pinball loss over the levels (Gneiting & Ranjan 2011, eq. 6). The integral is a
-        sum: each level counts for what is nearer to it than to another, from 0 to 1. Between few levels and beyond the
-        outermost it is coarse, alike for raw and calibrated.
+        sum over the levels, each weighted by the part of [0, 1] that is nearest to it. With few levels it is coarse,
+        equally for raw and calibrated.
         """
         edges = [0.0, *((a + b) / 2.0 for a, b in pairwise(self.levels)), 1.0]
         widths = (high - low for low, high in pairwise(edges))
@@ -188,7 +182,7 @@ class QuantileScores(Paired):
     def difference(self) -> Difference:
         """Return the difference of the mean pinball loss, calibrated minus raw, with its standard error.
 
-        Below 0 what was served was better. The error is as if events were independent.
+        Below 0 the served forecasts were better. The error assumes independent events.
         """
         return paired(self.sums[0], self.regret() / len(self.levels), self.sums[-1])
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from state.scoring.cells import EDGES, FINE
 
-#: Volumes for recall and precision: the shares of events that somebody has time to look at.
+#: Volumes for recall and precision: shares of events that somebody has time to look at.
 VOLUMES: Final = (0.005, 0.01, 0.02, 0.05)
 
 _LOGITS: Final = tuple([math.log(edge) - math.log1p(-edge) for edge in EDGES])
@@ -143,8 +143,8 @@ class Ranking:
     def bins(self, most: int) -> list[dict[str, float]]:
         """Return a reliability curve: events ``n``, mean ``forecast`` and share ``outcome`` of ones of each bin.
 
-        Bins hold equal shares of the events, half counted among all zeros and half among all ones: so where ones are
-        rare and their forecasts high, there are bins. A forecast is taken as the middle of its fine cell.
+        Bins hold equal shares of the events, where zeros as a whole and ones as a whole count half each. So there are
+        bins where rare ones have high forecasts. A forecast is taken as the middle of its fine cell.
         """
         if not self.n + self.m:
             return []

@@ -1,4 +1,4 @@
-"""The last events of a segment, in windows: where it went wrong lately, and with what evidence."""
+"""The last events of a segment, in windows, with an alarm for recent errors."""
 
 import math
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, Self
 
 from state.scoring.alarm import log_level_bet, log_sum
 
-#: Fewest events of a window that is closed. Against an error of .2 at a rate of .2 some 150 events are enough, so a
-#: segment with few events is judged by windows that last longer, and not by windows that are too small.
+#: Fewest events of a closed window. To find an error of .2 at a rate of .2 takes some 150 events, so small segments get
+#: longer windows rather than too small ones.
 LEAST: Final = 250
 #: Closed windows that are kept beside the present one.
 RECENT: Final = 8
@@ -30,22 +30,22 @@ def _levels(marks: int) -> Struct:
 
 
 class Stretch(NamedTuple):
-    """The last windows of a segment, as one, of one binary event or level.
+    """The last windows of a segment added up, for one binary event or level.
 
     Attributes
     ----------
     windows
-        How many, with the present one; at least 1.
+        Number of windows, the present one included; at least 1.
     n, y
-        Events, and those that happened: of a level those below its quantile.
+        Events, and those that happened; for a level those below its quantile.
     upto
-        Of a level the events at or below its quantile; ``y`` of a binary event.
+        For a level the events at or below its quantile; for a binary event ``y``.
     p
-        Σ of the forecasts served; of a level n times the level.
+        Sum of the served forecasts; for a level n times the level.
     variance
         Σ p(1 - p).
     mark
-        Which binary event or level it is of, from 0.
+        Number of the binary event or level, from 0.
     """
 
     windows: int
@@ -58,18 +58,18 @@ class Stretch(NamedTuple):
 
 
 class Recent:
-    """Sums over the last windows of a segment of what was served, and the recent alarm that follows from them.
+    """Sums of served forecasts over a segment's last windows, with the recent alarm.
 
     Parameters
     ----------
     marks
-        Binary events that each event of the segment has, with a served probability each: one where a probability was
-        served, some of classes (`state.scoring.segment_pairs`).
+        Number of binary events per event, each with a served probability: one for a probability, several for classes
+        (`state.scoring.segment_pairs`).
 
     Attributes
     ----------
     joined
-        Partitions whose windows were added up, see the notes; 1 as observed. It is not stored.
+        Number of partitions whose windows were added up, see the notes. It is not stored.
     last
         The last window of the stream that had an event of the segment.
 
@@ -81,26 +81,26 @@ class Recent:
     one window in each window of the stream, and a small one has windows that last longer. The present window and the
     last `RECENT` closed ones are kept. Where windows end depends on how many events came, and not on labels.
 
-    **Recent alarm.** A gambler (`state.scoring.alarm`) begins with every window, bets that all forecasts are too high
-    or too low, and stops after `RECENT` more windows. The alarm is the largest wealth of those who still play. If
+    **Recent alarm.** A gambler (`state.scoring.alarm`) starts with every window, bets that all forecasts are too high
+    or too low, and stops after `RECENT` more windows. The alarm is the largest wealth of the active gamblers. If
     forecasts are calibrated, each gambler ever reaches 1/α with a probability of at most α. So a calibrated segment has
     at most one false alarm in 1/α of its windows. Each of K segments has at most one window in each window of the
-    stream. So with the threshold K/α they all together have at most one false alarm in 1/α windows of the stream,
-    however many segments there are, and whether or not they share events. The bets are on one cell, all of the segment:
-    forecasts that are too extreme, and right on average, are found by the lifetime's evidence only.
+    stream. So with the threshold K/α all of them together have at most one false alarm in 1/α windows of the stream,
+    for any number of segments, even if they share events. The bets are on the whole segment as one cell. Forecasts that
+    are too extreme but right on average are found only by the lifetime's evidence.
 
     **Several binary events.** Of m binary events, as of classes and levels, the gambler stakes the share 1/m on each.
     If each has the probability that was served, given all outcomes that were known before, the wealth on each is a
-    supermartingale that starts at 1. So is their mean, however the m depend on one another. So all that was said holds
-    of m as of one: all segments, and all classes or levels of them, have one false alarm in 1/α windows of the stream.
-    To find one wrong class or level costs log m, 2.2 nats at most.
+    supermartingale that starts at 1. So is their mean, even if the m events depend on one another. So the bound is the
+    same: all segments, with all their classes or levels, have at most one false alarm in 1/α windows of the stream.
+    Finding one wrong class or level costs log m, 2.2 nats at most.
 
-    **Partitions.** Windows of several partitions are added by their age, the present ones first. Whenever one of them
-    closes a window, each of the `RECENT` + 1 stretches is a new gambler's. So that many times the evidence is needed:
-    `log_alarm` takes their log away. This holds if how fast partitions are does not depend on outcomes.
+    **Partitions.** Windows of several partitions are added by age, the present ones first. When one partition closes a
+    window, each of the `RECENT` + 1 stretches belongs to a new gambler. So `log_alarm` subtracts the log of their
+    number. This assumes that the speed of partitions does not depend on outcomes.
 
-    **Revisions.** A row of the ledger has the window of the stream in which its event counted. The event is in the last
-    window of the segment that does not begin later. So after `revise` sums are those of the corrected labels, exactly.
+    **Revisions.** A ledger row has the stream's window in which its event counted. The event is in the segment's last
+    window that does not begin later. So after `revise`, sums are exactly those of the corrected labels.
 
     Bytes, little-endian: how many windows follow (u8), the last window of the stream that had an event (u32); then of
     each window, the oldest first, the window of the stream in which it begins and n (u32 each), then of each binary
@@ -125,9 +125,9 @@ class Recent:
         self.joined = 1
         self.last = 0
         self._start = 0
-        #: Of the present window n, then Σy, Σp and Σp² of each binary event.
+        #: Sums of the present window: n, then Σy, Σp and Σp² of each binary event.
         self._sums = [0.0] * (1 + 3 * marks)
-        #: The same of closed windows, and where they begin.
+        #: Closed windows: the stream's window in which they begin, and their sums.
         self._past: list[tuple[int, list[float]]] = []
 
     def zero(self) -> Self:
@@ -176,14 +176,14 @@ class Recent:
             sums[1] += y - was
 
     def replace(self, was: Sequence[float], now: Sequence[float], window: int) -> None:
-        """Put sums in the place of others that were added in a window of the stream; nothing if it is too long ago."""
+        """Replace sums that were added in a window of the stream; nothing if it is too old."""
         sums = self._of(window)
         if sums is not None:
             for i, (before, after) in enumerate(zip(was, now, strict=True)):
                 sums[i] += after - before
 
     def _of(self, window: int) -> list[float] | None:
-        """Return the sums of the window that has the events of a window of the stream; None if it is too long ago."""
+        """Return the sums of the segment's window with the events of a stream's window; None if it is too old."""
         if window >= self._start:
             return self._sums
         for start, sums in reversed(self._past):
@@ -213,7 +213,7 @@ class Recent:
         return [*self._past, (self._start, self._sums)] if self._sums[0] else []
 
     def stretches(self, mark: int = 0) -> list[Stretch]:
-        """Return the present window, then it with the one before, and so on, of a binary event; none without events."""
+        """Return the stretches of a binary event: the present window, then it with the one before, and so on."""
         return [self._stretch(i + 1, sums, mark) for i, sums in enumerate(self._totals())]
 
     def _totals(self) -> list[list[float]]:
@@ -233,8 +233,8 @@ class Recent:
     def log_alarm(self) -> tuple[float, Stretch | None]:
         """Return the log of the recent alarm, in nats, and the stretch that has it; (0, None) without events.
 
-        The stretch is of the binary event or level with the most evidence. From log(K/α) on the alarm fires, K the
-        number of segments. It falls when windows that were wrong are no longer kept.
+        The stretch is of the binary event or level with the most evidence. The alarm fires from log(K/α) on, K the
+        number of segments. It falls when the wrong windows are dropped.
         """
         best, where = -math.inf, None
         for i, sums in enumerate(self._totals()):
@@ -254,7 +254,7 @@ class Recent:
         return _HEAD.pack(len(windows), self.last) + b"".join(parts)
 
     def decode(self, payload: bytes, at: int) -> int:
-        """Take over what windows of this shape encoded, in the place of what is here; return the offset after it.
+        """Load what windows of this shape encoded; return the offset after it.
 
         Raises
         ------
@@ -279,12 +279,12 @@ class Recent:
         return _binary(self.marks)
 
     def _counts(self) -> int:
-        """Return how many of the sums are whole numbers; they come first."""
+        """Return how many leading sums are whole numbers."""
         return 1 + self.marks
 
 
 class RecentLevels(Recent):
-    """The same of a number: its outcomes below the quantiles that were served, and at or below them.
+    """Recent windows of a number: its outcomes below the served quantiles, and at or below them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scores of one stream, as sums: of the model's forecasts and of the served ones, over the same resolved events."""
+"""Scores of one stream, as sums over resolved events, of the model's forecasts and of the served ones."""
 
 import math
 from bisect import bisect_right
@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from functools import cache, reduce
 from operator import add, sub
 from struct import Struct
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Literal, Self
 
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
 from state.scoring.losses import Name, log
+from state.scoring.murphy import Murphy
 from state.scoring.ranking import Maybe, Ranking
 
 #: The kinds of forecast that are scored: the model's; those served as ``p``; those served as ``draw``.
@@ -21,10 +22,10 @@ SCORED: Final[tuple[Kind, ...]] = ("raw", "calibrated", "draw")
 _CELLS: Final = len(COARSE) + 1
 _LOW: Final = len(BANDS)  # the first bin's last band
 _SUMS: Final = 5  # sums a cell
-#: A book is the sums of all cells. The books: raw; ``p`` of events without a draw; ``p`` of events with one; the draw.
+#: A book has the sums of all cells. The books: raw; ``p`` of events without a draw; ``p`` of events with one; the draw.
 _BOOKS: Final = 4
 _BOOK: Final = _CELLS * _SUMS
-#: Where the sums of a fine cell's coarse cell begin in its book.
+#: Offset in a book of a fine cell's coarse cell.
 _AT: Final = tuple(cell * _SUMS for cell in WITHIN)
 _RAW: Final = 0
 _SAME: Final = 1
@@ -33,7 +34,7 @@ _DRAW: Final = 3
 #: The books that make up a kind.
 _OF: Final[dict[str, tuple[int, ...]]] = {"raw": (_RAW,), "calibrated": (_SAME, _P), "draw": (_SAME, _DRAW)}
 _MASK: Final = 10  # bytes of a bit for each cell of each book
-#: Adding and subtracting this number rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
+#: Adding and subtracting this rounds a number in [-2e6, 2e6] to a multiple of 2**-30, half to even.
 _GRAIN: Final = 1.5 * 2.0**22
 _ROOT: Final = math.sqrt(2.0 / math.pi)
 
@@ -46,32 +47,6 @@ def grain(value: float) -> float:
     return value + _GRAIN - _GRAIN
 
 
-class Murphy(NamedTuple):
-    """The parts of a mean Brier score: ``reliability - resolution + uncertainty + variance - 2 covariance``.
-
-    Attributes
-    ----------
-    reliability
-        Squared distance of the bins' mean forecasts from their mean outcomes; 0 is calibrated.
-    resolution
-        Variance of the bins' mean outcomes: how well the forecasts separate events.
-    uncertainty
-        Variance of the outcomes, which the forecaster cannot change.
-    variance, covariance
-        Of forecasts, and of forecasts and outcomes, within bins. Without them the sum is not exactly the Brier score.
-
-    References
-    ----------
-    Stephenson, Coelho & Jolliffe 2008, *Two Extra Components in the Brier Score Decomposition*, eq. 6; Murphy 1973.
-    """
-
-    reliability: float
-    resolution: float
-    uncertainty: float
-    variance: float
-    covariance: float
-
-
 class Scores:
     """Additive scores over resolved events.
 
@@ -79,14 +54,14 @@ class Scores:
     -----
     A forecast falls into one of 19 cells: one of the ten low bands that divide [0, .1), see `BANDS`, or one of the nine
     bins of width .1 above. Calibration errors are computed from the sums of cells. So an event changes one cell of each
-    kind, and ``a + b`` is the score of both. AUC and recall are computed from counts by fine cell. Fine cells divide
-    the 19 cells (`cells`) and are found by the same search. Without a draw, ``draw`` equals ``p`` and both share a
-    cell, so the kind "draw" takes bytes only if there are draws.
+    kind, and ``a + b`` is the score of both. AUC and recall come from counts by fine cell, which divide the 19 cells
+    (`cells`). Without a draw, ``draw`` equals ``p`` and both share a cell, so the kind "draw" takes bytes only if there
+    are draws.
 
     **Exact.** Numbers are rounded to multiples of 2**-30 before they are summed (`grain`), so sums below 2**23 are
-    exact. The same events in any order give the same bytes. An event that is taken out again (``sign = -1``) leaves no
-    trace. A revised label gives the same bytes as the right label would have given. A mean changes by less than 1e-9.
-    Sums above 8.4 million in a cell have the usual rounding errors. A window is a difference, ``later - earlier``.
+    exact, and a mean changes by less than 1e-9. The same events in any order give the same bytes. Taking out an event
+    (``sign = -1``) or revising a label leaves no trace. Larger sums have rounding errors. A window is a difference,
+    ``later - earlier``.
 
     Bytes, little-endian: a mask (10 bytes) with a bit for each cell that has events, bit 19 b + c for cell c of book b.
     The books: raw; ``p`` of events without a draw; ``p`` of events with a draw; the draw. Then for each set bit, in
@@ -161,7 +136,7 @@ class Scores:
         self._logs[book] += sign * (log(p, y) + _GRAIN - _GRAIN)
 
     def _tidy(self) -> None:
-        """Set the sums of empty cells to 0: sums above 2**23 leave rounding errors, which a row does not hold."""
+        """Set the sums of empty cells to 0, because sums above 2**23 leave rounding errors."""
         sums = self._sums
         for book in range(_BOOKS):
             empty = True
@@ -176,7 +151,6 @@ class Scores:
                     self._y2 = 0.0
 
     def __add__(self, other: Self) -> Self:
-        """Return the scores of both sets of events."""
         total = type(self)()
         total._sums = list(map(add, self._sums, other._sums))
         total._logs = list(map(add, self._logs, other._logs))
@@ -195,7 +169,6 @@ class Scores:
         return window
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, Scores) and (self._sums, self._logs, self._ranks, self._y2) == (
             other._sums,
             other._logs,
@@ -315,8 +288,8 @@ class Scores:
         """Return the calibration error under hat weights, Σ_k |Σ w_k(p)(p - y)| / n, in [0, 1].
 
         The hat w_k is 1 at k/10 and falls to 0 at the neighbours. If one forecast moves by 1, this error changes by at
-        most 21/n, where `error` can jump. So there are guarantees of this error for deterministic calibrators. On a
-        bin a hat is a line, so Σ w_k(p)(p - y) follows from the bin's Σp, Σy, Σp² and Σpy.
+        most 21/n, while `error` can jump. So deterministic calibrators can guarantee it. On a bin a hat is a line, so Σ
+        w_k(p)(p - y) follows from the bin's Σp, Σy, Σp² and Σpy.
 
         References
         ----------
@@ -335,7 +308,7 @@ class Scores:
         return log_wealth(self.cells(kind))
 
     def relative_error(self, kind: Kind) -> float:
-        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events predicted too many or missed, for each that happened.
+        """Return Σ |Σp - Σy| / ΣΣy over the 19 cells: events too many or too few in forecasts, per event that happened.
 
         Use it for rare events, where even an `error` of .002 may be large. NaN before the first outcome above 0.
         """
@@ -393,7 +366,6 @@ class Scores:
         return self._total(name, kind) - self._total(name, "raw")
 
     def _total(self, name: Name, kind: Kind) -> float:
-        """Return the sum of a loss over the events."""
         if name == "log":
             return sum(self._logs[book] for book in _OF[kind])
         bins = self.bins(kind)
@@ -409,7 +381,6 @@ class Scores:
         return total / n if n else math.nan
 
     def _share(self, total: float) -> float:
-        """Return a sum for each event that happened."""
         happened = sum(self._sums[2:_BOOK:_SUMS])
         return total / happened if happened else math.nan
 
@@ -420,12 +391,11 @@ def total(parts: Iterable[Scores]) -> Scores:
 
 
 def _kept(mask: int) -> list[int]:
-    """Return the books that have events."""
     cells = (1 << _CELLS) - 1
     return [book for book in range(_BOOKS) if mask >> book * _CELLS & cells]
 
 
 @cache
 def _layout(n: int) -> Struct:
-    """Return the layout of n sums. There can be 385, and the cache of the `struct` module holds only 100."""
+    """Return the layout of n sums. There can be 385, more than the `struct` module caches."""
     return Struct(f"<{n}d")

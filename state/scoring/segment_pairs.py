@@ -1,4 +1,4 @@
-"""Scores of the segments of a stream, whatever its forecasts are."""
+"""Scores of a stream's segments, for every kind of forecast."""
 
 import math
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from state.scoring.tallies import LevelTally
 from state.scoring.vector_history import WINDOW as VECTOR_WINDOW
 from state.scoring.warm_up import SegmentWarmUp
 
-#: Levels of a number that recent windows keep, and the most classes of which they keep each.
+#: Most levels in recent windows, and most classes that they keep one by one.
 MOST: Final = 8
-#: Windows of a stream of classes or numbers that make one of `state.scoring.recent`, 5,000 events.
+#: Windows of a stream of classes or numbers in one recent window of 5,000 events.
 TOGETHER: Final = WINDOW // VECTOR_WINDOW
 
 _ISSUED: Final = Struct("<IIIQ")
@@ -34,13 +34,13 @@ class SegmentPairScores(PairScores):
     issued, known, age_ms, expired, warm_up
         As `state.scoring.segment_scores.SegmentScores` has them.
     recent
-        The last events by themselves, of what was served; None before the first.
+        The last windows of served forecasts; None before the first event.
 
     Notes
     -----
-    **Recent windows** are those of `state.scoring.recent`. Of numbers they have the levels, of more than `MOST` so many
-    of them, evenly spread with the first and the last. Of classes they have binary events: that the likeliest class
-    occurs, and of at most `MOST` classes that each occurs. They depend on one another; the alarm allows for it.
+    **Recent windows** are those of `state.scoring.recent`. For numbers they have the levels, at most `MOST`, spread
+    evenly from the first to the last. For classes they have binary events: that the likeliest class occurs, and, of at
+    most `MOST` classes, that each occurs. These depend on one another; the alarm allows for it.
 
     Bytes, little-endian: ``issued``, ``known``, ``expired`` (u32 each), ``age_ms`` (u64), the warm-up, then those of
     `PairScores`. If there are recent windows, then how many binary events or levels these have (u8), and the windows.
@@ -70,7 +70,6 @@ class SegmentPairScores(PairScores):
         return total
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, SegmentPairScores) and self.encode() == other.encode()
 
     __hash__ = None
@@ -120,7 +119,7 @@ AnySegmentScores = SegmentScores | SegmentPairScores
 
 
 def of_segment(kind: int) -> AnySegmentScores:
-    """Return the scores of no events of a segment, for a kind of forecast."""
+    """Return empty scores of a segment, for a kind of forecast."""
     return SegmentScores() if kind == PROBABILITY else SegmentPairScores()
 
 
@@ -189,7 +188,7 @@ def revise_segments(
 
 
 def kept(levels: Sequence[float]) -> tuple[float, ...]:
-    """Return the levels that recent windows have: all, or of many so many as `MOST`, with the first and the last."""
+    """Return the levels in recent windows: all, or `MOST` of them with the first and the last."""
     return tuple([levels[i] for i in _places(len(levels))])
 
 

@@ -1,4 +1,4 @@
-"""Scores of one segment of a stream, as sums: few enough for every country and channel to have its own."""
+"""Scores of one segment of a stream: few sums, so that every country and channel can have its own."""
 
 import math
 from bisect import bisect_right
@@ -36,11 +36,11 @@ class SegmentScores:
     issued
         Forecasts answered.
     known, age_ms
-        Events whose outcome has come, and the sum of the ages of their forecasts then.
+        Events with an outcome, and the sum of their forecasts' ages at the outcome.
     expired
         Forecasts that expired without an outcome.
     recent
-        The last events by themselves, of what was served.
+        The last windows of served forecasts.
     warm_up
         Which events count in the scores.
 
@@ -98,14 +98,14 @@ class SegmentScores:
             self._py[1] += served
 
     def relabel(self, first: int, second: int, change: float, raw: float, served: float) -> None:
-        """Add a change of the label of an event of two bands, -1, 0 or 1: see `revise`."""
+        """Add a revision, -1, 0 or 1, of an event with forecasts in these two bands: see `revise`."""
         self._sums[first + 1] += change
         self._sums[second + 1] += change
         self._py[0] += change * raw
         self._py[1] += change * served
 
     def tidy(self) -> None:
-        """Set the sums of empty bands to 0: sums above 2**23 leave rounding errors, which a row does not hold."""
+        """Set the sums of empty bands to 0, because sums above 2**23 leave rounding errors."""
         sums = self._sums
         for i in range(0, 2 * _BOOK, _SUMS):
             if not sums[i]:
@@ -114,7 +114,7 @@ class SegmentScores:
             self._py = [0.0, 0.0]
 
     def count(self, kind: Alarmed, band: int, sums: Bin) -> None:
-        """Add several events whose forecasts of one kind fall into one band; the other kind is to be added, too."""
+        """Add several events with forecasts of one kind in one band; call it for the other kind, too."""
         book = 0 if kind == "raw" else 1
         i = book * _BOOK + band * _SUMS
         self._sums[i] += sums.n
@@ -124,7 +124,6 @@ class SegmentScores:
         self._py[book] += sums.py
 
     def __add__(self, other: Self) -> Self:
-        """Return the scores of both sets of events."""
         total = type(self)()
         total.issued = self.issued + other.issued
         total.known = self.known + other.known
@@ -137,7 +136,6 @@ class SegmentScores:
         return total
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, SegmentScores) and self.encode() == other.encode()
 
     __hash__ = None  # type: ignore[assignment]  # sums change
@@ -215,9 +213,9 @@ class SegmentScores:
         return self._mean(sum([_ROOT * math.sqrt(max(each.p - each.pp, 0.0)) for each in self.bands(kind)]))
 
     def excess(self, kind: Alarmed) -> float:
-        """Return by how much `error` is above twice its `noise`, at least 0: an error that chance does not explain.
+        """Return the excess of `error` over twice its `noise`, at least 0: an error that chance does not explain.
 
-        Segments are ranked by it. A few events may have any error, and their noise is as large.
+        Segments are ranked by it, because a few events may have any error.
         """
         return max(self.error(kind) - 2.0 * self.noise(kind), 0.0) if self.n else 0.0
 
@@ -235,16 +233,16 @@ class SegmentScores:
     def log_alarm(self, kind: Alarmed) -> float:
         """Return the log of the evidence that forecasts are not calibrated in this segment, see `state.scoring.alarm`.
 
-        The wealth of the bets on all its events: an e-value, so of K segments one reaches K/α by chance with a
-        probability of at most α, at any one time.
+        It is the wealth of bets on all its events, an e-value. So at any one time, one of K segments reaches K/α by
+        chance with probability at most α.
         """
         return log_wealth(self.bands(kind))
 
     def off(self, kind: Alarmed) -> Interval:
         """Return the mean of forecast minus outcome with its 95 % interval; NaN without events.
 
-        The interval is Wilson's of what was observed, as if events were independent. The variance that was seen of few
-        ones would be too small: with one expected, it held the truth in 6 of 10 cases.
+        The interval is Wilson's for the observed share, and assumes independent events. An interval from the observed
+        variance would be too short for few ones: with one expected, it held the truth in 6 of 10 cases.
         """
         n = self.n
         if not n:

@@ -1,4 +1,4 @@
-"""Sums that add up: what scores of classes and of numbers hold, of all events and of windows."""
+"""The base of scores of classes and of numbers: sums that can be added and subtracted."""
 
 import math
 from operator import add, sub
@@ -11,11 +11,11 @@ class Sums:
     Parameters
     ----------
     shape
-        Only sums of equal shapes can be added: of so many classes, or of these levels.
+        Number of classes, or the levels. Only sums of equal shapes can be added.
     size
         How many sums there are.
     empty
-        What each of them is without events.
+        Value of each sum without events.
 
     Notes
     -----
@@ -58,7 +58,7 @@ class Sums:
 
 
 class Paired(Sums):
-    """Sums of a stream: n first, then as many of raw as of served forecasts, then those of both together."""
+    """Sums of a stream: n, then raw forecasts, then as many of served ones, then those of both together."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class Paired(Sums):
         return int(self.sums[0])
 
     def _start(self, kind: str) -> int:
-        """Return where the sums of a kind begin; at most two are of both together."""
+        """Return the offset of a kind's sums; at most two sums are of both together."""
         return 1 if kind == "raw" else len(self.sums) // 2
 
     def _mean(self, total: float) -> float:

@@ -1,4 +1,4 @@
-"""Tallies of a window of a stream of classes or numbers: few sums, from which its error and its alarm follow."""
+"""Tallies of a window of classes or numbers: few sums that give its error and its alarm."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -33,8 +33,8 @@ class LevelTally(Sums):
     Notes
     -----
     Two numbers say where an outcome lies: how many quantiles are below it, and how many are at or below it. Both are
-    counted, for raw and for calibrated. All are whole numbers, so the tally is exact in any order, and after events are
-    taken out again.
+    counted as whole numbers, for raw and for calibrated. So the tally is exact in any order, and after events are taken
+    out again.
 
     Bytes, little-endian: n (u32), then for raw and for calibrated the events with 0..m quantiles at or below the
     outcome, and those with 0..m quantiles below it (u16 if n < 65,536, else u32): ``4 + 8 (m + 1)`` bytes.
@@ -114,13 +114,13 @@ class LevelTally(Sums):
         return max(max(below / n - p, p - upto / n, 0.0) for p, (below, upto) in found) if n else math.nan
 
     def noise(self, kind: Alarmed) -> float:  # noqa: ARG002 - of raw and calibrated it is the same
-        """Return the mean by chance of the error of the level that chance moves most."""
+        """Return the mean error that chance alone gives to the level that it moves most."""
         return _ROOT * math.sqrt(max(p * (1.0 - p) for p in self.levels) / self.n) if self.n else math.nan
 
     def log_wealth(self, kind: Alarmed) -> float:
         """Return the log of the wealth of bets on all levels against calibration, see `alarm.log_level_bet`.
 
-        The levels of an event share its outcome, so their wealths are averaged and not multiplied: m levels cost log m.
+        Levels share outcomes, so their wealths are averaged, not multiplied: m levels cost log m.
         """
         n = self.n
         if not n:
@@ -221,5 +221,5 @@ class TopTally(Sums):
         return log_wealth(self.bins(kind)) if self.n else 0.0
 
 
-#: The tally of a stream's kind of forecast.
+#: The tally for each kind of forecast.
 Tally = LevelTally | TopTally

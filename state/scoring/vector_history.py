@@ -1,4 +1,4 @@
-"""Scores of a stream of classes or numbers on one partition: of all events and of windows, with the alarms."""
+"""Scores of a stream of classes or numbers on one partition: of all events and by window, with alarms."""
 
 import math
 from bisect import bisect_right
@@ -20,12 +20,12 @@ from state.scoring.tallies import LevelTally, Tally, TopTally
 from state.scoring.warm_up import WarmUp
 from state.scoring.windows import KINDS, RECENT, WEALTH, Alarmed, Window, Windows, last
 
-#: Resolved events of a window. Late outcomes make levels swing within hundreds of events: a longer window hides it.
+#: Events in a window. Late outcomes make levels swing within hundreds of events, which a longer window would hide.
 WINDOW = 500
-#: Events of a window between looks at the alarm: what is over by the end of the window is found, too.
+#: Events between looks at the alarm, so that errors that end within a window are found, too.
 LOOK: Final = 100
-#: Windows of probabilities are ten times as long. The recent alarm needs ten times the evidence, so that of as many
-#: events as few raise it by chance.
+#: Log of 10, because windows of probabilities are ten times as long. The recent alarm needs ten times the evidence to
+#: have as few false alarms per event.
 _OFTEN: Final = math.log(10.0)
 
 #: Scores of forecasts that are more than one probability.
@@ -54,14 +54,15 @@ class VectorHistory(Windows[Any]):
     likeliest class (`tallies`).
 
     **Alarm.** Of numbers the hypothesis is that an outcome lies below the quantile of level τ with chance τ, of classes
-    that class k has the chance p_k. On numbers bets are on each level, on classes on the likeliest class by bins; on
-    all events together half of it bets on single classes, each as one cell. There is a look every `LOOK` events.
+    that class k has the chance p_k. For numbers there are bets on each level, for classes on the likeliest class by
+    bins; of the bets on all events, half are on single classes, each as one cell. There is a look every `LOOK` events.
 
     **Recent alarm.** A gambler stops after `RECENT` more windows, 4,000 events. The alarm is half the mean of the
     wealths, divided by ten. It reaches 1/α only if one of them reaches 20/α, which each does by chance with probability
     at most α/20. So a calibrated stream has at most one false alarm in 10/α windows.
 
-    **Order.** Of classes, how the highest probability tells right answers from wrong ones is measured within windows.
+    **Order.** For classes, the ranking of right and wrong answers by the highest probability is measured within
+    windows.
 
     **Revisions.** `revise` corrects the scores of all events, and the tally of the event's window where it is kept. The
     order of closed windows is not corrected.
@@ -99,7 +100,7 @@ class VectorHistory(Windows[Any]):
         self.total = total
         self._closed: Any = empty.zero()
         self._past: list[Any] = []
-        #: Of each kind and class Σ([y = k] - p) and Σp(1 - p), since the alarms count.
+        #: For each kind and class Σ([y = k] - p) and Σp(1 - p), since the window from which the alarms count.
         self._single = [0.0] * (0 if isinstance(total, QuantileScores) else 4 * total.shape)
         self._order = [0.0] * (_ORDER.size // 8 * len(KINDS))
         self._counts: list[Counts] = [ranking.nothing() for _ in KINDS] if self._single else []
@@ -124,7 +125,7 @@ class VectorHistory(Windows[Any]):
         return made
 
     def rank(self, order: Sequence[float]) -> None:
-        """Add to how answers are ordered within windows: sums as `ordered` has them."""
+        """Add ranking sums, as `ordered` returns them."""
         self._order = [one + other for one, other in zip(self._order, order, strict=True)]
 
     def observe(self, raw: Classwise | Law, served: Classwise | Quantiles, y: float, key: bytes) -> bool:
@@ -216,7 +217,7 @@ class VectorHistory(Windows[Any]):
         return found
 
     def ordered(self) -> list[float]:
-        """Return of each kind the sums of `auc`, with the present window: see `state.scoring.order.within`."""
+        """Return for each kind the sums of `auc`, with the present window: see `state.scoring.order.within`."""
         now = [each for counts in self._counts for each in within(ranking.ranking([counts]))]
         return list(map(add, self._order, now)) if now else self._order[:]
 
@@ -300,9 +301,9 @@ class VectorHistory(Windows[Any]):
 
 
 def alike(found: Iterable[VectorHistory]) -> list[VectorHistory]:
-    """Return of the histories of partitions, at least one, those that can be added: of the shape with most events.
+    """Return those histories of partitions, at least one, that can be added: of the shape with most events.
 
-    They differ while a new configuration serves some partitions and not yet all.
+    Shapes differ while a new configuration serves only some partitions.
     """
     shapes: dict[object, list[VectorHistory]] = {}
     for each in found:

@@ -1,4 +1,4 @@
-"""The warm-up of a configuration: which forecasts belong to it, and what became of them, apart from all scores."""
+"""The warm-up of a configuration: which forecasts belong to it, and their outcomes, apart from all scores."""
 
 from struct import Struct
 from typing import Any, ClassVar, Final, Self, cast
@@ -8,11 +8,11 @@ from state.scoring.alarm import log_wealth
 from state.scoring.cells import Bin
 from state.scoring.scores import grain
 
-#: A served score this near the raw one is the raw one: maps that have learnt nothing round differently.
+#: Distance within which a served score is the raw one: maps that have learnt nothing round differently.
 SAME: Final = 1e-9
-#: Outcomes learnt from which on raw scores are served because there is no evidence against them.
+#: Outcomes after which a warm-up ends although raw scores are served: there is no evidence against them.
 LONGEST: Final = 5000
-#: Outcomes of a segment after the stream's warm-up, until which the segment has one of its own.
+#: Outcomes of a segment's own warm-up, after the stream's.
 OF_SEGMENT: Final = 250
 
 _SUMS: Final = Struct("<Q3d")
@@ -20,7 +20,7 @@ _SEGMENT: Final = Struct("<IQ")
 
 
 def differs(raw: Any, p: Any) -> bool:  # noqa: ANN401 - of the stream's kind
-    """Whether a served forecast is another one than the raw one."""
+    """Whether a served forecast differs from the raw one."""
     if isinstance(raw, float):
         return abs(cast("float", p) - raw) > SAME
     if isinstance(p, Quantiles):
@@ -41,12 +41,12 @@ class WarmUp:
 
     Notes
     -----
-    A forecast belongs to the warm-up of a configuration on a partition if it was answered before the first one that
-    ends it (`state.served.Served.warms`). It is marked in its ledger row. Its outcome teaches the calibrator as any
-    other, and counts here and nowhere else: in no score, window, alarm, segment or comparison.
+    Forecasts belong to the warm-up of a configuration on a partition until the first one that ends it
+    (`state.served.Served.warms`). Their ledger rows say so. Their outcomes teach the calibrator as usual, but count
+    only here: in no score, window, alarm, segment or comparison.
 
-    One binary event of each forecast is counted, with its probability by the raw forecast: of a probability the event
-    itself, of classes whether the likeliest one occurred, of numbers whether the outcome lies below the median.
+    Each forecast counts as one binary event with a probability: for a probability the event itself, for classes that
+    the likeliest one occurs, for numbers that the outcome lies below the median.
 
     Bytes, little-endian: n (u64), Σp, Σy, Σp² (f64 each). Sums are rounded as in `state.scoring.scores`, so a revised
     label leaves no trace of the one before.
@@ -78,7 +78,6 @@ class WarmUp:
         self.pp += sign * grain(near * near)
 
     def __add__(self, other: Self) -> Self:
-        """Return the sums of both."""
         return self._joined(other, 1)
 
     def __sub__(self, other: Self) -> Self:
@@ -123,17 +122,17 @@ class WarmUp:
 
 
 class SegmentWarmUp:
-    """The warm-up of a segment: its first `OF_SEGMENT` outcomes after the stream's, and what was answered before them.
+    """The warm-up of a segment: `OF_SEGMENT` outcomes after the stream's, and the forecasts answered until then.
 
-    What serves a new segment has learnt from the others. So its first forecasts may be far off, and those that wait for
-    their outcome, too. They count in no score of the segment; in those of the stream they do.
+    A new segment is served what the other segments have taught. So its first forecasts may be far off, until its own
+    outcomes come. They count in the stream's scores, but not in the segment's.
 
     Attributes
     ----------
     outcomes
-        Those counted, until it is over.
+        Outcomes counted, until it is over.
     since
-        The partition's count of applied records from which on what is answered counts; 0 before it is over.
+        The partition's count of applied records from which answers count; 0 before it is over.
 
     Notes
     -----
@@ -149,7 +148,7 @@ class SegmentWarmUp:
         self.since = since
 
     def admits(self, born: int, applied: int) -> bool:
-        """Whether an outcome counts in the segment's scores; one that does not is a step to the end of the warm-up.
+        """Whether an outcome counts in the segment's scores; if not, it brings the end of the warm-up nearer.
 
         Parameters
         ----------
@@ -164,11 +163,11 @@ class SegmentWarmUp:
         return False
 
     def admitted(self, born: int) -> bool:
-        """Whether the outcome of a forecast that was answered then has counted."""
+        """Whether the outcome of a forecast answered at ``born`` has counted."""
         return 0 < self.since <= born
 
     def joined(self, other: "SegmentWarmUp") -> "SegmentWarmUp":
-        """Return that of the same segment over two partitions: over where it is over in one."""
+        """Return the warm-up of a segment over two partitions: over if it is over in one."""
         return SegmentWarmUp(self.outcomes + other.outcomes, max(self.since, other.since))
 
     def encode(self) -> bytes:

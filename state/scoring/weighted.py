@@ -1,4 +1,4 @@
-"""Sums in which an event counts as much as it weighs: by what is at stake, and by the forecasts it stands for."""
+"""Weighted sums: an event counts by what is at stake, and by the number of forecasts that it stands for."""
 
 import math
 from bisect import bisect_right
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 from state.scoring.segment_scores import BANDS, EDGES
 from state.scoring.windows import KINDS, Alarmed
 
-#: The largest weight of a forecast. A product of it with what a label stands for has a square whose sum is finite.
+#: Largest weight of a forecast. Its product with what a label stands for then has a finite sum of squares.
 LARGEST: Final = 1e9
 #: Standard errors on either side of a bias.
 _WIDE: Final = 1.96
@@ -28,7 +28,7 @@ class Bias(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The events of one band of a forecast: its ends, how many, their weight, weighted forecast and outcome."""
+    """One band of a forecast: its ends, events, weight, weighted forecast and weighted outcome."""
 
     low: float
     high: float
@@ -43,13 +43,13 @@ class Weighted:
 
     Notes
     -----
-    An event has the weight w = a min(1 / q, 50): a is what the stream's ``weight`` says, 1 without; q the chance of its
-    label, 1 where that is not known (`state.chances.weight`). So Σ w p and Σ w y are what was expected and what came
-    true, in the unit of a, of all forecasts: also of those that had no label. This is Horvitz & Thompson's estimate,
-    but for chances below .02.
+    An event has the weight w = a min(1 / q, 50). a is the stream's ``weight``, 1 without; q is the chance of its label,
+    1 if not known (`state.chances.weight`). So Σ w p and Σ w y estimate what was expected and what came true of all
+    forecasts, unlabelled ones included, in the unit of a. Except for chances below .02 this is Horvitz & Thompson's
+    estimate.
 
-    All events count, those of the warm-up among them, and those whose label teaches nothing. A forecast falls into one
-    of 14 bands, see `state.scoring.segment_scores.EDGES`. A revised label leaves no trace but that of rounding.
+    All events count, also those of the warm-up and those that teach nothing. A forecast falls into one of 14 bands, see
+    `state.scoring.segment_scores.EDGES`. A revised label leaves no trace but that of rounding.
 
     Bytes, little-endian: Σ w², Σ (w (p - y))² of raw and of served (f64 each), a mask (u32) of the bands that have
     events, bit b for band b of raw, bit 14 + b of served; then for each set bit, in ascending order, n (u64), Σ w,
@@ -98,14 +98,12 @@ class Weighted:
             self._squares[1 + book] += change
 
     def __add__(self, other: Self) -> Self:
-        """Return the sums of both sets of events."""
         made = type(self)()
         made._sums = [one + two for one, two in zip(self._sums, other._sums, strict=True)]
         made._squares = [one + two for one, two in zip(self._squares, other._squares, strict=True)]
         return made
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sums are equal."""
         return isinstance(other, Weighted) and self.encode() == other.encode()
 
     __hash__ = None  # type: ignore[assignment]  # sums change
@@ -132,7 +130,7 @@ class Weighted:
 
     @property
     def effective(self) -> float:
-        """(Σ w)² / Σ w²: of how many events of one weight a mean would be as sure, at most `n`; 0 without weight."""
+        """(Σ w)² / Σ w², Kish's effective number of events, at most `n`; 0 without weight."""
         return self.weight**2 / self._squares[0] if self._squares[0] else 0.0
 
     def expected(self, kind: Alarmed) -> float:
@@ -175,7 +173,7 @@ class Weighted:
         mask, parts = 0, b""
         for band in range(2 * BANDS):
             n, w, wp, wy = self._sums[band * _SUMS : (band + 1) * _SUMS]
-            if n or w or wp or wy:  # after a move the sums of an event may be elsewhere than what revises them
+            if n or w or wp or wy:  # after a rescale an event's sums may be elsewhere than its revision
                 mask |= 1 << band
                 parts += _BAND.pack(int(n), w, wp, wy)
         return _HEAD.pack(*self._squares, mask) + parts

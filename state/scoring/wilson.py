@@ -1,4 +1,4 @@
-"""Intervals of 95 %; of a share that of Wilson."""
+"""95 % intervals; for a share Wilson's."""
 
 import math
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Windows of a stream's resolved events, with the alarms: what is alike for forecasts of every kind."""
+"""Windows of a stream's resolved events, with alarms: the part that is the same for every kind of forecast."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,18 +10,18 @@ from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, Self, Typ
 from state.scoring.alarm import log_share, log_sum
 from state.scoring.warm_up import WarmUp
 
-#: The kinds that are probabilities, so that an alarm is possible: see `state.scoring.alarm`.
+#: The kinds that are probabilities, so that they can have an alarm: see `state.scoring.alarm`.
 Alarmed = Literal["raw", "calibrated"]
 KINDS: Final[tuple[Alarmed, ...]] = ("raw", "calibrated")
 #: Closed windows that the recent alarm covers.
 RECENT: Final = 8
 
-#: The log of the summed wealth of closed windows and of the largest wealth at a look, raw and calibrated each.
+#: Logs of the summed wealth of closed windows and of the largest wealth at a look, for raw and for calibrated.
 WEALTH: Final = Struct("<4d")
 
 
 class Tally(Protocol):
-    """Sums over a stretch of events, from which its error and its evidence follow."""
+    """Sums over a stretch of events that give its error and its evidence."""
 
     @property
     def n(self) -> int:
@@ -60,14 +60,14 @@ class Windows(Generic[T]):
     ranked
         The kinds whose worst window is kept.
     doubt
-        What is taken off the recent alarm, in nats.
+        What is subtracted from the recent alarm, in nats.
 
     Attributes
     ----------
     present
         Sums of the present window.
     warm_up
-        What was answered in a warm-up, see `state.scoring.warm_up`; it counts in none of the rest.
+        Events of a warm-up, see `state.scoring.warm_up`; they count nowhere else.
     windows
         The number of closed windows, which is also the number of the present one.
 
@@ -85,8 +85,8 @@ class Windows(Generic[T]):
 
     It starts at 1, and P(it ever reaches 1/α) <= α. The largest wealth at a look is kept, so an alarm stays.
 
-    **Recent alarm.** This alarm ends some time after an error has ended. Gamblers begin with every window and stop some
-    windows later. The alarm is half the mean of the wealths of those that still play, less the doubt.
+    **Recent alarm.** This alarm ends some time after an error has ended. A gambler starts with every window and stops
+    some windows later. The alarm is half the mean wealth of the active gamblers, less the doubt.
 
     **Order.** The hypothesis is about the order of *resolution*: given all outcomes that were known before, the
     probability of this one was the forecast. For late outcomes this needs more than calibration when the forecast was
@@ -94,8 +94,8 @@ class Windows(Generic[T]):
     depend on its value. If ones come first (a chargeback comes, its absence expires), the alarm fires on calibrated
     forecasts.
 
-    **Revisions.** Sums are corrected where the event's window is in them. The wealth from bets on earlier windows and
-    the choice of the worst window are not.
+    **Revisions.** Sums that hold the event's window are corrected. The wealth from bets on earlier windows and the
+    choice of the worst window are not.
     """
 
     __slots__ = ("_doubt", "_events", "_most", "_start", "_won", "_worst", "present", "warm_up", "windows")
@@ -105,7 +105,7 @@ class Windows(Generic[T]):
         self.warm_up = WarmUp()
         self.windows = 0
         self._doubt = doubt
-        #: Events of the present window, and the window from which the alarms count.
+        #: Events in the present window, and the window from which the alarms count.
         self._events = 0
         self._start = 0
         self._worst: dict[Any, Window] = dict.fromkeys(ranked, Window(0, empty.zero()))
@@ -122,11 +122,11 @@ class Windows(Generic[T]):
         raise NotImplementedError
 
     def _keep(self, window: T) -> None:
-        """Keep what is needed of a window that is closed."""
+        """Keep the sums of a closed window that are needed later."""
         raise NotImplementedError
 
     def _kept(self, window: int) -> list[T]:
-        """Return the sums of closed windows that an event of a window is in."""
+        """Return the sums of closed windows that hold an event of a window."""
         raise NotImplementedError
 
     def _log_whole(self, kind: Alarmed) -> float:
@@ -134,7 +134,7 @@ class Windows(Generic[T]):
         raise NotImplementedError
 
     def _log_recent(self, kind: Alarmed, windows: int) -> list[float]:
-        """Return the logs of the wealths of who began with the present window, and with so many before it."""
+        """Return log wealths of gamblers: who started with the present window, and with each of ``windows`` before."""
         raise NotImplementedError
 
     def _close(self) -> None:
@@ -157,7 +157,7 @@ class Windows(Generic[T]):
             self._most[kind] = max(self._most[kind], self.log_wealth(kind))
 
     def _of(self, window: int) -> list[T]:
-        """Return the sums that an event of a window is in; ValueError if the window does not exist yet."""
+        """Return the sums that hold an event of a window; ValueError if the window does not exist yet."""
         if not 0 <= window <= self.windows:
             raise ValueError(f"an event of window {window} in a history of {self.windows} windows")
         if window == self.windows:
@@ -176,11 +176,11 @@ class Windows(Generic[T]):
         return self._worst[kind] if self._worst[kind].scores.n else None
 
     def _go_on(self, before: Sequence[Self], none: T, partitions: int) -> None:
-        """Go on for several others, of partitions that are no more.
+        """Continue several others, of partitions that no longer exist.
 
-        The first windows hold all their events that are not observed here, one for each kind's worst window, ``none``
-        where there is none. The alarms have reached what all others together had reached, and count from the next
-        window on. ``partitions`` is how many histories the stream has from now on.
+        The first windows hold their events that are not observed here: each kind's worst window, or ``none``. The
+        alarms start with what all others together had reached, and count from the next window on. ``partitions`` is the
+        new number of histories.
         """
         self.windows = self._start = len(self._worst)
         for n, kind in enumerate(self._worst):
@@ -239,9 +239,9 @@ def last(found: Iterable[Windows[T]]) -> T | None:
 def log_alarm(found: Sequence[Windows[Any]], kind: Alarmed) -> float:
     """Return the log of the alarm over several partitions, at least one.
 
-    Each alarm ever reaches K/α with probability at most α/K, also if the partitions are dependent. So by the union
-    bound, the largest of K alarms, divided by K, has the threshold 1/α, and an alarm stays. (The mean of the wealths is
-    valid, too, but may fall. Their product needs independent partitions.)
+    Each alarm ever reaches K/α with probability at most α/K, even if partitions are dependent. So by the union bound,
+    the largest of K alarms, divided by K, has the threshold 1/α, and an alarm stays. (The mean of the wealths is valid,
+    too, but may fall. Their product needs independent partitions.)
     """
     return max([each.log_alarm(kind) for each in found]) - math.log(len(found))
 

@@ -12,9 +12,9 @@ from state.scoring.windows import KINDS
 from streams.metrics import figures
 from streams.metrics.sample import Sample
 
-#: Segments that are described, those with most forecasts above the lowest band.
+#: Most segments that are described: those with most forecasts above the lowest band.
 SEGMENTS: Final = 20
-#: What is said of what lies below all bands.
+#: Name of what lies below all bands.
 BELOW: Final = "(below)"
 CAPTION: Final = (
     "Precision and false alarms (zeros for each one) are of the band, recall and cost of the band and those above. "
@@ -32,11 +32,11 @@ def describe(
     counts
         Of all partitions.
     bands
-        What they are of.
+        The bands that were counted.
     costs
-        Of a miss and of an alert; None where not known.
+        Costs of a miss and of an alert; None if not known.
     thresholds
-        Those in force where they move.
+        Thresholds in force, if they move.
     """
     found = []
     for n, name in enumerate(bands.names):
@@ -70,7 +70,7 @@ def describe(
 def by_segment(
     counts: Mapping[tuple[str, str], BandCounts], bands: Bands, costs: tuple[float, float] | None
 ) -> list[dict[str, Any]]:
-    """Return what `describe` does of the segments with most forecasts above the lowest band, these first."""
+    """Describe the segments with most forecasts above the lowest band, these first, as `describe` does."""
     most = sorted(counts.items(), key=lambda each: (-sum(each[1].of(1, ISSUED)[1:]), each[0]))
     return [
         {"segment": name, "value": value, **describe(each, bands, costs)} for (name, value), each in most[:SEGMENTS]
@@ -116,7 +116,7 @@ def table(described: Mapping[str, Any], title: str) -> Table:
 
 
 def keeping(described: Mapping[str, Any]) -> str:
-    """Return which thresholds of a replay keep the volume that raw scores had, in words; empty if there are none."""
+    """Return in words the thresholds of a replay that keep the raw scores' volume; empty if there are none."""
     kept = [(each["band"], each["low"], each["keeps"]) for each in described["bands"] if each["keeps"] is not None]
     listed = ", ".join([f"{name} = {keeps:.4g} (now {low:.4g})" for name, low, keeps in kept])
     return f" Thresholds that keep the volume that raw scores had in the last week: {listed}." if kept else ""
@@ -128,7 +128,7 @@ def share(value: float | None) -> str:
 
 
 def words(described: Mapping[str, Any]) -> list[str]:
-    """Return which bands moved without evidence, a sentence each."""
+    """Return a sentence for each band that moved without evidence."""
     return [
         f"Band {each['band'] or BELOW}: on the last whole day its share was {each['moved']:.2g} times that of the days "
         "before, and the share of ones among labels was not off to the same side."

@@ -13,9 +13,9 @@ DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 8
 LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 #: Buckets of the time from a forecast to its answer, s: a batch is milliseconds, a backlog minutes.
 WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-#: What the numbered steps of a batch are called, see the operations page.
+#: Names of a batch's numbered steps, see the operations page.
 STAGES: Final = {1: "decode", 2: "fold", 3: "journal", 4: "produce"}
-#: What the client library exports of a process.
+#: Metrics that the client library exports for a process.
 _PROCESS: Final = (
     "process_cpu_seconds_total",
     "process_max_fds",
@@ -24,7 +24,7 @@ _PROCESS: Final = (
     "process_start_time_seconds",
     "process_virtual_memory_bytes",
 )
-#: The namespace of the same metrics of the process that serves readers.
+#: Prefix of the same metrics for the process that serves readers.
 READERS: Final = f"{PREFIX}readers"
 #: Metrics of the process, and of the one that serves its readers.
 PROCESS: Final = (*_PROCESS, *(f"{READERS}_{name}" for name in _PROCESS))
@@ -54,7 +54,7 @@ RECORD_FATES: Final = {
 #: Every metric by its name.
 CATALOGUE: Final = {metric.name: metric for metric in (*RECORDS, *STREAMS, *WORKER)}
 
-#: What only streams of classes and of numbers have. Of probabilities they have less.
+#: Metrics that only streams of classes and numbers have. They have fewer others than streams of probabilities.
 OF_VECTORS: Final = (
     "resolved_vectors",
     "classwise_ece",
@@ -70,6 +70,6 @@ OF_VECTORS: Final = (
     "loss_difference_error",
     "saturated_answers",
 )
-#: Most series that one stream has: it is of probabilities, and has as many challengers as may be. Prometheus's
-#: ``sample_limit`` must hold as many for each of ``TRUEUP_METRICS_STREAMS``, and a worker's own.
+#: Most series of one stream: one of probabilities with the most challengers. Prometheus's ``sample_limit`` must allow
+#: this for each of ``TRUEUP_METRICS_STREAMS``, plus a worker's own.
 STREAM_SERIES: Final = sum(metric.series for name, metric in CATALOGUE.items() if name not in OF_VECTORS)

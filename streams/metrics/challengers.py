@@ -53,7 +53,7 @@ def describe(pair: Pair, comparison: AnyComparison, named: Mapping[str, str]) ->
 
 
 def _figures(scores: Scores | PairScores, kind: Alarmed) -> dict[str, Any]:
-    """Return what only probabilities have, or only classes and numbers."""
+    """Return the figures that only probabilities have, or only classes and numbers."""
     if isinstance(scores, Scores):
         auc = scores.ranking(kind).auc().value
         found = {"brier": scores.brier(kind), "log_loss": scores.log_loss(kind), "auc": auc}

@@ -1,4 +1,4 @@
-"""What the state says of a stream, as JSON: for ``trueup streams show``, the status page and the gauges."""
+"""The state of a stream as JSON: for ``trueup streams show``, the status page and the gauges."""
 
 import math
 from collections import defaultdict
@@ -53,7 +53,7 @@ QUANTILES: Final = 12
 
 
 def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return as ``bands`` the counts of those that a stream has now, and of its segments; nothing without forecasts."""
+    """Return ``bands``, the counts of a stream's present bands, whole and by segment; nothing without forecasts."""
     if policy is None or policy.bands is None:
         return {}
     layout, whole = policy.bands.layout, []
@@ -77,9 +77,9 @@ def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, An
 
 
 def brief(found: StateRows, stream: str) -> dict[str, Any]:
-    """Return the few figures of a stream that a list of thousands has: all of them would take ten times as long.
+    """Return few figures of a stream, for a list of thousands: all figures would take ten times as long.
 
-    Of probabilities the ECE, of classes that of the highest probability, of numbers the error of coverage.
+    The error is the ECE, for classes that of the highest probability, for numbers the error of coverage.
     """
     histories, vectors = list(found.of(kinds.SCORES, stream).values()), list(found.of(kinds.VECTORS, stream).values())
     scores = total([each.total for each in histories])
@@ -101,10 +101,10 @@ def brief(found: StateRows, stream: str) -> dict[str, Any]:
 def describe(
     found: StateRows, stream: str, policy: Policy | None = None, now_ms: int = 0, idle_ms: int = 0
 ) -> dict[str, Any]:
-    """Return what the state says of a stream, as JSON would have it.
+    """Return the state of a stream as JSON.
 
-    ``policy`` is how it is configured now; ``now_ms`` stream time, 0: that of the stream's last record; ``idle_ms`` how
-    long its worker has had no batch.
+    ``policy`` is its present configuration; ``now_ms`` stream time, 0: that of its last record; ``idle_ms`` the time
+    since its worker's last batch.
     """
     histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
@@ -148,7 +148,7 @@ def describe(
 
 
 def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_ms: int, idle_ms: int) -> dict[str, Any]:
-    """Return the course of a stream and how it stands; nothing before its first record."""
+    """Return a stream's course and its standing; nothing before its first record."""
     courses = found.of(kinds.COURSE, stream)
     if not courses:
         return {}
@@ -164,7 +164,7 @@ def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_m
 def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
     """Return the scores of probabilities by kind, and the regret.
 
-    Ranks are those within the last windows. Over a life they would mix the answers of many maps.
+    Rankings are those within the last windows. Over a life they would mix the answers of many maps.
     """
     order = lately(histories.values())
     described: dict[str, Any] = {
@@ -179,7 +179,7 @@ def warmed(found: StateRows, stream: str, policy: Policy | None) -> dict[str, An
     """Return the warm-up of what serves a stream, see `streams.metrics.warm_up.describe`."""
     present = serving(found, stream, policy)
     held = [each for each in found.of(kinds.CALIBRATOR, stream).items() if present is None or each[0][1] in present]
-    # Of the versions of a model the one counts that came first: the others begin with what it was taught.
+    # The first version of the model counts, because later ones begin with its map.
     held.sort(key=lambda each: each[1].warmed_ms or math.inf, reverse=True)
     first = {n: each for (n, _), each in held}
     vectors_of = found.of(kinds.VECTORS, stream).items()
@@ -208,7 +208,7 @@ def biased(found: StateRows, stream: str, policy: Policy | None) -> list[dict[st
 
 
 def learnt(served: Served) -> dict[str, Any]:
-    """Return what a calibrator has learnt, and what it says of its own error; None where it says nothing."""
+    """Return what a calibrator has learnt, and its own error and bound; None where it has none."""
     points = served.calibrator.played()
     return {
         "version": served.calibrator.learnt,
@@ -221,7 +221,7 @@ def learnt(served: Served) -> dict[str, Any]:
 
 
 def saturated(calibrators: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return how many answers of several partitions' calibrators were saturated; None where levels do not move."""
+    """Return the number of saturated answers of several partitions; None where levels do not move."""
     counts = [each["saturated"] for each in calibrators if each["saturated"] is not None]
     return sum(counts) if counts else None
 
@@ -229,7 +229,7 @@ def saturated(calibrators: Iterable[Mapping[str, Any]]) -> int | None:
 def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
     """Return error, bound and noise of several partitions' calibrators, as `learnt` returns them.
 
-    Each is a mean over outcomes, so partitions count by what they have learnt. None where any of them says nothing.
+    Each is a mean over outcomes, so partitions are weighted by the outcomes learnt. None if any partition has none.
     """
     learning = [each for each in calibrators if each["version"]]
     weights = [each["version"] for each in learning]
@@ -242,7 +242,7 @@ def guarantee(calibrators: Iterable[Mapping[str, Any]]) -> dict[str, float | Non
 
 
 def promises_p(calibrators: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether error and bound of a stream's calibrators are those of ``p``, and not of draws: see `Certified`."""
+    """Whether error and bound of a stream's calibrators are for ``p``, and not for draws: see `Certified`."""
     backs = {each["calibrator"].rpartition("+")[2] for each in calibrators if each["version"]}
     return backs == {Certified.name}
 
@@ -273,12 +273,12 @@ def _scored(scores: Scores, kind: Scored) -> dict[str, Any]:
 
 
 def lately(histories: Iterable[History]) -> Order:
-    """Return how events are ranked within the last windows of all partitions: older ones were ranked by older maps."""
+    """Return the ranking of events within the last windows of all partitions; older windows had older maps."""
     return reduce(Order.__add__, [each.lately for each in histories], Order())
 
 
 def _ranked(ranking: Within) -> dict[str, Any]:
-    """Return how forecasts tell events apart."""
+    """Return how well forecasts separate events."""
     area = ranking.auc()
     top = []
     for volume in VOLUMES:
@@ -302,7 +302,7 @@ def _ranked(ranking: Within) -> dict[str, Any]:
 
 
 def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
-    """Return the partitions that answer as if nothing had been learnt, by the reason, and what it is judged by."""
+    """Return the partitions that answer as if nothing had been learnt, by reason, with the figures behind it."""
     covered = sum(found.values(), Coverage())
     return {
         "partitions": {UNLABELLED: sorted(n for n, each in found.items() if each.uncovered)},
@@ -311,7 +311,7 @@ def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
 
 
 def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return how old a stream's outcomes are when they come, and in words what to set where that does not fit."""
+    """Return the ages of a stream's outcomes, and in words what to set if they do not fit."""
     ages = reduce(add, rows_of.of(kinds.AGES, stream).values())
     uncovered = [each for each in covered(rows_of, stream, policy).values() if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
@@ -344,8 +344,8 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
 
 
 def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
-    """Return how raw forecasts of the last week, and since yesterday, differ from earlier ones; None if too few."""
-    both = reduce(add, found)  # of one partition as it is: to add to nothing costs more than all the rest
+    """Return the shift of raw forecasts of the last week, and since yesterday, against earlier ones; None if few."""
+    both = reduce(add, found)  # of one partition unchanged: adding to nothing costs more than all the rest
     shift = both.shift()
     return {
         "recent": sum(both.recent),
@@ -359,7 +359,7 @@ def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
 
 
 def _windows(histories: Mapping[int, History], kind: Scored) -> dict[str, Any]:
-    """Return the last window of all partitions and the worst of any, with what only probabilities have."""
+    """Return the last window of all partitions and the worst of any, with the figures that only probabilities have."""
     described = windows.describe(histories, kind, "ece", "ece_noise")
     newest, off = windows_of.last(histories.values()), windows_of.worst(histories.values(), kind)
     if newest is not None and off is not None:
@@ -378,7 +378,7 @@ def _biased(histories: Mapping[int, History], kind: Alarmed) -> dict[str, Any]:
 
 
 def _counted(served: Served) -> dict[str, Any]:
-    """Return what the counts of the points played say, where a calibrator keeps them."""
+    """Return figures of the points played, if the calibrator keeps counts."""
     points = served.calibrator.played()
     return {
         "debiased_l2": or_none(debiased_l2(points)) if points else None,

@@ -1,4 +1,4 @@
-"""The series of streams as Prometheus's text format, written again only where rows changed.
+"""The series of streams in Prometheus's text format, written again only where rows changed.
 
 A worker has hundreds of streams, and each has tens of series. Between two scrapes few of them change as a rule, and
 sometimes all of them do.
@@ -18,7 +18,7 @@ from streams.metrics.snapshot import PartitionSnapshot
 OF_STREAMS: Final = {name: metric for name, metric in CATALOGUE.items() if "stream" in metric.labels}
 #: How lines of samples begin, with labels and without.
 _WITH_LABELS, _BARE = re.compile(rb"^(\w+)\{", re.MULTILINE), re.compile(rb"^(\w+) ", re.MULTILINE)
-#: What the text format writes otherwise inside of quotes.
+#: Characters that the text format escapes in quotes.
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -30,14 +30,14 @@ class Exposition:
     policies
         How streams are configured.
     app
-        The application, as a label of every series; empty: none has it.
+        Label of every series; empty: no label.
     """
 
     def __init__(self, policies: Policies, app: str = "") -> None:
         self._policies = policies
         self._names: tuple[str, ...] = ("app",) if app else ()
         self._values: tuple[str, ...] = (app,) if app else ()
-        #: By stream: the rows it was written from, and its lines by metric.
+        #: For each stream the rows it was written from, and its lines by metric.
         self._written: dict[str, tuple[list[object], dict[str, str]]] = {}
 
     def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> str:
@@ -80,9 +80,9 @@ class Exposition:
 
 
 def labelled(text: bytes, app: str) -> bytes:
-    """Return Prometheus's text format with the application as the first label of every series; as it is if empty.
+    """Add the application as the first label of every series; empty: change nothing.
 
-    ``app`` is what Kafka takes for a name: nothing in it has to be escaped.
+    ``app`` is a valid Kafka name, so it needs no escapes.
     """
     if not app:
         return text
@@ -91,7 +91,7 @@ def labelled(text: bytes, app: str) -> bytes:
 
 
 def _rows(held: Mapping[int, PartitionSnapshot]) -> dict[str, list[object]]:
-    """Return the rows of each stream; they compare fast with those of the last time, as most are the same objects."""
+    """Return the rows of each stream. Most are the same objects as last time, so they compare fast."""
     found: dict[str, list[object]] = {}
     for partition, each in held.items():
         for stream, rows in list(each.rows.items()):

@@ -9,15 +9,15 @@ from state.calibrators.base import Bias
 from state.served import Served
 from streams.metrics.sample import Sample
 
-#: Functions of a stream that have series of their own: those whose bias comes nearest to its bound.
+#: Most functions of a stream with series of their own: those with a bias nearest to its bound.
 SERIES: Final = 5
 
-#: Outcomes learnt, and the biases: of one partition's calibrator.
+#: One partition's calibrator: its outcomes learnt and its biases.
 Part = tuple[int, Sequence[Bias]]
 
 
 def part(served: Served) -> Part:
-    """Return what a calibrator says, with the features by their names; no biases of one that bounds none."""
+    """Return a calibrator's biases, with names of features; an empty list if it bounds none."""
     named = orjson.loads(served.recipe).get("features", ())
     return served.calibrator.learnt, served.calibrator.biases(named)
 

@@ -1,4 +1,4 @@
-"""What a worker tells Prometheus. Counters count once, after the commit point; gauges are views of stored sums."""
+"""A worker's metrics. Counters count once, after the commit point; gauges are views of stored sums."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic, time
@@ -18,18 +18,18 @@ from streams.metrics.snapshot import PartitionSnapshot
 from streams.metrics.stage import Folding, Sampler
 from streams.records.decoding import REASONS
 
-#: Counts all streams that have no series of their own. No stream has this name, and Prometheus drops an empty label.
+#: Label of all streams without series of their own. No stream has this name, and Prometheus drops an empty label.
 HIDDEN: Final = ""
 #: The input topics as labels name them, whatever they are called in Kafka.
 INPUTS: Final = ("forecasts", "outcomes")
-#: By how much a row must be due in the future, by this clock, for its expiry to count as early, s: clocks may differ.
+#: An expiry is early if its row was due this much later by this clock, s; clocks may differ by less.
 EARLY: Final = 600
-#: Where the label of an event that was learnt at maturity came from, with the fates that count it.
+#: Origin of a label that was learnt at maturity, with the fates that count it.
 MATURED: Final = {"reported": "matured", "implied": "implied"}
 NO_POLICIES: Final = Policies()
 
 
-#: What counts by itself, with the series that start at zero.
+#: Counters, with the series that start at zero.
 _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
     "records": [(topic, fate) for topic, fates in RECORD_FATES.items() for fate in fates],
     "passed_records": [(topic,) for topic in INPUTS],
@@ -53,17 +53,18 @@ class Gauges(Folding):
     Parameters
     ----------
     most_streams
-        Streams with series of their own, see `Slots`. Only their rows are held: the rest cost no time at a scrape.
+        Most streams with series of their own, see `Slots`. Only their rows are held, so other streams cost no time at a
+        scrape.
     version
         Version of the program.
     sampler
         Reads what is not in the state: lag, buffers, store sizes, readiness.
     policies
-        What streams are configured to do: those it names have series, and ages of outcomes are held against it.
+        How streams are configured. Named streams have series, and ages of outcomes are compared with their settings.
     clock
         Returns the time, s; decides when slots change hands.
     app
-        The application, as a label of every series that is not of one stream; empty: none has it.
+        Label of every series that is not of one stream; empty: no label.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Gauges(Folding):
             if not self.shows(stream):
                 held.drop(stream)
         self._counters["opened_partitions"].inc()
-        # From zero, so that increase() sees the first events; a stream that is new starts with its first batch.
+        # Start at zero, so that increase() sees the first events. A new stream starts with its first batch.
         for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
             self._answered.setdefault(stream, 0)
             self._scored.setdefault(stream, 0)
@@ -107,7 +108,7 @@ class Gauges(Folding):
             self._held[partition].add(held)
 
     def gained(self) -> list[str]:
-        """Return the streams that gained a slot from another since this was asked; their rows are yet to be read."""
+        """Return the streams that gained a slot since the last call; their rows are yet to be read."""
         gained, self._gained = self._gained, []
         return gained
 
@@ -121,7 +122,7 @@ class Gauges(Folding):
 
     @property
     def hidden_streams(self) -> frozenset[str]:
-        """The streams that came here and have no series; this worker's partitions may hold state of them."""
+        """The streams that came here without getting series; this worker's partitions may hold state of them."""
         return self._slots.hidden_streams
 
     @property
@@ -130,7 +131,7 @@ class Gauges(Folding):
         return self._slots.hidden
 
     def held(self) -> dict[int, PartitionSnapshot]:
-        """Return what is held of each partition, for other readers; its rows are bytes, which nobody changes."""
+        """Return the snapshot of each partition, for other readers; rows are immutable bytes."""
         return dict(self._held)
 
     @property
@@ -170,7 +171,7 @@ class Gauges(Folding):
                 counted.setdefault(gains, 0)
 
     def again(self, partition: int, topics: Sequence[int], fence: Fence) -> None:
-        """Count records that were folded again after a crash, by their topics; they count only as such."""
+        """Count records that were folded again after a crash, by topic; they count nowhere else."""
         if (held := self._held.get(partition)) is not None:
             held.fence = fence
         self._redelivered(topics)
@@ -205,7 +206,7 @@ class Gauges(Folding):
         self._counters["far_off_times"].labels(INPUTS[topic]).inc(n)
 
     def waited(self, since: Iterable[int]) -> None:
-        """Note that forecasts of these Kafka timestamps, ms, have been answered; one ahead of this clock waited 0 s."""
+        """Note that forecasts of these Kafka timestamps, ms, were answered; one ahead of this clock waited 0 s."""
         now = int(time() * 1000)
         self._waited.observe(now - stamp for stamp in since)
 
@@ -220,7 +221,7 @@ class Gauges(Folding):
         }
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is of the worker and not of one stream, but for what counts by itself."""
+        """Yield the metrics of the worker that are neither counters nor of one stream."""
         batches = {"forecast_latency_seconds": self._waited, "label_delay_seconds": self._delayed}
         for name, latencies in batches.items():
             yield latencies.family(PREFIX + name, CATALOGUE[name].help)

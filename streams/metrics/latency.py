@@ -1,4 +1,4 @@
-"""How long something waited, counted a batch at a time."""
+"""A histogram of waiting times that counts a batch at a time."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class Latencies:
-    """A histogram that takes a batch of observations for one search an edge, not one an observation.
+    """A histogram that takes a batch of observations with one search per edge, not one per observation.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Latencies:
     def family(self, name: str, documentation: str) -> HistogramMetricFamily:
         """Return what a scrape shows, in s; called by the server's thread."""
         names = [*map(floatToGoString, self._edges), "+Inf"]
-        # Made of one copy of the counts: the last bucket and the number of observations never contradict each other.
+        # Uses one copy of the counts, so that the last bucket equals the number of observations.
         return HistogramMetricFamily(
             name,
             documentation,

@@ -1,4 +1,4 @@
-"""What is said of a metric that is exported."""
+"""The declaration of an exported metric."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +12,9 @@ class Metric:
     Attributes
     ----------
     name
-        Without the prefix.
+        Its name, without the prefix.
     kind
-        How Prometheus reads it.
+        Its type in Prometheus.
     labels
         Names of its labels, in the order in which samples give their values.
     help
@@ -22,7 +22,7 @@ class Metric:
     remedy
         What an operator does with it.
     series
-        Most series that one stream has of it, its challengers' together; 0 where it has no label ``stream``.
+        Most series of one stream, those of its challengers included; 0 without a label ``stream``.
     """
 
     name: str

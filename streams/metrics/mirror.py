@@ -1,8 +1,8 @@
-"""What readers of metrics and pages see: a copy of what the gauges hold, in a process that is not the worker's.
+"""A copy of the gauges in another process, which serves readers of metrics and pages.
 
-Decoding rows and writing hundreds of series takes tenths of a second, and answers to forecasts would wait for the
-interpreter meanwhile. So a worker hands over only the rows that changed, as the bytes that they are (`Source`). The
-process of the readers decodes and writes them (`Mirror`).
+Decoding rows and writing hundreds of series takes tenths of a second. In the worker's process, answers to forecasts
+would wait meanwhile. So a worker hands over only the changed rows, as bytes (`Source`), and the readers' process
+decodes and writes them (`Mirror`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,16 +17,16 @@ from streams.metrics.exposition import Exposition
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot, StreamRows
 
-#: How long a copy serves, in times the processor time that it took the worker to hand over what changed.
+#: How long a copy is used, as a multiple of the worker's processor time for the last answer.
 KEPT: Final = 9.0
-#: How long a reader waits for others who ask the worker, s.
+#: Seconds that a reader waits while another one asks the worker.
 PATIENCE: Final = 5.0
-#: How long after a question without an answer nobody asks again, s: so those who wait behind it do not wait in turn.
+#: Seconds after an unanswered question during which nobody asks again, so that waiting readers do not wait in turn.
 SILENT: Final = 1.0
 
 
 class Rows(NamedTuple):
-    """The rows of one stream that changed in a partition; without any the stream went."""
+    """Changed rows of one stream in a partition; without rows the stream is gone."""
 
     partition: int
     stream: str
@@ -34,14 +34,14 @@ class Rows(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A copy that a worker keeps of a partition that another serves; ``lag`` in records, None while it is unknown."""
+    """A worker's copy of a partition that another worker serves; ``lag`` in records, None if unknown."""
 
     partition: int
     lag: int | None
 
 
 class Standing(NamedTuple):
-    """How a worker stands: why it does not serve, how far restoring is, its copies, transactions that hang."""
+    """State of a worker: why it does not serve, progress of restoring, its copies, hanging transactions."""
 
     unready: str = ""
     recovery: Recovery = Recovery()
@@ -50,7 +50,7 @@ class Standing(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """What is not of one stream; it ends an answer.
+    """The part of an answer that is not of one stream; it comes last.
 
     Attributes
     ----------
@@ -61,13 +61,13 @@ class Overview(NamedTuple):
     fences
         The encoded fence of each partition that is held.
     hidden
-        Streams that have no series; None: the same as in the answer before.
+        Streams without series; None: the same as in the answer before.
     updated
         When a batch was last committed, s since 1970; 0 if none was.
     standing
-        How the worker stands.
+        State of the worker.
     cost
-        Processor time that the answer took, s.
+        Processor time of the answer, s.
     """
 
     text: bytes = b""
@@ -83,28 +83,28 @@ Ask = Callable[[bool], Iterable[Rows | Overview]]
 
 
 class Source:
-    """Says what changed since it was asked last; for one mirror, by one thread.
+    """Returns what changed since the last call; for one mirror and one thread.
 
     Parameters
     ----------
     text
         Returns the metrics that are not of a stream.
     gauges
-        Holds the rows; None: there are no streams, as of intake and router.
+        Holds the rows; None: there are no streams, as in intake and router.
     standing
-        Returns how the worker stands.
+        Returns the state of the worker.
     """
 
     def __init__(
         self, text: Callable[[], bytes], gauges: Gauges | None = None, standing: Callable[[], Standing] = Standing
     ) -> None:
         self._text, self._gauges, self._standing = text, gauges, standing
-        #: By partition and stream: the rows as they were handed over.
+        #: Rows as last handed over, by partition and stream.
         self._told: dict[int, dict[str, StreamRows]] = {}
         self._hidden: frozenset[str] = frozenset()
 
     def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `Ask`
-        """Yield the rows that changed, all if ``whole``, and the overview last."""
+        """Yield the changed rows, or all if ``whole``, then the overview."""
         used = thread_time()
         held = self._gauges.held() if self._gauges else {}
         self._told = {n: {} if whole else self._told.get(n, {}) for n in held}
@@ -134,23 +134,23 @@ class Source:
 
 
 class Mirror:
-    """What a worker's gauges hold, as the last answer had it.
+    """A copy of a worker's gauges, from its last answers.
 
     Parameters
     ----------
     ask
-        Returns what changed since it was called last; everything, if it is called with True.
+        Returns what changed since the last call, or everything if called with True.
     policies
         How streams are configured; None: there are no streams.
     app
-        The application, as a label of every series of streams; empty: none has it.
+        Label of every series of streams; empty: no label.
 
     Attributes
     ----------
     overview
-        Of the last answer.
+        Overview of the last answer.
     hidden
-        Streams that have no series.
+        Streams without series.
     """
 
     def __init__(self, ask: Ask, policies: Policies | None = None, app: str = "") -> None:
@@ -167,13 +167,7 @@ class Mirror:
         return dict(self._held)
 
     def refresh(self) -> None:
-        """Take what changed, unless what was taken last is new enough.
-
-        Raises
-        ------
-        TimeoutError
-            If the worker does not answer.
-        """
+        """Take what changed, unless what was taken last is new enough; TimeoutError if the worker does not answer."""
         if not self._lock.acquire(timeout=PATIENCE):
             raise TimeoutError
         try:
@@ -192,7 +186,7 @@ class Mirror:
             raise
 
     def _take(self) -> None:
-        whole, self._whole = self._whole, True  # again, if the answer breaks off
+        whole, self._whole = self._whole, True  # ask for everything if this answer breaks off
         held = {} if whole else self._held
         for each in self._ask(whole):
             if isinstance(each, Overview):

@@ -1,4 +1,4 @@
-"""What intake and the router tell Prometheus."""
+"""The metrics of intake and router."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from time import time
@@ -13,7 +13,7 @@ from streams.metrics.sample import Sample
 from streams.metrics.stage import Folding, Sampler, Stage
 from streams.records import decoding, routing
 
-#: Metrics that a worker has, too, with the same meaning.
+#: Metrics that a worker also has, with the same meaning.
 SHARED: Final = (
     "dead_letters",
     "outputs",
@@ -59,7 +59,7 @@ OWN: Final = {
     )
 }
 KNOWN: Final = {**CATALOGUE, **OWN}
-#: The names of the router's inputs, for those that a worker's have.
+#: The router's inputs, by the name of a worker's inputs.
 INPUTS: Final = {"forecasts": "routes", "outcomes": "labels"}
 TOPICS: Final = ("routes", "labels")
 
@@ -110,7 +110,7 @@ class RouteGauges(Folding):
         self._redelivered(topics)
 
     def waited(self, since: Iterable[int]) -> None:
-        """Do nothing: forecasts are answered by workers."""
+        """Do nothing: workers answer forecasts."""
 
     def _samples(self) -> Iterator[Sample]:
         held: list[Sequence[int]] = [fence.fates for fence in list(self._held.values())]
@@ -149,7 +149,7 @@ class IntakeGauges(Stage):
         super().__init__(KNOWN, version, sampler, counters, buckets, app)
 
     def mapped(self, source: str, fate: str, reason: str, records: int) -> None:
-        """Count source records: sent, passed over or dead, and then why."""
+        """Count source records by fate: sent, passed over, or dead with a reason."""
         self._counters["mapped_records"].labels(source, fate).inc(records)
         if reason:
             self._counters["dead_letters"].labels(source, reason).inc(records)
@@ -159,6 +159,6 @@ class IntakeGauges(Stage):
         self._counters["far_off_times"].labels(source).inc(n)
 
     def batch(self, records: int, seconds: float) -> None:
-        """Note it, and that there was one just now."""
+        """Note the size and duration of a batch, and its time."""
         self._updated = time()
         super().batch(records, seconds)

@@ -1,4 +1,4 @@
-"""What rows of all partitions hold of a stream: read when somebody asks, and as its configuration has it now."""
+"""A stream's rows in all partitions, read when needed and under the present configuration."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,20 +14,20 @@ from streams.metrics.snapshot import StreamRows
 
 Value = TypeVar("Value")
 EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
-#: A stream is known that has one of these.
+#: A stream is known if it has a row of one of these kinds.
 KNOWN: Final[tuple[Kind[Any], ...]] = kinds.SCORES, kinds.VECTORS, kinds.CALIBRATOR, kinds.DISTRIBUTION
 _KNOWN: Final = frozenset(kind.letter for kind in KNOWN)
 
 
 class StateRows:
-    """The newest rows of every partition that say something of streams.
+    """The newest rows of every partition that describe streams.
 
     Parameters
     ----------
     held
-        The rows of each partition, by stream; rows of calibrators and challengers may be of several configurations.
+        Rows of each partition, by stream; rows of calibrators and challengers may have several configurations.
     fences
-        By partition.
+        Fences by partition.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StateRows:
         return {stream for rows in self._held.values() for stream in rows} | {stream for _, stream in self._read}
 
     def of(self, kind: Kind[Value], stream: str) -> dict[Any, Value]:
-        """Return what the rows of a kind hold of a stream, by partition; also by all else that their keys say."""
+        """Return the values of a stream's rows of a kind, by partition and the other parts of their keys."""
         found = self._read.get((kind.letter, stream))
         if found is None:
             found = self._read[kind.letter, stream] = {}
@@ -55,11 +55,11 @@ class StateRows:
         return found
 
     def knows(self, stream: str) -> bool:
-        """Whether there is state of a stream; nothing is read for it."""
+        """Whether a stream has state; no row is read."""
         return any(key[:1] in _KNOWN for rows in self._held.values() for key in rows.get(stream, ()))
 
     def alone(self, stream: str) -> "StateRows":
-        """Return the rows of a stream; what is read of them is kept no longer than that."""
+        """Return the rows of one stream, with a cache of their own."""
         return StateRows({n: {stream: rows[stream]} for n, rows in self._held.items() if stream in rows})
 
 
@@ -69,7 +69,7 @@ def covered(found: StateRows, stream: str, policy: Policy | None) -> dict[int, C
 
 
 def serving(found: StateRows, stream: str, policy: Policy | None) -> frozenset[str] | None:
-    """Return the configurations that serve a stream now, one of each version of its model; None: any may."""
+    """Return the configurations that serve a stream now, one for each version of its model; None: any may."""
     if policy is None:
         return None
     if not policy.model_version:
@@ -79,7 +79,7 @@ def serving(found: StateRows, stream: str, policy: Policy | None) -> frozenset[s
 
 
 def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:
-    """Return the segments that a stream has now, by partition, without those that have no name yet.
+    """Return a stream's present segments by partition, without those that have no name yet.
 
     Rows that are read while a worker writes may be of different batches.
     """

@@ -23,17 +23,17 @@ from streams.metrics import figures
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 
-#: Events from which on a segment counts in the means over segments.
+#: Fewest events of a segment in the means over segments.
 LARGE: Final = 2000
-#: Segments that are described, and those of them that have series: the worst.
+#: Most segments that are described, and most that have series: the worst ones.
 DESCRIBED: Final = 20
 SERIES: Final = 5
-#: From which calibration error on a segment that chance does not explain is off: of the forecast, and as a share of
-#: the events that happened.
+#: A segment is off from this calibration error on, beyond chance: of the forecast, and as a share of the events that
+#: happened.
 OFF: Final = 0.03
 OFF_SHARE: Final = 0.3
 
-#: What slots of a partition stand for, and the scores of those that have some.
+#: The dictionary of slots of a partition, and scores by slot.
 SegmentRows = tuple[Dictionary, Mapping[int, AnySegmentScores]]
 
 
@@ -48,14 +48,14 @@ def added(found: Iterable[SegmentRows]) -> dict[Segment, AnySegmentScores]:
 
 
 def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
-    """Return the segments of a stream as JSON would have them: how many there are, and the worst.
+    """Return the segments of a stream as JSON: their number, and the worst.
 
-    Segments are ordered by the error of what was served that chance does not explain, then by their events. ``large``
-    has the mean and the largest error of those with at least `LARGE` events: the ECE, of classes that of the likeliest
-    one, of numbers the error of coverage. ``of`` says what the forecasts are. ``recent`` has the segments with any
-    evidence that they are off lately, most evidence first; ``recently_off`` is how many reach the alarm. Of numbers
-    ``level`` there is the one with most evidence, and ``served`` is it; of classes ``class`` is the one with most
-    evidence, None if that is against the likeliest. ``warming`` is how many segments are in a warm-up of their own.
+    Segments are ordered by the served error beyond chance, then by events. ``large`` has the mean and the largest error
+    of those with at least `LARGE` events: the ECE, of classes that of the likeliest one, of numbers the error of
+    coverage. ``of`` is the kind of the forecasts. ``recent`` has the segments with evidence of a recent error, most
+    evidence first; ``recently_off`` is the number that reach the alarm. There, for numbers ``level`` is the level with
+    most evidence, and ``served`` equals it. For classes ``class`` is the class with most evidence, None if the evidence
+    is against the likeliest one. ``warming`` is the number of segments in a warm-up of their own.
     """
     found = list(found)
     everything = added(found)
@@ -111,7 +111,7 @@ def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, A
 def _stretched(segment: Segment, stretch: Stretch, log10: float, recent: Recent) -> dict[str, Any]:
     n = stretch.n
     served = stretch.p / n
-    observed = min(max(served, stretch.y / n), stretch.upto / n)  # an atom lets the coverage of a level be a range
+    observed = min(max(served, stretch.y / n), stretch.upto / n)  # at an atom the coverage of a level is a range
     low, high = wilson(observed, n)
     level = recent.levels[stretch.mark] if isinstance(recent, RecentLevels) else None
     least = min(OFF, OFF_SHARE * observed) if level is None else OFF
@@ -202,7 +202,7 @@ def recent_table(described: Mapping[str, Any]) -> Table | None:
     return made
 
 
-#: What is off lately of classes and of numbers, in words.
+#: What is off lately, for classes and numbers, in words.
 LATELY: Final = {
     "probs": " Of classes the one with most evidence: how often it occurred, and its mean probability.",
     "quantiles": " Of numbers the level with most evidence: the share of outcomes at or below its quantile, and it.",
@@ -210,7 +210,7 @@ LATELY: Final = {
 
 
 def mark(recent: Mapping[str, Any], of: str) -> str:
-    """Return which class or level of a segment is off lately, to stand after its value; empty of probabilities."""
+    """Return a suffix with the class or level of a segment that is off lately; empty for probabilities."""
     if of not in ERRORS:
         return ""
     if recent["level"] is not None:
@@ -218,7 +218,7 @@ def mark(recent: Mapping[str, Any], of: str) -> str:
     return ", likeliest class" if recent["class"] is None else f", class {recent['class']}"
 
 
-#: What the error of classes and of numbers is, and what is off there, in words.
+#: Names of the error of classes and numbers, and of what is off.
 ERRORS: Final = {
     "probs": "Error: ECE of the likeliest class. Off by: its mean probability less how often it occurred.",
     "quantiles": "Error: of the coverage of the level most off. Off by: that level less the share of outcomes at or "
@@ -265,7 +265,7 @@ def level(off: Mapping[str, Any]) -> str:
 
 
 def warming(described: Mapping[str, Any]) -> str:
-    """Return how many segments are in their warm-up, to stand behind a sentence; empty if none is."""
+    """Return the number of segments in their warm-up as an end of a sentence; empty if there are none."""
     n = described["warming"]
     return f"; {n:,} {'warms' if n == 1 else 'warm'} up: fewer than {OF_SEGMENT} outcomes" if n else ""
 
@@ -285,7 +285,7 @@ def _eces(scores: Iterable[AnySegmentScores], kind: Alarmed) -> list[float]:
 
 
 def _evidence(scores: AnySegmentScores, segments: int) -> float:
-    """Return log10 of the evidence against one of so many segments; by chance one of all reaches 1/α with α at most."""
+    """Return log10 of the evidence against one of several segments; chance takes any of them to 1/α with at most α."""
     return (scores.log_alarm("calibrated") - math.log(segments)) / math.log(10.0)
 
 

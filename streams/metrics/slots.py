@@ -1,7 +1,7 @@
 """Which streams have metric series of their own: those that the configuration names, and the most active of the rest.
 
-Names of streams come with records, so anybody who may produce can make up any number of them. Series cost memory in
-the worker and in Prometheus, so their number is bounded, and a made-up name must not keep out a stream that matters.
+Names of streams come from records, so a producer can make up any number of them. Series cost memory in the worker and
+in Prometheus, so their number is bounded. A made-up name must not displace a stream that matters.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,9 +10,9 @@ from typing import Final
 
 from state.policy import Policies
 
-#: How often slots may change hands, s. A stream that gains or loses its series is a gap in every diagram.
+#: Least time between changes of slots, s. A stream that gains or loses its series leaves a gap in every diagram.
 REVIEW_SECONDS: Final = 60.0
-#: Hidden streams that are told apart.
+#: Most hidden streams that are counted by name.
 MOST_HIDDEN: Final = 10_000
 #: Characters that make a name in the configuration a pattern.
 _PATTERN: Final = frozenset("*?[")
@@ -24,7 +24,7 @@ class Slots:
     Parameters
     ----------
     most
-        Slots. A stream that ``named`` holds always has one, even where there are more such streams than slots.
+        Number of slots. A stream in ``named`` always has one, even if there are more such streams than slots.
     named
         Streams that the configuration names.
     clock
@@ -32,11 +32,11 @@ class Slots:
 
     Notes
     -----
-    The other slots go to the streams that come first. Once a stream comes that finds none free, events are counted by
-    stream. Every `REVIEW_SECONDS` the most active hidden stream takes the slot of the least active shown one, if it had
-    more than twice as many events, and so on with the next of both. At most `MOST_HIDDEN` names are counted: when one
-    more comes, all counts are halved and names whose count is 0 are forgotten, so a stream that keeps coming is kept
-    among any number of names that come once.
+    The other slots go to the streams that come first. Once a stream finds none free, events are counted by stream.
+    Every `REVIEW_SECONDS` the most active hidden stream takes the slot of the least active shown one, if it had more
+    than twice as many events; then the next of both, and so on. At most `MOST_HIDDEN` names are counted. When one more
+    comes, all counts are halved and names with a count of 0 are forgotten. So an active stream is kept, however many
+    names come once.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Slots:
         self._hidden: dict[str, int] = {}
 
     def take(self, stream: str) -> bool:
-        """Return whether a stream has a slot; one that has none takes a free one. One that finds none is hidden."""
+        """Return whether a stream has a slot; it takes a free one, or is hidden if there is none."""
         if stream in self._named or stream in self._shown:
             return True
         if len(self._shown) < self._free:
@@ -72,7 +72,7 @@ class Slots:
         return False
 
     def active(self, events: Mapping[str, int]) -> list[tuple[str, str]]:
-        """Count events by stream, and return the slots that change hands now: who loses one, and who gains it."""
+        """Count events by stream; return the slots that change hands now: who loses it, and who gains it."""
         if not self._hidden:
             return []
         for stream, n in events.items():
@@ -99,7 +99,7 @@ class Slots:
 
     @property
     def shown(self) -> list[str]:
-        """The streams that have a slot; those that are named, whether they have ever come or not."""
+        """The streams with a slot; named ones, even if they never came."""
         return [*self._named, *self._shown]
 
     @property

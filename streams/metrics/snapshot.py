@@ -1,6 +1,6 @@
-"""The newest rows of a partition that say something of streams, still encoded, for whoever reads beside the worker.
+"""The newest rows of a partition that describe streams, still encoded, for readers beside the worker.
 
-One thread replaces rows, others read them; nobody changes a row. Rows are held of the streams that are shown.
+One thread replaces rows, others read them; nobody changes a row. Only rows of shown streams are held.
 """
 
 from collections import defaultdict
@@ -15,14 +15,14 @@ from state.fence import Fence
 from state.kind import KINDS, Kind, kind_of
 from state.policy import Policies, Policy
 
-#: The rows of a stream by their keys. They are replaced all at once: rows of different checkpoints do not belong
+#: The rows of a stream by key. They are replaced all at once, because rows of different checkpoints do not belong
 #: together, and a reader may come between two assignments.
 StreamRows = Mapping[bytes, bytes]
 
 
 @dataclass(slots=True)
 class PartitionSnapshot:
-    """What is held of one partition: its fence, rows by stream, and the fence that was written with them."""
+    """A partition's fence, its rows by stream, and the fence that was written with them."""
 
     fence: Fence
     rows: dict[str, StreamRows] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class PartitionSnapshot:
 
     @classmethod
     def of(cls, fence: Fence, rows: StreamRows) -> "PartitionSnapshot":
-        """Return a snapshot of rows of any streams; what no stream is described by is left out."""
+        """Return a snapshot of rows; rows that describe no stream are left out."""
         return cls(fence, by_stream(rows), fence)
 
     def row(self, kind: Kind[Any], stream: str, *of: object) -> bytes | None:
@@ -38,15 +38,15 @@ class PartitionSnapshot:
         return self.rows.get(stream, {}).get(kind.key(stream, *of))
 
     def add(self, other: "PartitionSnapshot") -> None:
-        """Take the rows of ``other`` in the place of those held; the fences stay."""
+        """Replace rows by those of ``other``; the fences stay."""
         self.rows.update(other.rows)
 
     def drop(self, stream: str) -> None:
-        """Let go of a stream's rows."""
+        """Drop a stream's rows."""
         self.rows.pop(stream, None)
 
     def applied(self, changes: Changes, policies: Policies, shows: Callable[[str], bool]) -> None:
-        """Take what a checkpoint wrote, of the streams that are shown, and of what is configured now."""
+        """Take the rows of a checkpoint, if their streams are shown and they belong to the present configuration."""
         self.written = Fence.decode(changes.rows[kinds.FENCE.key()] or b"")
         gone = {key for key, row in changes.rows.items() if row is None and KINDS[key[:1]].shown}
         for stream in {kind_of(key).stream(key) for key in gone}:
@@ -75,7 +75,7 @@ def by_stream(rows: StreamRows) -> dict[str, StreamRows]:
 def present(
     rows_from: Callable[[bytes], Iterable[tuple[bytes, object]]], policies: Policies
 ) -> Iterator[Iterator[str]]:
-    """Yield the streams of a partition, a kind of row at a time: of rows of what is configured now.
+    """Yield the streams that have rows of the present configuration, one kind of row at a time.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def read(
 
 
 def _keys(stream: str, policy: Policy | None, row: Callable[[bytes], bytes | None]) -> Iterator[bytes]:
-    """Yield the keys that the rows of a stream may have now."""
+    """Yield the possible keys of a stream's rows under the present configuration."""
     names = row(kinds.NAMES.key(stream, policy.layout)) if policy is not None and policy.segments else None
     slots = () if names is None else kinds.NAMES.decode(names).slots
     held = row(kinds.VERSIONS.key(stream)) if policy is not None and policy.model_version else None

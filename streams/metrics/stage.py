@@ -1,4 +1,4 @@
-"""What the metrics of worker, router and intake have in common."""
+"""The common part of the metrics of worker, router and intake."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from streams.metrics.exposition import labelled
 from streams.metrics.metric import Metric as Exported
 from streams.metrics.sample import Sample
 
-#: Reads now and here.
+#: Reads present values that are not in the state.
 Sampler = Callable[[], Iterable[Sample]]
 Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -29,11 +29,11 @@ class Stage(Collector):
     sampler
         Reads what is not in the state.
     counters
-        What counts by itself, with the values of its labels that start at zero, so that rate() sees the first increase.
+        Counters, with the label values that start at zero, so that rate() sees the first increase.
     histograms
         Edges of their buckets, by name.
     app
-        The application, as a label of every series; empty: none has it.
+        Label of every series; empty: no label.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Stage(Collector):
         self._histograms["batch_seconds"].observe(seconds)
 
     def exposition(self) -> bytes:
-        """Return what is not of one stream, in Prometheus's text format."""
+        """Return the metrics that are not of one stream, in Prometheus's text format."""
         return labelled(generate_latest(self.registry), self._app)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what does not count by itself."""
+        """Yield the metrics that are not counters."""
         found: dict[str, Family] = {}
         for name, labels, value in self._samples():
             if name not in found:
@@ -93,7 +93,7 @@ class Stage(Collector):
         return kind(PREFIX + name, metric.help, labels=metric.labels)
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry nothing, so that registering does not collect."""
+        """Return nothing, so that registering does not collect."""
         return ()
 
     def _samples(self) -> Iterator[Sample]:
@@ -116,7 +116,7 @@ class Folding(Stage):
         app: str = "",
     ) -> None:
         self._inputs = inputs
-        #: What is held of each partition.
+        #: What each partition has.
         self._held: dict[int, Any] = {}
         buckets = {"batch_seconds": LATENCIES, "batch_records": SIZES, "stage_seconds": LATENCIES}
         again = {"redelivered_records": [(topic,) for topic in inputs]}
@@ -124,7 +124,7 @@ class Folding(Stage):
         self._stages = {step: self._histograms["stage_seconds"].labels(name) for step, name in STAGES.items()}
 
     def revoked(self, partition: int) -> None:
-        """Let go of a partition, so that its new owner's series are the only ones."""
+        """Drop a partition, so that only its new owner has its series."""
         self._held.pop(partition, None)
 
     def partitions(self) -> list[int]:

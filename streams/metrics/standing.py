@@ -1,4 +1,4 @@
-"""How a stream stands: what came true beside what was served, by day and in windows, and one state with a reason."""
+"""How a stream stands: outcomes beside served scores, by day and window, and one state with a reason."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,25 +9,25 @@ from state.scoring.ages import DAY_MS, HOUR_MS
 from state.scoring.course import ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE, Course
 from streams.metrics.segments import mark
 
-#: The states, the one that needs somebody most first.
+#: The states, most urgent first.
 STATES: Final = ("no input", "off", "no labels", "warming up", "right")
 #: Two-sided 95 % of the normal distribution.
 WIDE: Final = 1.96
-#: Forecasts have stopped after so long where nearly every hour had one, and where not.
+#: Forecasts have stopped after this long: if nearly every hour had one, and if not.
 STEADY_MS, UNSTEADY_MS = 2 * HOUR_MS, 25 * HOUR_MS
 STEADY: Final = 20
-#: Labels have stopped after so many days, and so many times the longest gap between days that had some.
+#: Labels have stopped after this many days, and this many times the longest gap between days with labels.
 UNLABELLED_DAYS: Final = 3
 GAPS: Final = 2
-#: A day so many standard errors off was not right. Some days of the last week that are one more off, and by this share
-#: of what came true, are off although the alarm, which counts windows of outcomes, does not sound yet.
+#: A day this many standard errors off was not right. The last days together are off if they are one standard error more
+#: off, and by this share of the outcomes, even before the alarm fires, which counts windows of outcomes.
 FAR: Final = 4.0
 WEEK: Final = 7
 NOTICED: Final = 0.2
 
 
 def figures(sums: Sequence[float]) -> dict[str, Any]:
-    """Return the means of a period; ``chance`` is half the 95 % interval of what comes true by chance."""
+    """Return the means of a period; ``chance`` is half the 95 % interval of the observed rate."""
     n = sums[KNOWN]
     told: dict[str, Any] = {"forecasts": int(sums[ISSUED]), "known": int(n)}
     if not n:
@@ -63,13 +63,13 @@ def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: in
     Parameters
     ----------
     described
-        What `streams.metrics.description.describe` says of the stream; of it warm-up, alarms and segments count.
+        The stream, from `streams.metrics.description.describe`; warm-up, alarms and segments are used.
     course
         Of all partitions.
     now_ms
         Stream time of the partitions.
     idle_ms
-        How long the worker has had no batch.
+        Time since the worker's last batch.
     """
     warm_up = described.get("warm_up") or {"partitions": 0, "of": 0, "until_ms": None, "why": None}
     silent = max(now_ms - course.forecast_ms, idle_ms)
@@ -105,7 +105,7 @@ def _told(name: str, since_ms: int | None, words: str, todo: str) -> dict[str, A
 
 
 def since(course: Course, from_ms: int | None) -> dict[str, Any]:
-    """Return the means of the whole days since a time, of as many as are kept; of all that are where it is None."""
+    """Return the means of the whole days since a time, as far as days are kept; None: of all."""
     first = -(-(from_ms or 0) // DAY_MS)
     kept = [at for at in course.days if at >= first] or sorted(course.days)[-1:]
     return figures(_sum(course.days[at] for at in kept)) | {"from_ms": min(kept, default=0) * DAY_MS}
@@ -140,7 +140,7 @@ def _scored(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _week_off(course: Course) -> bool:
-    """Whether the days since one of the last week are all together further off than chance and than people overlook."""
+    """Whether days since some day of the last week are together off by more than chance, and by enough to matter."""
     days = sorted(course.days)
     tails = [_sum(course.days[at] for at in course.days if at >= first) for first in days if first > days[-1] - WEEK]
     return any(
@@ -150,7 +150,7 @@ def _week_off(course: Course) -> bool:
 
 
 def _off(scored: Mapping[str, Any], course: Course) -> tuple[int | None, str]:
-    """Return since when served scores are off, and by how much since then."""
+    """Return since when served scores are off, and by how much."""
     days = sorted(course.days)
     tails = [_sum(course.days[at] for at in days[n:]) for n in range(len(days))]
     strengths = [abs(_deviations(sums)) for sums in tails]
@@ -170,7 +170,7 @@ def _off(scored: Mapping[str, Any], course: Course) -> tuple[int | None, str]:
 
 
 def right_since(course: Course, until_ms: int | None) -> int | None:
-    """Return since when the mean of what was served is that of what came true, but for chance, after the warm-up.
+    """Return since when the mean served score equals the observed rate, apart from chance, after the warm-up.
 
     No day since then is `FAR` off, and all of them together are within the 95 % interval.
     """
@@ -183,13 +183,13 @@ def right_since(course: Course, until_ms: int | None) -> int | None:
 
 
 def _deviations(sums: Sequence[float]) -> float:
-    """Return how many standard errors what was served lies above what came true."""
+    """Return how many standard errors served scores lie above outcomes."""
     told = figures(sums)
     return WIDE * (told["served"] - told["happened"]) / told["chance"] if told["chance"] else 0.0
 
 
 def _patience(course: Course) -> float:
-    """Return after how many days without a label they have stopped."""
+    """Return the number of days without a label after which labels have stopped."""
     days = sorted(at for at, sums in course.days.items() if sums[KNOWN])
     gaps = [b - a for a, b in pairwise(days)]
     return max(UNLABELLED_DAYS, GAPS * max(gaps, default=0))

@@ -1,4 +1,4 @@
-"""What the state says of streams of classes and of numbers: as JSON, and as samples for gauges."""
+"""The state of streams of classes and numbers: as JSON, and as samples for gauges."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
 
 
 def differences(scores: VectorScores) -> dict[str, Difference]:
-    """Return by loss the mean difference of what was served and raw; below 0 recalibration was worth it."""
+    """Return for each loss the mean difference of served and raw; below 0 the served forecasts were better."""
     if isinstance(scores, ClassScores):
         return {loss: scores.difference(loss) for loss in LOSSES}
     return {"pinball": scores.difference()}

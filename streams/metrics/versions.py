@@ -18,7 +18,7 @@ SERIES: Final = 4
 
 
 class Held(NamedTuple):
-    """What the calibrator of a version began with, see `Carried`, and how many outcomes it has learnt."""
+    """The line that a version's calibrator began with, see `Carried`, and its outcomes learnt."""
 
     slope: float
     offset: float
@@ -26,12 +26,12 @@ class Held(NamedTuple):
     learnt: int
 
 
-#: The versions of a stream on one partition, and what is held of each by the configuration of its calibrator.
+#: A stream's versions on one partition, and the calibrator of each by its configuration.
 Part = tuple[Versions, Mapping[str, Held]]
 
 
 def held(served: Served) -> Held:
-    """Return what is shown of the calibrator of a version."""
+    """Return the shown figures of a version's calibrator."""
     carried = cast("Carried", served.calibrator)
     return Held(carried.slope, carried.offset, carried.seen, carried.learnt)
 

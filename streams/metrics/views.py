@@ -1,9 +1,8 @@
 """The samples that a worker exports of a stream: views of its rows, added up over the partitions it holds.
 
-What can be added up over workers is exported as sums. The state holds them, so they survive restarts and move with
-their partition. A ratio of one worker cannot be averaged with another's: errors of opposite sign cancel where both are
-taken together. The recording rules in ``deploy/prometheus`` add the sums up and divide last. What they can compute is
-not exported, and what is drawn is judged by ``calibration_error``.
+Figures are exported as sums where possible. The state holds the sums, so they survive restarts and move with their
+partition. Ratios of workers cannot be averaged, because errors of opposite sign would then not cancel. The recording
+rules in ``deploy/prometheus`` add the sums and divide last. What they can compute is not exported.
 """
 
 import math
@@ -72,7 +71,7 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
 
 
 def _counted(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
-    """Yield what is counted of forecasts and of the ages of outcomes."""
+    """Yield counts of forecasts and of outcomes by age."""
     if found.of(kinds.AGES, stream):
         yield from _aged(stream, aged(found, stream, policy))
     if coverages := covered(found, stream, policy):

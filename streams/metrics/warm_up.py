@@ -1,4 +1,4 @@
-"""The warm-up of a stream, as JSON and in words: raw scores are served, and what became of them counts apart."""
+"""The warm-up of a stream, as JSON and in words: raw scores are served, and their outcomes count apart."""
 
 import math
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ _WHY = {
 
 
 def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
-    """Say what was served when, in plain words; empty where there was no warm-up worth a word.
+    """Return in plain words what was served when; empty without a warm-up worth mentioning.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
         return said
     served, raw = (sum(each.p for each in since.bins(kind)) / since.n for kind in ("calibrated", "raw"))
     happened = sum(each.y for each in since.bins("raw")) / since.n
-    # What was learnt elsewhere was scored under another configuration: before this one's warm-up, perhaps.
+    # Other outcomes counted under another configuration, perhaps before this warm-up.
     then = "Since then" if warm_up["learnt"] == n + since.n else "Apart from warm-ups"
     return f"{said} {then}: served {_figure(served)}, happened {_figure(happened)}, raw {_figure(raw)}."
 

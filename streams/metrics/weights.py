@@ -1,4 +1,4 @@
-"""What was expected and what came true by weight: as JSON, as samples, and as rows of tables."""
+"""Expected and observed by weight: as JSON, as samples, and as rows of tables."""
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
@@ -17,10 +17,10 @@ from streams.metrics.figures import by_name, or_none
 from streams.metrics.rows import StateRows
 from streams.metrics.sample import Sample
 
-#: Segments that are described, those most off as a whole, and those of them that have series.
+#: Most segments that are described, those most off as a whole; and most that have series.
 SEGMENTS: Final = 20
 SERIES: Final = 5
-#: What the columns of a table are called, and what its figures are.
+#: Heads of a table's columns, and its figures.
 HEAD: Final = ("events", "as good as", "weight", "came true", "model", "served", "off by", "95 %")
 CAPTION: Final = (
     "Sums over all events with a label, the warm-up included. As good as: so many events of one weight would say as "
@@ -29,7 +29,7 @@ CAPTION: Final = (
 
 
 def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return as ``weighted`` what the rows of a stream say by weight; nothing without weights or events."""
+    """Return ``weighted``, a stream's weighted sums; nothing without weights or events."""
     if policy is None or not policy.weighed:
         return {}
     whole: list[Weighted] = []
@@ -87,7 +87,7 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
 
 
 def title(described: Mapping[str, Any]) -> str:
-    """Return what the sums are of, in words."""
+    """Return a title for the sums."""
     by = f"By {described['by']}" if described["by"] else "All forecasts"
     return by if described["label_rate"] is None else f"{by}, each label by its chance"
 

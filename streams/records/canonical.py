@@ -1,4 +1,4 @@
-"""Source records as the records that trueup knows: what intake sends on, and where to."""
+"""Canonical records: what intake makes of source records and sends on."""
 
 from typing import Any, NamedTuple, cast
 
@@ -31,7 +31,7 @@ class Sent(NamedTuple):
 
 
 class Canonical(NamedTuple):
-    """What a source record becomes: a forecast and its route, which follows when the forecast is there; or a label."""
+    """A source record's canonical records: a forecast and its route, which is sent after it; or a label."""
 
     first: Sent
     then: Sent | None = None
@@ -40,12 +40,12 @@ class Canonical(NamedTuple):
 class Reader:
     """Turns the records of one source into canonical ones.
 
-    A record is sent on only if the worker will take it: it is read by the worker's own decoder.
+    The worker's own decoder reads each record, so only records that the worker accepts are sent.
 
     Parameters
     ----------
     name, role
-        Of the source; the role is ``forecast`` or ``outcome``.
+        Name and role of the source; the role is ``forecast`` or ``outcome``.
     mapping
         Reads its records.
     policies, limits
@@ -68,12 +68,12 @@ class Reader:
         )
 
     def left_out(self, what: str) -> int:
-        """Return how many headers or fields were too much to go on; see `Decoder.left_out`."""
+        """Return how many headers or fields were too large to carry; see `Decoder.left_out`."""
         return self._mapping.carrier.left_out[what]
 
     @property
     def far_off(self) -> int:
-        """How many records have a time that lies far off; see `Decoder.far_off`."""
+        """Number of records with a time far off; see `Decoder.far_off`."""
         return self._decoder.far_off[self._topic]
 
     @property
@@ -124,7 +124,7 @@ class Reader:
         carried = cast("Carried | None", fields.get("carried"))
         try:
             value = encode_forecast(fields, origin)
-        except TypeError:  # what stands there is nothing that JSON has
+        except TypeError:  # the value is nothing that JSON has
             return "not_json"
         headers = NO_HEADERS
         if carried is not None:

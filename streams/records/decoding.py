@@ -1,12 +1,11 @@
-"""Records as they stand in the input topics: bytes to events.
+"""Decoding of the input topics: bytes to events.
 
-Decoding never raises on what a record holds: anything that cannot be used comes back as `Rejected` with a reason
-from `REASONS`, and goes to the dead letters whole.
+Decoding never raises because of a record's contents. A record that cannot be used becomes `Rejected` with a reason from
+`REASONS`, and goes whole to the dead letters.
 """
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -16,14 +15,24 @@ from state.calibrators.answer import new
 from state.entities import number
 from state.events import ERASE, Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.forecasts import LARGEST, PROBABILITY, PROBS, Normal, Probs, Quantiles
+from state.forecasts import LARGEST, PROBABILITY
 from state.policy import Policies, Policy
-from state.scoring.weighted import LARGEST as HEAVIEST
-from state.segments import usable
+from streams.records.fields import (
+    ALTERNATIVES,
+    Unusable,
+    at,
+    only_kind,
+    read_distribution,
+    read_features,
+    read_forecast,
+    read_segments,
+    read_weights,
+    rounded,
+)
 from streams.records.limits import FAR_OFF, LATEST, Limits
 from streams.sources.carrying import EVERY, TRACE, Carrier
 from streams.sources.direct import Direct, TopicMapping
-from streams.sources.references import Headers, steps
+from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
@@ -67,28 +76,19 @@ REASONS: Final = {
 }
 
 
-class _Unusable(Exception):  # noqa: N818 - carries a reason from the decoder's parts to its door
-    pass
-
-
-_steps: Final = lru_cache(maxsize=1024)(steps)
-_ALTERNATIVES: Final = ("p", "probs", "quantiles", "normal")
-#: Longest Kafka key, in longest ids.
+#: Longest Kafka key, as a multiple of the longest id.
 KEY_IDS: Final = 8
 
 #: Highest revision number of an outcome: it is stored in 32 bits.
 LAST_REVISION: Final = 2**32 - 1
 
-#: Stands between an event's id and its scope where the engine names it; no id and no scope has it.
+#: Separates an event's id and scope in the engine's name of the event; no id and no scope has it.
 SCOPED: Final = "\n"
-#: Longest name of an event, id and scope together, bytes: the state's rows have one byte for it.
+#: Longest name of an event, id and scope together, in bytes: rows hold its length in one byte.
 LONGEST_NAME: Final = 255
 
-#: Stream names kept with their policies.
+#: Most cached stream names.
 KNOWN: Final = 10_000
-
-#: How far a sum of a few numbers is off by rounding, where it should be 1: 16 units in the last place.
-_ROUNDING: Final = 2.0**-48
 
 #: A record of which nothing could be read.
 _NOTHING: Final[dict[str, Any]] = {}
@@ -102,13 +102,13 @@ class Decoder:
     Parameters
     ----------
     policies
-        Say which streams there are and which features each takes.
+        The streams and their features.
     limits
-        What a record may be, at most.
+        Largest sizes of a record.
     direct
-        The sources among the two topics, whose records are mapped first; None: all records are as the reference says.
+        Sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
     carry_headers
-        Names of headers that go on from forecasts to their answers, where no source maps these.
+        Names of headers that are carried from forecasts to answers, where no source maps them.
     """
 
     def __init__(
@@ -119,29 +119,29 @@ class Decoder:
         self._key_bytes = KEY_IDS * limits.id_bytes
         self._id_bytes = limits.id_bytes
         self._ahead_ms = limits.ahead_ms
-        #: Policies of stream names that were found to be in order: most records name a stream that was named before.
+        #: Policies of valid stream names: most records name a known stream.
         self._known: dict[str, Policy] = {}
-        #: What the registry has said of the schemas that records name.
+        #: Schemas that the registry has returned.
         self.schemas = Schemas() if direct is None else Schemas(direct.registry)
         self._mappings = (None, None) if direct is None else direct.mappings(self.schemas)
         mapping = self._mappings[FORECASTS]
-        #: What carries headers of records that trueup's producers wrote, and of those that intake wrote.
+        #: Carriers of headers: for records of trueup's producers, and for those of intake.
         self._carrier, self._of_intake = Carrier(carry_headers), Carrier(EVERY)
         self._carriers = [self._carrier, self._of_intake, *([] if mapping is None else mapping.carriers)]
-        #: Of forecasts and of outcomes: how many records have a time that lies far off, and that of the last, ms, with
-        #: its Kafka timestamp. They count all the same: somebody may send old history now.
+        #: For forecasts and outcomes: the number of records with a time far off, and the last such time with its Kafka
+        #: timestamp, ms. These records are used all the same, because they may be old history.
         self.far_off = [0, 0]
         self.far_off_last = [(0, 0), (0, 0)]
         #: Whether `load` has to be awaited before records are decoded.
         self.asks_registry = direct is not None and direct.asks_registry
 
     async def load(self, records: Iterable[tuple[int, Any]]) -> None:
-        """Load the schemas that records name; waits while the registry cannot be asked. Records are as in `events`."""
+        """Load the schemas that records name; wait while the registry is not available. Records are as in `events`."""
         if lacking := self.lacking(records):
             await self.schemas.load(lacking)
 
     def lacking(self, records: Iterable[tuple[int, Any]]) -> dict[SchemaId, str]:
-        """Return the schemas that `load` would have to ask for, each with what names it."""
+        """Return the schemas that `load` would ask for, each with the source that names it."""
         lacking: dict[SchemaId, str] = {}
         for topic, record in records:
             mapping = self._mappings[topic]
@@ -155,7 +155,7 @@ class Decoder:
         Parameters
         ----------
         records
-            Of each the topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value``, ``headers``
+            Pairs of a topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value``, ``headers``
             and ``timestamp``, ms.
         """
         found: list[Event] = []
@@ -188,16 +188,16 @@ class Decoder:
             if policy.kind == PROBABILITY:
                 p = record.get("p")
                 if p is None or "probs" in record or "quantiles" in record or "normal" in record:
-                    _only(record, "p")
-                raw = float(p) if (type(p) is float or type(p) is int) and 0 <= p <= 1 else _rounded(p, "probability")
+                    only_kind(record, "p")
+                raw = float(p) if (type(p) is float or type(p) is int) and 0 <= p <= 1 else rounded(p, "probability")
             else:
-                raw = _distribution(record, policy)
-            x = _features(record.get("x"), policy) if policy.features else ()
-            segments = _segments(record.get("segments"), policy) if policy.segments else ()
+                raw = read_distribution(record, policy)
+            x = read_features(record.get("x"), policy) if policy.features else ()
+            segments = read_segments(record.get("segments"), policy) if policy.segments else ()
             entity = self._entity(record, policy.entity) if policy.entity or "entity" in record else 0
             weight = chance = 1.0
             if policy.weighed:
-                weight, chance = _weights(record, policy)
+                weight, chance = read_weights(record, policy)
             ts = self._time(record, timestamp)
             if ts < timestamp - FAR_OFF:
                 self._far(FORECASTS, ts, timestamp)
@@ -206,7 +206,7 @@ class Decoder:
             said = segments, carried, entity, weight, chance, version
             made = (offset, key, event_id, stream, raw, x, ts, value, *said)
             return new(Forecast, made)
-        except _Unusable as unusable:
+        except Unusable as unusable:
             reason = unusable.args[0]
             if reason == PASSED:
                 return Passed(offset, FORECASTS)
@@ -230,20 +230,20 @@ class Decoder:
             y = record.get("y")
             if type(y) is not int and type(y) is not bool and type(y) is not float:
                 if y is not None or record.get("erase") is not True:
-                    raise _Unusable("label")
+                    raise Unusable("label")
                 y = ERASE
             elif y not in (0, 1) and (self._policies.binary or not -LARGEST <= y <= LARGEST):
-                raise _Unusable("label")
+                raise Unusable("label")
             revision = record.get("revision")
             if revision is None:
                 revision = 0
             elif type(revision) is not int or not 0 < revision <= LAST_REVISION:
-                raise _Unusable("revision")
+                raise Unusable("revision")
             ts = self._time(record, timestamp)
             if ts < timestamp - FAR_OFF:
                 self._far(OUTCOMES, ts, timestamp)
             return new(Outcome, (offset, key, event_id, float(y), ts, value, revision))
-        except _Unusable as unusable:
+        except Unusable as unusable:
             reason = unusable.args[0]
             return (
                 Passed(offset, OUTCOMES)
@@ -254,8 +254,8 @@ class Decoder:
     def _policy(self, stream: str) -> Policy:
         policy = self._policies.of(stream)
         if policy is None:
-            raise _Unusable("unknown_stream")
-        if len(self._known) >= KNOWN:  # streams are named by the records: do not let them fill memory
+            raise Unusable("unknown_stream")
+        if len(self._known) >= KNOWN:  # names come from records, so the cache must be bounded
             self._known.clear()
         self._known[stream] = policy
         return policy
@@ -264,24 +264,24 @@ class Decoder:
         self, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int, mapping: TopicMapping | None
     ) -> dict[str, Any]:
         if not value:
-            raise _Unusable(PASSED if value is None else "empty")
+            raise Unusable(PASSED if value is None else "empty")
         if len(value) > self._record_bytes or (key is not None and len(key) > self._key_bytes):
-            raise _Unusable("oversized")
+            raise Unusable("oversized")
         if mapping is not None:
             mapped = mapping.read(value, key, headers, mapping.topic, timestamp)
             if isinstance(mapped, Refusal):
-                raise _Unusable(mapped.reason, mapped.fields or _NOTHING)
+                raise Unusable(mapped.reason, mapped.fields or _NOTHING)
             return mapped
         try:
             record = _loads(value)
         except orjson.JSONDecodeError:
-            raise _Unusable("not_json") from None
+            raise Unusable("not_json") from None
         if type(record) is not dict:
-            raise _Unusable("not_object")
+            raise Unusable("not_object")
         return record
 
     def _carried(self, record: dict[str, Any], headers: Headers) -> Carried | None:
-        """Return what goes on from a forecast to its answer."""
+        """Return what is carried from a forecast to its answer."""
         found = record.get("carried")
         if type(found) is Carried or self._mappings[FORECASTS] is not None:
             return found if type(found) is Carried else None
@@ -294,35 +294,35 @@ class Decoder:
     def left(
         self, offset: int, key: bytes | None, record: dict[str, Any], timestamp: int, headers: Headers = ()
     ) -> Forecast | None:
-        """Return what can be read of a forecast that is a dead letter; None if that is too little for an answer.
+        """Return the readable part of a dead forecast; None if it is too little for an answer.
 
-        An answer needs the event and the forecast itself. Its stream is empty if it cannot be read, and its time is the
-        Kafka timestamp then.
+        An answer needs the event and the forecast itself. An unreadable stream is empty, and an unreadable time is the
+        Kafka timestamp.
         """
         try:
             event_id = self._name(record, "event_id")
             if "scope" in record:
                 event_id = self._scoped(event_id, record)
-            kind = _only(record, *_ALTERNATIVES)
-            raw = _value(record[kind], kind, None)
+            kind = only_kind(record, *ALTERNATIVES)
+            raw = read_forecast(record[kind], kind, None)
             if timestamp > LATEST:
                 return None
-        except _Unusable:
+        except Unusable:
             return None
         stream, ts = "", timestamp
-        with suppress(_Unusable):
+        with suppress(Unusable):
             stream = self._name(record, "stream")
-        with suppress(_Unusable):
+        with suppress(Unusable):
             ts = self._time(record, timestamp)
         return Forecast(offset, key, event_id, stream, raw, (), ts, None, (), self._carried(record, headers))
 
     def left_out(self, what: str) -> int:
-        """Return how many headers or fields (``header``, ``field``) were too much to go on with their answers."""
+        """Return how many headers or fields (``header``, ``field``) were too large to carry to answers."""
         return sum(carrier.left_out[what] for carrier in self._carriers)
 
     def _name(self, record: dict[str, Any], field: str) -> str:
         name = record.get(field)
-        # An ASCII name is as many bytes as characters; only others have to be encoded to be measured.
+        # An ASCII name has as many bytes as characters, so only other names must be encoded to be measured.
         if (
             type(name) is str
             and 0 < len(name) <= self._id_bytes
@@ -330,16 +330,16 @@ class Decoder:
             and (name.isascii() or len(name.encode()) <= self._id_bytes)
         ):
             return name
-        raise _Unusable(field)
+        raise Unusable(field)
 
     def _entity(self, record: dict[str, Any], path: str) -> int:
-        """Return the number of what a forecast is about, which stands at a path or in ``entity``; 0 if it does not."""
-        found = _at(record, path, "entity")
+        """Return the number of a forecast's entity, read at a path or in ``entity``; 0 if there is none."""
+        found = at(record, path, "entity")
         return 0 if found is None else number(self._text(found, "entity"))
 
     def _version(self, record: dict[str, Any], path: str) -> str:
-        """Return the version of the model, which stands at a path or in ``model_version``."""
-        return self._text(_at(record, path, "model_version"), "model_version")
+        """Return the model's version, read at a path or in ``model_version``."""
+        return self._text(at(record, path, "model_version"), "model_version")
 
     def _text(self, found: object, field: str) -> str:
         """Return a name, or a whole number as one."""
@@ -349,115 +349,19 @@ class Decoder:
         """Return the name of an event among those of its scope."""
         name = f"{event_id}{SCOPED}{self._name(record, 'scope')}"
         if len(name.encode()) > LONGEST_NAME:
-            raise _Unusable("scope")
+            raise Unusable("scope")
         return name
 
     def _time(self, record: dict[str, Any], timestamp: int) -> int:
         if timestamp > LATEST:
-            raise _Unusable("timestamp")
+            raise Unusable("timestamp")
         ts = record.get("ts")
         if ts is None:
             return timestamp
         if type(ts) is not int or not 0 <= ts <= timestamp + self._ahead_ms:
-            raise _Unusable("timestamp")
+            raise Unusable("timestamp")
         return ts
 
     def _far(self, topic: int, ts: int, timestamp: int) -> None:
         self.far_off[topic] += 1
         self.far_off_last[topic] = ts, timestamp
-
-
-def _at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
-    """Return what stands at a path of a record, or else in a field of its own; None if neither is there."""
-    found: Any = record if path else None
-    for step in _steps(path) if path else ():
-        found = found.get(step) if type(found) is dict else None
-    return record.get(field) if found is None else found
-
-
-def _weights(record: dict[str, Any], policy: Policy) -> tuple[float, float]:
-    """Return what a forecast weighs, and its chance of a label; 1 where the stream has none."""
-    weight: Any = 1.0
-    chance: Any = policy.label_rate or 1.0
-    if policy.weight:
-        weight = _at(record, policy.weight, "weight")
-        if (type(weight) is not float and type(weight) is not int) or not 0 <= weight <= HEAVIEST:
-            raise _Unusable("weight")
-    if type(chance) is str:
-        chance = _at(record, chance, "label_rate")
-        if (type(chance) is not float and type(chance) is not int) or not 0 < chance <= 1:
-            raise _Unusable("label_rate")
-    return float(weight), float(chance)
-
-
-def _only(record: dict[str, Any], *allowed: str) -> str:
-    """Return the one kind of forecast the record gives; raise unless it is one that the stream takes."""
-    kinds = [kind for kind in _ALTERNATIVES if record.get(kind) is not None]
-    if len(kinds) != 1:
-        raise _Unusable("forecast")
-    if kinds[0] not in allowed:
-        raise _Unusable("unsupported")
-    return kinds[0]
-
-
-def _distribution(record: dict[str, Any], policy: Policy) -> forecasts.ForecastValue:
-    """Return a forecast that is more than one probability."""
-    kind = _only(record, "probs") if policy.kind == PROBS else _only(record, "quantiles", "normal")
-    return _value(record[kind], kind, policy.classes)
-
-
-def _value(given: Any, kind: str, classes: int | None) -> forecasts.ForecastValue:  # noqa: ANN401 - whatever stands there
-    """Return a forecast of a kind; of classes as many as are wanted, if it is said."""
-    try:
-        if kind == "probs":
-            values = _numbers(given)
-            if classes is not None and len(values) != classes:
-                raise ValueError(f"there must be {classes} classes, got {len(values)}")
-            return Probs([_rounded(value, kind) for value in values])
-        if kind == "quantiles":
-            return Quantiles(_numbers(given["levels"]), _numbers(given["values"]))
-        if kind == "normal":
-            return Normal(*_numbers((given["mean"], given["std"])))
-        return _rounded(given, kind)
-    except (ValueError, TypeError, KeyError):
-        raise _Unusable(kind) from None
-
-
-def _rounded(p: Any, reason: str) -> float:  # noqa: ANN401 - whatever stands there
-    """Return a probability; what rounding alone has put beyond 0 or 1 is 0 or 1."""
-    if (type(p) is float or type(p) is int) and -_ROUNDING <= p <= 1 + _ROUNDING:
-        return min(1.0, max(0.0, float(p)))
-    raise _Unusable(reason)
-
-
-def _numbers(given: object) -> tuple[float, ...]:
-    """Return a list of numbers as floats; TypeError if it is none."""
-    if not isinstance(given, list | tuple) or not all(type(one) is float or type(one) is int for one in given):
-        raise TypeError("must be a list of numbers")
-    return tuple(map(float, given))
-
-
-def _features(x: object, policy: Policy) -> tuple[float, ...]:
-    """Return the features in the policy's order, each in [-1, 1]."""
-    if isinstance(policy.features, tuple):
-        if type(x) is not dict:
-            raise _Unusable("features")
-        values = [x.get(name) for name in policy.features]
-    else:
-        if type(x) is not list or len(x) != policy.features:
-            raise _Unusable("features")
-        values = x
-    for value in values:
-        if type(value) not in (float, int) or not -1 <= value <= 1:  # type: ignore[operator]
-            raise _Unusable("features")
-    return tuple(map(float, values))  # type: ignore[arg-type]
-
-
-def _segments(given: object, policy: Policy) -> tuple[str, ...]:
-    """Return the values of the policy's segments in their order, empty text where there is none that can be used."""
-    found: dict[str, Any] = given if type(given) is dict else {}
-    given_values = [found.get(name) for name in policy.segments]
-    values = [value if usable(value) else "" for value in given_values]
-    if policy.segments_required and "" in values:
-        raise _Unusable("segments")
-    return tuple(values)

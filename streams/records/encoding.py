@@ -1,4 +1,4 @@
-"""Outputs as the records they are produced as; runs once an event, and is compiled."""
+"""Outputs as records to produce; runs once an event, and is compiled."""
 
 from collections.abc import Iterable
 from typing import Final, cast
@@ -11,7 +11,7 @@ from streams.records.output_json import encode_calibrated, encode_letter, encode
 
 #: Key, value, Kafka timestamp (ms) and headers of a record to produce.
 EncodedRecord = tuple[bytes | None, bytes, int | None, list[tuple[str, bytes | None]]]
-#: No headers; it is not changed.
+#: No headers; never changed.
 NO_HEADERS: Final[list[tuple[str, bytes | None]]] = []
 
 
@@ -26,7 +26,7 @@ def encode(output: Output, settings: Settings, partition: int) -> tuple[str, int
 
 
 def key_of(output: Output, settings: Settings) -> bytes | None:
-    """Return the key of an output's record: its input's, unless a dead letter is withheld or may not be as long."""
+    """Return the key of an output's record: its input's, unless a dead letter is withheld or the key is too long."""
     key = output.key
     if key is not None and isinstance(output, Rejected) and (output.withheld or len(key) > settings.letter_bytes):
         return None
@@ -34,14 +34,14 @@ def key_of(output: Output, settings: Settings) -> bytes | None:
 
 
 def answered_raw(output: Output, settings: Settings) -> Forecast | None:
-    """Return the forecast of a dead letter that is answered with its raw score; None of all else."""
+    """Return a dead letter's forecast if it is answered with its raw score; None for other outputs."""
     if not isinstance(output, Rejected) or output.forecast is None:
         return None
     return output.forecast if settings.policies.answers_raw(output.forecast.stream) else None
 
 
 def raw_answer(output: Rejected, settings: Settings, partition: int) -> EncodedRecord | None:
-    """Return the ``calibrated`` record, in JSON, that a dead letter has beside it; None if there is no such answer."""
+    """Return the ``calibrated`` record, in JSON, beside a dead letter; None if there is no such answer."""
     forecast = answered_raw(output, settings)
     if forecast is None:
         return None
@@ -53,7 +53,7 @@ def raw_answer(output: Rejected, settings: Settings, partition: int) -> EncodedR
 def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> dict[str, list[EncodedRecord]]:
     """Return the records of outputs by the label of their topic, in their order and the format of the settings.
 
-    Dead letters are JSON in any case: they are read when something is wrong, and hold records of all kinds.
+    Dead letters are always JSON: people read them when something is wrong, and they hold records of all kinds.
     """
     made = AvroValues(settings.schema_ids) if settings.schema_ids else None
     calibrated: list[EncodedRecord] = []

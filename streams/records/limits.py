@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-#: Latest time a record may have, ms: the end of the year 9999. Beyond it a due time would not fit its field.
+#: Latest time of a record, ms: the end of the year 9999. A later due time would not fit its field.
 LATEST: Final = 253_402_300_799_999
-#: What lies further from the Kafka timestamp of its record is probably in another unit, ms: twenty years.
+#: A time further from its Kafka timestamp is probably in another unit, ms: twenty years.
 FAR_OFF: Final = 20 * 31_556_952_000
 
 

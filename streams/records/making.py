@@ -1,4 +1,4 @@
-"""What source records become, and where it goes: runs once a source record, and is compiled."""
+"""Intake's records made from source records, and their topics; runs once a source record, and is compiled."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -43,13 +43,13 @@ class Making:
     Attributes
     ----------
     first, then
-        What is sent first, and what follows when that is acknowledged.
+        Records to send first, and those to send when the first are acknowledged.
     ends
         Next offset of each source partition.
     fates
-        How many records of a source had a fate, for a reason: name of the source, fate, reason.
+        Counts of records by source, fate and reason.
     rejected
-        Of each dead letter its source partition, its offset and its reason.
+        Source partition, offset and reason of each dead letter.
     raw_answers
         Dead forecasts that are answered with their raw score.
     """
@@ -63,19 +63,19 @@ class Making:
 
 
 class Maker:
-    """Makes of source records what intake sends. It is pure: schemas that records name must be loaded before.
+    """Makes intake's records from source records. It is pure: schemas that records name must be loaded before.
 
     Parameters
     ----------
     settings
-        Say which sources there are, and what bounds records.
+        The sources, and the limits of records.
 
     Attributes
     ----------
     schemas
-        What the registry has said.
+        Schemas that the registry has returned.
     readers
-        By source topic, in their order; of the readers of a role the first counts whose condition holds.
+        Readers by source topic, in order; of each role the first one is used whose condition holds.
     topics
         Names of the topics sent to, by their labels.
     widths
@@ -90,7 +90,7 @@ class Maker:
         self._limits = settings.limits
         self.schemas = Schemas(settings.registry)
         self.readers: dict[str, list[Reader]] = defaultdict(list)
-        #: Those whose records name schemas of a registry.
+        #: Readers whose records name schemas of a registry.
         self.asking: dict[str, list[Reader]] = defaultdict(list)
         for mode in settings.modes:
             if not mode.direct:
@@ -111,7 +111,7 @@ class Maker:
         self.widths: dict[str, int] = {}
         self.ids: dict[str, str] = {}
         self.values: AvroValues | None = None
-        #: Readers of a partition, and the names of the partition in what they make.
+        #: Readers of a partition, each with the partition's name in its records.
         self._places: dict[TopicPartition, list[tuple[Reader, str]]] = {}
 
     def know(self, widths: dict[str, int], ids: dict[str, str]) -> None:
@@ -125,7 +125,7 @@ class Maker:
         Raises
         ------
         PoisonError
-            If a record cannot be looked at.
+            If a record cannot be read at all.
         """
         lacking: dict[SchemaId, str] = {}
         for tp, records in fetched.items():
@@ -165,7 +165,8 @@ class Maker:
                 if made is None:
                     fates[reader.name, "passed", ""] += 1
                     continue
-                # A topic has sources of two roles at most: what one of each has read, no other reads.
+                # A topic has sources of at most two roles. Once a source of a role has read a record, no other of that
+                # role does.
                 if isinstance(made, Canonical):
                     fates[reader.name, "sent", ""] += 1
                     first.append(made.first)
@@ -200,13 +201,13 @@ class Maker:
             self._answer(making, tp, rejected, rejected.forecast)
 
     def _answer(self, making: Making, tp: TopicPartition, rejected: Rejected, forecast: Forecast) -> None:
-        """Answer a dead forecast with its raw score: workers will not hear of it."""
+        """Answer a dead forecast with its raw score; workers never see it."""
         key = forecast.key or b""
         partition = partitioner.partition(key, self.widths["calibrated"])
         headers = NO_HEADERS if forecast.carried is None else list(forecast.carried.headers)
         value = encode_raw(rejected, tp.topic, tp.partition)
         if self.values is not None:
             value = self.values.of_json("calibrated", value)
-        # Its own time may be what is wrong with it.
+        # The error may be in its own time.
         making.first["calibrated", partition].append(Record(key, value, None, headers))
         making.raw_answers += 1

@@ -1,19 +1,19 @@
 """The merge of a partition's two input topics into one order, by record time.
 
-A worker that catches up must not read an hour of forecasts before the first outcome: the order in which it learns
-is part of the result. So the record with the smaller timestamp goes first, a forecast before an outcome of the same
-millisecond, and a topic with nothing buffered holds the other back until it is known to have no more. Given which
-offsets a batch spans, its order is a function of the records alone, of these and of the few behind them.
+A worker that catches up must not read an hour of forecasts before the first outcome: the order in which it learns is
+part of the result. So the record with the smaller timestamp goes first, and of the same millisecond a forecast before
+an outcome. A topic with an empty buffer holds the other back until it is known to have no more. The order of a batch
+depends only on its records and on the few behind them.
 
-A record that is stamped ahead of its neighbours must not hold back its topic until the other one has come as far:
-forecasts would be read, and expire, before their outcomes. So a head that is more than `SLACK` later than the other
-one, and than most of the few records behind it, goes when the earliest of these would (`believed`). After a quiet
-night the records behind the first one confirm it. Nothing is remembered: a restart anywhere finds the same order.
-Where the records behind a head are not there yet, it waits for its time, and a batch ends before it: what comes behind
-it later does not change the order of a batch that was made.
+A record stamped ahead of its neighbours must not hold back its topic until the other topic has come as far: forecasts
+would be read, and expire, before their outcomes. So a head goes early (`believed`) if it is more than `SLACK` later
+than the other head and than most of the few records behind it. It goes when the earliest of these would. After a quiet
+night the records behind the first one confirm it. Nothing is remembered, so a restart anywhere finds the same order. If
+the records behind a head have not come yet, it waits for its time, and a batch ends before it. So records that come
+later do not change the order of a batch.
 
-Records that were folded since the last checkpoint come again after a crash. They go along the journal, in the order in
-which they went (`state.journal`). New ones wait until all of these are answered.
+Records that were folded since the last checkpoint come again after a crash. They are folded in the order of the journal
+(`state.journal`), before any new record.
 """
 
 from collections import deque
@@ -68,27 +68,27 @@ Merged = tuple[int, KafkaRecord]
 #: Later than any Kafka timestamp, ms.
 NEVER: Final = 1 << 63
 
-#: How many records behind a head are looked at: of a head and these, fewer than `SEVERAL` may be far ahead.
+#: Records behind a head that are looked at: of a head and these, fewer than `SEVERAL` may be far ahead.
 BEHIND: Final = 2 * (SEVERAL - 1)
 
-#: Epochs are never used again, not even by another buffer of a partition that went and came back.
+#: Epochs are never used twice, not even by a new buffer of the same partition.
 _EPOCHS: Final = count()
 
 
 def believed(timestamp: int, behind: Iterable[int]) -> int:
-    """Return the time by which a record is merged that is more than `SLACK` later than the head of the other topic.
+    """Return the time at which to merge a record that is more than `SLACK` later than the other topic's head.
 
     Parameters
     ----------
     timestamp
         Its Kafka timestamp, ms.
     behind
-        Those of the next `BEHIND` records of its topic, ms; of fewer where there are no more.
+        Timestamps of the next `BEHIND` records of its topic, ms; fewer if there are no more.
 
     Returns
     -------
     int
-        The earliest of those behind it, ms, if at least `SEVERAL` of them are more than `SLACK` earlier; else its own.
+        The earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; else its own.
     """
     earlier = [each for each in behind if timestamp - each > SLACK]
     return min(earlier) if len(earlier) >= SEVERAL else timestamp
@@ -111,17 +111,17 @@ class Batch:
     records
         At least one, unless it is a tick.
     ends
-        Next offset of each topic-partition the records came from, to commit when all effects are acknowledged.
+        Next offset of each source topic-partition, to commit when all effects are acknowledged.
     epoch
-        Which run of the buffer the batch belongs to; a batch of an earlier one changes nothing any more.
+        Run of the buffer that the batch belongs to; batches of earlier runs have no effect any more.
     again
-        The last journal entry it has records of, where they were folded before a crash; None: they are new.
+        The last journal entry with records in it, if they were folded before a crash; None: they are new.
     ended
-        Whether it has the last of that entry's records.
+        Whether it has the last record of that entry.
     tick
-        Where it has no records: up to which time stream time goes, ms.
+        For a batch without records: the time to which stream time moves, ms.
     turn
-        Number of the turn that it goes with; 0: it goes alone.
+        Number of the batch's turn; 0 if it goes alone.
     """
 
     partition: int
@@ -135,14 +135,14 @@ class Batch:
 
 
 class RewrittenError(ValueError):
-    """An input does not hold the records any more that were applied.
+    """An input no longer holds the records that were applied.
 
     Parameters
     ----------
     place
         The topic-partition.
     offset
-        Of the first record that is known to be another one.
+        Offset of the first record that is known to differ.
     """
 
     def __init__(self, place: TP, offset: int) -> None:
@@ -155,28 +155,28 @@ class RewrittenError(ValueError):
 
 @dataclass(slots=True)
 class PartitionBuffer:
-    """What is buffered of one partition."""
+    """The buffered records of one partition."""
 
     partition: int
     sources: Sequence[TP]
     epoch: int = field(default_factory=_EPOCHS.__next__)
-    #: Whether a batch is being folded, and those that were taken and are not acknowledged.
+    #: Whether a batch is being folded, and the batches that are not acknowledged yet.
     busy: bool = False
     out: deque[Batch] = field(default_factory=deque)
-    #: Entries whose records are folded again before any other, and how many of the first one's records were taken.
+    #: Entries whose records are folded again first, and how many records of the first entry were taken.
     journal: deque[Entry] = field(default_factory=deque)
     taken: int = 0
-    #: Offset and content of the last record of each topic that is in the rows, until it was read once more.
+    #: Offset and contents of each topic's last applied record, until it was read once more.
     known: list[tuple[int, Last]] = field(default_factory=lambda: [(-1, NONE), (-1, NONE)])
     buffers: tuple[deque[KafkaRecord], deque[KafkaRecord]] = field(default_factory=lambda: (deque(), deque()))
     #: Bytes of the keys and values in each buffer.
     sizes: list[int] = field(default_factory=lambda: [0, 0])
     held_since: float | None = None
-    #: Of which source more has to be read to say when its head goes, at most `BEHIND` records; None: of neither.
+    #: The topic-partition with more records needed to place its head, at most `BEHIND`; None: neither.
     awaited: TP | None = None
 
     def begin(self, fence: Sequence[int], journal: Journal) -> None:
-        """Begin behind the last checkpoint: with the next offset of each topic, and what was folded since."""
+        """Begin after the last checkpoint, at its next offsets and with the journal's entries."""
         self.journal.extend(journal.entries)
         self.known = [(offset - 1, each) for offset, each in zip(fence, journal.last, strict=True)]
 
@@ -186,7 +186,7 @@ class PartitionBuffer:
         Raises
         ------
         RewrittenError
-            If the first one has the offset of the last that is in the rows, and is another.
+            If the first record has the offset of the last applied one, and differs from it.
         """
         offset, known = self.known[topic]
         if records and records[0].offset <= offset:
@@ -211,7 +211,7 @@ class PartitionBuffer:
         *,
         until: int = NEVER,
     ) -> Batch | None:
-        """Return the next batch and mark the buffer busy, or None while there is none to be had.
+        """Return the next batch and mark the buffer busy, or None while there is none.
 
         Parameters
         ----------
@@ -249,11 +249,11 @@ class PartitionBuffer:
         return self.empty and not (self.busy or self.out)
 
     def tick(self, now: int) -> Batch:
-        """Return a batch without records that lets stream time go on to a time, ms; to be asked while `idle`."""
+        """Return a batch without records that moves stream time to a time, ms; call it while `idle`."""
         return self._made([], None, now)
 
     def _made(self, records: list[Merged], entry: Entry | None, tick: int) -> Batch:
-        """Return a batch that is out from now on."""
+        """Return a batch, which counts as taken from now on."""
         self.held_since = None
         self.busy = True
         ends: dict[TP, int] = {}
@@ -272,7 +272,7 @@ class PartitionBuffer:
         Raises
         ------
         RuntimeError
-            If those of a batch before it are not: offsets are committed up to the end of this one.
+            If an earlier batch is not acknowledged: offsets are committed up to the end of this one.
         """
         if self.out.popleft() is not batch:
             raise RuntimeError(f"a batch of partition {self.partition} was acknowledged before the one that it follows")
@@ -321,9 +321,9 @@ class PartitionBuffer:
         forecasts, outcomes = self.buffers
         records: list[Merged] = []
         heads = [_time(forecasts), _time(outcomes)]
-        #: Of a head that is far ahead of the other: the time it is merged by; None while nobody asked.
+        #: Believed time of each head that is far ahead; None until needed.
         ahead: list[int | None] = [None, None]
-        #: Whether a head waits, and might not if more were known of what stands behind it.
+        #: Whether a head waits only because too few records behind it are known.
         guessed = [False, False]
         free = False
         while len(records) < limit and size > 0 and (forecasts or outcomes):
@@ -360,7 +360,7 @@ class PartitionBuffer:
         return records
 
     def _knows_behind(self, topic: int, reading: ReadPositions) -> bool:
-        """Whether what stands behind the head of a topic is buffered, as far as there is any."""
+        """Whether the records behind a topic's head are buffered, as far as there are any."""
         return len(self.buffers[topic]) > BEHIND or reading.caught_up(self.sources[topic])
 
     def _out_of_patience(self, patience: float, clock: Callable[[], float]) -> bool:
@@ -370,7 +370,7 @@ class PartitionBuffer:
         return now - self.held_since >= patience
 
     def restart(self) -> None:
-        """Forget what is buffered and what is out; the records will be fetched again."""
+        """Drop all records, buffered and taken; they will be fetched again."""
         self.epoch = next(_EPOCHS)
         self.busy = False
         self.out.clear()
@@ -384,7 +384,7 @@ class PartitionBuffer:
 
 
 def _time(buffer: deque[KafkaRecord]) -> int:
-    """Return when the first record of a buffer was written, ms; after everything else where there is none."""
+    """Return the timestamp of a buffer's first record, ms; for an empty buffer one after all others."""
     return buffer[0].timestamp if buffer else NEVER
 
 

@@ -133,13 +133,7 @@ class AvroValues:
 
 
 def payload(schema: Any, record: dict[str, Any]) -> bytes:  # noqa: ANN401 - fastavro's
-    """Return a JSON record as Avro, without what stands before it.
-
-    Raises
-    ------
-    ValueError
-        If the record is not of the schema.
-    """
+    """Return a JSON record as Avro, without what stands before it; ValueError if the record is not of the schema."""
     into = io.BytesIO()
     try:
         fastavro.schemaless_writer(into, schema, datum(record))

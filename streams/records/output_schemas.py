@@ -3,8 +3,8 @@
 In JSON a field that does not apply is left out; in Avro it is null. A forecast that is no single probability has the
 same name in JSON whatever it is (``raw`` is a number, a list or an object), and in Avro a field for each kind.
 
-A field that is added has a default and stands at the end, and none is ever taken out, moved or given another type: so
-readers with the newer schema read older records, and readers with the older schema newer ones.
+A new field has a default and stands at the end. No field is ever removed, moved or given another type. So readers with
+a newer schema read older records, and readers with an older schema read newer ones.
 """
 
 import json

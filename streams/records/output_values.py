@@ -1,7 +1,6 @@
-"""Values of output records read back: whoever reads ``calibrated`` or ``resolved`` reads JSON and Avro.
+"""Reading of output records, ``calibrated`` and ``resolved``, in JSON and Avro.
 
-Which it is, each value says: Avro begins with the byte 0, which no JSON does, and the id of its schema. So a topic may
-hold both.
+Avro begins with the byte 0, which no JSON does, and the id of its schema. So a topic may hold both.
 """
 
 import asyncio

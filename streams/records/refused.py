@@ -1,4 +1,4 @@
-"""Records that are not read: one stands for a batch that is not unpacked, or for what an operator skipped."""
+"""Records that stand for others: for a batch that is not unpacked, or for records that an operator skipped."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final, Self
@@ -25,7 +25,7 @@ class Refused(bytes):
 
 
 class Skipped(Refused):
-    """The same of what an operator skipped."""
+    """The same for records that an operator skipped."""
 
     reason = SKIPPED
 

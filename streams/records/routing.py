@@ -1,7 +1,7 @@
 """Records between intake, router and worker: routes, labels, and the outcomes that are made of them.
 
-Intake writes routes and labels, keyed by event id; the router reads them. They are JSON, and each says which source
-record it was made of, so that one that is sent twice is known.
+Intake writes routes and labels, keyed by event id; the router reads them. They are JSON, and each names its source
+record, so that repeated ones are noticed.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 """Records that are left out because they end every process that reads them, by ``trueup state skip``.
 
-Of a worker or a router this is a row in the changelog of the record's partition. Intake has no state: of a source it is
-a record of the compacted topic of what is in force. So whoever takes the partition up knows of it. The record, or its
-whole batch where that is damaged, is then a dead letter with the reason ``skipped``, whose value names the offset
-that was asked for; audits read it there.
+For a worker or a router a skip is a row in the changelog of the record's partition. Intake has no state, so for a
+source it is a record of the compacted topic of what is in force. So the partition's next owner finds it, too. The
+record, or its whole batch if that is damaged, becomes a dead letter with the reason ``skipped``. Its value names the
+offset that was asked for, where audits read it.
 """
 
 import base64
@@ -19,7 +19,7 @@ _SOURCE: Final = b"skipped/"
 
 
 class PoisonError(RuntimeError):
-    """A record ends every worker that reads it; what it was raised from says how."""
+    """A record ends every worker that reads it; the cause of this error says how."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         self.place = f"{topic}/{partition}@{offset}"
@@ -56,13 +56,7 @@ def row(skip: Skip) -> tuple[bytes, bytes]:
 
 
 def read(rows: Iterable[tuple[bytes, bytes]]) -> list[Skip]:
-    """Return the skips of rows.
-
-    Raises
-    ------
-    CorruptFrame
-        If a row is damaged.
-    """
+    """Return the skips of rows; CorruptFrame if a row is damaged."""
     found = []
     for key, value in rows:
         topic, offset = SKIP.of(key)

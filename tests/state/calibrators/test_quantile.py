@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.calibrators.levels import TAIL, chain
 from state.calibrators.location_scale import FEWEST
-from state.calibrators.quantile import LEVELS, TAIL, Quantile, chain
+from state.calibrators.quantile import LEVELS, Quantile
 from state.forecasts import Law, Normal, Quantiles
 
 T = 6000

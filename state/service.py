@@ -1,0 +1,90 @@
+"""What serves one stream under one configuration, and the calibrators that it uses."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from state import ledger
+from state.chances import Chances
+from state.coverage import Coverage
+from state.fence import EXPIRY
+from state.marking import Marker
+from state.scoring.pair_scores import AnyComparison
+from state.segments import Dictionary
+from state.served import Served
+from state.versions import Version, Versions
+
+
+@dataclass(slots=True, eq=False)
+class Learner:
+    """The calibrator of one stream and configuration, in any part: serving, formerly serving, or challenging."""
+
+    config: str
+    key: bytes
+    served: Served
+    #: The same calibrator before its first outcome, once it is needed.
+    blank: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Challenger:
+    """A calibrator that is scored beside one champion, and not served; ``key`` is its comparison's row."""
+
+    learner: Learner
+    key: bytes
+    comparison: AnyComparison
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """What serves a stream under one configuration, with everything that the hot path needs.
+
+    Attributes
+    ----------
+    names
+        As `state.ledger.names` has them.
+    role, due_ms, ttl_ms, status
+        Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
+    shadows, challengers
+        The present challengers; and all that have challenged it, by configuration.
+    layout, dictionary
+        Slots of the segments that the stream has now; empty and None without segments.
+    coverage, coverage_key
+        Which forecasts have a label; None where that does not matter. While most have none, nothing learnt is served.
+    chances, chances_key
+        Which labels teach, by their chance; None without chances.
+    weighed
+        Whether events also count by weight.
+    frozen
+        Whether it learns nothing.
+    marker
+        Marks bands, points and intervals; None if the stream has none of them.
+    version, versions
+        The model's version that it serves, and all versions of the stream; None without versions.
+    seen
+        Data of an observer.
+    """
+
+    stream: str
+    kind: int
+    calibrator: str
+    config: str
+    names: bytes
+    learner: Learner
+    coverage: Coverage | None
+    coverage_key: bytes
+    challengers: dict[str, Challenger]
+    role: int = EXPIRY
+    due_ms: int = 0
+    ttl_ms: int = 0
+    status: int = ledger.ISSUED
+    shadows: tuple[Challenger, ...] = ()
+    layout: bytes = b""
+    dictionary: Dictionary | None = None
+    chances: Chances | None = None
+    chances_key: bytes = b""
+    weighed: bool = False
+    frozen: bool = False
+    marker: Marker | None = None
+    version: Version | None = None
+    versions: Versions | None = None
+    seen: Any = None
