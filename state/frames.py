@@ -25,7 +25,7 @@ class OtherFormat(CorruptFrame):
 #: What to do about it.
 REMEDY: Final = (
     "another build of trueup wrote it. Run that build, or derive the state anew from the input topics: "
-    "trueup replay --write-state NEW_APP_ID; see Upgrades in docs/how-to/operate.md"
+    "trueup replay --write-state NEW_APP_ID; see docs/how-to/upgrade.md"
 )
 #: What reading a payload raises that is not what its kind says, however well it is sealed.
 DAMAGE: Final = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
