@@ -25,7 +25,7 @@ class OtherFormat(CorruptFrame):
 #: What to do about it.
 REMEDY: Final = (
     "another build of trueup wrote it. Run that build, or derive the state anew from the input topics: "
-    "trueup replay --write-state NEW_APP_ID; see Upgrades in docs/how-to/operate.md"
+    "trueup replay --write-state NEW_APP_ID; see docs/how-to/upgrade.md"
 )
 #: Errors that reading a damaged payload can raise, even if the frame is intact.
 DAMAGE: Final = (error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
