@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from streams.config.settings import OUTPUT_FORMATS, Settings, SettingsError
+from streams.config.declared import OUTPUT_FORMATS
+from streams.config.settings import Settings, SettingsError
 from streams.records.output_schemas import NAMES, NAMESPACE, text
 from streams.sources.registry import AVRO, ForbiddenError, RefusedError
 from streams.sources.wait import Wait
