@@ -1,6 +1,6 @@
-"""How a worker fetches: by aiokafka's consumer in a thread of its own, with a rest after a fetch of few records.
+"""How a worker fetches: aiokafka's consumer in a thread of its own, which pauses after a fetch of few records.
 
-What aiokafka has no public way for is done here, and each such place has a test.
+This module uses private parts of aiokafka where it has no public way. Each such place has a test.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from streams.records.merge import KafkaRecord, RewrittenError
 if TYPE_CHECKING:
     from streams.faust.transport import BatchConsumer, BatchTransport
 
-#: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
-#: for partitions that are resumed while a fetch of others is on its way.
+#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some; the bound is
+#: for partitions that are resumed while another fetch waits.
 FETCH_WAIT_MS = 100
 #: Pause before a leader is asked again, s.
 BACKOFF = 0.1
-#: A fetch that brings fewer records is followed by a rest: those that come meanwhile share the cost of the next turn.
+#: A fetch of fewer records is followed by a pause: records that come meanwhile share the cost of the next turn.
 COMPANY = 500
 
 
 class Prefetched(unpacking.Prefetched):
-    """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each.
+    """aiokafka's buffer of fetched records; records are kept as they were read, not copied one by one.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ class Prefetched(unpacking.Prefetched):
     of
         The fetcher.
     topics
-        Those whose records nobody may take back: see `Lineage`.
+        Topics whose log must not change behind the reader: see `Lineage`.
 
     Attributes
     ----------
     read
         How far their partitions were read.
     doubted
-        What was fetched of them that another leader wrote than what was read before.
+        Fetches of a new leader epoch, until `Lineage` has checked them.
     """
 
     def __init__(self, limit: unpacking.SizeLimit, skips: unpacking.Skips, of: Fetcher, topics: Iterable[str]) -> None:
@@ -61,7 +61,7 @@ class Prefetched(unpacking.Prefetched):
         self.doubted: dict[TopicPartition, FetchResult] = {}
 
     def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
-        """Keep what was fetched of a partition, or doubt it."""
+        """Keep a fetch of a partition, or put it among the doubted."""
         if isinstance(fetched, FetchResult) and tp.topic in self._topics:
             records, read = fetched._partition_records._records, self.read[tp]  # noqa: SLF001 - as in `prepare`
             records.read = read
@@ -71,11 +71,11 @@ class Prefetched(unpacking.Prefetched):
         super().__setitem__(tp, fetched)
 
     def believe(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Keep what was doubted."""
+        """Keep a fetch that was doubted."""
         super().__setitem__(tp, fetched)
 
     def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Bound what was fetched of a partition, and keep its records."""
+        """Bound a fetch of a partition, and keep its records."""
         super().prepare(tp, fetched)
         fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
 
@@ -85,7 +85,7 @@ def _as_read(_: TP, record: KafkaRecord) -> KafkaRecord:
 
 
 class Thread(driver.AIOKafkaConsumerThread):
-    """The thread that talks to the brokers, with what the batch consumer asks of it."""
+    """The thread that talks to the brokers, with additional methods for the batch consumer."""
 
     async def on_start(self) -> None:
         """Start the consumer."""
@@ -97,7 +97,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000, inputs.sources)
 
     async def on_thread_stop(self) -> None:
-        """Stop the consumer, whatever it waits for: Faust would wait for ever for a thread that is cancelled."""
+        """Stop the consumer, whatever it waits for. Faust alone would wait for ever for a cancelled thread."""
         await QueueServiceThread.on_thread_stop(self)
         if self._consumer is not None:
             await stop(self._consumer)
@@ -105,7 +105,7 @@ class Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
-        # Faust has one only together with transactions of its own. What a producer took back is not answered.
+        # Faust sets it only with transactions of its own. Records of aborted transactions get no answer.
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
         settings = cast("BatchConsumer", self.consumer).inputs.settings
         # Two heartbeats may fail before the session ends.
@@ -118,7 +118,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         active_partitions: set[TP] | None,
         timeout: float,  # noqa: ASYNC109 - Faust's signature
     ) -> Mapping[TP, list[KafkaRecord]]:
-        """Fetch, by one task in the thread: Faust's queue of calls takes ten."""
+        """Fetch in one task of the thread: Faust's queue of calls takes ten."""
         consumer = self._ensure_consumer()
         active = active_partitions or set()
 
@@ -139,7 +139,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         return dict(zip(tps, await asyncio.gather(*map(consumer.committed, tps)), strict=True))
 
     async def throttle(self, pause: list[TP], resume: list[TP]) -> None:
-        """Stop and start fetching of partitions."""
+        """Pause some partitions and resume others."""
 
         async def apply() -> None:
             consumer = self._ensure_consumer()
@@ -150,7 +150,7 @@ class Thread(driver.AIOKafkaConsumerThread):
         await self.call_thread(apply)
 
     async def rejoin(self) -> None:
-        """Have the group share its partitions out anew."""
+        """Make the group assign its partitions anew."""
 
         async def ask() -> None:
             self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
@@ -158,9 +158,9 @@ class Thread(driver.AIOKafkaConsumerThread):
         await self.call_thread(ask)
 
     async def ask_for_topics(self) -> None:
-        """Ask the brokers for topics of which they have said nothing, and share out anew when they have.
+        """Ask the brokers for topics that they have said nothing of, and make the group assign anew when they answer.
 
-        A leader of the group that no broker answered shares out nothing, and aiokafka asks again minutes later.
+        A group leader without metadata assigns nothing, and aiokafka asks again only minutes later.
         """
 
         async def ask() -> None:
@@ -171,9 +171,9 @@ class Thread(driver.AIOKafkaConsumerThread):
         await self.call_thread(ask)
 
     def expelled(self) -> BaseException | None:
-        """Return why the consumer is no member of its group any more and will never be again, or None.
+        """Return why the consumer has left its group for good, or None. Any thread may ask.
 
-        aiokafka keeps such an error for callers of its public methods, and Faust calls none. Any thread may ask.
+        aiokafka keeps such an error for callers of its public methods, and Faust calls none.
         """
         coordinator = self._consumer and self._consumer._coordinator  # noqa: SLF001 - no public way to ask
         if coordinator is None or coordinator._closing.done():  # noqa: SLF001 - as above
@@ -186,7 +186,7 @@ class Thread(driver.AIOKafkaConsumerThread):
     def reach(self, tp: TP) -> tuple[int | None, int | None]:
         """Return the next offset to hand over and the end of the partition at the last fetch, where known.
 
-        It ends where a transaction is open: what follows cannot be had yet, and nobody waits for it.
+        The end is before an open transaction, as records behind it cannot be read yet.
         """
         state = self._state(tp)
         if state is None:
@@ -206,18 +206,18 @@ class Thread(driver.AIOKafkaConsumerThread):
 
 
 class Rest:
-    """Lets a fetcher rest after each fetch that brought records of some topics, unless there were many.
+    """Makes a fetcher pause after each fetch of some topics, unless it brought many records.
 
-    Without it a fetch brings the first record that comes, of one partition, and the others follow one by one.
+    Without the pause, a fetch brings only the first record that comes, and the others follow one by one.
 
     Parameters
     ----------
     fetcher
         aiokafka's.
     seconds
-        How long.
+        How long to pause.
     topics
-        Whose records are folded in turns. Rows that are restored wait for nobody.
+        Topics whose records are folded in turns. Restoring rows does not pause.
     """
 
     def __init__(self, fetcher: Fetcher, seconds: float, topics: Iterable[str]) -> None:
@@ -227,11 +227,11 @@ class Rest:
         fetcher._proc_fetch_request = self._fetched  # noqa: SLF001 - as above
 
     def end(self) -> None:
-        """Let it go on at once."""
+        """End the pause at once."""
         self._awake.set()
 
     async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
-        """Fetch, tell who waits for records, and rest: no request goes to this broker meanwhile."""
+        """Fetch, wake the readers, and pause: no request goes to this broker meanwhile."""
         records = self._fetcher._records  # noqa: SLF001 - as above
         before = set(records)
         brought: bool = await self._fetch(*request)
@@ -247,16 +247,16 @@ class Rest:
 
 
 class Lineage:
-    """Lets a fetcher raise where a log was cut behind what was read of it, and its offsets went to other records.
+    """Makes a fetcher raise if a log was truncated behind the reader, so that its offsets now belong to other records.
 
-    Where another leader wrote what comes than what was read before, it is asked where the epoch of that ended.
+    If a fetch has another leader epoch than the last one, the leader is asked where the last epoch ended.
 
     Parameters
     ----------
     fetcher
         aiokafka's.
     records
-        What it has fetched.
+        Its buffer.
     """
 
     def __init__(self, fetcher: Fetcher, records: Prefetched) -> None:
@@ -284,10 +284,10 @@ class Lineage:
 
 
 def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
-    """Let a fetcher raise where an offset of some topics is out of range, instead of going on with the first record.
+    """Make a fetcher raise if an offset of some topics is out of range, instead of going on with the first record.
 
-    aiokafka has one setting for that and for partitions of which no offset is committed. Those begin with the first
-    record, and so do partitions of other topics.
+    aiokafka has one setting for this case and for partitions without a committed offset. Partitions without one still
+    begin with the first record, and so do all partitions of other topics.
     """
     set_error, topics = fetcher._set_error, frozenset(topics)  # noqa: SLF001 - aiokafka has no hook for it
 
