@@ -119,7 +119,7 @@ class RoutedBatch:
 
 
 def by_time(runs: Sequence[list[EncodedRecord]]) -> list[EncodedRecord]:
-    """Merge runs of records by their Kafka timestamps. Each run keeps its order; a record from the future delays none."""
+    """Merge runs of records by their Kafka timestamps. Each run keeps its order; a future record delays none."""
     if len(runs) == 1:
         return runs[0]
     timed = chain.from_iterable(zip(_times(run), run, strict=True) for run in runs)
