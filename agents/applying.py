@@ -43,8 +43,6 @@ class Applying:
 
     Attributes
     ----------
-    scoped
-        As given.
     unrouted
         How many forecasts intake did not write, where they are to have a scope.
     """

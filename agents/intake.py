@@ -179,7 +179,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         return consumer
 
     async def _step(self) -> None:
-        """Fetch, and send what can be mapped now."""
         fetched = await self._fetched()
         if self._moving:
             return
@@ -243,7 +242,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._notices.tell()
 
     async def _land(self) -> None:
-        """Wait for the batches in flight, and commit."""
         await self._sender.land()
         if self.failure is None:
             await self._commit()
@@ -296,7 +294,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._serving = bool(assigned)
 
     async def _look_behind(self) -> None:
-        """Look at what lies behind open transactions."""
         ends = {}
         for tp in self._taken.following:
             with suppress(IllegalStateError):

@@ -114,8 +114,6 @@ class BatchProcessor:
 
         Parameters
         ----------
-        partition
-            Its number.
         recall
             Returns the settings that were in force, by their hash.
         said

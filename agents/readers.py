@@ -184,7 +184,6 @@ class Readers:
         return self
 
     def _serve(self) -> NoReturn:
-        """Serve until the parent ends."""
         status = 1
         try:
             lifeline.end_with_parent(signal.SIGKILL)  # while it is stopped, too: then it cannot read that pipe
@@ -268,7 +267,6 @@ def _said(source: Source, whole: bool) -> Iterator[Rows | Overview | None]:  # n
 
 
 def _listening(settings: Settings, vitals: Vitals, mirror: Mirror, pages: "WSGIApplication | None") -> Server:
-    """Return a server that listens."""
     until = monotonic() + LEFT_SECONDS
     while True:
         try:

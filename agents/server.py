@@ -107,7 +107,6 @@ class _Request(WSGIRequestHandler):
                 self.server.serve(self)
 
     def _read(self) -> bool:
-        """Read the head, and return whether it is valid."""
         deadline = monotonic() + HEAD_SECONDS
         if isinstance(self.connection, ssl.SSLSocket):
             self.connection.settimeout(HEAD_SECONDS)

@@ -282,8 +282,6 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
 
     Parameters
     ----------
-    settings
-        Every setting.
     abort
         Ends the process after an error that it cannot recover from.
     probe

@@ -161,7 +161,6 @@ def stop_asked() -> asyncio.Event:
 
 
 def _give_up() -> None:
-    """End the process, and say what it waits for."""
     waiting = sorted({_where(task) for task in asyncio.all_tasks()})
     log.critical(
         "not stopped within %g s: it ends as kill -9 would, which loses nothing. It waited in: %s",

@@ -228,7 +228,6 @@ def _turns(labels: Sequence[float]) -> int:
 
 
 def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:
-    """Return `Seen.low` and `Seen.low_ones`."""
     score, label = _by_score(scores, old, first)
     for part in range(PARTS - 1, LOW - 1, -1):
         most = score[len(score) * part // PARTS - 1] if len(score) >= FEWEST else math.nan

@@ -218,7 +218,6 @@ def _shards(settings: Settings) -> Callable[[str], int]:
 
 
 def _following(stage: Stage, width: int) -> list[list[int]]:
-    """Return the next offsets of the new partitions."""
     following = [[0, 0] for _ in range(width)]
     for topic, same in enumerate(stage.same):
         if same:
@@ -368,7 +367,6 @@ async def _known(reader: AIOKafkaConsumer, stage: Stage) -> Move | None:
 
 
 def _inputs(stage: Stage) -> dict[TopicPartition, tuple[int, str]]:
-    """Return the offsets of the new group."""
     return {
         TopicPartition(name, n): (following, "")
         for topic, (_, name) in enumerate(stage.names)

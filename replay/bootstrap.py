@@ -57,8 +57,6 @@ class Resampled:
 
     Parameters
     ----------
-    how
-        See `plan`.
     y
         Outcomes in time order, [n].
     forecasts

@@ -279,7 +279,6 @@ class Pace:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any part of a result
-    """Return a value that JSON has."""
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -115,7 +115,6 @@ class Taping:
         """Wait for its first forecast."""
 
     def _begun(self, service: Service) -> Stream:
-        """Give a stream its number."""
         played, stream = self._played, service.stream
         version = "" if service.version is None else service.version.name
         policies = [policy.of_version(version) for plan in self._plans if (policy := plan.of(stream)) is not None]
@@ -138,7 +137,6 @@ class Taping:
         return found
 
     def _of(self, service: Service) -> Stream:
-        """Return the stream of a service that answers."""
         of = self.streams.get(service.stream) or self._begun(service)
         if service.version is not None and of.service is not service:
             self._follow(of, service)
@@ -191,7 +189,6 @@ class Taping:
         self._issued += 1
 
     def _end_warm_ups(self, of: Stream, row: Row) -> None:
-        """Note whose warm-up ended with this forecast."""
         warm = self._warm(of, row)
         for n in of.warming:
             if n not in warm:
@@ -302,7 +299,6 @@ class Taping:
                     self._played.functions[of.name, n] = part
 
     def _answers_of(self, of: Stream, row: Row) -> list[Any]:
-        """Return what each contender answered."""
         return [row.p if place < 0 else row.shadows[place].p for place in of.places]
 
     def _warm(self, of: Stream, row: Row) -> list[int]:

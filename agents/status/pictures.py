@@ -136,7 +136,6 @@ def _rates(values: Sequence[float], first: float, last: float) -> Scale:
 
 
 def _key(plot: Plot, styles: Iterable[str], words: Mapping[str, str] = WORDS) -> None:
-    """Say which colour is which, above the axes."""
     at = plot.x.first
     for style in styles:
         word = words[style]

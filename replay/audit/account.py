@@ -159,6 +159,5 @@ def differences(accounts: dict[str, Account]) -> list[dict[str, Any]]:
 
 
 def _add(whole: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
-    """Add counts to counts."""
     for each in fields(one):
         setattr(whole, each.name, getattr(whole, each.name) + getattr(one, each.name))

@@ -51,8 +51,6 @@ def run(
 
     Parameters
     ----------
-    settings
-        Settings of the workers that served.
     json_output
         Print one JSON object as the last line of the output, and everything else to standard error.
     disk
@@ -99,8 +97,6 @@ class _Task:
 
     Attributes
     ----------
-    settings
-        Settings of the workers.
     partition, span
         The partition and its records.
     disk
@@ -180,7 +176,6 @@ def _inputs(group: Group, spans: Mapping[int, Span]) -> int:
 
 
 def _partition(task: _Task) -> Verdict:
-    """Audit one partition."""
     found = Verdict(task.partition, Checked(), task.settings.app_id)
     with ExitStack() as stack:
         try:

@@ -110,7 +110,6 @@ def follow(
 
 
 def _group(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account:
-    """Follow the records of one group."""
     written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
     account = Account(left=Begun(plan.begun.ids | plan.ids, written=written))
     for gathered in processes.all([partial(_gather, plan, n, at) for n in range(plan.partitions)]):

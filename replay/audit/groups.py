@@ -35,8 +35,6 @@ class Group(NamedTuple):
 
     Attributes
     ----------
-    settings
-        Settings of its workers.
     moves
         The move that each partition began with, by its number; empty if they began without rows.
     until
@@ -263,8 +261,6 @@ def begin(
 
     Parameters
     ----------
-    settings
-        Settings of the group's workers.
     given
         The rows that it begins with.
     changelog

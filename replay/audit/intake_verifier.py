@@ -59,8 +59,6 @@ class IntakeVerifier:
 
     Parameters
     ----------
-    span
-        The partition.
     mapper
         Makes of its records what intake makes.
     served
@@ -163,7 +161,6 @@ class IntakeVerifier:
             checked.sent += 1
 
     def _miss(self, record: KafkaRecord, lacking: list[Made]) -> None:
-        """Name what is missing."""
         for one in lacking:
             what = f"lost: intake has committed it, and {MADE[one.label]}/{one.partition} has no record of it"
             at, event = self._span, _event(one.record.value)

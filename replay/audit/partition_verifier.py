@@ -118,8 +118,6 @@ class Rederivation:
 
     Parameters
     ----------
-    partition
-        Its number.
     configurations
         The configurations in force.
     topics
@@ -205,7 +203,6 @@ class Rederivation:
             self._matchers[label].meet(derived)
 
     def _derive(self, output: Output, made: dict[str, list[Derived]]) -> None:
-        """Add the records of an output to those derived."""
         label, _, value = encode(output, self._settings, self._number)
         if isinstance(output, Calibrated):
             headers = () if output.carried is None else tuple(output.carried.headers)

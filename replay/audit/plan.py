@@ -81,8 +81,6 @@ class Plan:
 
     Attributes
     ----------
-    settings
-        Settings of the workers.
     partitions
         Number of partitions of each of trueup's topics.
     written
@@ -261,7 +259,6 @@ def planned(group: Group, checkpoint: Path | None = None) -> Plan:
 
 
 def _names(settings: Settings) -> list[str]:
-    """Return the topics of `WRITTEN`."""
     return [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
 
 
@@ -269,7 +266,6 @@ def _names(settings: Settings) -> list[str]:
 
 
 def _told(settings: Settings, reader: PartitionReader) -> list[Mapped]:
-    """Return the mappings that intakes noted."""
     count = width(settings, [settings.configurations])
     try:
         return in_force.read_mapped(each for n in range(count) for each in reader.told(n).items())

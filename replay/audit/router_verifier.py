@@ -93,8 +93,6 @@ class RouterVerifier:
 
     Parameters
     ----------
-    span
-        The partition.
     under
         Returns the policies of a configuration, by its hash.
     partitions
@@ -272,7 +270,6 @@ class RouterVerifier:
         return int(offset) >= self._along.next[int(topic)]
 
     def _miss(self, made: _Made) -> None:
-        """Report a missing record."""
         if made.routed is None:
             what = f"the dead letter of {self._input(made.name)} is missing"
             self.found.differ(self._checked, OutputDifference(made.partition, "dead-letters", None, None, what))

@@ -246,7 +246,6 @@ def limits(result: Result) -> list[str]:
 
 
 def _bands(bands: Sequence[Coverage]) -> str:
-    """Return bands as ranges, neighbours as one."""
     found = []
     for _, run in groupby(enumerate(bands), key=lambda each: round(each[1].low * 10) - each[0]):
         each = [band for _, band in run]

@@ -119,7 +119,6 @@ class Appender:
         task.add_done_callback(self._sending.discard)
 
     async def _request(self, leader: int, asked: list[_Asked]) -> None:
-        """Send one request, and pass each result on."""
         client = self._client()
         topics = defaultdict(list)
         for each in asked:

@@ -35,8 +35,6 @@ class Buffered(NamedTuple):
     ----------
     topic
         "forecasts" or "outcomes".
-    partition
-        Its number.
     records, size
         Number of buffered records, and their bytes.
     paused
@@ -70,8 +68,6 @@ class Application:
 
     Parameters
     ----------
-    settings
-        Every setting.
     memory
         Keep the table in memory instead of RocksDB.
 

@@ -100,7 +100,6 @@ class SkippingBatch(RefusedBatch):
             yield self._record
 
     def _kept(self, record: DefaultRecord) -> DefaultRecord:
-        """Return a record, or what stands for it."""
         why = self._skipped.get(record.offset)
         if why is None or isinstance(record.value, Refused):
             return record

@@ -52,7 +52,6 @@ class Buffering(Member):
             self.inputs.failed(exc)
 
     async def _take_next(self) -> None:
-        """Take the next fetched records."""
         seeks, taken = self._seeks, await self._fetched()
         for tp, fetched in taken.items():
             if seeks != self._seeks or not self.flow_active or not self._taken_in(tp):
@@ -76,7 +75,6 @@ class Buffering(Member):
         return self._is_changelog_tp(tp) or tp.partition in self.partition_buffers
 
     async def _fetched(self) -> Mapping[TP, list[KafkaRecord]]:
-        """Return the next records of each partition."""
         try:
             records, _ = await self._wait_next_records(FETCH_TIMEOUT)
         except OffsetOutOfRangeError as exc:

@@ -22,8 +22,6 @@ class Outputs:
 
     Parameters
     ----------
-    settings
-        Names the topics.
     producer
         Returns the producer; the application makes it when it starts.
     produced
@@ -48,8 +46,6 @@ class Outputs:
 
         Parameters
         ----------
-        partition
-            Its number.
         settings
             Settings under which its records were folded.
         heard
@@ -166,8 +162,6 @@ class PackedBatch:
 
     Parameters
     ----------
-    topics
-        By their labels.
     empty
         Makes an empty record batch.
     append

@@ -58,8 +58,6 @@ class Standbys:
 
     Parameters
     ----------
-    settings
-        Every setting.
     contact
         Is told what brokers answer.
     store
@@ -71,8 +69,6 @@ class Standbys:
 
     Attributes
     ----------
-    store
-        As given.
     rows
         Rows written to copies since the process began.
     """
@@ -213,7 +209,6 @@ class Standbys:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _read(self) -> None:
-        """Read the changelog until no copy is wanted."""
         consumer = changelog_consumer(self._settings, self._contact)
         await consumer.start()
         try:
@@ -249,7 +244,6 @@ class Standbys:
         self._seek(consumer, begins)
 
     def _open(self, partition: int) -> bool:
-        """Open a copy, and return whether it is open."""
         usage = self._usage(self._settings.state_dir)
         size = self._crowded.get(partition)
         if usage.free - (size or 0) < SPARE * usage.total * (1 if size is None else 2):

@@ -152,8 +152,6 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
         Parameters
         ----------
-        partitions
-            Numbers of the partitions.
         topics
             Names of the topics of forecasts and of outcomes.
 
@@ -228,8 +226,6 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
         Parameters
         ----------
-        partition
-            Number of the partition.
         rows
             By key; None deletes.
         probe

@@ -28,13 +28,7 @@ SET_ASIDE: Final = ("foreign", "ahead", "old", "damaged")
 
 
 class DamagedStoreError(RuntimeError):
-    """A partition's database is damaged and was set aside. Its rows must come from a copy or from the changelog.
-
-    Attributes
-    ----------
-    partition
-        Number of the partition.
-    """
+    """A partition's database is damaged and was set aside. Its rows must come from a copy or from the changelog."""
 
     def __init__(self, partition: int, message: str) -> None:
         super().__init__(message)
@@ -95,8 +89,6 @@ class RocksStore(rocksdb.Store):
 
         Parameters
         ----------
-        partition
-            Number of the partition.
         origin
             Origin that its rows must have; an empty database is marked with it.
         end
@@ -186,8 +178,6 @@ class RocksStore(rocksdb.Store):
 
         Parameters
         ----------
-        partition
-            Number of the partition.
         rows
             Keys and values; None deletes.
         offset

@@ -201,7 +201,6 @@ class RecordSet:
         return SkippingBatch(batch, opened, data, skipped) if skipped else opened
 
     def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | Opened":
-        """Unpack a batch, or start a thread that does."""
         if self._unpacking is not None:
             if not self._unpacking.done():
                 raise Later
@@ -312,7 +311,6 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
 
 
 def _let_go(fetched: object) -> None:
-    """Stop reading a fetch."""
     if isinstance(fetched, FetchResult) and fetched._partition_records is not None:  # noqa: SLF001
         _end(fetched._partition_records)  # noqa: SLF001
         fetched._partition_records = None  # noqa: SLF001

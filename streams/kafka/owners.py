@@ -136,7 +136,6 @@ def _listed(topics: Iterable[str]) -> str:
 
 
 def _standing(kept: Iterable[Kept]) -> dict[str, Claim]:
-    """Return the newest claim of each group."""
     newest = {each.group: each.claim for each in kept}
     return {group: claim for group, claim in newest.items() if claim is not None}
 

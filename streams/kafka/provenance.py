@@ -32,8 +32,6 @@ class Origin(NamedTuple):
 
     Attributes
     ----------
-    app
-        ``TRUEUP_APP_ID``.
     cluster
         Id of the cluster.
     topic
@@ -73,15 +71,6 @@ class Described(NamedTuple):
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     """Return the identity and the cleanup of a changelog, trying until a broker answers.
 
-    Parameters
-    ----------
-    client
-        Connected to the brokers.
-    app
-        ``TRUEUP_APP_ID``.
-    name
-        Name of the changelog.
-
     Raises
     ------
     KafkaError
@@ -111,7 +100,6 @@ async def identity(client: AIOKafkaClient, name: str) -> Identity:
 
 
 async def _insisted(client: AIOKafkaClient, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask again until a broker answers."""
     while True:
         try:
             return await ask()

@@ -119,7 +119,6 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
             self._kept, self._until = token, monotonic() + fresh
 
     def _asked(self) -> str:
-        """Return the output of the command."""
         name = f"TRUEUP_SASL_TOKEN_COMMAND={self._command[0]}"
         try:
             ended = subprocess.run(  # noqa: S603 - the operator's own command, without a shell

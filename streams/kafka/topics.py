@@ -40,8 +40,6 @@ class Topic:
 
     Attributes
     ----------
-    name
-        Name of the topic.
     compacted
         Whether its cleanup policy is compaction; otherwise it is deletion.
     batch_bytes

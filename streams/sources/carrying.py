@@ -42,8 +42,6 @@ class Carrier:
 
     Attributes
     ----------
-    patterns
-        As given.
     left_out
         How many headers and fields were left out since, as they were beyond a bound or nothing that JSON has.
     """
@@ -172,7 +170,6 @@ def shown(carried: Carried) -> dict[str, Any]:
 
 
 def _plain(value: object) -> str:
-    """Return the text of what JSON does not have."""
     found = text(value)
     if found is None:
         raise TypeError

@@ -20,15 +20,11 @@ class TopicMapping:
     ----------
     sources
         At least one, in the order of the file.
-    topic
-        Name of the topic.
     schemas
         Where the schemas are that records name.
 
     Attributes
     ----------
-    topic
-        Name of the topic.
     names
         Of the sources.
     read
