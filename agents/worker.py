@@ -242,7 +242,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
 
 
 async def _checkpoints(topology: Topology) -> None:
-    """Write what changed where no batch comes that would bring a checkpoint about."""
+    """Write checkpoints of partitions that no batch comes for."""
     while not topology.stopping:
         await asyncio.sleep(CHECKPOINT_PAUSE)
         try:

@@ -142,7 +142,7 @@ class Trial:
         return Tried({**made, **(shown(carried) if carried else {})}, None, strange)
 
     def of_topic(self, record: Found) -> Tried | None:
-        """Return what a record becomes that stands in a source topic or an input; None if it stands in another."""
+        """Return what a record of a source topic or an input becomes; None for any other topic."""
         sources = self._sources(record.topic)
         if sources:
             tried = [self.of_source(each, record) for each in sources]

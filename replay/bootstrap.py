@@ -1,7 +1,7 @@
-"""Paired moving-block bootstrap: how far a difference between two forecasters may be chance.
+"""Paired moving-block bootstrap: intervals for differences between forecasters.
 
-Forecasts near one another in time share weather, fashion and drift, so they are drawn in blocks of neighbours; all
-contenders are drawn together, so what they share cancels.
+Forecasts near one another in time share conditions such as drift, so blocks of neighbours are drawn. All contenders
+share the draws, so what they have in common cancels.
 """
 
 import math
@@ -32,7 +32,7 @@ _NORMAL = 1.959964
 
 
 def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMPLES) -> Bootstrap | None:
-    """Say how intervals of ``n`` forecasts in a row are made; None where there are too few.
+    """Return how intervals of ``n`` forecasts in a row are made; None if there are too few.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMP
     span_ms
         Time they took, ms.
     block
-        Length of a block; None takes the larger of √n and `DAYS` days' forecasts, and at most n / `BLOCKS`.
+        Length of a block; None: the larger of √n and the forecasts of `DAYS` days, at most n / `BLOCKS`.
     """
     if n < FEWEST:
         return None

@@ -44,7 +44,7 @@ LARGER = frozenset({"auc", "recall"})
 
 @dataclass(frozen=True)
 class Scored:
-    """What one contender did on some forecasts: of one stream, or of all that are probabilities."""
+    """The figures of one contender for one stream, or for all streams of probabilities."""
 
     #: Its name; ``*`` for all.
     stream: str

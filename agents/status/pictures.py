@@ -64,7 +64,7 @@ def mapping(
     marks: Sequence[float] = (),
     side: float = 190.0,
 ) -> Markup:
-    """Draw what is served for what the model says: of each line its name, its style and its points."""
+    """Draw served scores over raw ones: a line for each name, with its style and points."""
     left, top, right, bottom = MARGINS
     points = [point for *_, line in lines for point in line]
     x = LogOdds.of([raw for raw, _ in points], left, left + side)

@@ -85,7 +85,7 @@ def _figures(described: Described) -> tuple[Described | None, str]:
 
 
 def _course(described: Described, *, small: bool) -> Markup | None:
-    """Draw what came true and what was served by day; None of classes and numbers, and of less than two days."""
+    """Draw observed and served means by day; None for classes and numbers, and for less than two days."""
     days = [day for day in described.get("course", {}).get("days", ()) if day["known"]]
     if len(days) < 2 or described.get("vectors"):
         return None

@@ -201,7 +201,7 @@ def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
 
 
 def _source(plan: Plan, reader: PartitionReader, origin: _Origin, found: _Read) -> Step:
-    """Return what a source record says, and what becomes of it."""
+    """Return the content of a source record, and the record that it becomes."""
     if origin.name == LOADED:
         return Step("source", str(origin), None, "of a table that 'trueup load' was given")
     place = TopicPartition(origin.topic, origin.partition)

@@ -229,7 +229,7 @@ class IntakeVerifier:
                 self._wrong(record, each, made, [])
 
     def _becomes(self, record: KafkaRecord, found: list[Found]) -> list[Made]:
-        """Return what a record becomes; of what only the moment could tell, what it is found to have become."""
+        """Return what a record becomes; where only the moment decided, what it became."""
         made = self._mapper.make(record, NEVER)
         letters = {each.digest for each in found if each.label == LETTERS}
         if not letters or any(one.digest in letters for one in made):

@@ -110,7 +110,7 @@ class PartitionReader:
         return self._told[partition]
 
     def in_force(self, partition: int, kind: bytes = in_force.WORKER) -> list[InForce]:
-        """Return what workers, or routers, wrote of what is in force in a partition; `Unauditable` if it is no such."""
+        """Return the configurations in force that workers, or routers, wrote in a partition; raises `Unauditable`."""
         try:
             return in_force.read(self.told(partition).items(), kind)
         except InForceError as exc:
@@ -153,7 +153,7 @@ class PartitionReader:
             self.skipped.setdefault((topic, number), {})[offset] = why
 
     def note_skips(self, partition: int, span: Span, since: Skips) -> Skips:
-        """Read from the dead letters what was left out, behind what is known: inputs are read by it."""
+        """Read from new dead letters which records were left out; the inputs are read without them."""
         first, end = span["dead-letters"]
         (letters,) = self.stretches({self.place("dead-letters", partition): (max(first, since.next), end)})
         more = [skips.of_dead_letter(record.value or b"") for record in letters]

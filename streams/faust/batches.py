@@ -39,7 +39,7 @@ class UnpackedBatch:
 
 
 class RefusedBatch:
-    """A batch of one record, which stands for those that were not unpacked."""
+    """A batch of one record, which stands for a batch that was not unpacked."""
 
     is_control_batch = False
 
@@ -93,7 +93,7 @@ class SkippingBatch(RefusedBatch):
         self._skipped = skipped
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records, and what stands for those that are left out."""
+        """Yield the records, with a stand-in for each record that is left out."""
         if self._opened.validate_crc():
             yield from map(self._kept, self._opened)
         else:

@@ -1,4 +1,4 @@
-"""One copy of a partition's rows: how far it is, who wrote what it has last, and the consumer that brings it on."""
+"""One copy of a partition's rows: its progress, the last writers, and the consumer that updates it."""
 
 import asyncio
 import logging

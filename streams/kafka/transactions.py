@@ -141,7 +141,7 @@ async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> t
 
 @dataclass
 class _Open:
-    """A transaction that holds something back: where it begins, how much, since when, and what was said of it."""
+    """An open transaction that delays records: its first offset, how many, since when, and whether it was reported."""
 
     offset: int
     records: int

@@ -1,4 +1,4 @@
-"""The sources that a worker maps itself: those whose topic is one of its input topics."""
+"""The sources that a worker maps itself, because their topic is one of its inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

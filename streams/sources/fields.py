@@ -224,10 +224,7 @@ class Compiler:
     def _value(
         self, table: Mapping[str, Spec], transform: Transform, absent: Spec = None, missing: Unfit | None = None
     ) -> Read:
-        """Return what reads one value.
-
-        ``absent`` and the default stand for one that is not there; without them ``missing`` is raised, or it is None.
-        """
+        """Return a reader of a value. If missing: ``absent`` or the default, else raises ``missing``, else None."""
         if "constant" in table:
             if "path" in table:
                 raise ValueError("give a path or a constant, not both")

@@ -280,7 +280,7 @@ class Registry:
         return found
 
     async def _answer(self, session: aiohttp.ClientSession, path: str, absent: tuple[int, ...]) -> Any:  # noqa: ANN401 - JSON
-        """Return what a path answers; None if its status is one that says that it does not exist."""
+        """Return the answer of a path; None if the status says that it does not exist."""
         url = self._url(path)
         try:
             async with session.get(url) as answer:

@@ -1,7 +1,7 @@
-"""The schemas that records name by id: asked for once, and kept.
+"""The schemas that records name by id: fetched once, and kept.
 
-Reading a record is pure. So what it needs is fetched before: `Schemas.load` waits until the registry has said of every
-id what its schema is, or that there is none.
+Reading a record is pure, so its schema is fetched before: `Schemas.load` waits until the registry has answered for
+every id, with the schema or with its absence.
 """
 
 import asyncio

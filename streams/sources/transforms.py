@@ -181,6 +181,6 @@ def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
 
 
 def ranged(low: float, high: float, field: str) -> Transform:
-    """Return what makes a feature in [-1, 1] of a number in a range; what lies beyond counts as its end."""
+    """Return a function that scales a number of a range to a feature in [-1, 1]; values outside count as its ends."""
     number, middle, half = numbers("features", field), (low + high) / 2, (high - low) / 2
     return lambda value: min(1.0, max(-1.0, (number(value) - middle) / half))
