@@ -38,7 +38,7 @@ SAY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 #: Bytes of a record batch that are not for a map: its key, and what batches need.
 ROOM: Final = 1024
-#: Maps that are on their way at a time; they are held in memory.
+#: Most maps in flight; they are held in memory.
 FLYING: Final = 100
 #: Why there is no map although the calibrator could have one.
 TOO_LARGE: Final = "it is larger than TRUEUP_BATCH_BYTES"

@@ -234,7 +234,7 @@ def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
 
 
 def _require_known(stage: Stage) -> None:
-    """See that the old inputs are the topics whose records were applied."""
+    """Require that the old inputs are the topics whose records were applied."""
     for part in stage.parts:
         if kinds.INPUTS.key() not in part:
             continue

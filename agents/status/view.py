@@ -47,7 +47,7 @@ def facts(worker: Described) -> list[tuple[str, str]]:
 def stream(
     described: Described, maps: Sequence[Described], *, small: bool = False, large: bool = False
 ) -> dict[str, Any]:
-    """Return what a stream says first: its state, sentences, and two pictures; none if it is ``small``."""
+    """Return the top of a stream's page: its state, sentences and two pictures; no pictures if ``small``."""
     name: str = described["stream"]
     standing: Described = described.get("standing") or _unknown(described)
     figures, span = _figures(described)

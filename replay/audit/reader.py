@@ -117,7 +117,7 @@ class PartitionReader:
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
 
     def move(self, partition: int) -> Move | None:
-        """Return how the rows came about that a partition began with; None if it began with none; raises likewise."""
+        """Return the move that made a partition's first rows; None if it began without rows; raises likewise."""
         said = self.told(partition).get(in_force.MOVED)
         try:
             return None if said is None else Move.decode(said)

@@ -175,7 +175,7 @@ class Settings(Declared):
 
     @property
     def before(self) -> dict[str, tuple[str, ...]]:
-        """The groups that hand on to this one what sources hold, and the topics that each reads, in their order."""
+        """The consumer groups before this stage, in their order, each with the topics that it reads."""
         if self.routed:
             return {self.intake_group: self.taken_in} if self.taken_in else {}
         if not self._taken_in:

@@ -9,7 +9,7 @@ from streams.sources.transforms import Transform
 
 #: Something the file says, not checked yet.
 Spec = Any
-#: What every field may say of where its value stands.
+#: Keys that every field may have for the place of its value.
 _PLACE: Final = ("path", "constant", "default")
 
 
