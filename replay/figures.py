@@ -103,7 +103,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Window:
-    """Some resolved forecasts in a row, in the order of resolution; all windows of a series hold equally many, +-1."""
+    """Consecutive forecasts in the order of resolution; the windows of a series have equal sizes, +-1."""
 
     #: Times at which its first and last forecast were resolved, ms since the epoch.
     start_ms: int

@@ -37,7 +37,7 @@ class Period(NamedTuple):
 def course(
     periods: Sequence[Period], label: str, width: float = 520.0, height: float = 180.0, *, bare: bool = False
 ) -> Markup:
-    """Draw what came true over time, what was served with its band of chance, and what the model said.
+    """Draw observed means over time, served means with their band of chance, and raw means.
 
     A ``bare`` picture has no words and no axes.
     """
@@ -87,7 +87,7 @@ def reliability(
     words: Mapping[str, str] = WORDS,
     side: float = 300.0,
 ) -> Markup:
-    """Draw what was forecast against what came true with Wilson's 95 % intervals; in log-odds where it is rare.
+    """Draw observed rates over forecasts, with Wilson's 95 % intervals; in log-odds for rare events.
 
     Curves are by the style of their line; ``words`` says what styles mean.
     """

@@ -44,7 +44,7 @@ class Readings:
     Attributes
     ----------
     settings, mirror
-        Of the worker.
+        The worker's.
     version
         Of the program.
     beside
