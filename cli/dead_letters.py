@@ -65,7 +65,7 @@ class Letter(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where the record stands."""
+        """The place of the record."""
         return f"{self.topic}/{self.partition}@{self.offset}"
 
     @property

@@ -240,7 +240,7 @@ def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str
 
 
 def _chosen(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> float:
-    """Return `Seen.chosen`: where one cut tells best which forecasts have an outcome."""
+    """Return `Seen.chosen`: the cut-off that best separates forecasts with an outcome from those without."""
     score, label = (each[::-1] for each in _by_score(scores, old, first))
     known = ~np.isnan(label)
     if np.count_nonzero(label == 1.0) < FEWEST_EACH or np.count_nonzero(label == 0.0) < FEWEST_EACH:

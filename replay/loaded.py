@@ -1,4 +1,4 @@
-"""What a partition began with, where a table or files were loaded (`replay.load`)."""
+"""The first rows of a partition that was loaded from a table or files (`replay.load`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

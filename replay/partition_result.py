@@ -1,4 +1,4 @@
-"""What replaying one partition gave."""
+"""The result of replaying one partition."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -26,7 +26,7 @@ from streams.sources.direct import Direct
 
 @dataclass(frozen=True)
 class Part:
-    """What to do with one partition."""
+    """The replay of one partition, for a process."""
 
     #: Where the records are.
     source: Source

@@ -35,7 +35,7 @@ Show = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What to replay and what to make of it."""
+    """The input and the outputs of a replay."""
 
     #: Where the records are.
     source: Source

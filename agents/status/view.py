@@ -102,7 +102,7 @@ def _course(described: Described, *, small: bool) -> Markup | None:
 
 
 def _top(described: Described) -> dict[str, Any] | None:
-    """Return the share of what came true that the highest scores hold."""
+    """Return the share of the observed events among the highest scores."""
     if "calibrated" not in described:
         return None
     raw, served = (

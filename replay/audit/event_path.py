@@ -239,7 +239,7 @@ def _becomes(made: Sequence[Made], found: _Read) -> str:
 
 
 def verdict(steps: Sequence[Step]) -> str:
-    """Return in one sentence how far an event has come."""
+    """Return the progress of an event, in one sentence."""
     there = {step.stage for step in steps}
     checks: list[tuple[bool, str]] = [
         (not there, "no record speaks of this event"),

@@ -115,7 +115,7 @@ class IntakeVerifier:
         self.found.by_source[str(span)] = checked
 
     def _compare(self, record: KafkaRecord, found: list[Found]) -> None:
-        """Compare what was found of a source record with what it becomes."""
+        """Compare the records found for a source record with those that it becomes."""
         if record.offset >= self._span.committed:
             self._wait(record, found)
             return

@@ -47,7 +47,7 @@ _MISSING: Final = (
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning: what it is about, and what it means for the reader."""
+    """A warning: its subject, and its meaning for the reader."""
 
     title: str
     sentence: str

@@ -33,7 +33,7 @@ def subject(settings: Settings, label: str) -> str:
 
 
 async def awaited(settings: Settings, labels: Iterable[str], wait: Wait, stop: asyncio.Event) -> Settings | None:
-    """Return what `known` does; None if ``stop`` came first."""
+    """Return the result of `known`; None if ``stop`` was set first."""
     asking = asyncio.create_task(known(settings, labels, wait))
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -52,7 +52,7 @@ class RefusedBatch:
         self._record = self.stands(self.base_offset, why)
 
     def stands(self, first: int, why: str) -> DefaultRecord:
-        """Return the record that stands for those from an offset to the last."""
+        """Return the record that stands for the rest of a batch from an offset on."""
         last = self.next_offset - 1
         return DefaultRecord(last, *self._stamp, None, self._kind.of(first, last, self._size, why), [])
 

@@ -183,7 +183,7 @@ class BatchConsumer(Buffering):
             partition_buffer.restart()
 
     async def watched(self) -> None:
-        """Look at what lies behind open transactions."""
+        """Find out how many records open transactions delay."""
         sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
         client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder

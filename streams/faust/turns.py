@@ -70,7 +70,7 @@ class Turns:
         return [batch for batch in batches if batch is not None]
 
     def begin(self) -> None:
-        """Forget who waits for what."""
+        """Forget all waits."""
         self._since.clear()
 
     def _waits(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> bool:

@@ -204,5 +204,5 @@ class HeldBack:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """What is to be said of transactions that hang; any thread may ask."""
+        """Sentences about hanging transactions; any thread may ask."""
         return tuple(each.said for each in list(self._open.values()) if each.said)

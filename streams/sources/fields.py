@@ -112,7 +112,7 @@ class Compiler:
         return self._list(name, table, scaled)
 
     def _list(self, name: str, table: Mapping[str, Spec], transform: Transform) -> Read:
-        """Return what reads a list: one that stands at a path, or one value from each of some paths."""
+        """Return a reader of a list, from one path to a list or from several paths to values."""
         if "each" in table:
             each = table["each"]
             if "path" in table or not isinstance(each, list) or not each:

@@ -46,7 +46,7 @@ def texts(reason: str, field: str) -> Transform:
 
 
 def numbers(reason: str, field: str) -> Transform:
-    """Return what makes a number of a number, or of text that holds one."""
+    """Return a function that reads a number, or a text with a number."""
 
     def transform(value: Any) -> float:  # noqa: ANN401 - whatever stands there
         if type(value) is int or (type(value) is float and math.isfinite(value)):
