@@ -31,9 +31,9 @@ class Applying:
     Parameters
     ----------
     settings
-        Names the topics and says how much fits a checkpoint.
+        Names the topics and limits a checkpoint.
     outputs
-        Makes what records are to be produced in.
+        Makes the batches that outputs are packed in.
     gauges
         Time the steps.
     probe
@@ -43,10 +43,8 @@ class Applying:
 
     Attributes
     ----------
-    scoped
-        As given.
     unrouted
-        How many forecasts intake did not write, where they are to have a scope.
+        Forecasts that lack a scope although they should have one, because intake did not write them.
     """
 
     def __init__(self, settings: Settings, outputs: Outputs, gauges: Gauges, probe: Probe, *, scoped: bool) -> None:

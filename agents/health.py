@@ -32,7 +32,7 @@ def connection(host: str, port: int, seconds: float, *, tls: bool) -> HTTPConnec
 
 
 def status(environment: Mapping[str, str], path: str = "/healthz", port: int | None = None) -> tuple[bool, str]:
-    """Ask the worker with this environment, or what listens at a port; return whether all is well, and what it said."""
+    """Ask the worker with this environment, or the server at a port; return whether all is well, and its answer."""
     if port is None:
         port = int(environment.get("TRUEUP_METRICS_PORT", PORT))
     host, tls = environment.get("TRUEUP_METRICS_HOST", HOST), bool(environment.get("TRUEUP_METRICS_CERTFILE"))

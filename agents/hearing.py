@@ -31,7 +31,7 @@ class Hearing:
         self.unlike = 0
 
     async def hear(self, batches: Iterable[Batch], partitions: Mapping[int, Served]) -> None:
-        """Ask what was said already of records that are folded again and whose outputs were not known to be out."""
+        """Read the outputs in the topics, for records that are folded again and may have been answered already."""
         asked = dict[int, Served]()
         for batch in batches:
             served = partitions.get(batch.partition)

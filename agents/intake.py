@@ -1,8 +1,8 @@
-"""The intake: reads source topics of any keys, and writes what trueup knows under keys of trueup's own.
+"""The intake: reads source topics with any keys, and writes trueup's own records under its own keys.
 
-It has no state. Offsets are committed when everything that was made of the records before them is acknowledged. So a
-record may be sent twice, and is then the same bytes with the same origin: the ledger drops a forecast, the router a
-route or a label. A forecast is acknowledged before its route is sent, so that a label rarely overtakes it.
+It has no state. Offsets are committed once all records made of the source records before them are acknowledged. So a
+record may be sent twice, with the same bytes and the same origin: the ledger drops a repeated forecast, the router a
+repeated route or label. A forecast is acknowledged before its route is sent, so that a label rarely overtakes it.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
 
-#: Longest wait for new records, ms; the loop looks at other things then.
+#: Longest wait for new records, ms; then the loop looks at other things.
 WAIT_MS: Final = 200
-#: How often it is asked whether topics are what they were, s.
+#: Seconds between two checks that the topics are still the same.
 LOOK_SECONDS: Final = 60.0
 
 
@@ -56,9 +56,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     Parameters
     ----------
     settings
-        Every setting; of its sources those that the worker does not read.
+        Every setting. Intake reads the sources that the worker does not read itself.
     gauges
-        Counts.
+        The metrics of intake.
     probe
         Called after each step.
     """
@@ -73,7 +73,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._taken = TakenUp(settings, self.maker)
         self._sender = Sender(self.maker, gauges, self._notices, probe, self._taken.done.update)
         self._buffers = SourceBuffers(settings.patience_seconds, settings.buffer_records, settings.buffer_bytes)
-        #: Records that were fetched and name schemas that are being loaded.
+        #: Fetched records that wait for a schema to load.
         self._unread: dict[TopicPartition, list[Any]] = {}
         self._loading: asyncio.Task[None] | None = None
         self._committing = monotonic()
@@ -88,12 +88,12 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended it, or None."""
+        """The error that ended it, or None."""
         return self._sender.failure
 
     @property
     def unready(self) -> str:
-        """Why it does not read all that comes, in words that anybody may read; empty: it does."""
+        """Why it does not read all records that come, in words that anybody may read; empty if it does."""
         if self.stopping:
             return STOPPING
         if self.contact.lost:
@@ -114,7 +114,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         DataLossError
             If records were deleted before they were read, or a source topic was made anew.
         RewrittenError
-            If a source topic was cut behind what was read of it.
+            If a source topic was truncated behind the reader.
         PartitionsError
             If a canonical topic has another number of partitions than when records were sent to it.
         PoisonError
@@ -179,7 +179,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         return consumer
 
     async def _step(self) -> None:
-        """Fetch, and send on what may be."""
         fetched = await self._fetched()
         if self._moving:
             return
@@ -188,7 +187,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._taken.following[tp] = records[-1].offset + 1
         await self._sender.room()
         for tp, n in self._buffers.held().items():
-            # Behind the last may be marks of transactions.
+            # After the last record there may be transaction markers.
             if n <= BEHIND and not self._unread and not self._caught_up(tp):
                 self._taken.following[tp] = await self._consumer.position(tp)
         if not self._moving:
@@ -200,7 +199,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             await self._look_behind()
 
     async def _fetched(self) -> dict[TopicPartition, list[Any]]:
-        """Return the next records of each partition whose schemas are there."""
+        """Return the next records of each partition whose schemas are loaded."""
         if self._loading is not None:
             await asyncio.wait({self._loading}, timeout=WAIT_MS / 1000)
             if not self._loading.done():
@@ -212,7 +211,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._consumer.pause(*full)
         self._consumer.resume(*(self._consumer.paused() - full))
         try:
-            # Without a task of its own: what it returns is buffered before the partitions can move.
+            # It gets no task of its own: the fetched records are in the buffer before the partitions can move.
             fetched = await self._consumer.getmany(timeout_ms=WAIT_MS if self._sender.idle else 1)
             lacking = self.maker.lacking(fetched)
         except OffsetOutOfRangeError as exc:
@@ -234,7 +233,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         return end is not None and self._taken.following.get(tp, 0) >= end
 
     def _tell(self) -> None:
-        """Say what somebody should look at, see `agents.notices`."""
+        """Report what needs attention, see `agents.notices`."""
         for topic, readers in self.maker.readers.items():
             for reader in readers:
                 if reader.far_off:
@@ -243,7 +242,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._notices.tell()
 
     async def _land(self) -> None:
-        """Wait for what is on its way, and commit."""
         await self._sender.land()
         if self.failure is None:
             await self._commit()
@@ -264,7 +262,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     # -- partitions that move --------------------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - all of them
-        """Finish what is on its way; what is only buffered is read again by the new owner."""
+        """Finish and commit what is in flight; the new owner reads buffered records again."""
         self._moving, self._serving = True, False
         self._buffers.assign(())
         self._unread = {}
@@ -274,7 +272,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._sender.failure = exc
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Go on where the partitions were committed."""
+        """Start at the committed offsets."""
         try:
             await self._take_up(list(assigned))
         except Exception as exc:  # noqa: BLE001 - as above
@@ -296,7 +294,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         self._serving = bool(assigned)
 
     async def _look_behind(self) -> None:
-        """Look what lies behind open transactions."""
         ends = {}
         for tp in self._taken.following:
             with suppress(IllegalStateError):
@@ -354,7 +351,7 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
 
 
 async def _checked(settings: Settings) -> list[str]:
-    """Return what is wrong with the topics, or whose they are."""
+    """Return what is wrong with the topics or their owners."""
     return await topics.lacking(settings) or await owners.claim(settings)
 
 

@@ -1,11 +1,11 @@
-"""Writes the maps of a worker's streams to their topic, beside the worker and never in its way.
+"""Writes the maps of a worker's streams to their topic, without delaying the worker.
 
-It reads what the gauges hold: rows of the state, as checkpoints wrote them. It runs in a thread of its own with a
-producer of its own. Whatever fails there is counted, logged and tried again at the next look, and no batch waits.
+It reads the rows that the gauges hold, as checkpoints wrote them, in a thread with a producer of its own. Errors are
+counted and logged, and the next look tries again. No batch waits for it.
 
-What is written for a partition never gets older. Its version, the records that the partition had applied, is that of
-the last checkpoint, and a worker that takes the partition up begins with all that it wrote. A worker that wakes up
-after it has lost a partition may write an older version late; readers know it by the version.
+The version of a map is the number of records that its partition had applied at the last checkpoint. A worker that takes
+a partition up writes no older one. A worker that has lost the partition may write an older version late; readers
+recognise it by the version.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from streams.records.maps import ALIVE, Place, encode_alive, encode_map, encode_
 
 log = logging.getLogger("trueup")
 
-#: After a look it rests at least so many times as long as the look took: maps cost at most a tenth of a core.
+#: Shortest pause after a look, in multiples of its time: maps take at most a tenth of a core.
 REST: Final = 9.0
 #: How often a failure is logged at most, s.
 SAY_SECONDS: Final = 60.0
@@ -38,7 +38,7 @@ SAY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 #: Bytes of a record batch that are not for a map: its key, and what batches need.
 ROOM: Final = 1024
-#: Maps that are on their way at a time; they are held in memory.
+#: Most maps in flight; they are held in memory.
 FLYING: Final = 100
 #: Why there is no map although the calibrator could have one.
 TOO_LARGE: Final = "it is larger than TRUEUP_BATCH_BYTES"
@@ -51,11 +51,11 @@ class Due(NamedTuple):
     Attributes
     ----------
     partition, stream
-        What it is of.
+        The stream's place.
     value
-        None: the stream has no map here any more.
+        The map; None: the stream has no map here any more.
     source
-        Hash of the row that it was made of, and the claim that it was made under.
+        Hash of the row that the map was made of, and the claim under which it was made.
     """
 
     partition: int
@@ -65,7 +65,7 @@ class Due(NamedTuple):
 
 
 class Maps:
-    """Which maps are to be written; no I/O.
+    """Decides which maps to write; no I/O.
 
     Parameters
     ----------
@@ -82,16 +82,16 @@ class Maps:
     def due(
         self, partition: int, held: PartitionSnapshot, claim: int, applied: int, stream_time: int, at: int
     ) -> Iterator[Due]:
-        """Yield what is to be written of a partition: maps whose calibrator has changed, or whose worker has.
+        """Yield the maps of a partition to write: those whose calibrator or whose worker has changed.
 
         Parameters
         ----------
         held
             Rows as they were written.
         claim
-            Of this worker, in the changelog.
+            Offset of this worker's claim in the changelog.
         applied, stream_time
-            Of the fence that was written with the rows, or of the one after it.
+            From the fence that was written with the rows, or the one after it.
         at
             The time, ms since 1970.
         """
@@ -113,7 +113,7 @@ class Maps:
                 yield Due(partition, stream, None, (b"", claim))
 
     def _map(self, place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
-        """Return the map of a stream, or why there is none: one stream must not hold up the others."""
+        """Return the map of a stream, or a record of why it has none: one stream must not stop the others."""
         try:
             value = _made(place, policy, row, held)
         except Exception:
@@ -129,13 +129,13 @@ class Maps:
             self._written[due.partition, due.stream] = due.source
 
     def keep(self, partitions: Mapping[int, object]) -> None:
-        """Forget partitions that this worker has not got: they are another's."""
+        """Forget partitions that this worker does not have."""
         for place in [place for place in self._written if place[0] not in partitions]:
             del self._written[place]
 
 
 def _withheld(stream: str, policy: Policy, held: PartitionSnapshot) -> bool:
-    """Whether a stream is answered as if nothing had been learnt."""
+    """Whether a stream's answers are raw at present, whatever was learnt."""
     row = held.row(kinds.COVERAGE, stream) if policy.guarded else None
     return row is not None and kinds.COVERAGE.decode(row).uncovered
 
@@ -153,7 +153,7 @@ def _made(place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> 
 
 @dataclass
 class Counts:
-    """What the publisher tells the gauges; see the catalogue."""
+    """Counts of the publisher for the gauges; see the catalogue."""
 
     written: int = 0
     failures: int = 0
@@ -168,16 +168,16 @@ class Counts:
 
 
 class Publisher:
-    """Looks every ``TRUEUP_MAPS_SECONDS`` what has changed, and writes it, until it is stopped.
+    """Writes changed maps every ``TRUEUP_MAPS_SECONDS`` until it is stopped.
 
     Parameters
     ----------
     settings
         Names the topic and the brokers.
     held
-        Returns what is held of each partition, `streams.metrics.gauges.Gauges.held`.
+        Returns the rows of each partition, `streams.metrics.gauges.Gauges.held`.
     claims
-        Returns the claim of each partition that is served, in the changelog.
+        Returns the claim of each served partition in the changelog.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after what is on its way; a broker that is silent is not waited for."""
+        """Stop after the records in flight; a silent broker is not waited for."""
         self._stopping.set()
         self._thread.join(STOP_SECONDS)
 
@@ -222,12 +222,12 @@ class Publisher:
         await self._close()
 
     async def look(self) -> None:
-        """Write what has changed, and then of each partition that its maps are as they were committed.
+        """Write the changed maps, and then for each partition that its maps are up to date.
 
         Raises
         ------
         KafkaError, TimeoutError
-            If something is not acknowledged; it is due again.
+            If a record is not acknowledged; the next look writes it again.
         """
         began = monotonic()
         claims, complete = self._claims(), True
@@ -291,7 +291,7 @@ class Publisher:
         return acknowledged
 
     async def _close(self) -> None:
-        """Let go of the producer; it is made anew when something is to be written."""
+        """Close the producer; the next record makes a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(Exception):

@@ -135,7 +135,7 @@ def path(settings: Settings, stage: str) -> Path:
 
 
 def held(settings: Settings) -> list[dict[str, Any]]:
-    """Return what stands in the files of an application, the newest first; what cannot be read is left out."""
+    """Return the contents of an application's files, newest first; unreadable files are left out."""
     found: list[dict[str, Any]] = []
     for stage in STAGES:
         with suppress(OSError, ValueError):

@@ -1,12 +1,13 @@
-"""The agent: a turn of all partitions, from its records to acknowledged outputs, in the order that survives kill -9.
+"""The agent: takes a turn from its records to acknowledged outputs, so that kill -9 loses nothing and doubles nothing.
 
-A turn has at most one batch of each partition. Its batches are folded one after another, noted in the journal by one
-request, and answered by one. While a turn is noted or answered, the next one is folded.
+A turn has at most one batch of each partition. Its batches are folded one after another. One request notes them all in
+the journal, and one produces their outputs. The next turn is folded meanwhile.
 
-The numbered steps are those of the operations page. Step 3 is the commit point: before it a crash leaves no trace.
-After it the batch is in the journal: whoever takes the partition up folds the same records in the same order. Rows are
-written by checkpoints, now and then. A checkpoint has only batches whose outputs are acknowledged. What comes after it
-is folded again after a crash, with the same outputs.
+The numbered steps are those of the operations page. Step 3, the journal entry, is the commit point: a crash before it
+leaves no trace. After it, the next owner of the partition folds the same records in the same order.
+
+Checkpoints write rows to the changelog, and hold only batches whose outputs are acknowledged. Batches since the last
+checkpoint are folded again after a crash, with the same outputs.
 """
 
 import asyncio
@@ -45,24 +46,24 @@ log = logging.getLogger("trueup")
 
 
 class BatchProcessor:
-    """Folds turns and answers them, one after another; each is noted and answered while the next is folded.
+    """Folds turns and answers them. A turn is noted and answered while the next one is folded.
 
     Parameters
     ----------
     settings
         Names the topics and configures decoding.
     table
-        Where the state is.
+        The state table.
     outputs
         Produces records and waits for their acknowledgement.
     gauges
-        Counts.
+        The worker's metrics.
     probe
         Called after each step.
     current
         Whether a batch was handed out since its partition was last taken up.
     notices
-        Counts dead letters, and times that lie far off.
+        Reports dead letters and implausible times.
     """
 
     def __init__(
@@ -86,17 +87,17 @@ class BatchProcessor:
         self._gauges = gauges
         self._probe = probe
         self._current = current
-        #: Its topics by their number, each with the source that maps it. Of what intake writes, intake tells.
+        #: Input topics that this worker maps itself, each with its source, by number. Intake counts those it maps.
         self._reads = modes.read_directly(settings.modes, self._topics)
         self._hearing = Hearing(outputs, answering=settings.policies.answering)
         self._showing = Showing(table, gauges, settings.policies, self.notices)
         self._applying = Applying(settings, outputs, gauges, probe, scoped=bool(modes.routed(settings.modes, OUTCOME)))
         self._partitions: dict[int, Served] = {}
-        #: Held while a turn is folded, noted, and answered: turns go from one to the next in their order.
+        #: The locks of the three steps, taken in this order. So turns pass each step in their order.
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
 
     def _terms_of(self, settings: Settings) -> Terms:
-        """Return what records are folded under with these settings."""
+        """Return the terms that these settings set for records."""
         decoder = self._decoder_of(settings)
         return Terms(settings, decoder, bytes.fromhex(in_force.digest(in_force.described(settings))))
 
@@ -113,17 +114,15 @@ class BatchProcessor:
 
         Parameters
         ----------
-        partition
-            Its number.
         recall
             Returns the settings that were in force, by their hash.
         said
-            Where its output topics end.
+            Ends of its output topics.
 
         Returns
         -------
         Fence, Journal
-            What the last checkpoint holds, and what was folded since.
+            The last checkpoint's fence, and the journal's entries since.
         """
         async with self._folding, self._answered():
             self._table.reopened(partition)
@@ -139,18 +138,18 @@ class BatchProcessor:
             return committed(served.engine.fence), found
 
     async def forgo(self, partition: int, found: Journal) -> None:
-        """Leave out what was folded since the last checkpoint: its records were deleted, and its answers stand."""
+        """Skip the journal entries since the last checkpoint: their records were deleted. Their answers stand."""
         async with self._folding, self._answered():
             served = self._partitions[partition]
             served.forgo(found)
             await self._write(partition, served, served.freeze())
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
-        """Return the engine of a partition whose rows are read so."""
+        """Return the engine of a partition whose rows ``read`` returns."""
         return Partition(terms.settings.policies, read)
 
     def registered(self, settings: Settings) -> None:
-        """Take the settings with the ids of the schemas of outputs, before the first batch."""
+        """Take the settings with the schema ids of outputs. Call it before the first batch."""
         self._outputs.settings = settings
         self._terms = replace(self._terms, settings=settings)
 
@@ -161,14 +160,14 @@ class BatchProcessor:
         return found
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what counts itself: dead forecasts answered all the same, and what answers could not carry."""
+        """Yield counts: dead forecasts that were answered, and headers that answers could not carry."""
         yield "raw_answers", (), float(self._outputs.raw_answers)
         yield "unlike_outputs", (), float(self._hearing.unlike)
         for what in ("header", "field"):
             yield "uncarried", (what,), float(self._decoder.left_out(what))
 
     def tell(self) -> None:
-        """Say what somebody should look at, see `agents.notices`."""
+        """Report what needs attention, see `agents.notices`."""
         for topic, (name, source) in self._reads.items():
             if records := self._decoder.far_off[topic]:
                 ts, timestamp = self._decoder.far_off_last[topic]
@@ -179,36 +178,35 @@ class BatchProcessor:
         self.notices.tell()
 
     def close(self, partition: int) -> None:
-        """Let go of a partition that has moved."""
+        """Drop a partition that has moved."""
         self._partitions.pop(partition, None)
         self._table.closed(partition)
         self._gauges.revoked(partition)
 
     def tick(self, partition: int) -> int:
-        """Return up to which time stream time is to go on a partition where nothing comes, ms; 0: it waits.
+        """Return the stream time that a partition without new records may advance to, ms; 0: it waits.
 
-        It follows the clock only where records came at about the time that they tell, and where a forecast matures by
-        then. History that is read again matures by its own records, however slowly it comes.
+        It follows the clock only if records came at about the time they tell, and if a forecast matures by then.
+        Replayed history matures by its own records, however slowly they come.
         """
         served = self._partitions.get(partition)
         return 0 if served is None else served.ripe(int(self._settings.quiet_seconds * 1000))
 
     def waits_for(self, batch: Batch) -> bool:
-        """Whether a batch cannot be folded before the schema registry has said something."""
+        """Whether folding a batch must wait for the schema registry."""
         return bool(self._decoder.asks_registry and self._decoder.lacking(batch.records))
 
     async def fold(self, batches: Sequence[Batch]) -> FoldedTurn:
-        """Fold a turn: at most one batch of each partition; what it returns is to be answered at once.
+        """Fold a turn, at most one batch of each partition. Pass the result to `answer` at once.
 
-        Batches whose partition has moved are left out: nothing of them is done, the new owner reads them.
+        Batches of partitions that have moved are left out; the new owner reads them.
 
         Raises
         ------
         MovedError
-            If the partition of one was let go of, and nobody told where batches come from.
+            If a partition was closed, and the source of batches was not told.
         CorruptFrame, DamagedStoreError, FencedError, ForeignWriterError, KafkaError
-            Whatever is raised, nothing of the turn may be acknowledged, and the process must end or take its
-            partitions up again.
+            After any of these, acknowledge nothing of the turn; end the process, or take its partitions up again.
         """
         started = perf_counter()
         if self._decoder.asks_registry and len(batches) == 1:  # of several none waits for a schema, see `waits_for`
@@ -217,8 +215,8 @@ class BatchProcessor:
         async with self._folding, self._wholly(self._partitions.copy()):
             await self._hearing.hear(batches, self._partitions)
             for batch in batches:
-                # Where its partition was taken up again, these records are read again: folded now, they would be merged
-                # with what comes after them.
+                # The partition was taken up again, so these records are read again. Folding them now would merge them
+                # with later ones.
                 if not self._current(batch):
                     log.info("partition %d has moved; a batch that was waiting is void", batch.partition)
                     continue
@@ -234,7 +232,7 @@ class BatchProcessor:
         return FoldedTurn(started, parts)
 
     async def answer(self, turn: FoldedTurn) -> None:
-        """Note a turn in the journal, and produce its outputs; returns when all of that is acknowledged.
+        """Note a turn in the journal and produce its outputs; returns when both are acknowledged.
 
         Raises
         ------
@@ -253,9 +251,9 @@ class BatchProcessor:
 
     @asynccontextmanager
     async def _wholly(self, partitions: Mapping[int, Served]) -> AsyncIterator[None]:
-        """Let go of partitions where a step is cut off: the engine may have records of which no entry says.
+        """Close partitions if a step is cancelled: their engines may hold records that have no journal entry.
 
-        A checkpoint would write them, and nobody would answer them.
+        A checkpoint would write these records, and nobody would answer them.
         """
         try:
             yield
@@ -267,12 +265,12 @@ class BatchProcessor:
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
-        """Wait until all turns that are folded are answered; whoever calls it lets none be folded meanwhile."""
+        """Wait until all folded turns are answered. The caller holds the fold lock meanwhile."""
         async with self._noting, self._answering:
             yield
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
-        """Return those whose partition has not moved since they were folded; its new owner answers the others."""
+        """Return the batches whose partition has not moved since; the new owner answers the others."""
         here = list[Folded]()
         for part in parts:
             if self._partitions.get(part.batch.partition) is part.served:
@@ -282,7 +280,7 @@ class BatchProcessor:
         return here
 
     async def _settled(self, number: int, served: Served) -> None:
-        """Go on under the settings of now, and not faster than checkpoints are written."""
+        """Adopt changed settings, and wait if checkpoints fall behind."""
         if served.waiting is not None and served.engine.weight > self._settings.batch_bytes:
             async with self._answered():
                 pass
@@ -295,13 +293,13 @@ class BatchProcessor:
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
 
     async def _close_order(self, number: int, served: Served) -> None:
-        """Make a checkpoint of what was folded since the last one, if anything was."""
+        """Make a checkpoint of the batches since the last one, if there are any."""
         if served.order:
             async with self._answered():
                 await self._write(number, served, served.freeze())
 
     async def _fold(self, batch: Batch, served: Served) -> Folded:
-        """Fold the records of a batch, as one journal entry if their rows fit one checkpoint."""
+        """Fold a batch as one journal entry, if its rows fit one checkpoint; else as several."""
         number, records = batch.partition, batch.records
         if batch.tick:
             return await self._tick(batch, served)
@@ -314,14 +312,14 @@ class BatchProcessor:
             records = records[taken:]
             if not records:
                 return folded
-            # What follows would not fit the same checkpoint.
+            # The rest would not fit the same checkpoint.
             async with self._answered():
                 await self._note([folded])
                 served.freeze()
                 await self._send([folded])
 
     async def _tick(self, batch: Batch, served: Served) -> Folded:
-        """Let stream time go on without records, between two checkpoints: the topic of the journal has it alone."""
+        """Advance stream time without records, between two checkpoints. Only the journal has such an entry."""
         await self._close_order(batch.partition, served)
         served.engine.begin()
         outputs = self._outputs.batch(batch.partition, served.terms.settings, served.heard)
@@ -333,7 +331,7 @@ class BatchProcessor:
         return Folded(batch, served, outputs, entry, served.number, effects, [], fence)
 
     async def _note(self, parts: Sequence[Folded]) -> None:
-        """Write journal entries: step 3. Then they count."""
+        """Write journal entries: step 3, the commit point."""
         parts = self._here(parts)
         entries = {part.batch.partition: part.entry for part in parts if part.entry is not None}
         began = perf_counter()
@@ -350,7 +348,7 @@ class BatchProcessor:
                 self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
 
     async def _send(self, parts: Sequence[Folded]) -> None:
-        """Produce outputs, step 4, and write the checkpoints that waited for that, steps 5 and 6."""
+        """Produce outputs, step 4, then write the checkpoints that waited for them, steps 5 and 6."""
         parts = self._here(parts)
         unsaid = [part.outputs for part in parts if part.served.unsaid(part.batch)]
         if unsaid:
@@ -368,7 +366,7 @@ class BatchProcessor:
                 await self._write(part.batch.partition, part.served, waiting)
 
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
-        """Write the checkpoint that waits; the entries before it are answered."""
+        """Write a waiting checkpoint; the entries before it are answered."""
         changes, entry, left = waiting
         for _ in changes.slices():
             await asyncio.sleep(0)
@@ -380,10 +378,7 @@ class BatchProcessor:
         self._showing.written(number, changes, self._partitions)
 
     async def checkpoint(self, *, due: bool = True) -> None:
-        """Make checkpoints, one after another: of partitions that are due, while no turn is folded, or of all.
-
-        Raises as `fold`.
-        """
+        """Make checkpoints one after another: of the due partitions between turns, or of all. Raises as `fold`."""
         for number, served in list(self._partitions.items()):
             if due and (self._folding.locked() or not served.due(self._settings)):
                 continue

@@ -42,7 +42,7 @@ log = logging.getLogger("trueup")
 ALIVE_SECONDS: Final = 30.0
 #: The nice value of this process: where both want the same processor, the parent gets most of it.
 NICE: Final = 5
-#: How long a start waits for its address, s: the readers of a worker that was killed may not have let go of it.
+#: How long a start waits for its address, s: the readers of a killed worker may still hold it.
 LEFT_SECONDS: Final = 2.0
 #: How often the parent tells how it is, s.
 TELL_SECONDS: Final = 0.25
@@ -71,7 +71,7 @@ class Vitals:
         self._shared[: self._HEAD.size + len(said)] = self._HEAD.pack(crc32(said), len(said)) + said
 
     def _read(self) -> tuple[float, bool, str]:
-        """Return when the process was alive, s of `time.monotonic`, whether it was well, and why it was not ready."""
+        """Return when the process last wrote, s of `time.monotonic`, whether it was well, and why it was not ready."""
         while True:
             checksum, size = self._HEAD.unpack_from(self._shared)
             said = self._shared[self._HEAD.size : self._HEAD.size + size]
@@ -95,11 +95,11 @@ class _Channel:
 
     def __init__(self, connection: Connection, failed_logins: Callable[[], int]) -> None:
         self._connection, self._failed_logins = connection, failed_logins
-        #: Whether an answer has not come, or not to its end.
+        #: Whether an answer is missing or incomplete.
         self._asked = False
 
     def __call__(self, whole: bool) -> Iterator[Rows | Overview]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
-        """Yield what the parent answers; TimeoutError if it is silent for `PATIENCE`."""
+        """Yield the parent's answers; TimeoutError if it is silent for `PATIENCE`."""
         if self._asked:
             for _ in self._answer():  # of an earlier question, whose reader waits no longer
                 pass
@@ -119,7 +119,7 @@ class _Channel:
 
 
 class Readers:
-    """The process that serves readers, as its parent sees it; a context, which forks it on entry and ends it on exit.
+    """The parent's view of the process that serves readers; a context that forks it on entry and ends it on exit.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class Readers:
         self.vitals = Vitals()
         self._pid = 0
         self._connection, self._asks = Pipe()
-        #: A pipe that nobody writes to: whoever reads it sees its end when the parent has ended.
+        #: A pipe that nobody writes to: reading it ends when the parent has ended.
         self._end, self._life = os.pipe()
         mirror = Mirror(_Channel(self._asks, lambda: self._server.failed_logins), policies, settings.application)
         self._server = _listening(settings, self.vitals, mirror, pages and pages(settings, mirror))
@@ -184,7 +184,6 @@ class Readers:
         return self
 
     def _serve(self) -> NoReturn:
-        """Serve until the parent ends."""
         status = 1
         try:
             lifeline.end_with_parent(signal.SIGKILL)  # while it is stopped, too: then it cannot read that pipe
@@ -222,14 +221,14 @@ class Readers:
     async def report(
         self, unready: Callable[[], str], healthy: Callable[[], bool], failed: Callable[[Exception], object]
     ) -> None:
-        """Write a few times a second how the parent is, until this is cancelled.
+        """Write the parent's health a few times a second, until cancelled.
 
         Parameters
         ----------
         unready, healthy
             Return what `Vitals.tell` takes.
         failed
-            Called once if that cannot go on, as the process has ended.
+            Called once if the process has ended.
         """
         try:
             while True:
@@ -259,7 +258,7 @@ class Readers:
 
 
 def _said(source: Source, whole: bool) -> Iterator[Rows | Overview | None]:  # noqa: FBT001 - see `streams.metrics.mirror.Ask`
-    """Yield what a source says; None, and a line in the log, if it cannot say it."""
+    """Yield the answers of a source; on an error, log it and yield None."""
     try:
         yield from source(whole)
     except Exception:
@@ -268,7 +267,6 @@ def _said(source: Source, whole: bool) -> Iterator[Rows | Overview | None]:  # n
 
 
 def _listening(settings: Settings, vitals: Vitals, mirror: Mirror, pages: "WSGIApplication | None") -> Server:
-    """Return a server that listens."""
     until = monotonic() + LEFT_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What intake sends of source records: batches on their way, each behind the one before it."""
+"""Sends the records that intake makes of source records, in batches that keep their order."""
 
 import asyncio
 from collections import deque
@@ -20,19 +20,18 @@ from streams.metrics.routing import IntakeGauges
 from streams.records.making import Maker, Making
 from streams.records.skips import PoisonError
 
-#: Batches that may be on their way: one is sent while the next is read.
+#: Most batches in flight: one is sent while the next is read.
 FLYING: Final = 2
-#: Source records mapped and packed at a time. What is made of so many stays in a processor's own cache
-#: (python -m tests.bench.parts).
+#: Source records mapped and packed at a time: so many fit the processor's own cache (python -m tests.bench.parts).
 PART: Final = 250
 
-#: Called with the number of the step just finished; tests kill the process here. 1: first records acknowledged,
-#: 2: routes acknowledged, 3: offsets committed.
+#: Called with the number of the finished step; tests kill the process in it. 1: first records acknowledged, 2: routes
+#: acknowledged, 3: offsets committed.
 Probe = Callable[[int], None]
 
 
 class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no type hints
-    """A producer whose batches take records by the hundred.
+    """A producer whose batches take hundreds of records at once.
 
     Parameters
     ----------
@@ -62,17 +61,17 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no typ
 
 
 class Sending:
-    """What a batch of source records became, packed.
+    """The packed records made of a batch of source records.
 
     Parameters
     ----------
     packed
-        Makes room for what is sent together.
+        Makes an empty pack of records that are sent together.
 
     Attributes
     ----------
     first, then
-        What is sent first, and what follows when that is acknowledged.
+        Records to send first, and those to send once the first are acknowledged.
     ends
         Next offset of each source partition.
     """
@@ -84,7 +83,7 @@ class Sending:
         self.started = perf_counter()
 
     def add(self, making: Making) -> None:
-        """Add what some records became."""
+        """Add the records made of some source records."""
         for to, made in ((self.first, making.first), (self.then, making.then)):
             for (label, partition), records in made.items():
                 to.pack(label, partition, records)
@@ -93,20 +92,19 @@ class Sending:
 
 
 class Sender:
-    """Makes of source records what is sent, sends it, and counts.
+    """Maps source records, sends the result, and counts.
 
     Parameters
     ----------
     done
-        Called with the next offset of each source partition when all that was made of the records before is
-        acknowledged.
+        Called with the next offset of each source partition once all records made of those before are acknowledged.
 
     Attributes
     ----------
     producer
-        Sends; to be set before the first batch.
+        Sends; set it before the first batch.
     failure
-        What ended sending; nothing is sent after that.
+        The error that ended sending; nothing is sent afterwards.
     raw_answers
         Dead forecasts that were answered with their raw score.
     """
@@ -128,26 +126,26 @@ class Sender:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether no batch is in flight."""
         return not self._flying
 
     async def room(self) -> None:
-        """Wait until another batch may go."""
+        """Wait until another batch may be sent."""
         while len(self._flying) >= FLYING:
             await self._flying[0]
 
     def send(self, batch: Sequence[tuple[TopicPartition, Any]]) -> None:
-        """Map and pack source records, and send what they become; raises `PoisonError` if one cannot be mapped."""
+        """Map and pack source records, and send the result; raises `PoisonError` if one cannot be mapped."""
         before = self._flying[-1] if self._flying else None
         self._flying.append(asyncio.create_task(self._deliver(self._packed(batch), before)))
 
     async def land(self) -> None:
-        """Wait for what is on its way."""
+        """Wait for the batches in flight."""
         while self._flying:
             await self._flying[-1]
 
     def _made(self, batch: Sequence[tuple[TopicPartition, Any]], now: int) -> Making:
-        """Return what source records become, and count it."""
+        """Return the records made of source records, and count them."""
         making = self._maker.make(batch, now)
         for fate, n in making.fates.items():
             self._gauges.mapped(*fate, n)
@@ -156,7 +154,7 @@ class Sender:
         return making
 
     def _packed(self, batch: Sequence[tuple[TopicPartition, Any]]) -> Sending:
-        """Return what a batch becomes, packed a part at a time."""
+        """Return the packed records of a batch, made a part at a time."""
         sending, now = Sending(self._empty), int(time() * 1000)
         for at in range(0, len(batch), PART):
             part = batch[at : at + PART]
@@ -168,7 +166,7 @@ class Sender:
         return sending
 
     def _poison(self, part: Sequence[tuple[TopicPartition, Any]], now: int) -> PoisonError | None:
-        """Find the record that cannot be mapped or packed, by taking them one by one; nothing of it is kept."""
+        """Find the record that cannot be mapped or packed, by trying them one by one; nothing of it is kept."""
         for tp, record in part:
             try:
                 Sending(self._empty).add(self._maker.make([(tp, record)], now))
@@ -182,9 +180,9 @@ class Sender:
     async def _deliver(self, sending: Sending, before: "asyncio.Task[None] | None") -> None:
         """Send a batch after the one before it, and note that its offsets may be committed.
 
-        Of each partition one record batch goes after another: while a partition has no leader the client gives up the
-        first of several and may still send the next. The router would then take the records of the first, which are
-        sent again, for copies.
+        Each partition has one record batch in flight. With several, the client could give up the first while a
+        partition has no leader, and still send the second. The router would then take the first, sent again, for
+        copies.
         """
         try:
             if before is not None:

@@ -1,4 +1,4 @@
-"""A partition that is served: what it is folded under, how far it came, and the checkpoint that waits."""
+"""A served partition: its terms, its progress, and its waiting checkpoint."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from streams.config.settings import Settings
 from streams.faust.outputs import LABELS, Heard
 from streams.records.merge import Batch, Merged
 
-#: A checkpoint is made after so many records, or so many batches, at the latest.
+#: Most records, and most batches, between two checkpoints.
 CHECKPOINT_RECORDS, CHECKPOINT_BATCHES = 20_000, 1000
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Under what records are folded: settings, what decodes them, and the settings' hash.
+    """The terms under which records are folded: settings, the decoder made of them, and the settings' hash.
 
     See `streams.config.in_force`.
     """
@@ -31,16 +31,16 @@ class Terms:
 
 
 class Frozen(NamedTuple):
-    """A checkpoint that is to be written.
+    """A checkpoint that is not written yet.
 
     Attributes
     ----------
     changes
         The rows that changed; most are made while others are served.
     entry
-        What the journal says of it.
+        Its journal entry.
     left
-        Where the outputs of what follows stand that are there already, see `Heard.offsets`.
+        Offsets of later outputs that are in the topics already, see `Heard.offsets`.
     """
 
     changes: Changes
@@ -55,35 +55,35 @@ class Served:
     Attributes
     ----------
     terms
-        Under what its records are folded; after a crash those that were in force before it, until all of them came.
+        Terms of its records. After a crash, those in force before it, until its records are folded again.
     number
-        Of the next journal entry.
+        Number of the next journal entry.
     answered
         Number of the first entry whose outputs may not be acknowledged.
     told
-        The same when the partition was taken up: outputs of earlier entries are not sent again.
+        ``answered`` when the partition was taken up: outputs of earlier entries are not sent again.
     said
-        Next offset of each output topic behind the outputs before ``answered``.
+        Next offset of each output topic after the outputs of the entries before ``answered``.
     heard
-        What stands behind that of the records that are folded again; None: that was not asked, or all are folded.
+        Outputs after ``said`` of records that are folded again; None if not read yet, or if all are folded.
     written
         Number of the first entry after the last checkpoint.
     begins, ends
-        Next offset of each input after the last checkpoint, and now.
+        Next offset of each input, after the last checkpoint and now.
     last
         The last record of each input that was folded here.
     order
         The topics of the records since the last checkpoint, in their order.
     since
-        When the first of them was folded, s of a clock that only counts.
+        When the first of those records was folded, s of a monotonic clock.
     whole
         Whether all records of the last entry are folded.
     live
         Whether the last records came at about the time that they tell.
     waiting
-        The checkpoint that is to be written once the entries before it are answered.
+        The checkpoint that is written once the entries before it are answered.
     engine
-        Its state.
+        The engine with the partition's state.
     """
 
     terms: Terms
@@ -105,7 +105,7 @@ class Served:
 
     @classmethod
     def after(cls, found: Journal, terms: Terms, said: tuple[int, int, int]) -> Self:
-        """Return a partition whose journal is found so; its output topics end at ``said``."""
+        """Return a partition with this journal; its output topics end at ``said``."""
         number, entries = found.number - len(found.entries), found.entries
         answered, said = (found.answered, found.said) if entries else (0, said)
         return cls(terms, number, answered, answered, said, written=number, last=list(found.last))
@@ -117,7 +117,7 @@ class Served:
         self.begins = self.ends = first, second
 
     def read(self, stored: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
-        """Return what reads a row, be it in the table or on its way there."""
+        """Return a function that reads a row from the waiting checkpoint, or else from the table."""
 
         def get(key: bytes) -> bytes | None:
             if self.waiting is not None and self.waiting.changes.has(key):
@@ -128,7 +128,7 @@ class Served:
         return get
 
     def took(self, records: Sequence[Merged]) -> bytes:
-        """Note records that were folded, and return the topic of each, in their order."""
+        """Note folded records, and return the topic of each, in their order."""
         topics = bytes([topic for topic, _ in records])
         if not self.order:
             self.since = monotonic()
@@ -145,7 +145,7 @@ class Served:
         return topics
 
     def folded(self, batch: Batch, records: Sequence[Merged]) -> Entry | None:
-        """Note records of a batch that were folded, and return their journal entry; None if the journal has it."""
+        """Note folded records of a batch, and return their journal entry; None if the journal has it."""
         begins, topics = self.ends, self.took(records)
         if batch.again is not None:
             self.number, self.whole = batch.again.number + batch.ended, batch.ended
@@ -156,25 +156,25 @@ class Served:
         return entry
 
     def forgo(self, found: Journal) -> None:
-        """Leave out what was folded since the last checkpoint."""
+        """Skip the journal entries since the last checkpoint."""
         self.ends, self.last = found.ends(self.ends), [journal.NONE, journal.NONE]
         self.engine.fence.next[:] = self.ends
         self.number = self.answered = found.number
 
     def entry(self, begins: tuple[int, int], topics: bytes, tick: int = 0) -> Entry:
-        """Return the journal entry of the records that were folded since some offsets, or of a tick."""
+        """Return the journal entry of the records folded since some offsets, or of a tick."""
         forecasts, outcomes = self.last
         applied, config = self.engine.fence.applied, self.terms.config
         known = self.answered, self.said, config
         return Entry(self.number, begins, self.ends, applied, *known, (forecasts, outcomes), topics, tick)
 
     def hears(self, ends: Mapping[str, int]) -> None:
-        """Note where output topics end now, by their labels."""
+        """Note the present ends of output topics, by their labels."""
         first, second, third = (ends.get(label, end) for label, end in zip(LABELS, self.said, strict=True))
         self.said = first, second, third
 
     def freeze(self, tick: int = 0) -> Frozen:
-        """Make a checkpoint, which waits from now on, and return it."""
+        """Make a checkpoint, which now waits, and return it."""
         left = [None, None, None] if self.heard is None else self.heard.offsets
         entry = self.entry(self.begins, bytes(self.order), tick)
         self.waiting = waiting = Frozen(self.engine.freeze(), entry, left)
@@ -183,17 +183,17 @@ class Served:
         return waiting
 
     def ripe(self, behind: int) -> int:
-        """Return the time so far behind the clock, ms, if something falls due by it here; else 0."""
+        """Return the time ``behind`` the clock, ms, if something is due by it in this partition; else 0."""
         now = int(time() * 1000 - behind)
         due = bool(behind) and self.live and self.engine.fence.stream_time < now and self.engine.ripens <= now
         return now if due else 0
 
     def unsaid(self, batch: Batch) -> bool:
-        """Whether outputs of a batch may not be out: it is new, or nobody noted that they were acknowledged."""
+        """Whether outputs of a batch may be missing: it is new, or their acknowledgement was not noted."""
         return batch.again is None or batch.again.number >= self.told
 
     def due(self, settings: Settings) -> bool:
-        """Whether it is time for a checkpoint."""
+        """Whether a checkpoint is due."""
         return bool(self.order) and (
             len(self.order) >= CHECKPOINT_RECORDS
             or self.number - self.written >= CHECKPOINT_BATCHES

@@ -1,12 +1,11 @@
-"""``/metrics``, ``/healthz``, ``/readyz`` and the pages, a thread a connection.
+"""Serve ``/metrics``, ``/healthz``, ``/readyz`` and the pages, with one thread for each connection.
 
-``/healthz`` fails when the worker's event loop has not ticked for a while. It does not fail while state is restored;
-``/readyz`` does. Both are open to whoever can connect, as orchestrators ask without a password; everything else asks
-for one where one is set.
+``/healthz`` fails when the worker's event loop has not ticked for a while. ``/readyz`` fails also while state is
+restored. Both need no password, because orchestrators send none; all other paths need it, if one is set.
 
-A connection is one request. Until its head has come it waits, for `HEAD_SECONDS` in all. Where too many wait, the
-oldest is closed, so who asks at once is always heard. Probes are then answered. For everything else there are
-`CONNECTIONS` places.
+A connection serves one request. Its head must arrive within `HEAD_SECONDS`. If too many connections wait, the oldest is
+closed, so a client that sends at once is always served. Probes are always answered; other requests share `CONNECTIONS`
+places.
 """
 
 import gzip
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("trueup")
 
-#: Requests served at one time, beside probes; one more is told to come again.
+#: Requests served at one time, beside probes; a further one is told to come again.
 CONNECTIONS = 32
-#: How long metrics and pages are kept, in times the processor time that it took to make them.
+#: Time for which metrics and pages are cached, in multiples of the processor time it took to make them.
 KEPT = 9.0
-#: Pages that are kept.
+#: Most pages in the cache.
 PAGES = 32
-#: Connections whose head has not come yet.
+#: Most connections whose head has not come yet.
 WAITING = 64
-#: How long a head may take in all, and how long it may be; a TLS handshake is part of it. s, bytes.
+#: Longest time for a head, TLS handshake included, s, and its most bytes.
 HEAD_SECONDS, HEAD_BYTES = 5.0, 65_536
-#: How long an answer may take to be read, s.
+#: Longest time for the client to read an answer, s.
 ANSWER_SECONDS = 30.0
-#: What a wrong password costs, s, and how often the log has a line of them, s.
+#: Delay after a wrong password, s, and shortest time between two log lines about them, s.
 WRONG_SECONDS, TELL_SECONDS = 1.0, 60.0
 
 Headers = list[tuple[str, str]]
@@ -53,11 +52,11 @@ T = TypeVar("T")
 
 
 class _Late(Exception):  # noqa: N818 - ends a connection, and is nobody's error
-    """The head was not there in time, or is too long."""
+    """The head was late or too long."""
 
 
 class _Head(io.RawIOBase):
-    """Reads a request's head by one deadline, however it drips."""
+    """Reads a request's head by one deadline, however slowly its bytes come."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection
@@ -65,11 +64,11 @@ class _Head(io.RawIOBase):
         self._left = HEAD_BYTES
 
     def readable(self) -> bool:
-        """Whether it can be read."""
+        """Whether it can be read: yes."""
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - whatever the reader above has
-        """Read what is there, waiting no longer than the deadline."""
+        """Read the bytes that are there, waiting until the deadline at most."""
         left = self._deadline - monotonic()
         if left <= 0 or not self._left:
             raise _Late
@@ -96,7 +95,7 @@ class _Request(WSGIRequestHandler):
         """Log no scrapes."""
 
     def handle(self) -> None:
-        """Serve it; one that breaks off or does not speak TLS is the reader's affair."""
+        """Serve the connection. Broken connections and failed TLS handshakes are the client's affair."""
         try:
             whole = self._read()
         except (OSError, _Late, HTTPException, ValueError):  # ValueError: closed while TLS was in it
@@ -108,7 +107,6 @@ class _Request(WSGIRequestHandler):
                 self.server.serve(self)
 
     def _read(self) -> bool:
-        """Read the head, and whether it is one."""
         deadline = monotonic() + HEAD_SECONDS
         if isinstance(self.connection, ssl.SSLSocket):
             self.connection.settimeout(HEAD_SECONDS)
@@ -118,11 +116,11 @@ class _Request(WSGIRequestHandler):
         return bool(self.raw_requestline) and self.parse_request()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the base class's
-        """Say what is wrong with a head."""
+        """Tell the client what is wrong with a head."""
         self.answer(HTTPStatus(code), [("Content-Type", "text/plain")], b"this is not a request that can be answered\n")
 
     def answer(self, status: HTTPStatus | str, headers: Headers, body: bytes) -> None:
-        """Send an answer, without its body to whoever asked for its head, and without a word of what serves it."""
+        """Send an answer; without body for HEAD, and without the server's name."""
         said = status if isinstance(status, str) else f"{status.value} {status.phrase}"
         known = {name.lower() for name, _ in headers}
         length = [] if "content-length" in known else [("Content-Length", str(len(body)))]
@@ -132,7 +130,7 @@ class _Request(WSGIRequestHandler):
         self.connection.sendall("\r\n".join(lines).encode("latin-1") + (b"" if bare else body))
 
     def asked(self, application: "WSGIApplication") -> tuple[str, Headers, bytes]:
-        """Return what an application answers."""
+        """Return the answer of an application."""
         environment = self.environment()
         begun: list[tuple[str, Headers]] = []
 
@@ -144,14 +142,14 @@ class _Request(WSGIRequestHandler):
         return *begun[-1], body
 
     def environment(self) -> "WSGIEnvironment":
-        """Return what an application is told of the request."""
-        # A head is that of what would be answered: see `answer`.
+        """Return the WSGI environment of the request."""
+        # HEAD is answered as GET, without the body: see `answer`.
         given = {"REQUEST_METHOD": "GET", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
         return self.get_environ() | given
 
 
 class _Listener(ThreadingMixIn, TCPServer):
-    """Accepts connections, and says which of them may go on."""
+    """Accepts connections, and limits those that wait."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -165,14 +163,14 @@ class _Listener(ThreadingMixIn, TCPServer):
         self._lock = threading.Lock()
         #: Connections whose head has not come, the oldest first.
         self._waiting: dict[socket.socket, None] = {}
-        #: Places for requests that are no probes.
+        #: Places for requests other than probes.
         self.places = threading.BoundedSemaphore(CONNECTIONS)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Request)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; its handshake is done by the thread that serves it, which may wait for it."""
+        """Accept a connection. The TLS handshake may block, so the thread that serves it does it."""
         connection, address = super().get_request()
         if self.context is not None:
             connection = self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
@@ -180,7 +178,7 @@ class _Listener(ThreadingMixIn, TCPServer):
         return connection, address
 
     def _expect(self, connection: socket.socket) -> None:
-        """Note a new connection; where too many wait, close the oldest."""
+        """Note a new connection; if too many wait, close the oldest."""
         with self._lock:
             self._waiting[connection] = None
             if len(self._waiting) <= WAITING:
@@ -191,7 +189,7 @@ class _Listener(ThreadingMixIn, TCPServer):
             socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # past TLS, which its own thread is in
 
     def heard(self, connection: socket.socket) -> None:
-        """Note that a connection waits no longer."""
+        """Note that a connection's head has come."""
         with self._lock:
             self._waiting.pop(connection, None)
 
@@ -201,24 +199,24 @@ class _Listener(ThreadingMixIn, TCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002 - the base class's
-        """Log a defect of ours; what readers do wrong does not come here."""
+        """Log an error of this server; errors of clients do not come here."""
         log.exception("cannot answer a request")  # noqa: LOG004 - called where it was caught
 
 
 class _Kept(Generic[T]):
-    """What was made for readers, one thing at a time: those that come together share it.
+    """A cache for readers that makes one value at a time; concurrent readers share it.
 
-    It serves for nine times the processor time that it took to make. So a tenth of a processor makes it, however many
-    read and however much there is. A small worker's is milliseconds old, at most.
+    A value serves for nine times the processor time that making it took. So at most a tenth of a processor makes
+    values, however many readers there are. On a small worker a value is at most milliseconds old.
     """
 
     def __init__(self, most: int = 1) -> None:
         self._most, self._lock = most, threading.Lock()
-        #: By name: until when each serves, and what it is; the one that was made first stands first.
+        #: By name: until when a value serves, and the value; oldest first.
         self._kept: dict[str, tuple[float, T]] = {}
 
     def get(self, name: str, make: Callable[[], T]) -> T:
-        """Return what is kept under a name, or else make it."""
+        """Return the cached value of a name, or make it."""
         with self._lock:
             if name in self._kept and monotonic() < self._kept[name][0]:
                 return self._kept[name][1]
@@ -237,18 +235,18 @@ class Server:
     Parameters
     ----------
     host, port
-        Where to listen; port 0 takes a free one, see `port`.
+        Address to listen on; port 0 takes a free one, see `port`.
     exposition
-        Returns what ``/metrics`` shows, in Prometheus's text format; called by one thread at a time. TimeoutError if
-        there is nothing to show now.
+        Returns the text of ``/metrics`` in Prometheus's format; called by one thread at a time. TimeoutError if there
+        is nothing to show now.
     healthy
         Answers ``/healthz``.
     unready
-        Answers ``/readyz``: why it is not ready, in words that anybody may read; empty: it is.
+        Answers ``/readyz``: why the worker is not ready, in words that anybody may read; empty: it is.
     pages
         Answers every other path; None: there is none.
     access
-        Who may read, by which certificate, and by which names.
+        Who may read, and the server's certificate and names.
 
     Attributes
     ----------
@@ -276,9 +274,9 @@ class Server:
         self._access = access or Access()
         self._hosts = {host.lower(), socket.gethostname().lower(), *self._access.names}
         self._exposition = exposition
-        #: The metrics as text, plain and packed.
+        #: The metrics as text, plain and compressed.
         self._metrics = _Kept[tuple[bytes, bytes]]()
-        #: What each finds wrong.
+        #: What is wrong, by the path of the probe.
         self._probes: Mapping[str, Callable[[], str]] = {
             "/healthz": lambda: "" if healthy() else "no",
             "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
@@ -340,7 +338,7 @@ class Server:
         return plain, gzip.compress(plain, 1)
 
     def _failed(self, client: str) -> None:
-        """Count a wrong password, and say so now and then."""
+        """Count a wrong password, and log a summary now and then."""
         self.failed_logins += 1
         if monotonic() - self._told >= TELL_SECONDS:
             self._told = monotonic()
@@ -361,7 +359,7 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Let go of the address, where another process serves it."""
+        """Free the address while another process serves it."""
         self._server.server_close()
 
 
@@ -369,10 +367,10 @@ _TEXT: Final = (("Content-Type", "text/plain"),)
 
 
 def named(host: str, known: Iterable[str]) -> bool:
-    """Whether a ``Host`` is one by which this may be read.
+    """Whether a ``Host`` header names this server; this prevents DNS rebinding.
 
-    Another's page can point its own name here and read what is answered, through the browser of somebody who may. It
-    cannot do so by an address, nor by a name without a dot, which no registry gives out.
+    A foreign page can point its own host name here and read answers through a user's browser. It cannot do so with an
+    address, nor with a name without a dot, which no registry gives out.
     """
     name, rest = host.strip().lower(), ""
     if name.startswith("["):

@@ -1,4 +1,4 @@
-"""What gauges are told of the partitions that are served: what they hold, what batches bring, what is written."""
+"""Keeps the gauges up to date with the served partitions: their rows, the batches, the checkpoints."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

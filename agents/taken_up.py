@@ -33,8 +33,6 @@ class TakenUp:
 
     Parameters
     ----------
-    settings
-        Every setting.
     maker
         Is told how many partitions the topics sent to have, and the ids of the source topics.
 

@@ -1,4 +1,4 @@
-"""The wiring of a worker: application, processor, gauges."""
+"""Wires a worker: application, processor, gauges."""
 
 import asyncio
 import logging
@@ -37,37 +37,37 @@ from streams.sources.wait import Wait
 
 log = logging.getLogger("trueup")
 
-#: Why a stage that was told to stop is not ready.
+#: Reported by ``/readyz`` when a stage was told to stop.
 STOPPING: Final = "it is stopping"
 
 
 def log_end(exc: BaseException) -> None:
-    """Log what ends a stage."""
+    """Log the error that ends a stage."""
     log.critical("cannot go on: %s: %s", type(exc).__name__, exc, exc_info=exc)
 
 
 @dataclass(eq=False)
 class Topology:
-    """A worker that is wired and not started. It is also the `Inputs` of the transport.
+    """A wired worker that is not started yet. It is also the `Inputs` of the transport.
 
     Attributes
     ----------
     app
         The application; `agents.worker.run` runs it.
     abort
-        Ends the process at once, with the status that it is given, or one that is not 0.
+        Ends the process at once, with the status it is given; by default not 0.
     failure
-        What ended the process, or None.
+        The error that ended the process, or None.
     stopping
         Whether it was told to stop.
     behind
         Whether it waits for intake and router, see `streams.kafka.backlog`.
     progress
-        How far restoring the state is.
+        Progress of restoring the state.
     failed_logins
-        Returns how many readers showed a wrong password.
+        Returns the number of logins with a wrong password.
     wait
-        What the registry has not said of the schemas of outputs.
+        Schemas of outputs that the registry has not answered for.
     """
 
     settings: Settings
@@ -96,19 +96,19 @@ class Topology:
         return self.settings.forecasts, self.settings.outcomes
 
     async def claim(self, partition: int) -> None:
-        """Shut all others out of a partition's changelog."""
+        """Claim a partition's changelog: brokers refuse all other writers."""
         await self.table.claim(partition)
 
     def claimed(self, partition: int) -> bool:
-        """Whether a partition is claimed since it was assigned last."""
+        """Whether a partition has been claimed since its last assignment."""
         return self.table.is_claimed(partition)
 
     async def vet(self, partitions: Sequence[int]) -> Sequence[int]:
-        """Set aside what this disk holds of claimed partitions and the changelog cannot bring up to date."""
+        """Set aside rows on this disk that the changelog cannot bring up to date, of claimed partitions."""
         return await self.table.vet(partitions)
 
     async def renew(self) -> None:
-        """Confirm the claims that have not been for long, and look whether the topics are what they were."""
+        """Confirm old claims, and check that the topics are still the same."""
         await self.table.renew()
         if claims := self.table.changelog.claims():
             await self.table.recognise(claims, self.sources)
@@ -121,7 +121,7 @@ class Topology:
         return () if self.settings.routed else self.settings.outputs
 
     async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
-        """Take up a partition and say what is in force in it from now on.
+        """Take up a partition, and record the configuration that is in force from now on.
 
         Returns
         -------
@@ -155,18 +155,18 @@ class Topology:
         return (forecasts, outcomes), journal
 
     async def forgo(self, partition: int, journal: Journal) -> None:
-        """Leave out what was folded since the last checkpoint."""
+        """Skip the journal entries since the last checkpoint."""
         await self.processor.forgo(partition, journal)
 
     async def checkpoint(self) -> None:
-        """Write what changed in every partition, before it is let go of; what fails is folded again elsewhere."""
+        """Write checkpoints of all partitions before they move. If one fails, the new owner folds its records again."""
         try:
             await self.processor.checkpoint(due=False)
         except Exception as exc:  # noqa: BLE001 - the journal has it
             log.info("no checkpoint was made: %s", exc)
 
     def tick(self, partition: int) -> int:
-        """Return up to which time stream time is to go where nothing comes; see `BatchProcessor.tick`."""
+        """Return the stream time that a partition without new records may advance to; see `BatchProcessor.tick`."""
         return self.processor.tick(partition)
 
     def waits_for(self, batch: Batch) -> bool:
@@ -178,7 +178,7 @@ class Topology:
         return self._skips.get((tp.topic, tp.partition), {})
 
     def revoked(self, partition: int) -> None:
-        """Let go of a partition."""
+        """Drop a partition."""
         self.claims.pop(partition, None)
         self.processor.close(partition)
 
@@ -197,7 +197,7 @@ class Topology:
         self._lost[tp.topic] += records
 
     def failed(self, exc: BaseException) -> None:
-        """Stop at once, acknowledging nothing: what was not finished is done again after the restart."""
+        """Stop at once and acknowledge nothing: unfinished work is done again after the restart."""
         if self.failure is None:
             self.failure = exc
             if isinstance(exc, OtherFormat):
@@ -215,7 +215,7 @@ class Topology:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing has gone wrong that only a restart repairs."""
+        """Whether no error has occurred that only a restart repairs."""
         return self.failure is None and not self.app.expelled
 
     def lost_records(self, topic: str) -> int:
@@ -229,19 +229,19 @@ class Topology:
 
     @property
     def standing(self) -> Standing:
-        """How the worker stands, for its readers; another thread may ask."""
+        """The state of the worker as its readers see it; another thread may ask."""
         copies = tuple(Copy(each.partition, each.lag) for each in self.app.copies())
         hanging = self.app.consumer.held_back.said if self.app.serving else ()
         return Standing(self.unready, self.app.recovery(), copies, hanging)
 
     @property
     def registry_seconds(self) -> float:
-        """How long the schema registry has been waited for, s; 0 if it is not."""
+        """How long the worker has waited for the schema registry, s; 0 if it does not wait."""
         return max(self.wait.seconds, self.processor.wait.seconds)
 
     @property
     def unready(self) -> str:
-        """Why it does not answer all forecasts that come, in words that anybody may read; empty: it does."""
+        """Why the worker does not answer all forecasts, in words that anybody may read; empty if it does."""
         if self.failure is not None:
             return "it cannot go on"
         if self.stopping:
@@ -278,14 +278,12 @@ class Topology:
 
 
 def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
-    """Wire a fresh application.
+    """Wire a new application.
 
     Parameters
     ----------
-    settings
-        Every setting.
     abort
-        Ends the process when something cannot be continued from.
+        Ends the process after an error that it cannot recover from.
     probe
         Called with the number of each step of each batch; tests kill the process in it.
     """
@@ -311,8 +309,8 @@ def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lamb
 def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """Yield the gauges that are not in the state.
 
-    The thread of the metrics server calls this. So it must not ask first for anything that Faust makes on demand: Faust
-    would bind it to the wrong event loop.
+    The thread of the metrics server calls this. So it must not be the first to use anything that Faust makes on demand:
+    Faust would bind it to the wrong event loop.
     """
     yield "ready", (), float(not topology.unready)
     yield "registry_waiting_seconds", (), topology.registry_seconds

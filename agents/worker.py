@@ -161,7 +161,6 @@ def stop_asked() -> asyncio.Event:
 
 
 def _give_up() -> None:
-    """End the process, and say what it waits for."""
     waiting = sorted({_where(task) for task in asyncio.all_tasks()})
     log.critical(
         "not stopped within %g s: it ends as kill -9 would, which loses nothing. It waited in: %s",
@@ -243,7 +242,7 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
 
 
 async def _checkpoints(topology: Topology) -> None:
-    """Write what changed where no batch comes that would bring a checkpoint about."""
+    """Write checkpoints of partitions that no batch comes for."""
     while not topology.stopping:
         await asyncio.sleep(CHECKPOINT_PAUSE)
         try:

@@ -121,7 +121,7 @@ def _resolved(records: Iterable[bytes], where: str) -> Iterator[bytes]:
 
 
 def _unlike_resolved(record: bytes) -> str:
-    """Return what a record lacks to be one of `resolved`, or what is wrong with it; empty if nothing is."""
+    """Return why a record is not one of `resolved`; empty if it is one."""
     try:
         found = json.loads(record)
     except (ValueError, RecursionError):

@@ -65,7 +65,7 @@ class Letter(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where the record stands."""
+        """The place of the record."""
         return f"{self.topic}/{self.partition}@{self.offset}"
 
     @property
@@ -328,7 +328,7 @@ def _marked(headers: Headers, place: str) -> list[tuple[str, bytes | None]]:
 
 
 def _said(trial: Trial, letter: Letter) -> Any:  # noqa: ANN401 - whatever it says
-    """Return what the record of a letter says, as far as it can be read: what its format has, else text."""
+    """Return the content of a letter's record, decoded in its format if possible, else as text."""
     if letter.withheld:
         return f"{letter.size:,} bytes, which the letter leaves out"
     said = trial.said(letter.topic, letter.value) if letter.whole else None

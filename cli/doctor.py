@@ -37,7 +37,7 @@ LAST, READ_SECONDS = 10, 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one subject; ``state`` is `OK`, `NOTE` or `WRONG`."""
+    """A finding about one subject; ``state`` is `OK`, `NOTE` or `WRONG`."""
 
     subject: str
     state: str

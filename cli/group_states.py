@@ -234,7 +234,7 @@ def _require_written(old: Settings, parts: Sequence[Rows]) -> None:
 
 
 def _require_known(stage: Stage) -> None:
-    """See that the old inputs are the topics whose records were applied."""
+    """Require that the old inputs are the topics whose records were applied."""
     for part in stage.parts:
         if kinds.INPUTS.key() not in part:
             continue
@@ -265,7 +265,7 @@ async def topic_rows(reader: AIOKafkaConsumer, topic: str, count: int) -> list[R
 
 
 async def topic_records(reader: AIOKafkaConsumer, since: Mapping[TopicPartition, int]) -> Any:  # noqa: ANN401 - an iterator
-    """Yield place and record of all that stands behind some offsets now."""
+    """Yield place and record of all present records after some offsets."""
     ends = await reader.end_offsets(list(since))
     first = await reader.beginning_offsets(list(since))
     left = {place for place, offset in since.items() if max(offset, first[place]) < ends[place]}

@@ -15,17 +15,18 @@ from state.events import Forecast, Outcome
 from state.fence import FORECASTS, OUTCOMES
 from streams.records.decoding import Decoder
 
-#: A proposal needs at least so many forecasts that had time for their outcome, and outcomes of a label.
+#: Fewest forecasts with time for their outcome, and fewest outcomes of a label, for a proposal.
 FEWEST, FEWEST_EACH = 200, 20
-#: So few outcomes of 0 beside those of 1 count as mistakes, not as labels that are reported.
+#: Outcomes of 0 below this share of those of 1 count as mistakes, not as reported labels.
 SLIP: Final = 0.05
-#: Where scores are low, zeros may be reported of nothing. Such scores are at least half of all forecasts, in fiftieths.
+#: Low scores whose zeros may be unreported are at least half of all forecasts; the cut-off is looked for in fiftieths.
 LOW, PARTS = 25, 50
-#: The score chooses what is labelled if this share of the higher forecasts has an outcome, and `SLIP` of the others.
+#: The score decides which forecasts get a label if this share of those above a cut-off has one, and at most `SLIP`
+#: below.
 CHOSEN: Final = 0.8
-#: At maturity, at least this share of the outcomes of every label must be known.
+#: Share of the outcomes of every label that must be known at maturity.
 KNOWN: Final = 0.99
-#: More different labels than this are numbers, not classes.
+#: With more different labels, they are numbers, not classes.
 _LABELS: Final = 64
 
 
@@ -191,7 +192,7 @@ def _seen(history: _History, stream: str) -> Seen:
         told = history.told.get(event_id)
         if told is None:
             continue
-        # As the engine takes them: by revision number, then by time.
+        # In the engine's order: by revision number, then by time.
         label, *later = sorted(told, key=lambda each: each[:2])
         ages.setdefault(label[2], []).append(max(0, label[1] - ts))
         now = first[event_id] = label[2]
@@ -228,7 +229,6 @@ def _turns(labels: Sequence[float]) -> int:
 
 
 def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:
-    """Return `Seen.low` and `Seen.low_ones`."""
     score, label = _by_score(scores, old, first)
     for part in range(PARTS - 1, LOW - 1, -1):
         most = score[len(score) * part // PARTS - 1] if len(score) >= FEWEST else math.nan
@@ -240,7 +240,7 @@ def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str
 
 
 def _chosen(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> float:
-    """Return `Seen.chosen`: where one cut tells best which forecasts have an outcome."""
+    """Return `Seen.chosen`: the cut-off that best separates forecasts with an outcome from those without."""
     score, label = (each[::-1] for each in _by_score(scores, old, first))
     known = ~np.isnan(label)
     if np.count_nonzero(label == 1.0) < FEWEST_EACH or np.count_nonzero(label == 0.0) < FEWEST_EACH:
@@ -248,7 +248,7 @@ def _chosen(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[
     cut = int(np.argmax(np.cumsum(np.where(known, 1, -1)))) + 1
     above, below = label[:cut], label[cut:]
     few = known[cut:].sum() <= SLIP * len(below)
-    # If ones of all scores are reported, the labels below are ones more often than those above.
+    # If ones are reported for all scores, ones are a larger share of the labels below than above.
     rarer = (below == 1.0).sum() * known[:cut].sum() <= (above == 1.0).sum() * known[cut:].sum()
     return float(score[cut - 1]) if few and rarer and known[:cut].mean() >= CHOSEN and cut < len(label) else math.nan
 

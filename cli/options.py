@@ -1,4 +1,4 @@
-"""What the commands have in common: options with one meaning, and exit statuses with one meaning."""
+"""Options and exit statuses that the commands share, each with one meaning."""
 
 import argparse
 import json

@@ -68,8 +68,6 @@ def priced(
         The history.
     made
         Returns the policy that has these of the settings; raises ValueError where they cannot be without another.
-    names
-        All settings.
 
     Returns
     -------

@@ -314,7 +314,7 @@ def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], 
 
 
 def _unmet(loss: str, figures: Mapping[str, Any], missing: str | None) -> str | None:
-    """Return why a challenger is not better by a loss, None if it is; raises SettingsError if there is no such loss."""
+    """Return why a challenger is not better by a loss; None if it is. Raises SettingsError for an unknown loss."""
     if missing is not None:
         return f"the state cannot be read: {missing}"
     if loss not in figures["difference"]:

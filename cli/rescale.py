@@ -53,8 +53,9 @@ from streams.kafka.writer import writer
 
 log = logging.getLogger("trueup")
 
-#: Called with the number of the step just finished, for each partition of each stage; tests kill the process here. 1:
-#: a fence that no worker accepts is written, 2: the rows are, 3: the offsets are committed, 4: the fence is written.
+#: Called with the number of the finished step, for each partition of each stage; tests kill the process in it. 1: a
+#: fence that no worker accepts is written, 2: the rows are written, 3: the offsets are committed, 4: the fence is
+#: written.
 Probe = Callable[[int], None]
 
 
@@ -218,7 +219,6 @@ def _shards(settings: Settings) -> Callable[[str], int]:
 
 
 def _following(stage: Stage, width: int) -> list[list[int]]:
-    """Return the next offsets of the new partitions."""
     following = [[0, 0] for _ in range(width)]
     for topic, same in enumerate(stage.same):
         if same:
@@ -286,11 +286,11 @@ async def _told(
     *,
     again: bool,
 ) -> list[Move]:
-    """Return what audits are told of each new partition.
+    """Return the record of the move for audits, of each new partition.
 
-    Where outputs end was told by the first command of several that were stopped on the way: workers may have written to
-    the partitions that it had finished. What intake and router had done is told as it was when the offsets of the new
-    group were committed last: ``again`` is whether some partition was finished after that.
+    If the command was interrupted, the first run recorded the ends of the outputs, because workers may have written to
+    partitions that it had finished. The progress of intake and router is as of the last commit of the new group's
+    offsets; ``again`` is whether some partition was finished after that.
     """
     stage = stages[0]
     old, new, width = stage.old, stage.new, stage.moved.partitions
@@ -368,7 +368,6 @@ async def _known(reader: AIOKafkaConsumer, stage: Stage) -> Move | None:
 
 
 def _inputs(stage: Stage) -> dict[TopicPartition, tuple[int, str]]:
-    """Return the offsets of the new group."""
     return {
         TopicPartition(name, n): (following, "")
         for topic, (_, name) in enumerate(stage.names)

@@ -145,7 +145,6 @@ async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
 
 
 def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
-    """Return rows, given by partition and key."""
     held: dict[int, dict[bytes, bytes]] = defaultdict(dict)
     for (partition, key), value in newest.items():
         held[partition][key] = value

@@ -125,7 +125,6 @@ async def _require_partition(settings: Settings, topic: str, partition: int) -> 
 
 
 async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -> None:
-    """Write down what is left out of a source."""
     await _require_partition(settings, skip.topic, skip.partition)
     to = skip.partition % await _require_partition(settings, settings.configurations, 0)
     place = TopicPartition(skip.topic, skip.partition)

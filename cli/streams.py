@@ -1,4 +1,4 @@
-"""``trueup streams``: what the state says of streams, what fits them, who serves them, what their sources become."""
+"""``trueup streams``: the state of each stream, its fitting options, its workers and its sources."""
 
 import argparse
 import os

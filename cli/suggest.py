@@ -273,7 +273,7 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
 
 
 def _apart(labels: Sequence[Label], reasons: list[str]) -> bool:
-    """Return a sentence if outcomes of one label come sooner than those of another."""
+    """Return a sentence if outcomes of one label come sooner than those of the other."""
     if len(labels) < 2:
         return False
     by_age = sorted(labels, key=lambda each: each.median_ms)

@@ -98,8 +98,6 @@ class Trial:
 
     Parameters
     ----------
-    settings
-        Every setting.
     patience
         Longest wait for the schema registry, s; None: as long as it takes.
     """
@@ -144,7 +142,7 @@ class Trial:
         return Tried({**made, **(shown(carried) if carried else {})}, None, strange)
 
     def of_topic(self, record: Found) -> Tried | None:
-        """Return what a record becomes that stands in a source topic or an input; None if it stands in another."""
+        """Return what a record of a source topic or an input becomes; None for any other topic."""
         sources = self._sources(record.topic)
         if sources:
             tried = [self.of_source(each, record) for each in sources]
@@ -190,7 +188,6 @@ def _of_file(source: Source, file: Path, records: int) -> list[Found]:
 
 
 async def _of_topics(settings: Settings, source: Source, records: int) -> list[Found]:
-    """Return the newest records of each topic."""
     found: list[Found] = []
     try:
         async with asyncio.timeout(SECONDS), AsyncExitStack() as stack:
@@ -220,7 +217,6 @@ async def _places(settings: Settings, topic: str) -> list[TopicPartition]:
 
 
 async def _newest(consumer: AIOKafkaConsumer, places: list[TopicPartition], records: int) -> list[Found]:
-    """Return the newest records of each partition."""
     first, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
     consumer.assign(places)
     for place in places:

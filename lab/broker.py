@@ -194,7 +194,6 @@ log.dirs={self.directory / "data"}
         self._jvm = self._kafka(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
 
     def _kafka(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start java on Kafka's jars."""
         java = self._executable()
         try:
             lib = jars.kafka(os.environ)

@@ -50,8 +50,6 @@ class Shape:
     ----------
     rows
         Payments; 2,000 to 500,000 are usual.
-    seed
-        Seed of all random numbers.
     days
         Time from the first payment to the last, which come at a steady rate.
     rate
@@ -231,8 +229,6 @@ def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Integers, rng: n
         Probability of fraud, in (0, 1), [n]. Good payments are wrongly reported in proportion to its odds.
     forecast_ms
         The payments' times, ms, [n].
-    rng
-        Source of all random numbers.
     """
     n = len(y)
     fraud = y == 1

@@ -100,7 +100,6 @@ class JavaServer:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _executable(self) -> str:
-        """Return java, or say that there is none."""
         found, home = java(), os.environ.get("JAVA_HOME")
         if found is None:
             raise self.error(f"no java {f'in JAVA_HOME={home}' if home else 'on the PATH'}: install Java 17 or newer")

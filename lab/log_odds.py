@@ -89,7 +89,6 @@ def draw(
 
 
 def _course(axes: Axes, days: Floats, scores: Mapping[str, Floats], truth: Floats, known_day: float) -> None:
-    """Draw means over time."""
     axes.axvline(known_day, color=GREY, linewidth=1, dashes=(4, 3))
     for name, p in scores.items():
         middle, mean = over_time(days, p)
@@ -105,7 +104,6 @@ def _course(axes: Axes, days: Floats, scores: Mapping[str, Floats], truth: Float
 
 
 def _curves(axes: Axes, scores: Mapping[str, Floats], truth: Floats, settled_day: float) -> None:
-    """Draw scores against the truth."""
     drawn = []
     for name, p in scores.items():
         x, y = against(p, truth)

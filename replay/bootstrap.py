@@ -1,7 +1,7 @@
-"""Paired moving-block bootstrap: how far a difference between two forecasters may be chance.
+"""Paired moving-block bootstrap: intervals for differences between forecasters.
 
-Forecasts near one another in time share weather, fashion and drift, so they are drawn in blocks of neighbours; all
-contenders are drawn together, so what they share cancels.
+Forecasts near one another in time share conditions such as drift, so blocks of neighbours are drawn. All contenders
+share the draws, so what they have in common cancels.
 """
 
 import math
@@ -15,24 +15,24 @@ from replay.result import COMPARED, Bootstrap, Difference
 from state.arrays import Floats, Integers
 from state.scoring.cells import BINS
 
-#: Cells a block is made of. Blocks begin at cells' edges, so only cells' sums are kept, however long the history.
+#: Cells of a block. Blocks begin at cell edges, so only sums of cells are kept, however long the history.
 CELLS = 8
 RESAMPLES = 1000
 SEED = 20_130_201
-#: Below so many resolved forecasts an interval would say more than the data.
+#: Fewest resolved forecasts for an interval.
 FEWEST = 200
-#: Where days share luck, blocks of one day miss a third of its variance: of this many days, a ninth.
+#: Days of a block. Days share luck: blocks of one day miss a third of the variance, blocks of three days a ninth.
 DAYS = 3
-#: There are at least so many blocks: fewer would say little of how blocks differ.
+#: Fewest blocks: fewer say little about how blocks differ.
 BLOCKS = 10
-#: Resamples drawn at once: bounds memory.
+#: Resamples drawn at once, which bounds memory.
 _AT_ONCE = 100
 #: The 97.5 % quantile of the normal distribution.
 _NORMAL = 1.959964
 
 
 def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMPLES) -> Bootstrap | None:
-    """Say how intervals of ``n`` forecasts in a row are made; None where there are too few.
+    """Return how intervals of ``n`` forecasts in a row are made; None if there are too few.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMP
     span_ms
         Time they took, ms.
     block
-        Length of a block; None takes the larger of √n and `DAYS` days' forecasts, and at most n / `BLOCKS`.
+        Length of a block; None: the larger of √n and the forecasts of `DAYS` days, at most n / `BLOCKS`.
     """
     if n < FEWEST:
         return None
@@ -57,30 +57,26 @@ class Resampled:
 
     Parameters
     ----------
-    how
-        See `plan`.
     y
         Outcomes in time order, [n].
     forecasts
         By name, [n] each.
     volume
-        Of the recall, as `Scorecard.recall`.
+        Volume of the recall, as `Scorecard.recall`.
     moments
-        Within which forecasts are ranked; None: all within one.
+        Windows within which forecasts are ranked; None: one window.
 
-    Notes
-    -----
-    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement, from all that begin at a cell's edge; the
-    cells at both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the
+    Notes ----- A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges,
+    so cells at both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the
     Bootstrap for General Stationary Observations*, section 2.3). The last cell may be short; a resample's scores are
-    divided by the forecasts it holds. Its ranks are those of the whole, moved by what each event adds in first order
-    (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
+    divided by its number of forecasts. Its ranking is that of the whole plus the first-order contributions of its
+    events (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
 
-    Intervals are from the 2.5 % to the 97.5 % quantile, less the mean's distance from the value: a resample's ECE is
-    larger than its sample's, most where it is small, and without that the better calibrated one would look worse. Both
-    ends are moved away from the value by the ratio of Student's quantile to the normal one, for few blocks say little
-    of how blocks differ. The interval always holds the value: where few resamples differ at all, the mean's distance
-    alone would leave it outside.
+    An interval runs from the 2.5 % to the 97.5 % quantile, minus the bias of the resamples' mean. A resample's ECE is
+    larger than its sample's, most where it is small; without the correction the better calibrated forecaster would look
+    worse. Both ends are scaled away from the value by the ratio of Student's quantile to the normal one, because there
+    are few blocks. The interval always includes the value: with few distinct resamples the correction alone could
+    exclude it.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class Tape:
         self._held: dict[str, array[Any]] = {}
 
     def column(self, name: str) -> Callable[[float], None]:
-        """Open one of `COLUMNS`; return what appends to it."""
+        """Open one of `COLUMNS`; return its append function."""
         held = self._held[name] = array(type_of(name))
         return held.append
 

@@ -16,7 +16,7 @@ PRESENT = "present"
 
 @dataclass(frozen=True)
 class Configuration:
-    """A plan to replay: what it is called and what it says of each stream."""
+    """A configuration to replay: its name, and the policy of each stream."""
 
     name: str
     policies: Policies

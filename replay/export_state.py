@@ -72,12 +72,12 @@ async def _check(settings: Settings, partitions: int) -> None:
 
 
 def answered(settings: Settings, source: TopicSource) -> TopicSource:
-    """Return what a group has answered of a source: what lies behind that, another one has to answer.
+    """Return the offsets up to which a group has answered a source; another group must answer the rest.
 
     Raises
     ------
     TopicsError
-        If the group has committed nothing, or the brokers do not say.
+        If the group has committed nothing, or the brokers do not answer.
     """
     try:
         committed = asyncio.run(_committed(settings, source))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-#: What a row of figures is about: the model's forecasts, or what a contender served, its deterministic ``p``.
+#: Whose figures these are: of raw forecasts, or of a contender's deterministic ``p``.
 Kind = Literal["raw", "calibrated"]
 
 
@@ -16,10 +16,10 @@ class Scorecard:
     n: int
     #: Expected calibration error in ten bins of width .1, in [0, 1] (`state.scoring.scores.Scores.error`).
     ece: float
-    #: The ``ece`` to expect by chance if every forecast were the chance of its outcome. An ``ece`` near it is as good
-    #: as can be measured with ``n``.
+    #: The ``ece`` expected by chance if every forecast were the true probability. An ``ece`` near it cannot be told
+    #: from perfect with ``n`` forecasts.
     ece_noise: float
-    #: The same under hat weights (`state.scoring.scores.Scores.smooth_ece`), which no bin's edge can make jump.
+    #: The same with hat weights (`state.scoring.scores.Scores.smooth_ece`), so that no bin edge makes it jump.
     ece_smooth: float
     #: Bound on the distance to calibration (`state.scoring.certificate`), from 0 up.
     certificate: float
@@ -40,10 +40,10 @@ class Scorecard:
     base_rate: float
     #: mean_forecast / base_rate - 1: .5 is half too high, whatever the rate. NaN without ones.
     relative_error: float
-    #: How well forecasts rank: share of pairs of a one and a zero in order, and the largest distance between the
-    #: distributions of both. Only forecasts of one window count, some 200 neighbours in time that one calibrator
-    #: answered (`replay.ranking.windows`): maps of other times serve another scale. Equal raw forecasts of one window
-    #: count as served alike. NaN where no window has both.
+    #: Ranking of the forecasts: share of pairs of a one and a zero in order, and the largest distance between the
+    #: distributions of both. Only forecasts of one window are compared, about 200 neighbours in time that one
+    #: calibrator answered (`replay.ranking.windows`), because maps of other times have another scale. Equal raw
+    #: forecasts of one window count as served alike. NaN if no window has both.
     auc: float
     ks: float
     #: Of the highest forecasts, as many as the volume of the replay says, in each window.
@@ -57,7 +57,7 @@ class Scorecard:
 
 @dataclass(frozen=True)
 class Caught:
-    """What the highest forecasts catch: of the share ``volume``, recall and precision (`Scorecard.recall`)."""
+    """The highest forecasts of the share ``volume``: their recall and precision (`Scorecard.recall`)."""
 
     volume: float
     recall: float
@@ -66,10 +66,10 @@ class Caught:
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the history, scored apart.
+    """A part of the history that is scored by itself.
 
-    `state.served.Served.warms` says which forecasts belong to the warm-up of a contender. After it means: not in
-    that of any contender, so that all are scored on the same forecasts.
+    `state.served.Served.warms` decides which forecasts belong to the warm-up of a contender. The phase after it begins
+    when the warm-up of all contenders has ended, so that all are scored on the same forecasts.
     """
 
     #: Forecasts, and those of them with an outcome.
@@ -103,7 +103,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Window:
-    """Some resolved forecasts in a row, in the order of resolution; all windows of a series hold equally many, +-1."""
+    """Consecutive forecasts in the order of resolution; the windows of a series have equal sizes, +-1."""
 
     #: Times at which its first and last forecast were resolved, ms since the epoch.
     start_ms: int
@@ -123,10 +123,9 @@ class Window:
     brier_calibrated: float
     #: Σ Brier calibrated − raw from the beginning up to and with this window; below 0 is better than raw.
     regret_brier: float
-    #: What the calibrators of all partitions measured of themselves up to ``end_ms``, and the theorem's bound on it,
-    #: both means weighted by outcomes learnt; see `state.calibrators.base.Recalibrator.error`. None where no calibrator
-    #: has them. They are of the calibrator's own points or cells and cumulative: compare them with each other, not with
-    #: ``ece``.
+    #: The calibrators' own error up to ``end_ms`` and the theorem's bound on it, as means over partitions weighted by
+    #: outcomes learnt; see `state.calibrators.base.Recalibrator.error`. None if no calibrator has them. They are
+    #: cumulative, over the calibrator's own points or cells: compare them with each other, not with ``ece``.
     error: float | None
     bound: float | None
 
@@ -183,7 +182,7 @@ class Ages:
 
 @dataclass(frozen=True)
 class Late:
-    """How the reported outcomes of a stream stand to its ``ttl``."""
+    """The delays of a stream's reported outcomes, compared with its ``ttl``."""
 
     #: Those that came in time, and those whose forecast had expired: of the first 300,000 that expire on a partition.
     outcomes: int
@@ -210,8 +209,8 @@ class Coverage:
     resolved: int
     #: resolved / issued; NaN if none was issued.
     share: float
-    #: False where so few are known that no metric says anything of the band (less than half, though there are at least
-    #: 50): calibration there rests on those that happened to get a label. Warn, and name the band.
+    #: False if so few outcomes of the band are known that no metric describes it: less than half, of at least 50
+    #: forecasts. Calibration there rests on the forecasts that happened to get a label. Warn, and name the band.
     identifiable: bool
 
 
@@ -235,7 +234,7 @@ class FunctionBias:
 
 @dataclass(frozen=True)
 class Alerts:
-    """What a threshold does, before (`raw`) and after: an alert is a forecast of at least ``threshold``."""
+    """The alerts of a threshold, raw and calibrated: forecasts of at least ``threshold``."""
 
     #: In [0, 1].
     threshold: float
@@ -250,10 +249,10 @@ class Alerts:
     #: Share of alerts among the ones; None without ones.
     raw_recall: float | None
     calibrated_recall: float | None
-    #: The calibrated forecast at which as many alerts are raised as ``raw``; None if that is none.
+    #: The calibrated threshold with as many alerts as ``raw``; None if there are none.
     equal_threshold: float | None
-    #: Of the ``raw`` largest calibrated forecasts. Those that lie at ``equal_threshold`` count in proportion, as if the
-    #: alerts still wanted were drawn from them; None as above.
+    #: Over the ``raw`` largest calibrated forecasts. Forecasts equal to ``equal_threshold`` count in proportion, as if
+    #: the missing alerts were drawn from them; None as above.
     equal_precision: float | None
     equal_recall: float | None
 
@@ -284,7 +283,7 @@ class Month:
 
 @dataclass(frozen=True)
 class Cut:
-    """The score from which on the highest forecasts lie, of a volume."""
+    """The cut-off above which the highest forecasts of a volume lie."""
 
     #: Their share, in (0, 1).
     volume: float
@@ -301,7 +300,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Review:
-    """What a review asks of the forecasts after the warm-up, see `replay.review`."""
+    """Figures of the forecasts after the warm-up for a review, see `replay.review`."""
 
     #: By kind, bins of equal weight (`state.scoring.ranking.Ranking.bins`).
     quantiles: Mapping[Kind, Sequence[Mapping[str, float]]]
@@ -309,5 +308,5 @@ class Review:
     fits: Mapping[Kind, Fit]
     months: Sequence[Month]
     cuts: Sequence[Cut]
-    #: Round raw scores, and what was served for them at the end.
+    #: Rounded raw scores, each with its served score at the end.
     lookup: Sequence[tuple[float, float]]

@@ -19,7 +19,7 @@ COLUMNS: Final = ("low", "p", "high", "observed")
 
 
 def described(level: float, low: Floats, p: Floats, high: Floats, y: Floats, time: NDArray[np.int64]) -> dict[str, Any]:
-    """Return what intervals said and what happened by tenths of the score, and how many groups agree.
+    """Return intervals and observed rates by tenths of the score, and the share of groups that agree.
 
     Parameters
     ----------

@@ -1,15 +1,14 @@
-"""The past, of a table or of files, as the state that a new group's workers begin with.
+"""Loads the past, from a table or files, as the first state of a new group.
 
-The workers' engine folds the past, and its rows go to the changelog, as those of `replay.export_state` do: the fence
-comes last, and until then no worker accepts what is there. The offsets of the past are none of the inputs' topics. So
-the fence says of these what the group has answered, which is nothing if it is new: workers answer every record that
-producers sent before or meanwhile.
+The workers' engine folds the past and its rows go to the changelog, as in `replay.export_state`. The fence comes last;
+without it no worker accepts the rows. Offsets of the past do not belong to the inputs. So the fence holds the offsets
+that the group has answered, none for a new group: workers answer every record that producers sent before or meanwhile.
 
-Behind intake and router, labels know their event alone. So each event that labels may still come for gets a route, as
-intake writes it (`state.routes.Route`). The router reads these with all others.
+Labels that pass intake and router know only their event. So each event that may still get a label gets a route, as
+intake writes it (`state.routes.Route`).
 
-An audit cannot derive these rows from topics. So they stand a second time in the topic of what is in force, which keeps
-them, with a record that says what they were made of: audits begin with them.
+An audit cannot derive these rows from topics. So the topic of configurations keeps a copy of them, with a record of
+what they were made of, and audits begin with them.
 """
 
 import asyncio
@@ -49,13 +48,13 @@ from streams.kafka.writer import writer
 from streams.records.decoding import SCOPED
 from streams.records.routing import LOADED, encode_route, place, target_of
 
-#: How long the router has at least to read the routes before brokers delete them, ms.
+#: Least time for the router to read the routes before brokers delete them, ms.
 _ROUTED_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True)
 class Group:
-    """A group that may be loaded."""
+    """A group that a past may be loaded into."""
 
     #: By partition, the next offsets of forecasts and of outcomes that it has not answered; 0 where it is new.
     next: Sequence[tuple[int, int]]
@@ -69,12 +68,12 @@ class Group:
 
 
 def opened(settings: Settings) -> Group:
-    """Look at a group before anything is read.
+    """Check a group before anything is read.
 
     Raises
     ------
     TopicsError
-        If its topics are not there, workers run, or it has a state.
+        If its topics are missing, workers run, or it has a state.
     """
     try:
         return asyncio.run(_opened(settings))
@@ -183,12 +182,12 @@ def load(
 
 
 def _require_usable(done: Sequence[Done]) -> tuple[str, int]:
-    """Return what is to be said of dead letters, and the last time, ms.
+    """Return a message about dead letters, and the last time, ms.
 
     Raises
     ------
     TableError
-        If they are too many, or times lie ahead.
+        If there are too many dead letters, or times are in the future.
     """
     lost = dead(part.played[0] for part in done)
     for topic, (label, reasons) in enumerate(lost.items()):
@@ -290,7 +289,7 @@ async def _require_kept(settings: Settings, last_ms: int) -> None:
 def _routes(
     folded: EngineOutput, configuration: Configuration, origin: str, partitions: int
 ) -> list[list[tuple[bytes, bytes]]]:
-    """Return keys and values of the routes of a partition's events, by their partition."""
+    """Return keys and values of the routes of a partition's events, by the router's partition."""
     found: list[list[tuple[bytes, bytes]]] = [[] for _ in range(partitions)]
     offset = 0
     for key, row in folded.rows():
@@ -305,5 +304,5 @@ def _routes(
 
 
 def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows but for the fence, which comes last, and those of quotas, which begin full."""
+    """Yield the rows, without the fence, which comes last, and without quotas, which begin full."""
     return ((key, row) for key, row in folded.rows() if not key.startswith((kinds.FENCE.key(), kinds.QUOTA.letter)))

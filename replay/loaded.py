@@ -1,4 +1,4 @@
-"""What a partition began with, where a table, files or a snapshot were loaded (`replay.load`, `replay.restore`)."""
+"""The first rows of a partition that was loaded from a table, files or a snapshot (`replay.load`, `replay.restore`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -183,7 +183,7 @@ def ages(took: Integers, y: Floats) -> list[Ages]:
 
 
 def late(took: Integers, missed: Integers, expired: int, ttl_ms: int) -> Late:
-    """Return how outcomes stand to the ttl; ms they took, [n], those whose forecast had expired, [m]."""
+    """Return how outcomes compare with the ttl: their delays, ms, [n], and those of expired forecasts, [m]."""
     every = np.concatenate((took, missed))
     if not len(every):
         return Late(0, 0, float("nan"), None, None, expired)

@@ -1,9 +1,9 @@
-"""A group that went to another number of partitions: what ``trueup state rescale`` writes down of it, for audits.
+"""The record of a group's move to another number of partitions, written by ``trueup state rescale`` for audits.
 
-The rows that a new partition began with follow from the old partitions' rows by a pure function (`state.rescale`), and
-those follow from the old topics. So an audit needs to know of the old group where its topics are, how far they were
-applied, and where what belongs: that is a `Move`. One stands in each partition of the new group's topic of what is in
-force. It also has hashes of the rows as they were made, by which the audit sees that it has made the same.
+The first rows of a new partition follow from the old partitions' rows by a pure function (`state.rescale`), and those
+from the old topics. So a `Move` names the old topics, how far they were applied, and how keys are divided. Each
+partition of the new group's topic of configurations has one. It also has hashes of the new rows, with which an audit
+compares its own.
 """
 
 from collections import defaultdict
@@ -35,12 +35,12 @@ _LENGTHS: Final = Struct("<II")
 
 
 class MoveError(ValueError):
-    """What was written down of a move cannot be read; the message says why."""
+    """The record of a move cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """How far intake and router of a group had come that was moved: for audits from the sources on."""
+    """How far intake and router of a moved group had come, for audits from the sources on."""
 
     #: Name and id of the old group's routes and labels, by their labels.
     topics: Mapping[str, tuple[str, str]]
@@ -55,7 +55,7 @@ class Upstream:
 
     @classmethod
     def of_json(cls, made: Mapping[str, Any]) -> Self:
-        """Return what JSON says; raises ValueError, KeyError or TypeError if it is something else."""
+        """Return an object from its JSON; raises ValueError, KeyError or TypeError if it is something else."""
         tuples = {name: tuple(map(tuple, made[name])) for name in ("fences", "ends", "since", "sources")}
         read = cls(topics={label: (name, id_) for label, (name, id_) in made["topics"].items()}, **tuples)
         if not len(read.fences) == len(read.ends) > 0:
@@ -65,7 +65,7 @@ class Upstream:
 
 @dataclass(frozen=True)
 class Move:
-    """How the rows came about that a partition of a group began with."""
+    """The move that made the first rows of a partition."""
 
     #: ``TRUEUP_APP_ID`` of the old group.
     app: str
@@ -101,7 +101,7 @@ class Move:
         return len(self.next)
 
     def of(self, moved: Moved) -> bool:
-        """Whether it is of the state that a partition's row names."""
+        """Whether it is the move that a partition's row names."""
         return (self.app, self.changelog, self.ends) == (moved.app, moved.changelog, moved.ends)
 
     def encode(self) -> bytes:
@@ -110,12 +110,12 @@ class Move:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Read what `encode` made.
+        """Read the JSON of `encode`.
 
         Raises
         ------
         MoveError
-            If it is nothing that this version writes.
+            If this version would not write it.
         """
         try:
             made = orjson.loads(value)
@@ -132,7 +132,7 @@ class Move:
         return read
 
     def plan(self) -> Plan:
-        """Return where what belongs, as it was when the rows were made."""
+        """Return the division of keys, as it was when the rows were made."""
         known = self.shards
         return plan(
             self.by, len(self.fences), self.next, lambda stream: known.get(stream, 1), grown=self.grown, routed=()
@@ -148,7 +148,7 @@ def plan(
     grown: bool,
     routed: Sequence[Mapping[bytes, bytes]],
 ) -> Plan:
-    """Return where what belongs when the records of some partitions go to others.
+    """Return the division of keys when the records of some partitions go to others.
 
     Parameters
     ----------
@@ -157,18 +157,18 @@ def plan(
     before
         The number of old partitions.
     following
-        By new partition, the next offsets of both inputs.
+        Next offsets of both inputs, by new partition.
     shards
-        Returns how many keys a stream is divided into.
+        Returns the number of keys that a stream is divided into.
     grown
-        Whether an input is the topic that it was, and may have grown while it was read.
+        Whether an input is the same topic as before, and may have grown while it was read.
     routed
-        The rows of the router's old partitions; empty where there is none.
+        The rows of the router's old partitions; empty without a router.
     """
     width = len(following)
 
     def right(key: str, old: int) -> bool:
-        """Whether a key's records stand there; also where an input has grown while it was read."""
+        """Whether a key's records are in this old partition, also if an input has grown while it was read."""
         name = key.encode()
         return partition(name, before) == old or (grown and partition(name, width) == old)
 
@@ -204,7 +204,7 @@ def _stream_key(
     right: Callable[[str, int], bool],
     routed: Sequence[Mapping[bytes, bytes]],
 ) -> str:
-    """Return the key of an event's records, where they are keyed by stream."""
+    """Return the key of an event's records, if they are keyed by stream."""
     event_id, _, scope = name.partition(SCOPED)
     stream = stream or scope
     if not stream:

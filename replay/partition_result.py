@@ -1,4 +1,4 @@
-"""What replaying one partition gave."""
+"""The result of replaying one partition."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +42,7 @@ class Look(NamedTuple):
 
 @dataclass
 class PartitionResult:
-    """What replaying one partition gave. What grows with the records is in columns, `replay.column_file.COLUMNS`."""
+    """The result of replaying one partition. Data of single records is in `replay.column_file.COLUMNS`."""
 
     #: Of the columns.
     directory: Path

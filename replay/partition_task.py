@@ -26,7 +26,7 @@ from streams.sources.direct import Direct
 
 @dataclass(frozen=True)
 class Part:
-    """What to do with one partition."""
+    """The replay of one partition, for a process."""
 
     #: Where the records are.
     source: Source
@@ -138,7 +138,7 @@ def _ignore(_: Rejected) -> None:
 
 
 class _Order:
-    """The span of the records' timestamps, and how many of each topic stand behind a later one of it."""
+    """The time span of the records, and how many records of each topic come after a later one."""
 
     def __init__(self) -> None:
         #: Smallest and largest timestamp of each topic, as far as is known.

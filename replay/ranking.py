@@ -1,4 +1,4 @@
-"""How well forecasts rank among those that were answered at nearly the same time, and whether a map keeps order."""
+"""How well forecasts rank among those answered at nearly the same time, and whether a map keeps their order."""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,34 +6,34 @@ import numpy as np
 
 from state.arrays import Floats, Integers
 
-#: Forecasts of a window: of fewer the highest .5 % are less than one, and of more maps differ more.
+#: Forecasts of a window. With fewer, the highest .5 % are less than one; with more, their maps differ more.
 WINDOW: Final = 200
-#: Neighbours that one map answered, from which on only those are compared.
+#: From this many neighbours answered by one map on, only those are compared.
 NEIGHBOURS: Final = 100
-#: A pair that a map brings so much nearer is as good as equal: within a bin of 1,000 outcomes a histogram leaves .003.
+#: A pair that a map shrinks to this share counts as equal: in a bin of 1,000 outcomes a histogram leaves .003.
 FLAT: Final = 0.01
-#: Scores that differ by less are equal: what rounding does to scores near 0 and 1.
+#: Scores that differ by less count as equal: rounding alone does that near 0 and 1.
 NEAR: Final = 1e-9
 
 
 class Ranks(NamedTuple):
-    """How forecasts of one kind rank within windows, on what has an outcome."""
+    """The ranking of forecasts of one kind within windows, for those with an outcome."""
 
-    #: Share of pairs of a one and a zero of one window in which the one has the larger forecast, ties half; NaN without
-    #: pairs.
+    #: Share of pairs of a one and a zero of a window in which the one has the larger forecast, ties count half; NaN
+    #: without pairs.
     auc: float
-    #: The largest distance between the distribution functions of zeros and ones, of their places in their windows.
+    #: Largest distance between the distribution functions of zeros and ones over their positions in windows.
     ks: float
-    #: By volume: share of the ones among the highest forecasts of that share of each window, and share of ones among
-    #: those. Of a tie at the edge, in proportion. NaN without ones.
+    #: Recall and precision by volume, of the highest forecasts of each window. Ties at the cut-off count in proportion.
+    #: NaN without ones.
     recall: dict[float, float]
     precision: dict[float, float]
-    #: What each event adds to AUC and to the recall at the first volume, in first order, [n, 2]. They sum to 0.
+    #: First-order contribution of each event to AUC and to the recall at the first volume, [n, 2]. They sum to 0.
     moves: Floats
 
 
 class Moments(NamedTuple):
-    """Which forecasts are ranked with one another."""
+    """The windows within which forecasts are ranked."""
 
     #: Number of the window of each, [n], see `windows`.
     window: Integers
@@ -41,19 +41,19 @@ class Moments(NamedTuple):
     alike: Integers
 
     def at(self, chosen: Any) -> "Moments":  # noqa: ANN401 - an index
-        """Return those of some of the forecasts."""
+        """Return the part for some of the forecasts."""
         return Moments(self.window[chosen], self.alike[chosen])
 
 
 def windows(place: Integers, issued: Integers) -> Integers:
-    """Return the number of each forecast's window, [n]: some `WINDOW` neighbours that one calibrator answered.
+    """Return the number of each forecast's window, [n]: about `WINDOW` neighbours answered by one calibrator.
 
     Parameters
     ----------
     place
-        The calibrator that answered: partition and stream, [n].
+        Number of the calibrator that answered, for each partition and stream, [n].
     issued
-        Where the forecast stands in the order of answers, [n].
+        Position of the forecast in the order of answers, [n].
     """
     n = len(place)
     order = np.lexsort((issued, place))
@@ -70,15 +70,15 @@ def windows(place: Integers, issued: Integers) -> Integers:
 def evened(p: Floats, alike: Integers) -> Floats:
     """Return the mean forecast of each event's group, [n].
 
-    One map serves equal forecasts alike. What tells them apart is when they were served: a map that follows the
-    outcomes is higher after each one, which it can no longer help.
+    One map serves equal raw forecasts alike. They differ only by the time of the answer: a map that learns is higher
+    after each positive outcome, which came too late to help.
 
     Parameters
     ----------
     p
         Forecasts, [n].
     alike
-        Number of the group of a window's equal raw forecasts, [n].
+        Number of the group of equal raw forecasts of a window, [n].
     """
     counted = np.bincount(alike)
     if len(counted) == len(p):
@@ -88,20 +88,20 @@ def evened(p: Floats, alike: Integers) -> Floats:
 
 
 def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
-    """Return the share of neighbours that one map answered and whose order it changed; NaN without any.
+    """Return the share of neighbours answered by one map whose order it changed; NaN without any.
 
-    A pair whose log-odds are `FLAT` of what they were apart, or less, counts, too: any outcome turns it. Where labels
-    are so prompt that every forecast has a map of its own, one outcome may lie between neighbours. It may turn those
-    that are near, so then only those that are further apart than half of all are asked.
+    A pair counts also if the map shrinks its distance in log-odds to `FLAT` of it or less, as any outcome may turn it.
+    With very prompt labels, each forecast has a map of its own, and one outcome may come between neighbours. It may
+    turn close pairs, so only pairs further apart than the median are counted then.
 
     Parameters
     ----------
     raw, p
-        What the model gave and what was served, in the order of answers, [n].
+        Raw and served forecasts, in the order of answers, [n].
     place
-        The calibrator that answered and the segments of the forecast, [n].
+        Number of the calibrator that answered and the segments of the forecast, [n].
     learnt
-        How many outcomes it had learnt, [n].
+        Outcomes that the calibrator had learnt, [n].
     """
     order = np.argsort(place, kind="stable")
     clipped = (np.clip(each[order], NEAR, 1.0 - NEAR) for each in (raw, p))
@@ -173,7 +173,7 @@ def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | N
 
 
 def ranked_by(p: Floats, y: Floats, volumes: tuple[float, ...], moments: Moments | None) -> Ranks:
-    """Rank forecasts with those of their moment, those of equal raw forecasts alike; None: all are of one moment."""
+    """Rank forecasts within their windows, equal raw forecasts as one; None: all are in one window."""
     if moments is None:
         return ranks(p, y, volumes)
     return ranks(evened(p, moments.alike), y, volumes, moments.window)

@@ -44,7 +44,7 @@ LARGER = frozenset({"auc", "recall"})
 
 @dataclass(frozen=True)
 class Scored:
-    """What one contender did on some forecasts: of one stream, or of all that are probabilities."""
+    """The figures of one contender for one stream, or for all streams of probabilities."""
 
     #: Its name; ``*`` for all.
     stream: str
@@ -85,17 +85,17 @@ class Scored:
     review: Review
     #: None if no threshold was given.
     alerts: Alerts | None
-    #: None of all streams together.
+    #: None for all streams together.
     late: Late | None = None
     #: Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts
-    #: without an outcome. None without segments, and of all streams together.
+    #: without an outcome. None without segments, and for all streams together.
     segments: Mapping[str, Any] | None = None
-    #: The nearest to its bound first; empty where the calibrator bounds none, and of all streams together.
+    #: The nearest to its bound first; empty where the calibrator bounds none, and for all streams together.
     functions: Sequence[FunctionBias] = ()
     #: Of a stream whose model has versions: what `streams.metrics.versions.describe` returns of the first
-    #: configuration. Empty without, and of all streams together.
+    #: configuration. Empty without, and for all streams together.
     versions: Sequence[Mapping[str, Any]] = ()
-    #: Of a stream with bands: what `replay.bands.described` returns, over all forecasts. None without, and of all
+    #: Of a stream with bands: what `replay.bands.described` returns, over all forecasts. None without, and for all
     #: streams together.
     bands: Mapping[str, Any] | None = None
     #: Of a stream with intervals: what `replay.intervals.described` returns of the first configuration. None likewise.
@@ -282,7 +282,6 @@ class Pace:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any part of a result
-    """Return a value that JSON has."""
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -35,7 +35,7 @@ Show = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What to replay and what to make of it."""
+    """The input and the outputs of a replay."""
 
     #: Where the records are.
     source: Source
@@ -200,7 +200,6 @@ def _by_topic(counts: Iterable[tuple[int, int]]) -> dict[str, int]:
 
 
 def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput], result: Result, show: Show) -> None:
-    """Write the files and the side topic."""
     if request.output is not None:
         show(f"writing {request.output}", 0, 0)
         with written(request.output) as file:

@@ -27,7 +27,7 @@ def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> 
 
 
 def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows | None:
-    """Return what one partition counted; None where the stream was not played or has no segments."""
+    """Return the counts of one partition; None if the stream was not played or has no segments."""
     dictionary = part.dictionaries.get(stream)
     if dictionary is None:
         return None

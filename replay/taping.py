@@ -23,7 +23,7 @@ from state.service import Service
 from streams.metrics import functions
 from streams.metrics.versions import held
 
-#: Forecasts that expired, of which a partition remembers when they were made: the first ones, some 60 MB.
+#: Expired forecasts whose time a partition remembers: the first ones, about 60 MB.
 REMEMBERED: Final = 300_000
 #: Outcomes learnt between two looks at a calibrator's error and bound: these many, and a fiftieth of all before.
 LOOK: Final = 100
@@ -36,21 +36,21 @@ class Stream:
     name: str
     #: Its number in columns.
     number: int
-    #: Of each contender its place among the challengers; -1: it serves.
+    #: Each contender's position among the challengers; -1 if it serves.
     places: list[int]
     #: Of each contender its calibrator.
     served: list[Served]
     #: Of each contender; empty without features.
     biases: list[Bias]
-    #: The bands of each contender, and where thresholds move these.
+    #: The bands of each contender, and the thresholds that move them.
     bands: list[tuple[Bands | None, Thresholds | None]]
     #: The contenders in their warm-up.
     warming: list[int]
     #: Look at the calibrators when so many outcomes are learnt.
     look_at: int = LOOK
-    #: What serves now; of the versions of a model the one that answered last.
+    #: The serving calibrator; with versions of a model, the one that answered last.
     service: Service | None = None
-    #: What serves each version of the model, by its configuration.
+    #: The serving calibrator of each version of the model, by its configuration.
     by_version: dict[str, Served] = field(default_factory=dict)
 
 
@@ -58,12 +58,12 @@ class Stream:
 class _Note:
     """What is noted of an event while its row is there."""
 
-    #: Number of the forecast of a probability, in the order in which they were answered; of classes and numbers that of
-    #: the event in the order of resolution.
+    #: Number of a probability in the order of answers; of classes and numbers, number of the event in the order of
+    #: resolution.
     index: int
     #: Number of the event of a probability in the order of resolution.
     place: int = -1
-    #: Of classes and numbers the window in which it counts, by contender.
+    #: For classes and numbers, the window in which each contender counts it.
     windows: Sequence[int] = ()
     #: Features of the forecast, where they are asked for.
     x: Sequence[float] = ()
@@ -90,7 +90,7 @@ class Taping:
         most = max(len(each.segments) + len(each.pairs) if each else 0 for each in policies)
         self._note_slots = [tape.column(f"slot{n}") for n in range(most)]
         banded = any(each.banded for each in configurations)
-        #: By contender, where bands are written down; none without.
+        #: Columns of bands by contender, if bands are recorded.
         self._note_bands = [(tape.column(f"raw_band{n}"), tape.column(f"band{n}")) for n in range(banded * len(plans))]
         #: Ends of the intervals of what serves, where there are any.
         measured = any(each.measured for each in configurations[:1])
@@ -115,7 +115,6 @@ class Taping:
         """Wait for its first forecast."""
 
     def _begun(self, service: Service) -> Stream:
-        """Give a stream its number."""
         played, stream = self._played, service.stream
         version = "" if service.version is None else service.version.name
         policies = [policy.of_version(version) for plan in self._plans if (policy := plan.of(stream)) is not None]
@@ -138,7 +137,6 @@ class Taping:
         return found
 
     def _of(self, service: Service) -> Stream:
-        """Return the stream of a service that answers."""
         of = self.streams.get(service.stream) or self._begun(service)
         if service.version is not None and of.service is not service:
             self._follow(of, service)
@@ -191,7 +189,6 @@ class Taping:
         self._issued += 1
 
     def _end_warm_ups(self, of: Stream, row: Row) -> None:
-        """Note whose warm-up ended with this forecast."""
         warm = self._warm(of, row)
         for n in of.warming:
             if n not in warm:
@@ -302,7 +299,6 @@ class Taping:
                     self._played.functions[of.name, n] = part
 
     def _answers_of(self, of: Stream, row: Row) -> list[Any]:
-        """Return what each contender answered."""
         return [row.p if place < 0 else row.shadows[place].p for place in of.places]
 
     def _warm(self, of: Stream, row: Row) -> list[int]:

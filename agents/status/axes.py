@@ -1,4 +1,4 @@
-"""Axes: from values to places in a picture, and where their ticks stand."""
+"""Axes: they map values to positions in a picture, and place the ticks."""
 
 import math
 from collections.abc import Callable, Iterable

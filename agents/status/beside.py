@@ -80,7 +80,6 @@ class Beside:
         }
 
     def _said(self, path: str, port: int) -> str:
-        """Return what a stage answers."""
         access = self.settings.access
         connection = health.connection(self.settings.metrics_host, port, SECONDS, tls=access.certfile is not None)
         headers = {}

@@ -144,5 +144,5 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
 
 
 def problem(status: str, worker: Mapping[str, Any], said: str) -> str:
-    """Return a page that says what went wrong."""
+    """Return a page for an error."""
     return _render("problem.html", worker, status=status, said=said)

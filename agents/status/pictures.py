@@ -37,7 +37,7 @@ class Period(NamedTuple):
 def course(
     periods: Sequence[Period], label: str, width: float = 520.0, height: float = 180.0, *, bare: bool = False
 ) -> Markup:
-    """Draw what came true over time, what was served with its band of chance, and what the model said.
+    """Draw observed means over time, served means with their band of chance, and raw means.
 
     A ``bare`` picture has no words and no axes.
     """
@@ -64,7 +64,7 @@ def mapping(
     marks: Sequence[float] = (),
     side: float = 190.0,
 ) -> Markup:
-    """Draw what is served for what the model says: of each line its name, its style and its points."""
+    """Draw served scores over raw ones: a line for each name, with its style and points."""
     left, top, right, bottom = MARGINS
     points = [point for *_, line in lines for point in line]
     x = LogOdds.of([raw for raw, _ in points], left, left + side)
@@ -87,7 +87,7 @@ def reliability(
     words: Mapping[str, str] = WORDS,
     side: float = 300.0,
 ) -> Markup:
-    """Draw what was forecast against what came true with Wilson's 95 % intervals; in log-odds where it is rare.
+    """Draw observed rates over forecasts, with Wilson's 95 % intervals; in log-odds for rare events.
 
     Curves are by the style of their line; ``words`` says what styles mean.
     """
@@ -136,7 +136,6 @@ def _rates(values: Sequence[float], first: float, last: float) -> Scale:
 
 
 def _key(plot: Plot, styles: Iterable[str], words: Mapping[str, str] = WORDS) -> None:
-    """Say which colour is which, above the axes."""
     at = plot.x.first
     for style in styles:
         word = words[style]

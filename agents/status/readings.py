@@ -44,7 +44,7 @@ class Readings:
     Attributes
     ----------
     settings, mirror
-        Of the worker.
+        The worker's.
     version
         Of the program.
     beside
@@ -135,7 +135,7 @@ class Readings:
         return float(scores.error("calibrated") if order == "error" else scores.regret())
 
     def stream(self, name: str) -> dict[str, Any] | None:
-        """Return what the state says of a stream on these partitions, as ``trueup streams show`` does; or None."""
+        """Return the figures of a stream on these partitions, as ``trueup streams show`` has them; None if unknown."""
         found = self._found(name)
         if not any(found.of(kind, name) for kind in KNOWN):
             return None

@@ -211,7 +211,7 @@ def _bands(described: Described) -> Iterator[Table]:
 
 
 def _weighted(described: Described) -> Iterator[Table]:
-    """Return what was expected and what came true by weight, in all, by segment and by band."""
+    """Return expected and observed sums by weight: in all, by segment and by band."""
     heading = weights.title(described)
     yield Table(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION)
     head = ("served from", "events", "weight", "served", "came true", "off by")
@@ -243,7 +243,7 @@ def _challengers(shadows: Sequence[Described]) -> Table:
 
 
 def models(versions: Sequence[Described]) -> Table:
-    """Return the versions of the model: what each began with, and what came of its forecasts."""
+    """Return the versions of the model: the map that each began with, and the results of its forecasts."""
     rows = [
         [
             each["version"],

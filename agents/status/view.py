@@ -47,7 +47,7 @@ def facts(worker: Described) -> list[tuple[str, str]]:
 def stream(
     described: Described, maps: Sequence[Described], *, small: bool = False, large: bool = False
 ) -> dict[str, Any]:
-    """Return what a stream says first: its state, sentences, and two pictures; none if it is ``small``."""
+    """Return the top of a stream's page: its state, sentences and two pictures; no pictures if ``small``."""
     name: str = described["stream"]
     standing: Described = described.get("standing") or _unknown(described)
     figures, span = _figures(described)
@@ -85,7 +85,7 @@ def _figures(described: Described) -> tuple[Described | None, str]:
 
 
 def _course(described: Described, *, small: bool) -> Markup | None:
-    """Draw what came true and what was served by day; None of classes and numbers, and of less than two days."""
+    """Draw observed and served means by day; None for classes and numbers, and for less than two days."""
     days = [day for day in described.get("course", {}).get("days", ()) if day["known"]]
     if len(days) < 2 or described.get("vectors"):
         return None
@@ -102,7 +102,7 @@ def _course(described: Described, *, small: bool) -> Markup | None:
 
 
 def _top(described: Described) -> dict[str, Any] | None:
-    """Return the share of what came true that the highest scores hold."""
+    """Return the share of the observed events among the highest scores."""
     if "calibrated" not in described:
         return None
     raw, served = (

@@ -1,4 +1,4 @@
-"""What an audit has found from the sources on: sums over partitions, and over the groups before a move."""
+"""Counts of an audit from the sources on, added up over partitions and groups."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
@@ -11,30 +11,30 @@ from replay.audit.plan import NAMED
 
 @dataclass
 class Followed:
-    """What was compared of sources.
+    """Counts of compared records of sources.
 
     Attributes
     ----------
     records
         Source records that intake has committed.
     sent, dead, passed
-        Those that became a forecast or a label, those that became a dead letter, and those that became nothing.
+        Those that became a forecast or label, a dead letter, or nothing.
     forecasts, routes, labels, dead_letters, raw_answers
-        Records that are what the mapping makes, in their place.
+        Records in their place that equal the mapping's.
     copies
-        The same records once more: they change nothing behind intake.
+        Repeated records: they change nothing after intake.
     of_the_moment
-        Dead letters for a reason that only the moment could tell; the rest of the letter is as it must be.
+        Dead letters whose reason depends on the moment; the rest of the letter is as it must be.
     waiting
         Source records that are not committed yet.
     gone
-        Source records that are not there any more: not judged.
+        Source records that are deleted: not judged.
     unread
-        Records made of source topics that are not there any more, and dead letters of other readers: not judged.
+        Records made of deleted source topics, and dead letters of other readers: not judged.
     loaded
-        Routes that `replay.load` wrote: they come from no source, and what was loaded is not judged.
+        Routes that `replay.load` wrote. They come from no source and are not judged.
     erased
-        Labels that erase an event: `trueup forget` wrote them, and they come from no source.
+        Labels that erase an event. `trueup forget` wrote them; they come from no source.
     """
 
     records: int = 0
@@ -58,18 +58,18 @@ class Followed:
 
 @dataclass
 class Sent:
-    """What was compared of a router.
+    """Counts of compared records of a router.
 
     Attributes
     ----------
     routes, labels
         Input records folded.
     outcomes, dead_letters
-        Records that are what the router makes of them, each once, in its place.
+        Records in their place that equal the derived ones.
     copies
-        The same records once more: the ledger drops them.
+        Repeated records: the ledger drops them.
     waiting
-        Labels that wait for a forecast, and records behind the last entry of the journal.
+        Labels that wait for a forecast, and records after the last journal entry.
     """
 
     routes: int = 0
@@ -83,20 +83,20 @@ class Sent:
 
 @dataclass
 class Account:
-    """What was found of one group, or of one partition of it.
+    """The findings about one group, or one partition of it.
 
     Attributes
     ----------
     sources, router
-        What was compared.
+        Counts of compared records.
     routed
-        What became of routes and labels, by `state.routes.FATES`.
+        Fates of routes and labels, by `state.routes.FATES`.
     differences, unable
-        What differs, and what could not be judged, one sentence each.
+        Differences, and what could not be judged, one sentence each.
     by_source
         As ``sources``, of each source partition.
     left
-        What another audit goes on from.
+        Progress from which another audit goes on.
     """
 
     sources: Followed = field(default_factory=Followed)
@@ -114,7 +114,7 @@ class Account:
             self.differences.append(difference)
 
     def add(self, other: "Account") -> None:
-        """Add what was found elsewhere."""
+        """Add the findings of another account."""
         _add(self.sources, other.sources)
         _add(self.router, other.router)
         self.routed |= {name: self.routed.get(name, 0) + n for name, n in other.routed.items()}
@@ -129,7 +129,7 @@ class Account:
 
 
 def total(accounts: Iterable[Account]) -> Account:
-    """Return what was found of several groups."""
+    """Return the findings about several groups."""
     whole = Account()
     for each in accounts:
         whole.add(each)
@@ -137,7 +137,7 @@ def total(accounts: Iterable[Account]) -> Account:
 
 
 def shown(accounts: dict[str, Account], seconds: float) -> dict[str, Any]:
-    """Return what was found of groups, by their applications, as JSON has it; the last is the one that is audited."""
+    """Return the findings by application for JSON; the last group is the one that is audited."""
     whole = total(accounts.values())
     *earlier, own = accounts
     return {
@@ -155,13 +155,12 @@ def shown(accounts: dict[str, Account], seconds: float) -> dict[str, Any]:
 
 
 def differences(accounts: dict[str, Account]) -> list[dict[str, Any]]:
-    """Return what differs as JSON has it, that of groups before with their application."""
+    """Return the differences for JSON; those of earlier groups name their application."""
     *earlier, own = accounts
     found = [each._asdict() | {"application": name} for name in earlier for each in accounts[name].differences]
     return found + [each._asdict() for each in accounts[own].differences]
 
 
 def _add(whole: Any, one: Any) -> None:  # noqa: ANN401 - counts of one kind
-    """Add counts to counts."""
     for each in fields(one):
         setattr(whole, each.name, getattr(whole, each.name) + getattr(one, each.name))

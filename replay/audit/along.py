@@ -1,4 +1,4 @@
-"""The records of two inputs in the order in which they were folded: along the journal, see `state.journal`."""
+"""Reads the records of two inputs in the order of the fold, which the journal has, see `state.journal`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -10,23 +10,23 @@ from state.frames import CorruptFrame
 from state.journal import NONE, Entry, last
 from streams.records.merge import KafkaRecord, Merged
 
-#: Most records that are handed out at once.
+#: Most records of a part.
 PART: Final = 2000
-#: Records that are folded, at least, before rows are written.
+#: Fewest records that are folded before rows are written.
 FOLDED: Final = 20_000
 
 Engine = TypeVar("Engine", bound=Fold)
 
 
 class Reached(NamedTuple):
-    """How far a journal was followed.
+    """Progress in a journal.
 
     Attributes
     ----------
     journal
         Next offset in its topic.
     order
-        Topic and offset of each record that was folded since the last entry began: the next one may overlap it.
+        Topic and offset of each record folded since the last entry began: the next entry may overlap it.
     """
 
     journal: int = 0
@@ -34,7 +34,7 @@ class Reached(NamedTuple):
 
     @classmethod
     def of_json(cls, journal: int, order: Sequence[Sequence[int]]) -> "Reached":
-        """Return what JSON says."""
+        """Return the progress from its JSON."""
         return cls(journal, [(topic, offset) for topic, offset in order])
 
 
@@ -43,7 +43,7 @@ NOTHING: Final = Reached()
 
 
 class Part(NamedTuple):
-    """Records that were folded one after another, of one entry; whether these are its last ones. A tick has none."""
+    """Records of one entry that were folded one after another, and whether these are its last. A tick has none."""
 
     entry: Entry
     records: list[Merged]
@@ -51,18 +51,18 @@ class Part(NamedTuple):
 
 
 class Along:
-    """Hands out records along a journal.
+    """Yields records in the order of a journal.
 
     Parameters
     ----------
     place
         The journal's topic and partition, for people.
     partition, labels
-        Of the inputs, by which differences name them.
+        Partition and labels of the inputs, which differences name.
     journal
         The records of the journal.
     inputs
-        Those of both inputs, from ``begins`` on.
+        The records of both inputs, from ``begins`` on.
     begins
         Next offset of each input.
     order
@@ -90,16 +90,16 @@ class Along:
         self._read = 0
 
     def reached(self, journal: int) -> Reached:
-        """Return how far it came; ``journal`` is where it began."""
+        """Return the progress; ``journal`` is the offset where it began."""
         return Reached(max(self._read, journal), self._order)
 
     def parts(self) -> Iterator[Part]:
-        """Yield what was not folded before, entry by entry.
+        """Yield the records that were not folded before, entry by entry.
 
         Raises
         ------
         Differs
-            If the inputs do not hold what was folded, or an entry contradicts those before it.
+            If the inputs do not hold what was folded, or an entry contradicts earlier ones.
         Unauditable
             If entries are missing or damaged.
         """
@@ -112,19 +112,19 @@ class Along:
             self._read = record.offset + 1
 
     def folded(self, rows: RowStore, under: Callable[[bytes], Engine]) -> Iterator[tuple[Part, Engine]]:
-        """Yield each part with the engine that is to fold it; then see that it did, and write what it changed.
+        """Yield each part with the engine that must fold it; then check that it did, and write the changed rows.
 
         Parameters
         ----------
         rows
-            Of the engines.
+            Rows of the engines.
         under
-            Returns an engine of the configuration that has a hash.
+            Returns an engine with the configuration of a hash.
 
         Raises
         ------
         Differs, Unauditable
-            As `parts`; the rows of what was folded are written.
+            As `parts`; the rows of folded records are written.
         """
         engine, config, unwritten = None, b"", 0
         try:
@@ -148,7 +148,7 @@ class Along:
                 rows.write(engine.checkpoint().rows)
 
     def rest(self) -> Iterator[tuple[int, KafkaRecord]]:
-        """Yield topic and record of everything behind the last entry, one topic after the other."""
+        """Yield topic and record of everything after the last entry, one topic after the other."""
         for topic, records in enumerate(self._inputs):
             for record in records:
                 yield topic, record
@@ -172,7 +172,7 @@ class Along:
             yield Part(entry, records, ended)
 
     def _left(self, entry: Entry, offset: int) -> bytes:
-        """Return the topics of the records of an entry that are not folded yet."""
+        """Return the topics of an entry's records that are not folded yet."""
         if any(begin > at for begin, at in zip(entry.begins, self.next, strict=True)):
             raise Unauditable(
                 f"{self._place} goes on at offsets {list(entry.begins)} of {' and '.join(self._labels)}, and what is "
@@ -197,7 +197,7 @@ class Along:
         return record
 
     def _check(self, entry: Entry, topic: int, record: KafkaRecord, *, final: bool) -> None:
-        """See that a record is the last of its topic if it has to be, and the one that was folded."""
+        """Require that a record is the one that was folded, and the last of its topic if ``final``."""
         if final != (record.offset == entry.ends[topic] - 1):
             what = (
                 "records were lost, or others added, since they were folded: the journal counts up to offset "

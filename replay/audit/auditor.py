@@ -1,4 +1,4 @@
-"""``trueup audit``: every served prediction derived again from the topics, and compared bit for bit."""
+"""``trueup audit``: derives every served prediction again from the topics, and compares them bit for bit."""
 
 import sys
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ from streams.sources.registry import RegistryError
 #: Exit statuses: all agree, something differs, it could not be checked.
 AGREE, DIFFER, UNCHECKED = 0, 1, 65
 
-#: What ends an audit, as the topics or the brokers do not allow it.
+#: Errors that end an audit: the topics or the brokers do not allow it.
 _UNREADABLE = KafkaError, TopicsError, Unauditable, RegistryError, BrokenProcessPool, OSError
 
 
@@ -54,15 +54,13 @@ def run(
 
     Parameters
     ----------
-    settings
-        Of the workers that served.
     json_output
         Print one JSON object as the last line of the output, and everything else to standard error.
     disk
         Keep the derived state in a temporary RocksDB instead of memory.
     checkpoint
-        Directory of what the last audit derived: this one goes on from there, and leaves what it has derived itself
-        of every partition that agrees. None: from the first record, and nothing is left.
+        Directory of the last audit's progress. This audit goes on from there, and leaves its own progress for every
+        partition that agrees. None: begin with the first record, and leave nothing.
     sources
         Follow every record from its source first, through intake and router.
     snapshot, signers
@@ -112,24 +110,22 @@ def _followed(
 
 @dataclass(frozen=True)
 class _Task:
-    """What a process is to audit.
+    """The audit of one partition, for a process.
 
     Attributes
     ----------
-    settings
-        Of the workers.
     partition, span
-        Which, and what there is of it.
+        The partition and its records.
     disk
-        As `run` takes it.
+        As in `run`.
     checkpoint, of
-        File of its checkpoint, and what that is of; None without any.
+        File of its checkpoint, and the identity of that; None without checkpoints.
     given
-        What it begins with; None: nothing.
+        Rows that it begins with; None: none.
     until
-        How the rows are divided with which it ends; None: they are not.
+        The move that divides its last rows; None if there is none.
     directory
-        Where such rows are to be.
+        Directory for such rows.
     """
 
     settings: Settings
@@ -146,7 +142,7 @@ class _Task:
 def _audit(
     settings: Settings, console: Console, verdicts: list[Verdict], *, disk: bool, checkpoint: Path | None
 ) -> str | None:
-    """Audit every group in turn, and note what was found of its partitions; return why later ones were not audited."""
+    """Audit every group in turn, and note its partitions' verdicts; return why later groups were not audited."""
 
     def file(here: Settings, partition: int) -> Path | None:
         return None if checkpoint is None else checkpoint / here.app_id / f"partition-{partition}"
@@ -191,13 +187,12 @@ def _audit(
 
 
 def _inputs(group: Group, spans: Mapping[int, Span]) -> int:
-    """Return how many input records there are, at most."""
+    """Return an upper bound of the number of input records."""
     begins = sum(sum(each) for each in group.moves[0].next) if group.moves else 0
     return sum(span["forecasts"].end + span["outcomes"].end for span in spans.values()) - begins
 
 
 def _partition(task: _Task) -> Verdict:
-    """Audit one partition."""
     found = Verdict(task.partition, Checked(), task.settings.app_id)
     with ExitStack() as stack:
         try:

@@ -1,11 +1,11 @@
-"""Checkpoints: what an audit leaves, in files from which the next audit goes on.
+"""Checkpoint files: an audit leaves them, and the next audit goes on from them.
 
-A file is a sequence of frames, and the last one is a hash of all before it. The first is a JSON object that says what
-the file is of, so that one that does not fit is refused.
+A file is a sequence of frames; the last is a hash of all others. The first is a JSON object that identifies what was
+audited, so that a file of something else is refused.
 
-A partition of a worker has one file. From the sources on there is one file of offsets and entries: intake has no state.
-It names a file of rows for each partition of the router. To replace it is the commit point, and what it does not name
-is removed.
+Each partition of a worker has one file. An audit from the sources on has one file of offsets and entries, which names a
+file of rows for each partition of the router; intake has no state. Replacing that file is the commit point. Files that
+it does not name are removed.
 """
 
 import secrets
@@ -28,14 +28,15 @@ from streams.config.in_force import InForce
 VERSION: Final = 5
 #: Name of the file of the sources in the directory of checkpoints.
 SOURCES: Final = "sources"
-#: How the names of files of rows begin: of a router's, and of those that a group ended or begins with.
+#: Prefixes of files of rows: of a router, and of the rows that a group ended or began with.
 ROUTER, ENDED, BEGAN = "router-", "ended-", "began-"
-#: Kinds of frames: the head, rows or other entries, the hash; behind it what was derived last of each of `OUTPUTS`.
+#: Kinds of frames: the head, rows or other entries, the hash. From `_RECENT` on: the last derived records of each
+#: output.
 _HEAD, _ENTRY, _END, _RECENT = range(4)
 #: Kind, and the lengths of key and value; `_NONE` for none.
 _FRAME: Final = Struct("<BII")
 _NONE: Final = (1 << 32) - 1
-#: Rows that are put back at once.
+#: Rows written to a store at once.
 _ROWS: Final = 10_000
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ _Frame = tuple[int, bytes | None, bytes | None]
 
 
 def _write(path: Path, of: Mapping[str, Any], head: Mapping[str, Any], frames: Iterable[_Frame]) -> None:
-    """Write a file; ``of`` says what it is of. Read back, it must be the same."""
+    """Write a file; ``of`` identifies what was audited, and must be the same when the file is read."""
     hashed = blake2b(digest_size=32)
     with atomic_file.written(path) as file:
         for kind, *parts in ((_HEAD, None, orjson.dumps({"version": VERSION, "of": of, **head})), *frames):
@@ -68,15 +69,15 @@ def _read(
     Raises
     ------
     Unauditable
-        If the file is damaged, is of something else, or is of a version this one cannot go on from; ``first`` says what
-        is audited once it was deleted.
+        If the file is damaged, belongs to something else, or has a version that cannot be continued; ``first`` says
+        what is audited after it is deleted.
     """
     try:
         with path.open("rb") as file:
             hashed = blake2b(digest_size=32)
 
             def frames() -> Iterable[_Frame]:
-                """Yield the frames but for the last, which must be the hash of the others."""
+                """Yield all frames but the last, which must be the hash of the others."""
                 while True:
                     frame = file.read(_FRAME.size)
                     kind, *lengths = _FRAME.unpack(frame)
@@ -121,7 +122,7 @@ def _put_back(frames: Iterable[_Frame], rows: RowStore) -> Iterable[_Frame]:
 
 
 def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
-    """Return a hash of who had taken a partition up before a place; it never changes."""
+    """Return a hash of the owners of a partition before a place; it never changes."""
     said = [[each.claim, each.applied, each.digest] for each in recorded if each.applied < applied]
     return blake2b(orjson.dumps(said), digest_size=16).hexdigest()
 
@@ -132,11 +133,11 @@ def write(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], deriva
     Parameters
     ----------
     of
-        What it is of: partition, topics and their ids. Read back, it must be the same.
+        Identity of what was audited: partition, topics and their ids. It must be the same when the file is read.
     recorded
-        All that workers wrote of what is in force.
+        All configurations in force that workers wrote.
     derivation
-        What to go on from.
+        The progress to go on from.
     """
     applied, skips = fence_of(derivation.rows).applied, derivation.skips
     head = {
@@ -185,7 +186,7 @@ def read(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], rows: R
 
 
 def _texts(headers: RecordHeaders) -> list[tuple[str, str | None]]:
-    """Return headers as JSON has them: a byte is a character."""
+    """Return headers for JSON, with one character for each byte."""
     return [(name, None if value is None else value.decode("latin-1")) for name, value in headers]
 
 
@@ -197,16 +198,16 @@ def _headers(texts: Sequence[Sequence[Any]]) -> RecordHeaders:
 
 
 class Rows(NamedTuple):
-    """Rows that were derived of a partition.
+    """A file of the derived rows of a partition.
 
     Attributes
     ----------
     file
-        Where they are.
+        Its path.
     next
         The next offset of each input.
     reached
-        How far the journal was followed.
+        Progress in the journal.
     """
 
     file: Path
@@ -215,7 +216,7 @@ class Rows(NamedTuple):
 
 
 def write_rows(directory: Path, prefix: str, partition: int, rows: RowStore, reached: Reached = NOTHING) -> Rows:
-    """Write the rows of a partition to a new file; ``prefix`` is how its name begins."""
+    """Write the rows of a partition to a new file whose name begins with ``prefix``."""
     file = directory / f"{prefix}{partition}-{secrets.token_hex(8)}"
     _write(file, {}, {}, ((_ENTRY, key, value) for key, value in rows.items()))
     first, second = fence_of(rows).next
@@ -232,22 +233,22 @@ def read_rows(rows: Rows, to: RowStore) -> None:
 
 @dataclass
 class Begun:
-    """How far audits from the sources on have come.
+    """The progress of audits from the sources on.
 
     Attributes
     ----------
     ids
-        By source topic its id; a topic's place here is its number in ``left``.
+        Id of each source topic; a topic's position here is its number in ``left``.
     sources
-        By source partition (``topic/partition``) the first offset that is not judged.
+        First offset not judged, by source partition (``topic/partition``).
     written
-        By label and partition (``forecasts/0``) of what intake writes, the first offset that was not read.
+        First offset not read of intake's topics, by label and partition (``forecasts/0``).
     left
-        Entries of records whose source record, route or label is not judged.
+        Entries of records whose source record, route or label is not judged yet.
     routers
-        By partition of the router its derived state.
+        Derived state, by partition of the router.
     skipped
-        What an operator left out and is not judged: topic, partition, offset and why.
+        Records that an operator left out, not judged: topic, partition, offset and reason.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
@@ -271,7 +272,7 @@ def write_begun(directory: Path, of: Mapping[str, Any], begun: Begun) -> None:
 
 
 def read_begun(directory: Path, of: Mapping[str, Any]) -> Begun:
-    """Read the file of the sources; where there is none, nothing was audited. Raises `Unauditable`, see `_read`."""
+    """Read the file of the sources; without one, nothing was audited. Raises `Unauditable`, see `_read`."""
 
     def take(head: Mapping[str, Any], frames: Iterable[_Frame]) -> Begun:
         left = [(key or b"", value or b"") for _, key, value in frames]
@@ -287,7 +288,7 @@ def read_begun(directory: Path, of: Mapping[str, Any]) -> Begun:
 
 
 def tidy(directory: Path, begun: Begun) -> None:
-    """Remove files of rows that nothing names."""
+    """Remove files of rows that ``begun`` does not name."""
     named = {rows.file.name for rows in begun.routers.values()}
     for path in directory.glob(f"{ROUTER}*"):
         if path.name not in named:

@@ -201,7 +201,7 @@ def _origin(plan: Plan, said: dict[str, Any]) -> _Origin | None:
 
 
 def _source(plan: Plan, reader: PartitionReader, origin: _Origin, found: _Read) -> Step:
-    """Return what a source record says, and what becomes of it."""
+    """Return the content of a source record, and the record that it becomes."""
     if origin.name == LOADED:
         return Step("source", str(origin), None, "of a table that 'trueup load' was given")
     place = TopicPartition(origin.topic, origin.partition)
@@ -239,7 +239,7 @@ def _becomes(made: Sequence[Made], found: _Read) -> str:
 
 
 def verdict(steps: Sequence[Step]) -> str:
-    """Return in one sentence how far an event has come."""
+    """Return the progress of an event, in one sentence."""
     there = {step.stage for step in steps}
     checks: list[tuple[bool, str]] = [
         (not there, "no record speaks of this event"),

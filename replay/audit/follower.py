@@ -1,13 +1,13 @@
-"""Every record followed from its source: through intake and the router, up to where the worker's audit begins.
+"""Follows every record from its source through intake and router, up to where the worker's audit begins.
 
-Two passes, each in as many processes as there are processors. The first reads, partition by partition, what intake and
-router have written, and keeps of each record where it stands, what it was made of and a hash, sorted on disk. The
-second reads the sources and the router's inputs, makes everything again, and meets the first one's entries in order.
-So memory does not grow with the topics, but for the router's state.
+Two passes run in as many processes as there are processors. The first reads what intake and router have written, and
+keeps of each record its place, its origin and a hash, sorted on disk. The second maps the sources and folds the
+router's inputs again, and compares the result with those entries in order. So memory does not grow with the topics,
+only with the router's state.
 
-A group that was moved is followed behind the one that it was made of. `trueup state rescale` writes down how far intake
-and router had come then (`replay.moves.Upstream`): up to there the sources lead to the old group's topics, and from
-there on to the new one's. The derived rows of the old router are divided by the same pure function as the router's own.
+A group that was moved is followed up to the move, and the next group from there on: `trueup state rescale` records how
+far intake and router had come (`replay.moves.Upstream`). The old router's derived rows are divided by the same pure
+function as the real ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,19 +53,19 @@ _Skipped = list[tuple[str, int, int, str]]
 def follow(
     settings: Settings, console: Console, *, disk: bool = False, checkpoint: Path | None = None
 ) -> dict[str, Account]:
-    """Follow every record from its source to the worker's inputs; return what was found by group, the oldest first.
+    """Follow every record from its source to the worker's inputs; return the findings by group, the oldest first.
 
     Parameters
     ----------
     settings
-        Of the workers, with the sources.
+        Settings of the workers, with the sources.
     console
-        Where to show how many partitions were followed.
+        Shows how many partitions were followed.
     disk
         Keep the router's derived state in a temporary RocksDB instead of memory.
     checkpoint
-        Directory in which earlier audits have left how far they came with the sources, in one for each group: this one
-        goes on from there, and leaves the same if nothing differs.
+        Directory with the progress of earlier audits of the sources, in a directory for each group. This audit goes on
+        from there, and leaves its own progress if nothing differs.
 
     Raises
     ------
@@ -110,7 +110,6 @@ def follow(
 
 
 def _group(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account:
-    """Follow the records of one group."""
     written = {f"{WRITTEN[label]}/{n}": end for (label, n), (_, end) in plan.written.items()}
     account = Account(left=Begun(plan.begun.ids | plan.ids, written=written))
     for gathered in processes.all([partial(_gather, plan, n, at) for n in range(plan.partitions)]):
@@ -128,7 +127,7 @@ def _group(plan: Plan, at: Path, processes: Processes, *, disk: bool) -> Account
 
 
 def is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: int) -> bool:
-    """Whether the next audit begins behind a record of a source, of the routes or of the labels."""
+    """Whether the next audit begins after a record of a source, of the routes or of the labels."""
     if topic in (settings.routes, settings.labels):
         rows = left.routers.get(number)
         return rows is not None and offset < rows.next[topic == settings.labels]
@@ -136,12 +135,12 @@ def is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: 
 
 
 def _divided(plan: Plan, ended: Mapping[int, Rows], at: Path) -> dict[int, Rows]:
-    """Divide the rows that a router had ended with, and return those that the next group's begins with.
+    """Divide the last rows of a router, and return those that the next group's router begins with.
 
     Raises
     ------
     Unauditable
-        If its topics do not lead to where it was when it was moved, or the rows cannot be divided.
+        If its topics do not lead to its state at the move, or the rows cannot be divided.
     """
     move = plan.until
     assert move is not None and move.upstream is not None  # noqa: S101, PT018 - for the type checker
@@ -194,7 +193,7 @@ def _unjudged(plan: Plan, account: Account) -> list[str]:
 
 
 def _gather(plan: Plan, partition: int, at: Path) -> Account:
-    """Read one partition of everything that intake and router have written, and leave its entries."""
+    """Read one partition of the topics that intake and router have written, and keep its entries."""
     gatherer = Gatherer(plan, partition)
     with PartitionReader(plan.settings) as reader:
 
@@ -212,7 +211,7 @@ def _gather(plan: Plan, partition: int, at: Path) -> Account:
 
 
 def _follow(plan: Plan, span: SourceSpan, at: Path, skipped: _Skipped) -> Account:
-    """Map one source partition again, and meet what was made of it."""
+    """Map one source partition again, and compare the result."""
     place = TopicPartition(span.topic, span.partition)
     first = max(span.first, span.begin)
     end = max(span.committed if span.last else span.end, first)
@@ -240,7 +239,7 @@ def _follow(plan: Plan, span: SourceSpan, at: Path, skipped: _Skipped) -> Accoun
 
 
 def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool) -> Account:  # noqa: FBT001 - of a job
-    """Derive what one partition of the router has sent, and meet it."""
+    """Derive what one partition of the router sent, and compare it."""
     router, number = plan.settings.router, span.partition
     earlier = plan.begun.routers.get(number)
     begin, reached = ((0, 0), NOTHING) if earlier is None else (earlier.next, earlier.reached)
@@ -299,7 +298,7 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
 
 
 class _Single:
-    """Reads single records, by a client of its own, which connects when it is needed."""
+    """Reads single records with a client of its own, which connects at the first read."""
 
     def __init__(self, plan: Plan, stack: ExitStack) -> None:
         self._plan, self._stack = plan, stack
@@ -313,7 +312,7 @@ class _Single:
             return None
 
     def read(self, place: TopicPartition, offset: int) -> KafkaRecord | None:
-        """Return a record; None where there is none."""
+        """Return a record; None if there is none."""
         if self._reader is None:
             self._reader = self._stack.enter_context(PartitionReader(self._plan.settings))
         (records,) = self._reader.stretches({place: (offset, offset + 1)}, self._plan.settings.unpacked_bytes)
@@ -321,10 +320,10 @@ class _Single:
 
 
 def _written(at: Path, partition: int) -> Path:
-    """Return where the entries are that the first pass has left of a partition."""
+    """Return the directory of the first pass's entries of a partition."""
     return at / f"written-{partition}"
 
 
 def _entries(plan: Plan, written: list[Path], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield entries whose keys begin so, in order: of the first pass, and those that earlier audits have left."""
+    """Yield entries with a key prefix, in order: those of the first pass and of earlier audits."""
     return read_entries(written, prefix, plan.begun.left)

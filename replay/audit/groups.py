@@ -1,8 +1,8 @@
-"""The groups that an audit goes through: a group that was moved began with rows that another one had made.
+"""The chain of groups that an audit follows: a group that was moved began with rows that an older group had made.
 
-`trueup state rescale` writes down what it made them of (`replay.moves`). So an audit of the new group derives the old
-partitions up to the move, divides their rows by the same pure function, sees that the hashes which were written down
-then are those of its own rows, and that the new changelog has no other rows, and goes on with them.
+`trueup state rescale` records what it made those rows of (`replay.moves`). An audit derives the old partitions up to
+the move and divides their rows by the same pure function. It compares their hashes with the recorded ones, and the rows
+with the new changelog, and goes on from them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,23 +26,21 @@ from streams.records import skips
 
 #: Offset, key and row of each record.
 Changelog = Iterable[tuple[int, bytes, bytes | None]]
-#: Rows that are named where several are not what they must be.
+#: Differing rows that a message names.
 NAMED: Final = 3
 
 
 class Group(NamedTuple):
-    """One group that an audit goes through.
+    """One group of the chain.
 
     Attributes
     ----------
-    settings
-        Of its workers.
     moves
-        How its partitions began, by their number; empty if they began with nothing.
+        The move that each partition began with, by its number; empty if they began without rows.
     until
-        How it was moved itself; None if it was not.
+        The move that ended the group; None if it was not moved.
     has_begun
-        Whether an audit has come far enough in it for the group before to be needed no more.
+        Whether an earlier audit has made the group before unnecessary.
     """
 
     settings: Settings
@@ -53,16 +51,16 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Given:
-    """What a partition begins with.
+    """The rows that a partition begins with.
 
     Attributes
     ----------
     move
-        How its rows came about.
+        The move that made them.
     rows
-        Where the derived rows are.
+        File of the derived rows.
     unlike
-        Kinds of rows that are not what was written down.
+        Kinds of rows whose hashes differ from the recorded ones.
     """
 
     move: Move
@@ -81,16 +79,16 @@ def chain(
     Parameters
     ----------
     has_begun
-        Whether the checkpoints of a group of so many partitions make the group before it superfluous.
+        Whether the checkpoints of a group with so many partitions make the group before it unnecessary.
     topics
-        Returns name and id of each topic that is needed of the group before, by their labels.
+        Returns name and id of each required topic of the group before, by their labels.
     options
-        Those of the audit after which the group before may go.
+        Options of the audit after which the group before may be deleted.
 
     Raises
     ------
     Unauditable
-        If a move has not been finished, or the topics of a group before are not there any more.
+        If a move is unfinished, or topics of an earlier group are gone.
     """
     found: list[Group] = []
     here, until = settings, None
@@ -108,7 +106,7 @@ def chain(
 
 
 def older(settings: Settings, move: Move) -> Settings:
-    """Return the settings of the group that a group was made of."""
+    """Return the settings of the group before a move."""
     names: dict[str, Any] = {label.replace("-", "_"): name for label, (name, _) in move.topics.items()}
     of_intake = {mode.source.name for mode in settings.modes if not mode.direct}
     sources = tuple(each for each in settings.sources if each.name in of_intake)
@@ -116,12 +114,12 @@ def older(settings: Settings, move: Move) -> Settings:
 
 
 def moved(settings: Settings) -> list[Move]:
-    """Return how the partitions of a group began, by their number; empty if they began with nothing.
+    """Return the move that each partition of a group began with, by its number; empty if there was none.
 
     Raises
     ------
     Unauditable
-        If the move has not been finished, or the partitions do not say the same.
+        If the move is unfinished, or the partitions disagree about it.
     """
     count = width(settings, [settings.configurations])
     with PartitionReader(settings) as reader:
@@ -143,7 +141,7 @@ def moved(settings: Settings) -> list[Move]:
 
 
 def _require_there(settings: Settings, named: Mapping[str, tuple[str, str]], newer: Settings, options: str) -> None:
-    """See that the topics of a group before a move are still there; raises `Unauditable`, see `chain`."""
+    """Require that the topics of the group before a move still exist; raises `Unauditable`, see `chain`."""
     keep = (
         f": {newer.app_id} began with rows of {settings.app_id}, which only its topics prove. Keep those until an "
         f"audit of {newer.app_id} with {options} has ended with 0"
@@ -158,15 +156,15 @@ def _require_there(settings: Settings, named: Mapping[str, tuple[str, str]], new
 
 
 def spans(group: Group) -> dict[int, Span]:
-    """Return what there is of each partition of a group, up to where it was moved.
+    """Return the records of each partition of a group, up to its move.
 
-    The end of the journal is asked for first, and the ends of the inputs last. So the outputs of every entry are there,
-    and the inputs of every output.
+    The end of the journal is read first and the ends of the inputs last. So the outputs of every entry are there, and
+    the inputs of every output.
 
     Raises
     ------
     Unauditable
-        If topics are not there, or do not have equally many partitions.
+        If topics are missing, or differ in their number of partitions.
     """
     settings, until = group.settings, group.until
     if until is None:
@@ -186,11 +184,11 @@ def spans(group: Group) -> dict[int, Span]:
 
 
 def of_checkpoint(group: Group) -> dict[str, list[Any]]:
-    """Return what a checkpoint of a group is of: of each topic what the brokers call it, and what its rows began as."""
+    """Return the identity of a group's checkpoints: each topic's id, and the move that its rows began with."""
     found = origins(group.settings, [_name(group.settings, label) for label in LABELS])
     topics: dict[str, list[Any]] = {}
     for label, (name, origin) in zip(LABELS, found.items(), strict=True):
-        # As many partitions as there were: a topic that stayed the same may have grown since.
+        # The number of partitions at the move: a topic that stayed the same may have grown since.
         count = origin.partitions if group.until is None else len(group.until.fences)
         topics[label] = [name, origin.cluster, origin.topic, count]
     if group.moves:
@@ -207,7 +205,7 @@ def _name(settings: Settings, label: str) -> str:
 
 
 def require_end(settings: Settings, partition: int, move: Move, rows: RowStore) -> None:
-    """See that a partition was derived as far as it had been applied when its rows were divided."""
+    """Require that a partition was derived as far as it had been applied at the move."""
     fence = fence_of(rows)
     reached = (fence.applied, *fence.next)
     if reached != move.fences[partition]:
@@ -219,16 +217,16 @@ def require_end(settings: Settings, partition: int, move: Move, rows: RowStore) 
 
 
 def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dict[int, Given]:
-    """Divide the rows that a group had ended with, and return with what each partition of the next one begins.
+    """Divide the last rows of a group, and return the rows that each partition of the next one begins with.
 
     Parameters
     ----------
     said
-        What was written down, by partition of the next one.
+        The recorded moves, by partition of the next group.
     ended
         Files of the rows of the old partitions, in order.
     directory
-        Where theirs are to be.
+        Directory for the new files.
 
     Raises
     ------
@@ -259,21 +257,19 @@ def begin(
     rows: RowStore,
     changelog: Changelog,
 ) -> Derivation:
-    """Put the rows that a partition begins with into ``rows``, and return what to go on from.
+    """Put a partition's first rows into ``rows``, and return the progress to go on from.
 
     Parameters
     ----------
-    settings
-        Of the group's workers.
     given
-        What it begins with.
+        The rows that it begins with.
     changelog
-        What the changelog still has from before the first worker: offset, key and row.
+        Offset, key and row of changelog records from before the first worker, as far as they are kept.
 
     Raises
     ------
     Unauditable
-        If the changelog has another row, or other rows were written down.
+        If the changelog has another row, or the hashes differ from the recorded ones.
     """
     read_rows(given.rows, rows)
     origin = f"rows than 'trueup state rescale' must have made of {given.move.app}, in {settings.changelog}"
@@ -294,7 +290,7 @@ def loaded(
     rows: RowStore,
     changelog: Changelog,
 ) -> Derivation:
-    """Put the rows that `replay.load` gave a partition into ``rows``, and return what to go on from; see `begin`."""
+    """Put the rows that `replay.load` gave a partition into ``rows``, and return the progress; see `begin`."""
     said, found = given
     rows.write(found)
     return _begun(settings, partition, f"rows than the {said}", said.since, rows, changelog)
@@ -308,7 +304,7 @@ def _begun(
     rows: RowStore,
     changelog: Changelog,
 ) -> Derivation:
-    """Return what to go on from with rows, if the changelog has none other; ``since``: next offsets of the outputs."""
+    """Return the progress, if the changelog has no other rows; ``since``: next offsets of the outputs."""
     wrong = _wrong(changelog, rows)
     if wrong:
         more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
@@ -318,7 +314,7 @@ def _begun(
 
 
 def _wrong(changelog: Changelog, rows: RowStore) -> list[str]:
-    """Return what of a changelog is not what was derived; what was compacted away is not known to be."""
+    """Return the differences of a changelog from the derived rows. Rows that were compacted away cannot be compared."""
     last = {key: (offset, row) for offset, key, row in changelog}
     wrong = []
     for key, (offset, row) in last.items():

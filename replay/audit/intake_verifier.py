@@ -59,8 +59,6 @@ class IntakeVerifier:
 
     Parameters
     ----------
-    span
-        The partition.
     mapper
         Makes of its records what intake makes.
     served
@@ -117,7 +115,7 @@ class IntakeVerifier:
         self.found.by_source[str(span)] = checked
 
     def _compare(self, record: KafkaRecord, found: list[Found]) -> None:
-        """Compare what was found of a source record with what it becomes."""
+        """Compare the records found for a source record with those that it becomes."""
         if record.offset >= self._span.committed:
             self._wait(record, found)
             return
@@ -163,7 +161,6 @@ class IntakeVerifier:
             checked.sent += 1
 
     def _miss(self, record: KafkaRecord, lacking: list[Made]) -> None:
-        """Name what is missing."""
         for one in lacking:
             what = f"lost: intake has committed it, and {MADE[one.label]}/{one.partition} has no record of it"
             at, event = self._span, _event(one.record.value)
@@ -232,7 +229,7 @@ class IntakeVerifier:
                 self._wrong(record, each, made, [])
 
     def _becomes(self, record: KafkaRecord, found: list[Found]) -> list[Made]:
-        """Return what a record becomes; of what only the moment could tell, what it is found to have become."""
+        """Return what a record becomes; where only the moment decided, what it became."""
         made = self._mapper.make(record, NEVER)
         letters = {each.digest for each in found if each.label == LETTERS}
         if not letters or any(one.digest in letters for one in made):

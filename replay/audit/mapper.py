@@ -38,7 +38,7 @@ class Made(NamedTuple):
 
 
 def made(making: Making) -> list[Made]:
-    """Return what a batch of source records becomes, one after another."""
+    """Return the records that a batch of source records becomes, in order."""
     return [
         Made(MADE.index(label), partition, record)
         for part in (making.first, making.then)

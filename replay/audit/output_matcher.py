@@ -1,7 +1,7 @@
-"""Outputs as evidence: the records of a topic against those that are derived from the inputs.
+"""Compares the records of an output topic with those derived from the inputs.
 
-Outputs stand in the order of the fold. A crash repeats some of them, byte for byte: such copies may stand anywhere
-behind the first. So a record is the next that was derived, or a copy of one before it, or a difference.
+Outputs are in the order of the fold. A crash repeats some of them byte for byte, anywhere after the first. So a record
+is the next derived one, a copy of an earlier one, or a difference.
 """
 
 from collections import deque
@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues, compared
 
-#: Records of one topic of which copies may come. A crash repeats the batches that were on their way, at most 12,000
-#: records; the rest is room for several crashes, and for what a worker that was fenced had on its way.
+#: Number of records of a topic that may be repeated. A crash repeats the batches in flight, at most 12,000 records; the
+#: rest is room for several crashes, and for the batches of a fenced worker.
 WINDOW: Final = 64_000
 
 
@@ -22,18 +22,18 @@ class Unauditable(Exception):  # noqa: N818 - names what it found
 
 
 class OutputDifference(NamedTuple):
-    """The first record of a partition that is not what the engine derives.
+    """The first record of a partition that differs from the derived one.
 
     Attributes
     ----------
     partition, topic, offset
-        Where it stands, ``topic`` by its label; the offset is None where a record is missing.
+        Its place, ``topic`` by its label; the offset is None for a missing record.
     event_id
-        The event it speaks of; None where that is unknown.
+        Its event; None if unknown.
     what
         What is wrong, in words.
     fields
-        Of each field that differs, what was served and what was derived; None for a field that is not there.
+        The served and the derived value of each field that differs; None for a missing field.
     """
 
     partition: int
@@ -45,7 +45,7 @@ class OutputDifference(NamedTuple):
 
 
 class Differs(Exception):  # noqa: N818 - names what it found
-    """Served and derived differ; the argument is the `OutputDifference`."""
+    """Served and derived records differ; the argument is the `OutputDifference`."""
 
 
 #: Headers of a record.
@@ -53,7 +53,7 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class Derived(NamedTuple):
-    """An output the engine derived: what it speaks of, and its record; the value is in JSON."""
+    """A derived output: its identity, and its record with the value in JSON."""
 
     identity: Any
     key: bytes | None
@@ -62,16 +62,16 @@ class Derived(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """How far a topic was compared.
+    """Progress in a topic.
 
     Attributes
     ----------
     next
         Next offset to read.
     matched, copies
-        Records that are what was derived, and copies of them.
+        Records that equal the derived ones, and copies of them.
     recent
-        What was derived last, the oldest first.
+        The last derived records, oldest first.
     """
 
     next: int
@@ -87,7 +87,7 @@ def unlike(
     stamp: int | None,
     compare: Callable[[bytes | None, bytes], dict[str, tuple[Any, Any]]] = compared,
 ) -> dict[str, tuple[Any, Any]]:
-    """Return in what a record is not what it should be; ``stamp`` is None where any Kafka timestamp will do."""
+    """Return how a record differs from the derived one; ``stamp`` is None if its Kafka timestamp is not compared."""
     fields = {} if served.value == value else compare(served.value, value)
     if served.key != key:
         fields["key"] = (repr(served.key), repr(key))
@@ -97,7 +97,7 @@ def unlike(
 
 
 class Matcher:
-    """Compares the records of one output topic with what is derived, in its order.
+    """Compares the records of one output topic with the derived ones, in order.
 
     Parameters
     ----------
@@ -106,13 +106,13 @@ class Matcher:
     records
         Its records, in order.
     identify
-        Returns what a record speaks of by its fields; raises KeyError or TypeError if it is none of the topic's.
+        Returns a record's identity from its fields; raises KeyError or TypeError if it is not a record of the topic.
     values
         Reads its values.
     elsewhere
-        Whether what a record speaks of was read by another stage, intake or the router: nothing here leads to it.
+        Whether another stage, intake or the router, has read the input of a record, by its identity.
     since
-        How far an earlier audit has compared it.
+        Progress of an earlier audit.
     """
 
     def __init__(
@@ -128,18 +128,18 @@ class Matcher:
         self._partition, self._label, self._records = partition, label, records
         self._identify, self._values, self._elsewhere = identify, values, elsewhere
         self.next, self.matched, self.copies, _ = since
-        #: What was derived lately, by what it speaks of, and in order.
+        #: The last derived records, by identity and in order.
         self._recent: dict[Any, list[Derived]] = {}
         self._order: deque[Derived] = deque()
         for each in since.recent:
             self._remember(each)
 
     def settled(self) -> Settled:
-        """Return what another audit needs to go on from here."""
+        """Return the progress from which another audit can go on."""
         return Settled(self.next, self.matched, self.copies, tuple(self._order))
 
     def meet(self, derived: Iterable[Derived]) -> None:
-        """Find the record of each output in turn; raises `Differs` if one is missing, or something else is there."""
+        """Find the record of each derived output in turn; raises `Differs` at the first that is missing or differs."""
         for each in derived:
             for record in self._records:
                 self.next = record.offset + 1
@@ -154,17 +154,17 @@ class Matcher:
             self._remember(each)
 
     def rest(self, *, whole: bool) -> int:
-        """Read to the end, and return how many records nothing has led to.
+        """Read to the end, and return the number of records that were not derived.
 
         Parameters
         ----------
         whole
-            Whether everything was folded, so that there must be none.
+            Whether all inputs were folded, so that there must be none.
 
         Raises
         ------
         Differs
-            If there is one, or one is not the copy that it has to be.
+            If there is one, or a copy differs from its original.
         """
         found = 0
         for record in self._records:
@@ -173,7 +173,7 @@ class Matcher:
                 continue
             if identity in self._recent:
                 difference = self._unlike(record, self._recent[identity][-1], "a copy that is not the same")
-                # A record of the event that is not judged yet may be answered, and carries what is its own.
+                # An event that is not judged yet may be answered here, with headers and fields of its own.
                 if whole or difference.fields.keys() - {"carried", "headers"}:
                     raise Differs(difference)
             elif whole:
@@ -189,7 +189,7 @@ class Matcher:
             raise Differs(OutputDifference(self._partition, self._label, record.offset, None, what)) from None
 
     def _passed(self, record: KafkaRecord, identity: object) -> bool:
-        """Whether a record is of another stage, or a copy; copies are counted."""
+        """Whether a record comes from another stage or is a copy; counts copies."""
         if self._elsewhere(identity):
             return True
         copy = any(self._is(record, each) for each in self._recent.get(identity, ()))
@@ -213,7 +213,7 @@ class Matcher:
                 del self._recent[oldest]
 
     def _instead(self, derived: Derived, record: KafkaRecord, identity: object) -> OutputDifference:
-        """Describe a record that stands in the place of another one."""
+        """Describe a record that is in the place of a derived one."""
         if identity == derived.identity:
             return self._unlike(record, derived, "served and derived differ")
         if identity in self._recent:

@@ -1,9 +1,8 @@
-"""Every answer of one partition, derived again from its inputs by the pure engine.
+"""Derives every answer of a partition again from its inputs, and compares it with the outputs.
 
-The inputs are folded along the journal, each entry under the configuration that it names. A worker does the same after
-a crash; here it begins with the first record, and what a worker would send is compared with what stands in the output
-topics. An entry is in the journal once all its outputs are acknowledged, so none of them may be missing. What comes
-behind the last entry is not judged yet.
+The engine folds the inputs in the order of the journal, each entry under the configuration that it names. A worker does
+the same after a crash; an audit begins with the first record. An entry is in the journal only once its outputs are
+acknowledged, so none may be missing. Records after the last entry are not judged yet.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ INPUTS, OUTPUTS = LABELS[:2], LABELS[3:]
 
 @dataclass
 class Checked:
-    """What an audit has compared.
+    """Counts of compared records.
 
     Attributes
     ----------
@@ -43,15 +42,15 @@ class Checked:
     erased
         Of the outcomes, records that erased an event, and outcomes of events that were erased.
     calibrated, resolved, dead_letters
-        Output records that are what was derived.
+        Output records that equal the derived ones.
     raw_answers
         Dead forecasts answered with their raw score, as derived.
     copies
-        Further output records, the same byte for byte.
+        Repeated output records, the same byte for byte.
     waiting
-        Input records behind the last entry of the journal: they are not judged yet.
+        Input records after the last journal entry: they are not judged yet.
     unsettled
-        Output records at the end that these may have led to.
+        Output records at the end that those inputs may have caused.
     """
 
     forecasts: int = 0
@@ -67,7 +66,7 @@ class Checked:
 
 
 class Skips(NamedTuple):
-    """What dead letters said was left out, up to an offset: topic, partition, offset and why of each."""
+    """Records that dead letters say were left out, up to an offset: topic, partition, offset and reason of each."""
 
     next: int = 0
     found: tuple[tuple[str, int, int, str], ...] = ()
@@ -75,22 +74,22 @@ class Skips(NamedTuple):
 
 @dataclass(frozen=True)
 class Derivation:
-    """How far an audit has come, for another to go on from.
+    """The progress of an audit, from which another can go on.
 
     Attributes
     ----------
     rows
         The derived state.
     outputs
-        How far each of `OUTPUTS` was compared.
+        Progress in each of `OUTPUTS`.
     reached
-        How far the journal was followed.
+        Progress in the journal.
     config
-        Hash of the configuration of the last records; empty: of nothing yet.
+        Hash of the configuration of the last records; empty if there are none.
     checked
-        What was compared.
+        Counts of compared records.
     skips
-        What was left out.
+        Records that were left out.
     """
 
     rows: RowStore
@@ -108,7 +107,7 @@ class Derivation:
 
 
 class _Joined(NamedTuple):
-    """What a ``resolved`` record speaks of: an event, and how often its label had changed."""
+    """Identity of a ``resolved`` record: an event, and how often its label had changed."""
 
     event_id: str
     revision: int
@@ -122,14 +121,12 @@ class Rederivation:
 
     Parameters
     ----------
-    partition
-        Its number.
     configurations
-        What was in force.
+        The configurations in force.
     topics
         The records of the topics of `LABELS`, each from where ``since`` ends.
     since
-        What to go on from, an earlier audit or nothing; its rows are changed.
+        Progress of an earlier audit, or none; its rows are changed.
     """
 
     def __init__(
@@ -141,9 +138,9 @@ class Rederivation:
         since: Derivation,
     ) -> None:
         self.checked = replace(since.checked)
-        #: What was in force, in order, as far as it was folded.
+        #: The configurations in force of the records folded so far, in order.
         self.terms: list[InForce] = []
-        #: What another audit can go on from, once all entries are folded.
+        #: The progress for the next audit, once all entries are folded.
         self.derivation = since
         self._number = partition
         self._configurations = configurations
@@ -186,7 +183,7 @@ class Rederivation:
         self._judge_rest()
 
     def _under(self, config: bytes) -> Partition:
-        """Return an engine that goes on under the configuration that has a hash."""
+        """Return an engine that goes on under the configuration with this hash."""
         under = self._settings = self._configurations.under(config)
         self._decoder = Decoder(under.policies, under.limits, under.direct, under.carry_headers)
         if config != self._config:
@@ -195,7 +192,7 @@ class Rederivation:
         return Partition(under.policies, self._since.rows.get)
 
     def _fold(self, part: Part, engine: Partition) -> None:
-        """Fold records as a worker does, and find what it has sent."""
+        """Fold records as a worker does, and compare the outputs."""
         entry, records, _ = part
         if self._decoder.asks_registry:
             asyncio.run(self._decoder.load(records))
@@ -211,7 +208,6 @@ class Rederivation:
             self._matchers[label].meet(derived)
 
     def _derive(self, output: Output, made: dict[str, list[Derived]]) -> None:
-        """Add the records of an output."""
         label, _, value = encode(output, self._settings, self._number)
         if isinstance(output, Calibrated):
             headers = () if output.carried is None else tuple(output.carried.headers)
@@ -229,7 +225,7 @@ class Rederivation:
                 self.checked.raw_answers += 1
 
     def _settle_outputs(self) -> None:
-        """Count what was compared."""
+        """Update the counts and the progress of the outputs."""
         calibrated, self.checked.resolved, self.checked.dead_letters = (
             each.matched for each in self._matchers.values()
         )
@@ -237,7 +233,7 @@ class Rederivation:
         self.checked.copies = sum(each.copies for each in self._matchers.values())
 
     def _judge_rest(self) -> None:
-        """Count what stands behind the last entry; where no input does, only copies may."""
+        """Count the records after the last entry. If no inputs follow it, the outputs may have only copies there."""
         self.checked.waiting = sum(1 for _ in self._along.rest())
         for matcher in self._matchers.values():
             self.checked.unsettled += matcher.rest(whole=not self.checked.waiting)
@@ -256,7 +252,7 @@ def _place(letter: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def _answer(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - an event, or a place
-    """Return the event of an answer, or of a raw one the place of the dead letter that it names."""
+    """Return the event of an answer; of a raw answer, the place of the dead letter that it names."""
     if answer.get("calibrated") is False:
         return _place(answer["dead_letter"])
     event_id = event_name(answer)
@@ -265,7 +261,7 @@ def _answer(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - an event, or a pla
     return event_id
 
 
-#: What a record of each of `OUTPUTS` speaks of.
+#: Returns the identity of a record, for each of `OUTPUTS`.
 IDENTIFY: Final[Mapping[str, Callable[[dict[str, Any]], Any]]] = {
     "calibrated": _answer,
     "resolved": _joined,

@@ -1,4 +1,4 @@
-"""What there is to follow from the sources on: the topics of a group, and of the groups that it was made of."""
+"""The ranges of records that an audit follows from the sources on, for each group of a chain."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,30 +25,30 @@ from streams.kafka.provenance import Origin
 from streams.kafka.topics import admin_client
 from streams.sources.fields import FORECAST
 
-#: What intake writes, by the labels of the topics; behind it what the router does.
+#: Labels of the topics that intake writes, then of those that the router writes.
 FORECASTS, ROUTES, LABELS, LETTERS, ANSWERS, OUTCOMES = range(6)
 MADE: Final = ("forecasts", "routes", "labels", "dead-letters", "calibrated")
 WRITTEN: Final = (*MADE, "outcomes")
-#: Differences that are named of one partition; further ones are counted.
+#: Differences of one partition that are named; further ones are only counted.
 NAMED: Final = 20
 
 
 @dataclass(frozen=True)
 class SourceSpan:
-    """What there is of one source partition.
+    """The records of one source partition.
 
     Attributes
     ----------
     topic, number, partition
-        Its topic, that topic's number among the sources, and which partition.
+        Its topic, that topic's number among the sources, and the partition.
     first, committed, end
-        Offset of the first record kept, the next that intake has to commit, and the end.
+        Offset of the first record kept, the next offset that intake will commit, and the end.
     sparse
-        Whether the topic is compacted: records may then have left from between others.
+        Whether the topic is compacted: records may be missing in between.
     begin
-        The first that earlier audits have not judged.
+        First offset that no earlier audit has judged.
     last
-        Whether the group was moved: what is not committed is for intake of the next one.
+        Whether the group was moved: the next group's intake reads what this one has not committed.
     """
 
     topic: str
@@ -67,15 +67,7 @@ class SourceSpan:
 
 @dataclass(frozen=True)
 class RouterSpan:
-    """What there is of one partition of the router.
-
-    Attributes
-    ----------
-    partition
-        Which.
-    routes, labels, journal
-        What these topics have.
-    """
+    """The records of one partition of the router: its number, and the extents of routes, labels and journal."""
 
     partition: int
     routes: Extent
@@ -85,36 +77,34 @@ class RouterSpan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What there is to follow of one group, as it was when the audit began.
+    """What an audit follows of one group, as it was when the audit began.
 
     Attributes
     ----------
-    settings
-        Of the workers.
     partitions
-        How many each topic of trueup's has.
+        Number of partitions of each of trueup's topics.
     written
-        By label and partition of what intake and router have written: the first offset kept, and the end.
+        Records of intake and router: the first offset kept and the end, by label and partition.
     sources
-        What there is of each source partition.
+        Records of each source partition.
     routers
-        What there is of each partition of the router.
+        Records of each partition of the router.
     ids
-        Of each source topic its id.
+        Id of each source topic.
     strict
-        Labels of the topics in which every record must be of intake, or of the router.
+        Labels of the topics in which every record must come from intake or router.
     stamped
-        Labels of the topics whose records keep the Kafka timestamp of what they were made of.
+        Labels of the topics whose records keep the Kafka timestamp of the record they were made of.
     mapped
-        By source topic and partition what intakes have written down: from which offset on, and the hash of what.
+        First offset and hash of each mapping that intakes noted, by source topic and partition.
     files
-        The settings that such a hash stands for.
+        Settings by that hash.
     begun
         How far earlier audits of the sources have come.
     of
-        What a checkpoint of it is of.
+        What a checkpoint of this plan belongs to.
     leaves
-        Directory for the rows that the routers end with; None if they are not needed.
+        Directory for the routers' last rows; None if they are not needed.
     until
         How the group was moved; None if it was not.
     """
@@ -140,11 +130,11 @@ class Plan:
         return any(each.policies.answering for each in (self.settings, *self.files.values()))
 
     def since(self, label: int, partition: int) -> int:
-        """Return the first offset of what intake has written that no earlier audit has read."""
+        """Return the first offset of intake's or the router's records that no earlier audit has read."""
         return self.begun.written.get(f"{WRITTEN[label]}/{partition}", 0)
 
     def require_kept(self) -> None:
-        """See that no record of intake and router was deleted that no earlier audit has read."""
+        """Require that no record of intake or router was deleted before an audit read it."""
         cut = [
             f"{self.place(label, n).topic}/{n} begins at offset {extent.first}"
             for (label, n), extent in self.written.items()
@@ -164,17 +154,17 @@ class Plan:
 
 
 def chain(settings: Settings, checkpoint: Path | None = None) -> list[Plan]:
-    """Return what there is to follow of each group, the oldest first; the last one is that of the settings.
+    """Return the plan of each group, oldest first; the last one is that of the settings.
 
     Parameters
     ----------
     checkpoint
-        Directory of checkpoints: a directory in it for each group, by its application id.
+        Directory of checkpoints, with a directory for each group named by its application id.
 
     Raises
     ------
     Unauditable
-        As `replay.audit.follower.follow`, and if the topics of a group before are not there any more.
+        As `replay.audit.follower.follow`, and if topics of an earlier group are gone.
     """
 
     def directory(here: Settings) -> Path | None:
@@ -192,12 +182,12 @@ def chain(settings: Settings, checkpoint: Path | None = None) -> list[Plan]:
 
 
 def planned(group: Group, checkpoint: Path | None = None) -> Plan:
-    """Return what there is to follow of one group; raises as `replay.audit.follower.follow`.
+    """Return the plan of one group; raises as `replay.audit.follower.follow`.
 
     Parameters
     ----------
     checkpoint
-        Directory in which an earlier audit may have left how far it came; None: it begins with nothing.
+        Directory with the checkpoint of an earlier audit; None: begin at the start.
     """
     settings, until = group.settings, group.until
     if all(mode.direct for mode in settings.modes):
@@ -217,11 +207,12 @@ def planned(group: Group, checkpoint: Path | None = None) -> Plan:
         journals = [TopicPartition(journal, n) for n in range(partitions)]
         of_sources = [TopicPartition(topic, n) for topic, each in there.items() for n in range(each.partitions)]
         committed = {} if until is not None else asyncio.run(_committed(settings, of_sources))
-        # The last topic first: each record that is read then has what it was made of, and each entry what it led to.
+        # Read the ends of the last topics first: then each record has the one it was made of, and each entry its
+        # outputs.
         order = [place for label in (OUTCOMES, LETTERS, ANSWERS, ROUTES, LABELS, FORECASTS) for place in places[label]]
         extents = reader.extents([*journals, *order, *of_sources])
     if until is not None:
-        # What was written down then: the offsets of a group are not kept for ever.
+        # The ends noted at the move count: brokers do not keep a group's offsets for ever.
         extents |= {place: Extent(extents[place].first, end) for place, end in _until(settings, until).items()}
         read = _read(_upstream(settings, until), there)
         committed = {place: (read.get(place, 0), "") for place in of_sources}
@@ -268,7 +259,6 @@ def planned(group: Group, checkpoint: Path | None = None) -> Plan:
 
 
 def _names(settings: Settings) -> list[str]:
-    """Return the topics of `WRITTEN`."""
     return [getattr(settings, label.replace("-", "_")) for label in WRITTEN]
 
 
@@ -276,7 +266,6 @@ def _names(settings: Settings) -> list[str]:
 
 
 def _told(settings: Settings, reader: PartitionReader) -> list[Mapped]:
-    """Return what intakes have written down of their mappings."""
     count = width(settings, [settings.configurations])
     try:
         return in_force.read_mapped(each for n in range(count) for each in reader.told(n).items())
@@ -285,7 +274,7 @@ def _told(settings: Settings, reader: PartitionReader) -> list[Mapped]:
 
 
 def _sources(settings: Settings, begun: Begun, told: list[Mapped]) -> dict[str, Origin]:
-    """Return the source topics of the streams file, and those that intakes have mapped and that are still there."""
+    """Return the source topics of the streams file, and those that intakes have mapped and that still exist."""
     topics = list(dict.fromkeys(mode.topic for mode in settings.modes if not mode.direct))
     for topic in topics:
         width(settings, [topic])
@@ -326,7 +315,7 @@ def _mappings(
 
 
 async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what intake has committed: the offset, and the id of the topic that it has noted beside it."""
+    """Return intake's committed offsets, each with the topic id that intake noted beside it."""
     async with admin_client(settings) as admin:
         stored = await admin.list_consumer_group_offsets(settings.intake_group, partitions=places)
     found = {}
@@ -353,7 +342,7 @@ def _upstream(settings: Settings, move: Move) -> Upstream:
 
 
 def _begun(settings: Settings, move: Move, there: Mapping[str, Origin]) -> Begun:
-    """Return with what a group begins that was made of another one, but for the rows of its router."""
+    """Return the beginning of a group that was made of another one, without its router's rows."""
     upstream = _upstream(settings, move)
     written: dict[str, int] = {}
     for n, (forecasts, outcomes) in enumerate(upstream.since):
@@ -365,7 +354,7 @@ def _begun(settings: Settings, move: Move, there: Mapping[str, Origin]) -> Begun
 
 
 def _read(upstream: Upstream, there: Mapping[str, Origin]) -> dict[TopicPartition, int]:
-    """Return how far intake of a group that was moved had read the sources that are still there."""
+    """Return how far intake of a moved group had read the sources that still exist."""
     return {
         TopicPartition(topic, n): offset
         for topic, n, offset, topic_id in upstream.sources
@@ -374,7 +363,7 @@ def _read(upstream: Upstream, there: Mapping[str, Origin]) -> dict[TopicPartitio
 
 
 def _until(settings: Settings, move: Move) -> dict[TopicPartition, int]:
-    """Return where the topics of a group ended that intake and router had written, when it was moved."""
+    """Return the ends, at the move, of the topics that intake and router wrote."""
     upstream, names, ends = _upstream(settings, move), _names(settings), {}
     for n, ((forecasts, outcomes), (_, routes, labels)) in enumerate(zip(upstream.ends, upstream.fences, strict=True)):
         calibrated, _, letters = move.outputs[n]

@@ -115,14 +115,14 @@ class PartitionReader:
         return self._told[partition]
 
     def in_force(self, partition: int, kind: bytes = in_force.WORKER) -> list[InForce]:
-        """Return what workers, or routers, wrote of what is in force in a partition; `Unauditable` if it is no such."""
+        """Return the configurations in force that workers, or routers, wrote in a partition; raises `Unauditable`."""
         try:
             return in_force.read(self.told(partition).items(), kind)
         except InForceError as exc:
             raise Unauditable(f"{self._settings.configurations}/{partition}: {exc}") from exc
 
     def move(self, partition: int) -> Move | None:
-        """Return how the rows came about that a partition began with; None if it began with none; raises likewise."""
+        """Return the move that made a partition's first rows; None if it began without rows; raises likewise."""
         said = self.told(partition).get(in_force.MOVED)
         try:
             return None if said is None else Move.decode(said)
@@ -178,7 +178,7 @@ class PartitionReader:
             self.skipped.setdefault((topic, number), {})[offset] = why
 
     def note_skips(self, partition: int, span: Span, since: Skips) -> Skips:
-        """Read from the dead letters what was left out, behind what is known: inputs are read by it."""
+        """Read from new dead letters which records were left out; the inputs are read without them."""
         first, end = span["dead-letters"]
         (letters,) = self.stretches({self.place("dead-letters", partition): (max(first, since.next), end)})
         more = [skips.of_dead_letter(record.value or b"") for record in letters]

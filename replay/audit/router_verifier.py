@@ -1,9 +1,9 @@
-"""What a router has sent of one partition's routes and labels, derived again and compared.
+"""Derives again what a router sent for one of its partitions, and compares it with what is in the topics.
 
-The router's own engine folds both topics along the router's journal. Each partition of `outcomes` holds what all
-partitions of the router have sent. What one of them sent there stands in the order of its fold, copies aside: so it is
-read beside the fold, and memory grows with the differences alone. An entry is in the journal once all that it led to
-is acknowledged. What comes behind the last entry is not judged yet.
+The router's engine folds routes and labels in the order of the router's journal. Each partition of `outcomes` holds
+records of all partitions of the router. Those of one of them are in the order of its fold, apart from copies, so they
+are read beside the fold and only differences take memory. An entry is in the journal once its outputs are acknowledged.
+Records after the last entry are not judged yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ _DIGEST: Final = 16
 
 
 class Found(NamedTuple):
-    """A record of outcomes or dead letters as it was found: where it stands, its digest, and what it is of."""
+    """An outcome or dead letter in a topic: its place, its digest, and its name."""
 
     label: int
     partition: int
@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A record that the router makes; ``cause`` is the topic and the offset of the record that led to it."""
+    """A record that the router makes; ``cause`` is topic and offset of the record that led to it."""
 
     label: int
     partition: int
@@ -56,17 +56,17 @@ class _Made(NamedTuple):
 
 
 def prefix(router: int, label: int, partition: int) -> bytes:
-    """Return how the keys begin of entries of what a partition of the router has sent to a partition of a topic."""
+    """Return the key prefix of entries of what a router's partition sent to a partition of a topic."""
     return _PREFIX.pack(b"R", router, label, partition)
 
 
 def entry(router: int, found: Found) -> tuple[bytes, bytes]:
-    """Return the entry of a record that a partition of the router has sent."""
+    """Return the entry of a record that a partition of the router sent."""
     return prefix(router, *found[:2]) + _OFFSET.pack(found.offset), found.digest + found.name.encode()
 
 
 def read_entry(entry: tuple[bytes, bytes]) -> Found:
-    """Return what an entry says."""
+    """Return the record of an entry."""
     key, value = entry
     _, _, label, partition = _PREFIX.unpack_from(key)
     (offset,) = _OFFSET.unpack_from(key, _PREFIX.size)
@@ -74,50 +74,48 @@ def read_entry(entry: tuple[bytes, bytes]) -> Found:
 
 
 def copies(router: int) -> bytes:
-    """Return how the keys begin of entries of what a partition of the router has sent last: copies may come."""
+    """Return the key prefix of entries of what a router's partition sent last: copies may follow."""
     return _PREFIX.pack(b"C", router, 0, 0)
 
 
 def outcome_name(event_id: str, stream: str, number: int) -> str:
-    """Return what an outcome is of."""
+    """Return the name of an outcome."""
     return f"{event_id}\0{stream}\0{number}"
 
 
 def letter_name(topic: int, offset: int) -> str:
-    """Return what a dead letter is of: a record of routes or labels."""
+    """Return the name of a dead letter, from the record of routes or labels that it is about."""
     return f"{topic}@{offset}"
 
 
 class RouterVerifier:
-    """Derives what a partition of the router has sent, and compares it with what was found.
+    """Derives what a partition of the router sent, and compares it with the records found.
 
     Parameters
     ----------
-    span
-        The partition.
     under
         Returns the policies of a configuration, by its hash.
     partitions
-        How many the outcomes have.
+        Number of partitions of the outcomes.
     letter
-        Returns the digest of the dead letter of a record of routes or labels.
+        Returns the digest of the dead letter for a record of routes or labels.
     along
-        The records of routes and of labels along the journal.
+        The records of routes and labels in the order of the journal.
     rows
-        Where the derived state is kept: what ``along`` begins with.
+        The derived state, as ``along`` begins.
     records
-        By label and partition what was found of this partition of the router, in order.
+        Records found of this partition of the router, in order, by label and partition.
     served
-        Reads a record by its label, partition and offset, to show what differs.
+        Reads a record by its label, partition and offset, to show a difference.
     stamped
         Whether outcomes keep the Kafka timestamps of their labels.
     again
-        Keys of the entries of what earlier audits have derived last, of which copies may have come since.
+        Keys of entries that earlier audits derived last; copies of these may have come since.
 
     Attributes
     ----------
     found
-        What was found, with entries of what is behind the last entry of the journal, and of what may come again.
+        The result, with entries of records after the last journal entry and of records that may be copied again.
     """
 
     def __init__(
@@ -140,19 +138,19 @@ class RouterVerifier:
         self._letter, self._along, self._rows, self._records, self._served = letter, along, rows, records, served
         self._stamped = stamped
         self._decoder = RouteDecoder()
-        #: What was derived lately, and the record that led to it.
+        #: Records derived lately, each with the record that led to it.
         self._recent: dict[bytes, tuple[int, int]] = {}
         for key in again:
             topic, offset = _COPY.unpack_from(key, _PREFIX.size)
             self._recent[key[-_DIGEST:]] = topic, offset
-        #: Where the last entry begins: a router that is killed may send again what came from there on.
+        #: Begin of the last entry: a router that is killed may send its outputs again.
         self._begins = (0, 0)
-        #: What was derived and not found yet, and what was found and not derived yet.
+        #: Records derived and not found yet, and records found and not derived yet.
         self._lacking: dict[bytes, _Made] = {}
         self._strange: dict[bytes, Found] = {}
 
     def run(self) -> Iterator[int]:
-        """Fold routes and labels, and compare what the router sends; yields how many records each step folded."""
+        """Fold routes and labels, and compare what the router sends; yields the number of records of each step."""
         later: set[str] | None = None
         try:
             for part, engine in self._along.folded(self._rows, self._engine):
@@ -198,7 +196,7 @@ class RouterVerifier:
         return _Made(OUTCOMES, to, said, outcome_name(output.event_id, output.stream, output.number), cause, output)
 
     def _later(self) -> set[str]:
-        """Return the events of what comes behind the last entry."""
+        """Return the events of records after the last entry."""
         later: set[str] = set()
         for events in map(self._decoder.events, ([each] for each in self._along.rest())):
             self._checked.waiting += 1
@@ -208,7 +206,7 @@ class RouterVerifier:
     # -- against what it sent ----------------------------------------------------------------------------------------
 
     def _meet(self, made: _Made) -> None:
-        """Find a record that the router makes: read on over copies, to the first record that is something else."""
+        """Find a record that the router makes: skip copies, up to the first other record."""
         if made.digest in self._recent:
             return
         self._recent[made.digest] = made.cause
@@ -228,7 +226,7 @@ class RouterVerifier:
             self._miss(self._lacking.pop(next(iter(self._lacking))))
 
     def _is_known(self, found: Found) -> bool:
-        """Whether a record is one that the router makes, or a copy; counts it."""
+        """Whether the router makes a record, or it is a copy; counts it."""
         if self._lacking.pop(found.digest, None) is None:
             known = found.digest in self._recent
             self._checked.copies += known
@@ -240,7 +238,7 @@ class RouterVerifier:
         return True
 
     def _judge_rest(self, later: set[str] | None) -> None:
-        """Judge what is left; ``later`` are events that are not judged yet, None if it was not followed to its end."""
+        """Judge the remaining records; ``later`` are events not judged yet, None if not all was read."""
         for records in self._records.values():
             for found in records:
                 if self._is_known(found):
@@ -272,7 +270,6 @@ class RouterVerifier:
         return int(offset) >= self._along.next[int(topic)]
 
     def _miss(self, made: _Made) -> None:
-        """Name a record that is not there."""
         if made.routed is None:
             what = f"the dead letter of {self._input(made.name)} is missing"
             self.found.differ(self._checked, OutputDifference(made.partition, "dead-letters", None, None, what))
@@ -283,7 +280,7 @@ class RouterVerifier:
         self.found.differ(self._checked, OutputDifference(made.partition, "outcomes", None, event, what))
 
     def _blame(self, found: Found, near: _Made | None) -> None:
-        """Name a record that the router does not make; ``near`` is what it makes in its place, and lacks."""
+        """Report a record that the router does not make; ``near`` is the missing record that it resembles."""
         if found.label == LETTERS:
             what = f"not the dead letter that the router makes of {self._input(found.name)}"
             self.found.differ(
@@ -318,7 +315,7 @@ class RouterVerifier:
         return unlike(served, routed.target.encode(), encode_outcome(routed), stamp)
 
     def _known(self, event_id: str, stream: str, number: int) -> Routed | None:
-        """Return an outcome by its event, as far as its row is still there."""
+        """Return an outcome by its event, if its row is still there."""
         found = self._rows.get(EVENT.key(event_id))
         if found is None:
             return None

@@ -27,7 +27,7 @@ _LENGTHS: Final = Struct("<Iqii")
 def digest(
     partition: int, key: bytes | None, value: bytes, stamp: int | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> bytes:
-    """Return a hash of where a record stands and what it says, 16 bytes; ``stamp`` is None where it is not compared."""
+    """Return a hash of a record's place and content, 16 bytes; ``stamp`` is None if the timestamp is not compared."""
     hashed = blake2b(
         _LENGTHS.pack(partition, -1 if stamp is None else stamp, -1 if key is None else len(key), len(value)),
         digest_size=16,

@@ -16,8 +16,6 @@ class Configurations:
     ----------
     settings
         For everything that is not written down.
-    partition
-        Which.
     recorded
         What they wrote, the oldest first.
     """

@@ -1,4 +1,4 @@
-"""A figure: panels side by side, who is who, and a caption that says what to see."""
+"""A figure: panels side by side, a legend, and a caption with the finding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ BEFORE: Final = Series(RAW, "raw")
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram and what stands over it."""
+    """One diagram and its title."""
 
     heading: str | None
     picture: Markup

@@ -1,4 +1,4 @@
-"""What a replay says first, in people's words: what the model said, what came true, what trueup would have said."""
+"""The summary of a replay in plain words: the model's scores, the outcomes, and the scores of trueup."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

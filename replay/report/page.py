@@ -75,7 +75,6 @@ def _difference(each: Difference) -> Markup:
 
 
 def _broken(name: str) -> Markup:
-    """Return a name that breaks best after + and _."""
     return join(*(part for piece in re.findall(r"[^+_]*[+_]?", name) if piece for part in (piece, tag("wbr"))))
 
 
@@ -117,7 +116,6 @@ def subject(result: Result) -> str:
 
 
 def _values(result: Result) -> dict[str, Any]:
-    """Return what the templates place."""
     choice, contenders = recommendation.choose(result), recommendation.base(result)
     drawn = series_of(contenders, choice.name)
     verdicts = recommendation.verdicts(result)

@@ -125,7 +125,7 @@ def sampled(contenders: Sequence[Contender]) -> bool:
 
 
 def _plain(contenders: Sequence[Contender]) -> Recommendation | None:
-    """Return what needs no comparison: one answer never came, or the raw forecasts are perfect; else None."""
+    """Return the answer if no comparison is needed: one label never came, or raw forecasts are perfect."""
     cards = [each.overall.raw for each in contenders if each.overall and each.overall.raw.n >= FEWEST]
     if cards and {each.base_rate for each in cards} <= {0.0, 1.0}:
         only = "yes" if cards[0].base_rate == 1.0 else "no"
@@ -171,7 +171,7 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
 
 
 def _best(every: Sequence[str], verdicts: Verdicts, refused: Mapping[str, str]) -> list[str]:
-    """Return those that nothing is preferred to; none where each is beaten by another one."""
+    """Return the contenders that none is preferred to; empty if each is beaten by another."""
     names = [each for each in every if each not in refused]
     best = [each for each in names if not any(verdicts.preferred(other, each) for other in names)]
     # Where raw is beaten, some of the rest may only be not clearly different from everything.

@@ -1,4 +1,4 @@
-"""The rows of the report's tables: which values stand together. What they look like is said by the templates."""
+"""The rows of the report's tables. The templates decide how they look."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -220,7 +220,7 @@ def vectors(result: Result) -> dict[str, Any]:
 
 
 def origin(result: Result) -> dict[str, Any]:
-    """Return what was read, what ran, and what became of every record."""
+    """Return the sources, the contenders, and the fates of the records."""
     files = result.manifest.get("files")
     spans = [
         (label, str(each.get("topic")), int(partition), *span, span[1] - span[0])

@@ -97,7 +97,7 @@ class Verdicts:
         return each.metric in RANKS and each.low > -self.margin(each)
 
     def worse(self, name: str, metrics: Sequence[str]) -> list[Difference]:
-        """Return in which of some metrics ``name`` is worse than raw forecasts, and it matters."""
+        """Return the metrics in which ``name`` is worse than raw by an amount that matters."""
         found = self.of(name, RAW)
         return [found[metric] for metric in metrics if metric in found and self.sign(found[metric]) > 0]
 

@@ -1,4 +1,4 @@
-"""What is said of a choice: how forecasters differ, with the numbers, and what the choice does not cure."""
+"""Sentences about a choice: how forecasters differ, with the numbers, and which problems remain."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
@@ -137,7 +137,7 @@ def harm_of_draw(verdicts: Verdicts, name: str) -> list[str]:
 
 
 def compared(verdicts: Verdicts, name: str, other: str, called: str = "") -> str:
-    """Say how one differs from another, with the numbers; smooth ECE only where it says something else than ECE."""
+    """Describe the difference between two, with the numbers; smooth ECE only if it contradicts ECE."""
     found, against = verdicts.of(name, other), called or other
     said = [
         each

@@ -1,4 +1,4 @@
-"""What must be said before the figures, and what cannot be concluded from them."""
+"""Warnings before the figures, and the limits of what they show."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ _MISSING: Final = (
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning: what it is about, and what it means for the reader."""
+    """A warning: its subject, and its meaning for the reader."""
 
     title: str
     sentence: str
@@ -75,7 +75,7 @@ def cautions(result: Result) -> list[Caution]:
 
 
 def unsorted(result: Result) -> Iterator[Caution]:
-    """Say where many records stand behind later ones: a file can be sorted, a topic cannot."""
+    """Warn of many records that come after later ones: a file can be sorted, a topic cannot."""
     for topic, n in result.out_of_order.items():
         if n > UNSORTED * result.records:
             yield Caution(
@@ -88,7 +88,7 @@ def unsorted(result: Result) -> Iterator[Caution]:
 
 
 def lateness(result: Result) -> Iterator[Caution]:
-    """Say of each stream where outcomes come too late for their forecasts, or of one label before the other."""
+    """Warn of streams whose outcomes come too late for their forecasts, or much later for one label."""
     streams = [stream for each in recommendation.base(result)[:1] for stream in each.streams.values()]
     for check in (too_short, _one_label, _immature, _apart):
         found = [caution for each in streams if (caution := check(each))]
@@ -246,7 +246,6 @@ def limits(result: Result) -> list[str]:
 
 
 def _bands(bands: Sequence[Coverage]) -> str:
-    """Return bands as ranges, neighbours as one."""
     found = []
     for _, run in groupby(enumerate(bands), key=lambda each: round(each[1].low * 10) - each[0]):
         each = [band for _, band in run]

@@ -90,7 +90,7 @@ class FileSource:
         return {"files": {topic: identity(path) for topic, path in files.items()}, "partitions": self.partitions}
 
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
-        """Yield the records of a file; only of a file that is one partition: see `ready`."""
+        """Yield the records of a file that is one partition, see `ready`."""
         if self.partitions != 1 or partition:
             raise ValueError("a file of several partitions is made ready first")
         for _, chunk in self._chunks(topic):

@@ -1,4 +1,4 @@
-"""What stands in a column of labels, as 0, 1 or no label."""
+"""Reads a column of labels: 0, 1 or no label."""
 
 import csv
 import io

@@ -60,7 +60,7 @@ class _Side:
         self.at = 0
 
     def believed(self, at: int) -> int:
-        """Return the time by which the record at a place is merged that is far ahead of the other topic, ms."""
+        """Return the time, ms, by which a record is merged whose own time is far ahead of the other topic."""
         while len(self.records) - at + sum(len(chunk.records) for chunk in self._following) <= BEHIND:
             chunk = next(self._chunks, None)
             if chunk is None:

@@ -83,7 +83,6 @@ def _path(name: str, names: list[str]) -> tuple[str, str]:
 
 
 def _inside(arrow: Any, said: str, column: Any, step: str | int) -> Any:  # noqa: ANN401 - pyarrow's
-    """Return what a step leads to."""
     kind = column.type
     if isinstance(step, int) and _is_list(arrow, kind):
         try:

@@ -13,7 +13,7 @@ CHUNK = 2000
 
 
 class TableError(Exception):
-    """A table does not hold what it was said to hold; the message says what it holds."""
+    """A table does not have the declared columns or values; the message says what it has."""
 
 
 class SourceRecord(NamedTuple):

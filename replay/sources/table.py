@@ -42,7 +42,7 @@ _ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+")
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns, and what stands in them."""
+    """Names of columns, and the meaning of their values."""
 
     #: The model's score, what happened, and when the score was made.
     score: str
@@ -80,7 +80,7 @@ class Columns:
 
     @property
     def given(self) -> dict[str, object]:
-        """What was said of the columns beside their names."""
+        """The settings of columns that are not names."""
         said = {
             name: getattr(self, name) for name in ("unit", "labels", "time_format", "label_time_format", "encoding")
         }

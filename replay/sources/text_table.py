@@ -186,7 +186,6 @@ def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | No
 def _columns(
     path: Path, encoding: str, header: _Header, there: Mapping[str, int], named: Mapping[str, str]
 ) -> dict[str, Column]:
-    """Read the rows below the header."""
     cells: dict[int, list[str]] = {at: [] for at in sorted(set(there.values()))}
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number

@@ -1,4 +1,4 @@
-"""Times of a column, as ms since 1970: all its cells are written in one way, or the cell that is not is named."""
+"""Reads a column of times as ms since 1970. All cells must have one format; an error names the one that differs."""
 
 import re
 from collections import Counter

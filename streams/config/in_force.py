@@ -1,15 +1,12 @@
-"""What is in force in a partition: the record a worker, a router or an intake writes when it takes the partition up.
+"""The record of the configuration in force in a partition, written by a worker, a router or an intake that takes it up.
 
-An answer depends on the streams file and on a few settings. Both change: a challenger is promoted, a limit is raised.
-So a worker writes what it runs before it gives its first answer, with the place from which that holds. An audit reads
-these records, and derives every answer under what was in force when it was given.
+Answers depend on the streams file and on a few settings, and both change. So a worker writes its configuration, and the
+offsets from which it holds, before its first answer. An audit derives every answer under the configuration in force
+then. A router does the same for routes and labels, and an intake for source partitions.
 
-A router does the same for its partitions of routes and labels, and an intake for source partitions: what it runs
-decides which forecasts and labels a source record becomes.
-
-The topic is compacted. A key is written once; only keys of configurations are written again, with the same value. So
-it keeps every record. Records are ordered by ``claim``, the offset of the worker's claim in the changelog: a record
-that arrives late is still recognised as the older one.
+The topic is compacted and keeps every record: each key is written once, and keys of configurations always have the same
+value. Records are ordered by ``claim``, the offset of the worker's claim in the changelog, so a late one is still
+recognised as older.
 """
 
 import sys
@@ -32,23 +29,23 @@ from streams.sources.modes import Mode
 T = TypeVar("T")
 
 VERSION: Final = 1
-#: The settings that decide what is answered, beside the streams file.
+#: The settings that decide answers, beside the streams file.
 LIMITS: Final = ("record_bytes", "id_bytes", "ahead_seconds", "letter_bytes", "unpacked_bytes")
-#: How the keys of what a worker and a router write begin.
+#: Key prefixes of the records of workers and routers.
 WORKER: Final = b"taken-up/"
 ROUTER: Final = b"routed/"
 _MAPPED: Final = b"mapped/"
 _CONFIGURATION: Final = b"configuration/"
-#: Key of the record that says of which state the rows were made that a partition began with: a row of `state.rescale`.
+#: Key of the record of the move that a partition began with: a row of `state.rescale`.
 MOVED: Final = b"moved"
-#: Key of the record that says of which files the rows were made that a partition began with, and how the keys of these
-#: rows begin, which stand beside it.
+#: Key of the record of the load that a partition began with, and the key prefix of the rows beside it that name the
+#: files.
 LOADED: Final = b"loaded"
 LOADED_ROW: Final = b"loaded/"
 
 
 class InForceError(ValueError):
-    """The records of what is in force cannot be read; the message says which and why."""
+    """The records of configurations cannot be read; the message says which and why."""
 
 
 class _Configured:
@@ -64,7 +61,7 @@ class _Configured:
 
 @dataclass(frozen=True)
 class InForce(_Configured):
-    """What a worker runs in a partition, and since when.
+    """The configuration of a worker in a partition, and since when it holds.
 
     Attributes
     ----------
@@ -75,7 +72,7 @@ class InForce(_Configured):
     next
         Next offset of forecasts and of outcomes.
     configuration
-        What `described` gave, as canonical JSON.
+        Canonical JSON from `described`.
     owner, at
         Who took the partition up, and when (ISO 8601); for people.
     """
@@ -90,7 +87,7 @@ class InForce(_Configured):
 
 @dataclass(frozen=True)
 class Mapped(_Configured):
-    """What an intake runs for a source partition, and since when.
+    """The configuration of an intake for a source partition, and since when it holds.
 
     Attributes
     ----------
@@ -99,7 +96,7 @@ class Mapped(_Configured):
     since
         Offset of the first record that it maps.
     configuration
-        What `mapping` gave, as canonical JSON.
+        Canonical JSON from `mapping`.
     owner, at
         Who took the partition up, and when (ISO 8601); for people.
     """
@@ -119,9 +116,9 @@ def digest(configuration: bytes) -> str:
 
 
 def described(settings: Settings) -> bytes:
-    """Return everything of the settings that decides answers, as canonical JSON.
+    """Return all settings that decide answers, as canonical JSON.
 
-    Options that are not set are written with their defaults: a later version may have others.
+    Defaults are written out, because a later version may have others.
     """
     found = _described(settings) | {"arithmetic": ARITHMETIC}
     if settings.direct is not None:
@@ -130,7 +127,7 @@ def described(settings: Settings) -> bytes:
 
 
 def mapping(settings: Settings) -> bytes:
-    """Return everything of the settings that decides what intake makes of source records, as canonical JSON."""
+    """Return all settings that decide what intake makes of source records, as canonical JSON."""
     found = _described(settings)
     del found["coin"]  # it draws no answer
     found["sources"] = _sources(mode for mode in settings.modes if not mode.direct)
@@ -138,7 +135,7 @@ def mapping(settings: Settings) -> bytes:
 
 
 def _sources(modes: Iterable[Mode]) -> str:
-    """Return sources as text: what is made of a record has the order of the tables and of what stands in them."""
+    """Return sources as text. It keeps the order of tables and of their keys, as the mapped records depend on it."""
     return orjson.dumps(source_config.plain(modes)).decode()
 
 
@@ -157,7 +154,7 @@ def _described(settings: Settings) -> dict[str, Any]:
 
 
 def restored(configuration: bytes, settings: Settings) -> Settings:
-    """Return settings with what `described` or `mapping` gave in the place of their own.
+    """Return the settings with their configuration replaced by one from `described` or `mapping`.
 
     Raises
     ------
@@ -193,8 +190,8 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
 
 
 def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  # noqa: ANN401 - of `LIMITS`
-    """Return settings with other policies and limits, however small the batches of today are."""
-    # What a letter and a row may be is checked against the size of a batch, which decides no answer.
+    """Return settings with other policies and limits, whatever the size of a batch is today."""
+    # Batch size decides no answer, so the checks of letters and rows against it must pass.
     return replace(settings, policies=policies, batch_bytes=sys.maxsize, **limits)
 
 
@@ -238,21 +235,21 @@ def values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def records(now: InForce, room: int, kind: bytes = WORKER) -> list[tuple[bytes, bytes]]:
-    """Return the records to append, key and value, in order: the configuration in parts, then who runs it.
+    """Return the records to append, key and value, in order: the configuration in parts, then the record of it.
 
     Parameters
     ----------
     room
         Most bytes of a part.
     kind
-        Who runs it: `WORKER` or `ROUTER`.
+        `WORKER` or `ROUTER`.
     """
     said = {"claim": now.claim, "applied": now.applied, "next": now.next}
     return _records(b"%b%020d" % (kind, now.claim), said, now, room)
 
 
 def mapped_records(now: Mapped, room: int) -> list[tuple[bytes, bytes]]:
-    """Return the same of an intake."""
+    """Return the records of an intake, see `records`."""
     said = {"topic": now.topic, "id": now.topic_id, "partition": now.partition, "since": now.since}
     key = b"%b%b/%d/%020d" % (_MAPPED, (now.topic_id or now.topic).encode(), now.partition, now.since)
     return _records(key, said, now, room)
@@ -277,12 +274,12 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKE
     found
         All records of the topic's partition, key and value, in any order.
     kind
-        Of a worker (`WORKER`) or of a router (`ROUTER`).
+        `WORKER` or `ROUTER`.
 
     Raises
     ------
     InForceError
-        If a record is none that `records` makes, or one is missing.
+        If a record is not one of `records`, or one is missing.
     """
     said = _read(found, kind, _in_force)
     said.sort(key=lambda each: each.claim)
@@ -313,7 +310,7 @@ def _mapped(said: dict[str, Any], whole: bytes) -> Mapped:
 def _read(
     found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes, make: Callable[[dict[str, Any], bytes], T]
 ) -> list[T]:
-    """Return what is made of each record of a kind and of the configuration that it names."""
+    """Return one object for each record of a kind, made by ``make`` of the record and its configuration."""
     kept = {key: value for key, value in found if key is not None and value is not None}
     made = []
     for key, value in kept.items():
@@ -326,7 +323,7 @@ def _read(
 
 
 def _whole(key: bytes, value: bytes, kept: Mapping[bytes, bytes]) -> tuple[dict[str, Any], bytes]:
-    """Return what a record says, and the configuration that it names."""
+    """Return a record's fields, and the configuration that it names."""
     said = orjson.loads(value)
     if said["version"] != VERSION:
         raise InForceError(f"record {key.decode()} is of version {said['version']}, this reads {VERSION}")

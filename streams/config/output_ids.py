@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from streams.config.settings import OUTPUT_FORMATS, Settings, SettingsError
+from streams.config.declared import OUTPUT_FORMATS
+from streams.config.settings import Settings, SettingsError
 from streams.records.output_schemas import NAMES, NAMESPACE, text
 from streams.sources.registry import AVRO, ForbiddenError, RefusedError
 from streams.sources.wait import Wait
@@ -32,7 +33,7 @@ def subject(settings: Settings, label: str) -> str:
 
 
 async def awaited(settings: Settings, labels: Iterable[str], wait: Wait, stop: asyncio.Event) -> Settings | None:
-    """Return what `known` does; None if ``stop`` came first."""
+    """Return the result of `known`; None if ``stop`` was set first."""
     asking = asyncio.create_task(known(settings, labels, wait))
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -113,7 +113,7 @@ def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
 
 
 def loaded(text: str) -> dict[str, Any]:
-    """Return what the file's text says; raises ValueError if it is not TOML."""
+    """Parse the file's text; raises ValueError if it is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:

@@ -1,11 +1,11 @@
-"""Record batches, straight to the brokers that lead their partitions.
+"""Sends record batches straight to the brokers that lead their partitions.
 
-aiokafka's producer queues what it is given, for records that come one by one: a task gathers them, and sends a broker
-one request at a time. Here everything is a batch already, and a partition has one on its way at most, so a batch is one
-request, sent at once. That takes a third of the time from batch to acknowledgement, and half of the work.
+aiokafka's producer is made for single records: a task gathers them, and sends a broker one request at a time. Here all
+records are in batches already, and a partition has at most one batch in flight. So each batch is sent at once. That
+takes a third of the time until the acknowledgement, and half of the work.
 
-What is to be appended at the same moment goes to a broker in one request: the partitions of a worker that fold together
-share its cost. One that waits for replicas holds up the others of its request, and those behind it on its connection.
+Batches that are appended at the same moment share one request to a broker, so the partitions of a turn share its cost.
+A batch that waits for replicas delays the others of its request, and the requests behind it on its connection.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ log = logging.getLogger("trueup")
 
 #: Pause before another attempt, s.
 BACKOFF: Final = 0.1
-#: By all in-sync replicas.
+#: Wait for all in-sync replicas.
 ACKS: Final = -1
-#: How much of an attempt a leader may wait for its replicas; then it says so, and is not taken for silent.
+#: Share of an attempt that a leader may wait for its replicas. Then it reports that, so it does not count as silent.
 REPLICAS: Final = 0.75
 _FENCED: Final = frozenset({PRODUCER_FENCED, errors.InvalidProducerEpoch.errno})
-#: To each broker. A request goes to the next one, so that it does not wait for the answers to those before it.
+#: Connections to each broker. Requests use them in turn, so that one does not wait for the answers to others.
 CONNECTIONS: Final = 8
 
 Batches = Mapping[TopicPartition, bytes]
@@ -40,7 +40,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class _Asked(NamedTuple):
-    """Batches that go to a broker, whom to tell that it waits for replicas, and who waits for their offsets."""
+    """Batches for a broker, a callback for waiting replicas, and the future of their offsets."""
 
     batches: Batches
     waits: Callable[[], None]
@@ -58,30 +58,30 @@ class Appender:
 
     def __init__(self, client: Callable[[], AIOKafkaClient]) -> None:
         self._client = client
-        #: What goes out when everybody had a turn who has something now, by broker.
+        #: Batches by broker; they are sent once all tasks that are ready now have added theirs.
         self._gathered: dict[int, list[_Asked]] = {}
         self._number = count()
         self._sending: set[asyncio.Task[None]] = set()
 
     async def append(self, batches: Batches, waits: Callable[[], None] = lambda: None) -> Offsets:
-        """Append a record batch to each partition, trying until all are acknowledged, and return their first offsets.
+        """Append a record batch to each partition, trying until all are acknowledged; return their first offsets.
 
-        A batch that is sent again is appended once, by its producer id and its numbers: be it to a leader that was
-        slow, or to the one that has taken its place. Nothing else may be on its way to these partitions meanwhile.
+        A batch that is sent again is appended once, also by a new leader: its producer id and sequence numbers identify
+        it. No other batch may be in flight to these partitions.
 
         Parameters
         ----------
         batches
-            Whole, with producer id, epoch and number.
+            Finished batches, with producer id, epoch and sequence number.
         waits
-            Called whenever a leader says that it has appended a batch and still waits for its replicas.
+            Called when a leader reports that it has appended a batch and still waits for its replicas.
 
         Raises
         ------
         ProducerFenced
             If a higher epoch of the producer id has appended.
         KafkaError
-            If the brokers refuse for another reason that will not pass.
+            If the brokers refuse for another reason that does not pass.
         """
         client = self._client()
         left = dict(batches)
@@ -104,7 +104,7 @@ class Appender:
             await asyncio.sleep(BACKOFF)
 
     def _ask(self, leader: int, batches: Batches, waits: Callable[[], None]) -> "asyncio.Future[Offsets]":
-        """Return where what a broker appends begins; what is worth another attempt is left out."""
+        """Return the first offsets of the batches that a broker appends, without those to try again."""
         loop = asyncio.get_running_loop()
         asked = _Asked(batches, waits, loop.create_future())
         if leader not in self._gathered:
@@ -119,7 +119,6 @@ class Appender:
         task.add_done_callback(self._sending.discard)
 
     async def _request(self, leader: int, asked: list[_Asked]) -> None:
-        """Send one request, and tell everybody what became of theirs."""
         client = self._client()
         topics = defaultdict(list)
         for each in asked:
@@ -152,7 +151,7 @@ class Appender:
 
 
 def _read(leader: int, asked: _Asked, codes: Mapping[TopicPartition, tuple[int, int]]) -> Offsets:
-    """Return the first offsets of what was appended; raises as `Appender.append`."""
+    """Return the first offsets of appended batches; raises as `Appender.append`."""
     found = {}
     for place in asked.batches:
         code, offset = codes[place]
@@ -179,7 +178,7 @@ def _read(leader: int, asked: _Asked, codes: Mapping[TopicPartition, tuple[int, 
 
 
 def _tell(asked: _Asked, found: Offsets | BaseException) -> None:
-    """Answer who waits, unless nobody does any more."""
+    """Pass a result to the future, unless it was cancelled."""
     if asked.answered.done():
         return
     if isinstance(found, BaseException):

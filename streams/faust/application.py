@@ -1,7 +1,7 @@
-"""The Faust application of a worker: its table, its transport, and the one agent that processes batches.
+"""The Faust application of a worker: its table, its transport, and the agent that processes batches.
 
-This is the only way into Faust. Whoever serves batches implements `Inputs` (claim, restore, open and close a partition)
-and two coroutines (fold and answer a turn); neither sees a Faust object.
+All use of Faust goes through this module. A server of batches implements `Inputs` (claim, restore, open and close a
+partition) and two coroutines (fold and answer a turn); neither sees a Faust object.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,25 +24,23 @@ from streams.faust.transport import BatchConsumer, BatchTransport
 from streams.faust.turns import Turn
 from streams.records.merge import Batch
 
-#: Turns that are under way at the same time: while one waits for acknowledgements, or for a schema, others are folded.
+#: Turns that may be in progress at once: while some wait for acknowledgements or a schema, others are folded.
 CONCURRENCY = 32
 
 
 class Buffered(NamedTuple):
-    """What a worker has fetched from a partition of an input and not yet processed.
+    """Records of an input partition that were fetched and not yet processed.
 
     Attributes
     ----------
     topic
         "forecasts" or "outcomes".
-    partition
-        Its number.
     records, size
-        How many records are buffered, and their bytes.
+        Number of buffered records, and their bytes.
     paused
         Whether fetching waits until some of them are processed.
     lag
-        Records that the brokers hold and that are not fetched yet; None while that is not known.
+        Records on the brokers that are not fetched yet; None if unknown.
     """
 
     topic: str
@@ -66,12 +64,10 @@ class RawBytes(faust.Schema[bytes, bytes]):
 
 
 class Application:
-    """A fresh Faust application that is not started.
+    """A new Faust application that is not started.
 
     Parameters
     ----------
-    settings
-        Every setting.
     memory
         Keep the table in memory instead of RocksDB.
 
@@ -138,10 +134,10 @@ class Application:
         Parameters
         ----------
         inputs
-            What the transport asks of the application.
+            Callbacks for the transport.
         process
-            Processes a turn. It calls its second argument once the turn is folded, so that the next one may begin.
-            Returns whether the turn is done; if not, nothing more is processed, as the process is about to end.
+            Processes a turn. It calls its second argument once the turn is folded, so that the next one may begin. It
+            returns whether the turn is done; if not, the process is about to end and nothing more is processed.
         """
         self._transport.inputs = inputs
         sources = self.faust.topic(*inputs.sources, schema=RawBytes(key_type=bytes, value_type=bytes), internal=False)
@@ -153,7 +149,7 @@ class Application:
                 if not await process(turn, lambda turn=turn: self.consumer.folded(turn)):  # type: ignore[misc]
                     return
                 self.consumer.ack(event.message)
-                # Each of the agent's instances keeps its last event until the next, however large its records are.
+                # Each instance of the agent keeps its last event until the next one, so large records are freed here.
                 for batch in turn:
                     batch.records.clear()
 
@@ -177,25 +173,25 @@ class Application:
 
     @property
     def expelled(self) -> bool:
-        """Whether the worker is no member of its group any more and will never be; any thread may ask."""
+        """Whether the worker has left its group for good; any thread may ask."""
         return bool(self.faust.started and self.consumer.expelled)
 
     @property
     def crash(self) -> BaseException | None:
-        """What ended the application, or None."""
+        """The error that ended the application, or None."""
         if not self.faust.crashed:
             return None
         return self.faust.crash_reason or RuntimeError("the application crashed")
 
     def unrestored(self) -> int | None:
-        """Return how many offsets of the changelog are still to be restored, or None while nothing is restored.
+        """Return the number of changelog offsets still to be restored, or None if nothing is being restored.
 
-        Any thread may call it: it never asks first for anything that Faust makes on demand.
+        Any thread may call it: it never is the first to use anything that Faust makes on demand.
         """
         return self.recovery().left if self._recovering() else None
 
     def recovery(self) -> Recovery:
-        """Return how far the restoring is; any thread may call it, as `unrestored`."""
+        """Return the progress of restoring; any thread may call it, as `unrestored`."""
         recovering = self._recovering()
         if recovering is None:
             return Recovery()
@@ -204,15 +200,15 @@ class Application:
         return Recovery(left, sum((end or 0) + 1 for end in ends.values()))
 
     def _recovering(self) -> Any:  # noqa: ANN401 - Faust's
-        # The public name would make the service, on the wrong event loop if another thread asks.
+        # The public attribute would create the service, on the wrong event loop if another thread asks.
         return cast("TableManager", self.faust.tables)._recovery if self.faust.in_recovery else None  # noqa: SLF001
 
     def holds(self, batch: Batch) -> bool:
-        """Return whether the partition of a batch is still this worker's."""
+        """Whether this worker still has the partition of a batch."""
         return self.consumer.holds(batch)
 
     def repair(self, exc: DamagedStoreError) -> None:
-        """Have other rows take the place of those that were set aside; see `BatchConsumer.repair`."""
+        """Replace the rows that were set aside; see `BatchConsumer.repair`."""
         self.consumer.repair(exc)
 
     def buffered(self) -> Iterator[Buffered]:
@@ -230,12 +226,12 @@ class Application:
                 yield Buffered(topic, tp.partition, len(buffer), size, consumer.paused(tp), consumer.lag(tp))
 
     def copies(self) -> list[Standby]:
-        """Return the copies of other workers' partitions that are kept here; any thread may call it."""
+        """Return the copies of other workers' partitions on this worker; any thread may call it."""
         return self.standbys.look()
 
     @property
     def missing_copies(self) -> int:
-        """How many copies are to be kept here and are not; any thread may ask."""
+        """Number of copies that should be here and are not; any thread may ask."""
         return self.standbys.missing
 
     @property
@@ -257,7 +253,7 @@ class Application:
         """Finish the batches in flight, commit their offsets, and leave the group."""
         app = self.faust
         if app.started and not app.rebalancing and not app.in_recovery:
-            # Faust closes the tables before it waits for what is in flight, which needs them.
+            # Faust would close the tables first, but the batches in flight need them.
             self.consumer.stop_flow()
             app.flow_control.suspend()
             app.flow_control.clear()

@@ -1,11 +1,11 @@
-"""Who serves which partition, and who keeps a copy of its state: decided by the leader of the group, for all.
+"""The leader of the group decides here which worker serves each partition, and which workers keep copies of its state.
 
-Faust's assignor knows copies too, but reads them with the consumer that reads the inputs, and gives up the balance of
-what is served for them. Here a partition stays where it is served, or goes where a copy of it is. Copies come first:
-a worker that serves too few partitions makes copies, and takes them over when they are whole. So nobody waits for a
-restore. Where no copies are kept, partitions go at once.
+Faust's assignor reads copies with the consumer of the inputs, and assigns partitions unevenly for their sake. Here a
+partition stays with its worker or moves to a worker that has a copy. A worker that serves too few partitions first
+makes copies, and takes the partitions over when the copies are whole, so nobody waits for a restore. Without copies,
+partitions move at once.
 
-The messages are those of Faust: a worker that knows nothing of copies can be in the same group, and keeps none.
+The messages are those of Faust, so a worker that knows nothing of copies can be in the same group. It keeps none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,17 +21,17 @@ from faust.types import TP
 
 @dataclass
 class Share:
-    """What a worker has.
+    """The partitions of one worker.
 
     Attributes
     ----------
     served
-        The partitions it serves.
+        Partitions that it serves.
     copied
-        Those of whose state it has a whole copy; in an assignment those that it is to copy.
+        Partitions of which it has a whole copy; in an assignment, partitions to copy.
     behind
-        Those of whose state it has a copy that is not whole yet; in an assignment those that it will serve when its
-        copies of them are whole, and that it is to ask for then.
+        Partitions of which it has a partial copy; in an assignment, partitions that it will ask for when its copies of
+        them are whole.
     """
 
     served: set[int] = field(default_factory=set)
@@ -40,23 +40,23 @@ class Share:
 
 
 def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[str, Share]:
-    """Share partitions out among workers, moving as little as possible.
+    """Assign partitions to workers, moving as few as possible.
 
     Parameters
     ----------
     partitions
-        How many there are.
+        Number of partitions.
     before
-        What each worker has, by its name; at least one. What two say they serve is left to one.
+        Partitions of each worker, by its name; at least one. If two say that they serve a partition, one keeps it.
     copies
-        How many copies of each partition there are to be, if there are as many other workers.
+        Wanted copies of each partition, if there are enough other workers.
 
     Returns
     -------
     dict of str to Share
-        Every partition is served by one worker. No worker serves two more than another, unless only what has no whole
-        copy there could move. A copy is never where its partition is served, and the copies of what a worker serves are
-        spread over the others.
+        Each partition is served by one worker. No worker serves two more than another, unless the other has no whole
+        copy of what could move. A copy is never on the worker that serves its partition. The copies of a worker's
+        partitions are spread over all other workers.
     """
     after = {name: Share() for name in sorted(before)}
     _serve(partitions, before, after)
@@ -69,7 +69,7 @@ def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[st
 
 
 def _serve(partitions: int, before: Mapping[str, Share], after: Mapping[str, Share]) -> None:
-    """Leave what is served where it is, and give the rest to copies, else to who has least."""
+    """Leave served partitions where they are. Give the others to workers with a copy, else to those with fewest."""
     homeless = set(range(partitions))
     for name in after:
         after[name].served |= before[name].served & homeless
@@ -83,13 +83,13 @@ def _serve(partitions: int, before: Mapping[str, Share], after: Mapping[str, Sha
 
 
 def _fuller(after: Mapping[str, Share], name: str) -> list[str]:
-    """Return who serves at least two more than a worker, the fullest first."""
+    """Return the workers that serve at least two partitions more than this one, the fullest first."""
     found = [other for other in after if len(after[other].served) >= len(after[name].served) + 2]
     return sorted(found, key=lambda other: -len(after[other].served))
 
 
 def _balance(before: Mapping[str, Share], after: Mapping[str, Share], *, cold: bool) -> None:
-    """Move partitions to who serves less, if it has a copy or all go without."""
+    """Move partitions to workers that serve fewer and have a copy, or with ``cold`` to any."""
     while True:
         pairs = [(n, o, name) for name in after for o in _fuller(after, name) for n in sorted(after[o].served)]
         pairs.sort(key=lambda pair: (len(after[pair[2]].served), -len(after[pair[1]].served)))
@@ -102,7 +102,7 @@ def _balance(before: Mapping[str, Share], after: Mapping[str, Share], *, cold: b
 
 
 def _copy(before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> None:
-    """Say where copies are to be: as they are, or where partitions are to move, or where there are, or with few."""
+    """Place copies: where partitions will move, where copies are already, then on the workers with few copies."""
     if _stands(before, after, copies):
         for name, share in before.items():
             after[name].copied |= (share.copied | share.behind) - share.served
@@ -115,7 +115,7 @@ def _copy(before: Mapping[str, Share], after: Mapping[str, Share], copies: int) 
 
 
 class _Placing:
-    """Where copies are to be."""
+    """Places copies."""
 
     def __init__(self, before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> None:
         self._before, self._after, self._copies = before, after, copies
@@ -123,7 +123,7 @@ class _Placing:
         self._most = -(-len(self._owners) * copies // len(after))
 
     def move(self) -> None:
-        """Let who serves too little copy what it is to serve: of the fullest, and what it has most of."""
+        """Give a worker that serves too few partitions copies of those it will take over: from the fullest worker."""
         for name in sorted(self._after, key=lambda name: len(self._after[name].served)):
             fuller, taken, share = _fuller(self._after, name), self._after[name].copied, self._before[name]
             low = len(self._owners) // len(self._after)
@@ -147,7 +147,7 @@ class _Placing:
                     self._after[name].copied.add(partition)
 
     def fill(self) -> None:
-        """Make copies where there are few."""
+        """Place the missing copies on workers with few."""
         for partition, owner in sorted(self._owners.items()):
             while self._wanted(partition):
                 others = [n for n, share in self._after.items() if n != owner and partition not in share.copied]
@@ -155,21 +155,21 @@ class _Placing:
                 self._after[name].copied.add(partition)
 
     def _pair(self, owner: str, name: str) -> int:
-        """How many of one worker's partitions another is to copy."""
+        """Number of one worker's partitions that another copies."""
         return len(self._after[owner].served & self._after[name].copied)
 
     def _wanted(self, partition: int) -> bool:
         return sum(partition in share.copied for share in self._after.values()) < self._copies
 
     def _room(self, owner: str, name: str) -> bool:
-        """Whether it may copy one more: when a worker dies, all others take over an equal part of what it served."""
+        """Whether a worker may copy one more of an owner's partitions: if it dies, all others take equal parts."""
         each, extra = divmod(len(self._after[owner].served) * self._copies, max(len(self._after) - 1, 1))
         full = sum(self._pair(owner, other) > each for other in self._after)
         return len(self._after[name].copied) < self._most and self._pair(owner, name) < each + (full < extra)
 
 
 def _stands(before: Mapping[str, Share], after: Mapping[str, Share], copies: int) -> bool:
-    """Whether nothing that is served moved or is to move, and there are as many copies as there are to be."""
+    """Whether no partition moves now or later, and no copy is missing."""
     if any(share.served != before[name].served or _fuller(after, name) for name, share in after.items()):
         return False
     kept = {name: (share.copied | share.behind) - share.served for name, share in before.items()}
@@ -183,26 +183,26 @@ class Assignor(PartitionAssignor):
     Attributes
     ----------
     whole
-        Returns the partitions of whose state this worker has a whole copy.
+        Returns the partitions of which this worker has a whole copy.
     lost
-        Partitions that this worker serves and whose rows it had to set aside: they go to a copy, if there is one.
+        Partitions of this worker whose rows were set aside: each goes to a worker with a copy, if there is one.
     """
 
     def __init__(self, app: faust.App, replicas: int = 0) -> None:
         super().__init__(cast("Any", app), replicas=replicas)
-        #: Copies are told as those of topics that do not exist, so that nobody's consumer is assigned them.
+        #: Copies are reported as partitions of topics that do not exist, so that no consumer is assigned them.
         self._copies, self._behind = f"{app.conf.id}-copies", f"{app.conf.id}-copies-behind"
         self.whole: Callable[[], Iterable[int]] = lambda: ()
         self.lost: set[int] = set()
 
     @property
     def copied(self) -> frozenset[int]:
-        """The partitions that this worker is to keep copies of."""
+        """The partitions of which this worker is to keep copies."""
         return frozenset(self._assignment.standbys.get(self._copies, ()))
 
     @property
     def awaited(self) -> frozenset[int]:
-        """The partitions that this worker is to ask for when its copies of them are whole."""
+        """The partitions that this worker will ask for when its copies of them are whole."""
         return frozenset(self._assignment.standbys.get(self._behind, ()))
 
     def assigned_standbys(self) -> set[TP]:
@@ -211,7 +211,7 @@ class Assignor(PartitionAssignor):
 
     @property
     def _metadata(self) -> ClientMetadata:
-        """What this worker tells the leader when it joins."""
+        """The message of this worker to the leader when it joins."""
         told = super()._metadata
         whole, actives = set(self.whole()), self._assignment.actives
         told.assignment = ClientAssignment(

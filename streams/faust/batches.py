@@ -39,7 +39,7 @@ class UnpackedBatch:
 
 
 class RefusedBatch:
-    """A batch of one record, which stands for those that were not unpacked."""
+    """A batch of one record, which stands for a batch that was not unpacked."""
 
     is_control_batch = False
 
@@ -52,7 +52,7 @@ class RefusedBatch:
         self._record = self.stands(self.base_offset, why)
 
     def stands(self, first: int, why: str) -> DefaultRecord:
-        """Return the record that stands for those from an offset to the last."""
+        """Return the record that stands for the rest of a batch from an offset on."""
         last = self.next_offset - 1
         return DefaultRecord(last, *self._stamp, None, self._kind.of(first, last, self._size, why), [])
 
@@ -93,14 +93,13 @@ class SkippingBatch(RefusedBatch):
         self._skipped = skipped
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records, and what stands for those that are left out."""
+        """Yield the records, with a stand-in for each record that is left out."""
         if self._opened.validate_crc():
             yield from map(self._kept, self._opened)
         else:
             yield self._record
 
     def _kept(self, record: DefaultRecord) -> DefaultRecord:
-        """Return a record, or what stands for it."""
         why = self._skipped.get(record.offset)
         if why is None or isinstance(record.value, Refused):
             return record

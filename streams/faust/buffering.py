@@ -1,4 +1,4 @@
-"""From the brokers to the buffers: inputs are buffered by partition, records of the changelog go to the table."""
+"""Takes fetched records: inputs go to a buffer for each partition, changelog records go to the table."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -14,7 +14,7 @@ from streams.faust.membership import Member
 from streams.faust.stores import DamagedStoreError
 from streams.records.merge import BEHIND, KafkaRecord, PartitionBuffer
 
-#: How long to wait for fetched records before looking at positions again, s: control records move them silently.
+#: Longest wait for fetched records before positions are looked at again, s: control records move them without records.
 FETCH_TIMEOUT = 0.2
 
 
@@ -25,14 +25,15 @@ class Buffering(Member):
         super().__init__(*args, **kwargs)
         self.partition_buffers: dict[int, PartitionBuffer] = {}
         self._throttled: set[TP] = set()
-        #: Next offset of each source partition that has not been buffered here yet.
+        #: Next offset to buffer of each source partition.
         self._handed: dict[TP, int] = {}
-        #: Counts seeks, so that a fetch knows whether one came between.
+        #: Counts seeks, so that a fetch can tell whether one happened meanwhile.
         self._seeks = 0
         #: Partitions whose fetched records were dropped.
         self._dropped: set[TP] = set()
         self._wanted = asyncio.Event()
-        #: Whether copies of what is assigned may be open here: until they are let go of, nobody else opens the rows.
+        #: Whether copies of assigned partitions may still be open; until they are closed, nobody else may open the
+        #: rows.
         self._copying = False
 
     async def _drain_messages(self, fetcher: ServiceT) -> None:
@@ -51,7 +52,6 @@ class Buffering(Member):
             self.inputs.failed(exc)
 
     async def _take_next(self) -> None:
-        """Take what was fetched next."""
         seeks, taken = self._seeks, await self._fetched()
         for tp, fetched in taken.items():
             if seeks != self._seeks or not self.flow_active or not self._taken_in(tp):
@@ -61,21 +61,20 @@ class Buffering(Member):
             else:
                 self._buffer(tp, fetched)
         if seeks == self._seeks and not self._dropped:
-            # Only now is everything that left the fetcher in the buffers.
+            # Only now are all records that left the fetcher in the buffers.
             self._note_positions()
         if self.flow_active:
             self._throttle()
             self._wanted.set()
 
     def _taken_in(self, tp: TP) -> bool:
-        """Whether records of a topic-partition may be taken: those of inputs once the partition is taken up.
+        """Whether records may be taken: of the changelog always, of inputs once their partition is taken up.
 
-        A recovery that a rebalance has overtaken lets them flow before that.
+        A recovery that is overtaken by a rebalance would let them through earlier.
         """
         return self._is_changelog_tp(tp) or tp.partition in self.partition_buffers
 
     async def _fetched(self) -> Mapping[TP, list[KafkaRecord]]:
-        """Return the next records of each partition."""
         try:
             records, _ = await self._wait_next_records(FETCH_TIMEOUT)
         except OffsetOutOfRangeError as exc:
@@ -84,13 +83,14 @@ class Buffering(Member):
         return cast("Mapping[TP, list[KafkaRecord]]", records or {})
 
     async def _seek_back(self) -> None:
-        """Go back to records that were dropped.
+        """Seek back to records that were dropped.
 
-        A fetch may be on its way while a rebalance or a recovery seeks elsewhere. What it brings cannot be told from
-        what should have come, so it is dropped; but the fetcher believes it delivered, and would go on behind it.
+        A fetch may be in flight while a rebalance or a recovery seeks elsewhere. Its records are dropped, because
+        nothing tells whether they are from before the seek. But the fetcher counts them as delivered and would go on
+        after them.
 
-        Rows are asked how far they reach only while this thread alone has them. Copies may be open elsewhere, and what
-        is claimed is vetted in another thread, which may be setting it aside.
+        The stored offset of rows is read only while no other thread uses the database. Copies may be open elsewhere,
+        and claimed partitions are vetted in another thread, which may set them aside.
         """
         if not self._dropped or self._copying or self._claims:
             return
@@ -110,12 +110,12 @@ class Buffering(Member):
             await self._thread.seek_wait(positions)
 
     async def _out_of_range(self, positions: Mapping[TP, int]) -> None:
-        """Go on with the first record that is left of partitions whose next record is not there.
+        """Go on with the first remaining record of partitions whose next record is gone.
 
         Raises
         ------
         DataLossError
-            If the worker is to stop on lost records, or there never was such an offset in the topic.
+            If the worker must stop on lost records, or the topic never had such an offset.
         """
         for tp, position in positions.items():
             earliest, end = (await self.earliest_offsets(tp))[tp], (await self.highwaters(tp))[tp]
@@ -131,12 +131,12 @@ class Buffering(Member):
             self._handed[tp] = earliest
 
     def _lose(self, tp: TP, position: int, earliest: int) -> None:
-        """Count records that were deleted unread, from a position up to the first that is left.
+        """Count records that were deleted unread, from a position up to the first that remains.
 
         Raises
         ------
         DataLossError
-            If the worker is to stop on it.
+            If the worker must stop on it.
         """
         message = (
             f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted unread: "
@@ -148,7 +148,7 @@ class Buffering(Member):
         self.inputs.lost(tp, earliest - position)
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Seek, and let fetches that are on their way be dropped."""
+        """Seek, and drop fetches that are in flight."""
         self._seeks += 1
         await super().seek_wait(partitions)
         self._seeks += 1
@@ -170,16 +170,16 @@ class Buffering(Member):
                     self._handed[tp] = position
 
     def caught_up(self, tp: TP) -> bool:
-        """Whether everything the broker had at the last fetch is buffered or gone from here."""
+        """Whether all records that the broker had at the last fetch are buffered or processed."""
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
         return handed is not None and end is not None and handed >= end
 
     def paused(self, tp: TP) -> bool:
-        """Whether fetching of a source partition is stopped because enough of it is buffered."""
+        """Whether fetching of a source partition is paused because its buffer is full."""
         return tp in self._throttled
 
     def lag(self, tp: TP) -> int | None:
-        """Return how many records are appended and not yet handed to the agent, where known."""
+        """Return the number of records that are appended and not yet handed to the agent, if known."""
         handed, (_, end) = self._handed.get(tp), self._thread.reach(tp)
         partition_buffer = self.partition_buffers.get(tp.partition)
         if handed is None or end is None or partition_buffer is None:
@@ -194,7 +194,7 @@ class Buffering(Member):
         return partition_buffer
 
     async def _restore(self, tp: TP, records: list[KafkaRecord]) -> None:
-        """Write recovered records at once, and show Faust's recovery the last one, which tells it how far it is."""
+        """Write recovered records at once, and pass Faust's recovery the last one, which shows its progress."""
         try:
             self.inputs.restore(tp, records)
         except DamagedStoreError as exc:
@@ -203,10 +203,10 @@ class Buffering(Member):
         await self._deliver(self._to_message(tp, records[-1]))
 
     def _throttle(self) -> None:
-        """Stop fetching what is far ahead of its partner or of the agent, start again when it has drained to half.
+        """Pause fetching of a topic that is far ahead of its partner or the agent; resume at half its buffer.
 
-        What the merge waits for is fetched in any case: a few records, however large. No more: the batch before it may
-        wait for long, for a schema registry say, and so does the merge.
+        Records that the merge waits for are always fetched, but only a few: the batch before them may wait for long,
+        for example for a schema registry.
         """
         settings = self.inputs.settings
         limit, share = settings.buffer_records, settings.buffer_bytes / max(2 * len(self.partition_buffers), 1)
@@ -230,7 +230,7 @@ class Buffering(Member):
         """Hand a message to Faust, unless the flow stops meanwhile."""
         held_up = self.app.topics._tp_to_callback_lock.locked()  # type: ignore[attr-defined]  # noqa: SLF001
         if self.flow_active and self.app.flow_control.is_active() and not held_up:
-            # Mostly to its end at once; a queue that is full is emptied, or cleared in a rebalance.
+            # This mostly completes at once; a full queue is emptied by the agent, or cleared by a rebalance.
             await self.callback(message)
         else:
             await self.wait_first(self.callback(message), self.suspend_flow.wait())

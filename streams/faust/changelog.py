@@ -1,11 +1,10 @@
-"""The changelog has one writer a partition: the brokers refuse whoever wrote it before.
+"""The changelog has one writer for each partition: the brokers refuse all earlier writers.
 
-A worker that was paused past its session and wakes does not know that its partitions have moved. The worker cannot
-check this itself, because it may be stopped again right after the check. So the brokers must refuse its batch. Whoever
-takes up a partition claims it before it reads where the changelog ends: it has the epoch of the partition's producer id
-raised, and appends a row with it. A stale append lands before that row and is recovered with everything else, or
-comes after it and is refused. Appends are idempotent and in no transaction: that costs nothing a batch, and leaves no
-markers behind.
+A worker that is paused past its session does not know, when it wakes, that its partitions have moved. A check of its
+own is not enough, because it may be paused again right after. So the brokers must refuse its batches. The new owner
+claims the partition before it reads the changelog's end: it raises the epoch of the partition's producer id, and
+appends a row under it. An append of the old owner comes before that row and is recovered, or comes after it and is
+refused. Appends are idempotent and use no transaction, which costs nothing per batch and leaves no markers.
 """
 
 import logging
@@ -23,8 +22,8 @@ from streams.records.encoding import NO_HEADERS
 
 log = logging.getLogger("trueup")
 
-#: How long a claim goes unconfirmed, s. A log forgets the epoch of a producer that appends nothing for a day
-#: (producer.id.expiration.ms), the coordinator the id after seven (transactional.id.expiration.ms). Epochs end at
+#: Longest time without confirming a claim, s. A log forgets the epoch of a producer after a day without appends
+#: (producer.id.expiration.ms), and the coordinator the id after seven (transactional.id.expiration.ms). Epochs end at
 #: 32,767: one every six hours lasts 22 years.
 RENEW_SECONDS = 6 * 3600.0
 
@@ -36,25 +35,25 @@ class TooLargeError(Exception):
 
 
 class FencedError(RuntimeError):
-    """Another worker has taken over a partition: nothing more may be written to it from here."""
+    """Another worker has claimed a partition: this one may write nothing more to it."""
 
 
 class MovedError(RuntimeError):
-    """A partition moved while a batch of it was under way: nothing was appended, its new owner reads the batch."""
+    """A partition moved before its batch was appended. Nothing was appended; the new owner reads the batch."""
 
 
 @dataclass
 class Writer:
-    """What a claim gives.
+    """A claim.
 
     Attributes
     ----------
     identity
-        Producer id and epoch of all that is appended under it.
+        Producer id and epoch of all appends under it.
     since
-        When the brokers last confirmed it.
+        Time at which the brokers last confirmed it.
     sequence
-        Records appended under it, modulo 2^31: the number of the next one.
+        Sequence number of the next record, modulo 2^31.
     """
 
     identity: ProducerIdentity
@@ -62,7 +61,7 @@ class Writer:
     sequence: int = 0
 
     def stamp(self, records: int) -> tuple[int, int, int]:
-        """Number as many records, and return producer id, epoch and the first number."""
+        """Reserve sequence numbers for some records; return producer id, epoch and the first number."""
         first = self.sequence
         self.sequence = (first + records) % 2**31
         return *self.identity, first
@@ -82,7 +81,7 @@ class Changelog:
     size
         Most bytes of a record batch before it is compressed.
     clock
-        Seconds that pass while the process is stopped, too.
+        Returns seconds; it must go on while the process is stopped.
     """
 
     def __init__(
@@ -98,17 +97,17 @@ class Changelog:
         self._owner = owner
         self._size = size
         self._clock = clock
-        #: Claims whose rows are being recovered, and those under which the recovered state is written.
+        #: Claims whose rows are being recovered, and claims under which this worker writes.
         self._claimed: dict[int, Writer] = {}
         self._writers: dict[int, Writer] = {}
 
     async def claim(self, partition: int) -> int:
-        """Shut all others out of a partition; what it holds from now on is final until `activate`.
+        """Claim a partition: brokers refuse all other writers. This worker may write after `activate`.
 
         Returns
         -------
         int
-            Offset of the claim: where the partition ended.
+            Offset of the claim: the end of the partition before it.
 
         Raises
         ------
@@ -124,9 +123,9 @@ class Changelog:
         return offset
 
     def activate(self, partition: int) -> None:
-        """Write under the newest claim from now on: the state that was recovered after it has been taken up.
+        """Write under the newest claim from now on: the state has been recovered up to it.
 
-        Until then a batch that was folded on older state goes out under the older claim, and is refused.
+        Until then, a batch that was folded on older state is sent under the older claim, and is refused.
         """
         if partition in self._claimed:
             self._writers[partition] = self._claimed.pop(partition)
@@ -137,14 +136,14 @@ class Changelog:
         self._writers.pop(partition, None)
 
     async def append(self, rows: Mapping[int, RowWrites]) -> dict[int, int]:
-        """Append rows as one record batch a partition; return where each begins, once all are acknowledged.
+        """Append rows as one record batch for each partition; return the offset of each, once all are acknowledged.
 
         Raises
         ------
         TooLargeError
-            If those of one do not fit a batch; nothing was sent.
+            If the rows of a partition do not fit a batch; nothing was sent.
         MovedError
-            If a partition is not claimed from here, or no longer; nothing was sent.
+            If this worker does not hold the claim of a partition; nothing was sent.
         FencedError
             If another worker has claimed a partition; nothing was appended to it.
         KafkaError, TimeoutError
@@ -156,21 +155,21 @@ class Changelog:
         return await self._send({partition: (self._writers[partition], each) for partition, each in rows.items()})
 
     def due(self, partition: int) -> bool:
-        """Whether the claim of a partition has to be confirmed before it is relied on again."""
+        """Whether a partition's claim must be confirmed before further use."""
         writer = self._writers.get(partition)
         return writer is not None and self._clock() - writer.since >= RENEW_SECONDS
 
     def claims(self) -> list[int]:
-        """Return the partitions that are written from here."""
+        """Return the partitions whose claims this worker holds."""
         return list(self._writers)
 
     async def confirm(self, partition: int) -> tuple[RowWrites, int]:
-        """Raise the epoch if it is still ours, append that, and return the rows that were appended and their offset.
+        """Raise the epoch of a claim and append a claim row; return the appended rows and their offset.
 
         Raises
         ------
         FencedError
-            If it is not, or the brokers have forgotten it.
+            If another worker holds the claim, or the brokers have forgotten it.
         KafkaError, TimeoutError
             If the brokers do not answer.
         """

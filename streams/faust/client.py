@@ -1,12 +1,12 @@
-"""The connection to the brokers, with a bound on how long a broker that is silent holds anything up.
+"""The connection to the brokers, with a bound on the delay that one silent broker causes.
 
-aiokafka waits for an answer as long as for the slowest request there is, opens one connection at a time, and asks any
-broker for metadata, be it the one that is silent. So a broker that is frozen and not dead held up everything for 30 s
-and more, although the cluster had replaced it after 9. Where no broker of the last metadata answers, it asks none of
-those that it was given.
+aiokafka waits for any answer as long as for the slowest request, opens one connection at a time, and asks any broker
+for metadata, also a silent one. So a broker that is frozen, not dead, would stop everything for 30 s and more. If no
+broker of the last metadata answers, aiokafka does not return to the bootstrap brokers.
 
-Here an attempt takes a few seconds at most. Then the broker counts as silent: nobody waits for a connection to it, one
-task asks once a second whether it is back and which brokers lead now, and the log says both once.
+Here an attempt takes a few seconds at most. Then the broker counts as silent: no request waits for a connection to it.
+One task asks every second whether the broker is back and which brokers lead now. The log says once that a broker is
+silent, and once that it is back.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from streams.faust.contact import Contact
 
 log = logging.getLogger("trueup")
 
-#: Pauses between two attempts to reach a silent broker, the first and the longest, s.
+#: Shortest and longest pause between two probes of a silent broker, s.
 FIRST_PROBE, PROBE = 0.1, 1.0
-#: The connections by which that is tried.
+#: Group of the connections for probes.
 _PROBES: Final = "probes"
-#: Requests that brokers answer when all members of the group have come, which may take a rebalance.
+#: Requests that are answered only when all members of the group have joined, which may take a whole rebalance.
 _FOR_ALL_MEMBERS: Final = (JoinGroupRequest, SyncGroupRequest)
-#: What a client keeps for each connection that it opens.
+#: Attributes that a client needs for each connection it opens.
 _CONNECTING: Final = (
     "client_id",
     "request_timeout_ms",
@@ -52,12 +52,12 @@ _CONNECTING: Final = (
 
 
 class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
-    """aiokafka's client, which notes what brokers answer, and turns to the first brokers again; see `listen`.
+    """aiokafka's client, which also notes which brokers answer, and returns to the bootstrap brokers; see `listen`.
 
     Attributes
     ----------
     contact
-        Where it is noted.
+        Where it notes them.
     """
 
     contact: Contact
@@ -69,7 +69,7 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
         group: object = ConnectionGroup.DEFAULT,
         no_hint: bool = False,  # noqa: ARG002 - aiokafka's
     ) -> AIOKafkaConnection | None:
-        """Return a connection; one that is opened has asked the broker for its versions."""
+        """Return a connection. A new connection has asked the broker for its versions."""
         if (open_one := self._open(node_id, group)) is not None:
             return open_one
         self.contact.asked()
@@ -81,7 +81,7 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
         return connection
 
     def _open(self, node_id: int, group: object) -> AIOKafkaConnection | None:
-        """Return the connection that there is; one whose token ends soon is closed once nothing is under way on it."""
+        """Return an open connection. One whose token ends soon is closed once it is idle."""
         found = self._conns.get((node_id, group))
         if found is None or not found.connected():
             return None
@@ -93,11 +93,11 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
 
     @property
     def _sasl_plain_password(self) -> str | None:
-        """The password as its file has it now; aiokafka has set what it was."""
+        """The password as it is in its file now; aiokafka would keep the first one."""
         return now(self.__dict__["_sasl_plain_password"])
 
     async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
-        """Send a request and return what is answered; raises as aiokafka's."""
+        """Send a request and return the response; raises as aiokafka's."""
         if not isinstance(request, _FOR_ALL_MEMBERS):
             self.contact.asked()
         answer = await super().send(node_id, request, group=group)
@@ -105,7 +105,7 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
         return answer
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Ask the brokers of the last metadata, and if none answers those that the client was given."""
+        """Ask the brokers of the last metadata, and if none answers, the bootstrap brokers."""
         asked = {(broker.host, broker.port) for broker in self.cluster.brokers()}
         if await super()._metadata_update(cluster_metadata, topics):
             return True
@@ -115,7 +115,7 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
         return False
 
     async def _asked_anew(self, host: str, port: int, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Take the metadata of a broker that the last did not name; return whether it has said any."""
+        """Update the metadata from a broker that is not in it; return whether it answered."""
         options = {name: getattr(self, f"_{name}") for name in _CONNECTING}
         try:
             connection = await create_conn(host, port, **options)
@@ -131,17 +131,17 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
 
 
 class Client(Heard):
-    """Such a client with short attempts; make one with `hasten`.
+    """A client with short attempts; make one with `hasten`.
 
     Attributes
     ----------
     patience
-        Longest wait for the members of the group, s. All else is answered within ``_request_timeout_ms``, or counts as
-        silence.
+        Longest wait for the members of the group, s. Other requests are answered within ``_request_timeout_ms``, or the
+        broker counts as silent.
     silent
-        Brokers that are silent, and what looks after each.
+        Silent brokers, each with the task that probes it.
     replaced
-        Brokers without which the cluster has gone on, and which have not been reached since.
+        Brokers that the cluster has replaced, and that have not been reached since.
     """
 
     patience: float
@@ -151,7 +151,7 @@ class Client(Heard):
 
     @property
     def _get_conn_lock(self) -> asyncio.Lock:
-        """A lock for nobody: `_get_conn` has one for each connection, so that one does not wait for another."""
+        """A new lock for each call: `_get_conn` has one for each connection, so that none waits for another."""
         return asyncio.Lock()
 
     @property
@@ -191,7 +191,7 @@ class Client(Heard):
         return connection
 
     async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
-        """Send a request and return what is answered.
+        """Send a request and return the response.
 
         Raises
         ------
@@ -219,13 +219,13 @@ class Client(Heard):
         return answer
 
     def get_random_node(self) -> int | None:
-        """Return any broker, if there is one that is not silent one of these."""
+        """Return a random broker that is not silent, if there is one."""
         nodes = [broker.nodeId for broker in self.cluster.brokers()]
         awake = [node for node in nodes if node not in self.silent] or nodes
         return random.choice(awake) if awake else None  # noqa: S311 - nothing secret
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str]) -> bool:  # noqa: ANN401 - aiokafka's
-        """Ask brokers that are not silent first, one after another."""
+        """Ask the brokers that are not silent, one after another, then the others."""
         awake = [broker.nodeId for broker in self.cluster.brokers() if broker.nodeId not in self.silent]
         for node_id in random.sample(awake, len(awake)):
             try:
@@ -242,7 +242,7 @@ class Client(Heard):
             self.silent[node_id] = asyncio.get_running_loop().create_task(self._look_after(node_id))
 
     async def _look_after(self, node_id: int) -> None:
-        """Try to reach a silent broker until it answers or the cluster goes on without it, and say which."""
+        """Probe a silent broker until it answers or the cluster replaces it, and log which."""
         began, told, pause = monotonic(), False, FIRST_PROBE
         try:
             while not await self._reached(node_id):
@@ -269,7 +269,7 @@ class Client(Heard):
             return False
         if connection is None:
             return False
-        # Left open it would outlast the next freeze, and be taken for an answer then.
+        # Left open, it would count as an answer when the broker freezes again.
         connection.close(reason=CloseReason.IDLE_DROP)
         return True
 
@@ -281,13 +281,13 @@ class Client(Heard):
 
 
 def listen(client: AIOKafkaClient | AIOKafkaConsumer, contact: Contact) -> None:
-    """Make a client that is not started a `Heard`, or the one that a consumer has made for itself."""
+    """Turn a client that is not started, or the client of a consumer, into a `Heard`."""
     own = client._client if isinstance(client, AIOKafkaConsumer) else client  # noqa: SLF001 - no public way to it
     own.__class__, own.contact = Heard, contact
 
 
 def hasten(client: AIOKafkaClient, attempt: float, contact: Contact) -> None:
-    """Make a client that is not started a `Client`; see `listen`.
+    """Turn a client that is not started into a `Client`; see `listen`.
 
     Parameters
     ----------
@@ -302,8 +302,8 @@ def hasten(client: AIOKafkaClient, attempt: float, contact: Contact) -> None:
 async def stop(consumer: AIOKafkaConsumer) -> None:
     """Stop a consumer, whatever it waits for.
 
-    aiokafka cancels the requests that are under way and awaits them. One that rests before its next attempt, as while a
-    broker is away, raises that it was cancelled: out of the consumer, before the connections are closed.
+    aiokafka cancels its own requests and awaits them. A request that pauses before its next attempt, for example while
+    a broker is away, then raises CancelledError out of the consumer before the connections are closed.
     """
     try:
         await consumer.stop()

@@ -1,4 +1,4 @@
-"""One copy of a partition's rows: how far it is, who wrote what it has last, and the consumer that brings it on."""
+"""One copy of a partition's rows: its progress, the last writers, and the consumer that updates it."""
 
 import asyncio
 import logging
@@ -109,7 +109,7 @@ def changelog_consumer(settings: Settings, contact: Contact) -> AIOKafkaConsumer
 async def ask(
     consumer: AIOKafkaConsumer, settings: Settings, places: Collection[TopicPartition]
 ) -> tuple[Described, dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return what the changelog is, and where its partitions begin and end."""
+    """Return the identity of the changelog, and the first and the end offset of each partition."""
     async with asyncio.timeout(settings.request_seconds):
         client, topic = consumer._client, settings.changelog  # noqa: SLF001 - see `provenance.describe`
         described = await provenance.describe(client, settings.app_id, topic)

@@ -1,9 +1,9 @@
-"""How a worker fetches: by aiokafka's consumer on the worker's own loop, with a rest after a fetch of few records.
+"""How a worker fetches: aiokafka's consumer on the worker's own loop, which pauses after a fetch of few records.
 
-Faust has a thread for it. There each step of a fetch waits for the interpreter while a batch is folded: the median at
-10,000 events/s was twice as long, and a worker took a tenth more of a processor.
+Faust runs the consumer in a thread. There each step of a fetch waits for the interpreter while a batch is folded: the
+median at 10,000 events/s was twice as long, and a worker took a tenth more of a processor.
 
-What aiokafka has no public way for is done here, and each such place has a test.
+This module uses private parts of aiokafka where it has no public way. Each such place has a test.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ from streams.records.merge import KafkaRecord, RewrittenError
 if TYPE_CHECKING:
     from streams.faust.transport import BatchConsumer, BatchTransport
 
-#: How long a fetch may wait at the broker for new records, ms. It answers at once when there are any; the bound is
-#: for partitions that are resumed while a fetch of others is on its way.
+#: Longest wait of a fetch at the broker for new records, ms. The broker answers at once when it has some; the bound is
+#: for partitions that are resumed while another fetch waits.
 FETCH_WAIT_MS = 100
 #: Pause before a leader is asked again, s.
 BACKOFF = 0.1
-#: A fetch that brings fewer records is followed by a rest: those that come meanwhile share the cost of the next turn.
+#: A fetch of fewer records is followed by a pause: records that come meanwhile share the cost of the next turn.
 COMPANY = 500
 
 
 class Prefetched(unpacking.Prefetched):
-    """What aiokafka has fetched and not handed over; its records stay as they were read, without a copy of each.
+    """aiokafka's buffer of fetched records; records are kept as they were read, not copied one by one.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ class Prefetched(unpacking.Prefetched):
     of
         The fetcher.
     topics
-        Those whose records nobody may take back: see `Lineage`.
+        Topics whose log must not change behind the reader: see `Lineage`.
 
     Attributes
     ----------
     read
         How far their partitions were read.
     doubted
-        What was fetched of them that another leader wrote than what was read before.
+        Fetches of a new leader epoch, until `Lineage` has checked them.
     """
 
     def __init__(self, limit: unpacking.SizeLimit, skips: unpacking.Skips, of: Fetcher, topics: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class Prefetched(unpacking.Prefetched):
         self.doubted: dict[TopicPartition, FetchResult] = {}
 
     def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
-        """Keep what was fetched of a partition, or doubt it."""
+        """Keep a fetch of a partition, or put it among the doubted."""
         if isinstance(fetched, FetchResult) and tp.topic in self._topics:
             records, read = fetched._partition_records._records, self.read[tp]  # noqa: SLF001 - as in `prepare`
             records.read = read
@@ -75,11 +75,11 @@ class Prefetched(unpacking.Prefetched):
         super().__setitem__(tp, fetched)
 
     def believe(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Keep what was doubted."""
+        """Keep a fetch that was doubted."""
         super().__setitem__(tp, fetched)
 
     def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Bound what was fetched of a partition, and keep its records."""
+        """Bound a fetch of a partition, and keep its records."""
         super().prepare(tp, fetched)
         fetched._partition_records._consumer_record = _as_read  # noqa: SLF001 - where the copies are made
 
@@ -89,7 +89,7 @@ def _as_read(_: TP, record: KafkaRecord) -> KafkaRecord:
 
 
 class Inline:
-    """Stands for the thread in which Faust runs a service: it runs on the loop that starts it."""
+    """Takes the place of mode's thread: the service runs on the loop that starts it."""
 
     def __init__(self, service: "LoopConsumer") -> None:
         self._service = service
@@ -99,16 +99,16 @@ class Inline:
         self._serving = asyncio.get_running_loop().create_task(self._service._serve())  # noqa: SLF001 - as mode's does
 
     def stop(self) -> None:
-        """Do nothing: it has ended."""
+        """Do nothing: the service has ended."""
 
 
 class LoopConsumer(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread, without a thread, and with what the batch consumer asks of it.
+    """Faust's consumer thread without the thread, with additional methods for the batch consumer.
 
     Parameters
     ----------
     consumer
-        Faust's, on whose loop it is made.
+        The consumer of Faust, made on the running loop.
     """
 
     def __init__(self, consumer: "BatchConsumer") -> None:
@@ -116,11 +116,11 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         super().__init__(consumer, loop=loop, thread_loop=loop, Worker=Inline, beacon=consumer.beacon)
 
     async def call_thread(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """Call a method of the consumer: Faust hands it to the thread."""
+        """Call a method of the consumer; Faust would hand it to the thread."""
         return await maybe_async(fun(*args, **kwargs))
 
     async def _gather_remaining_tasks(self) -> None:
-        """Do nothing: the tasks that are left on the loop are not the consumer's."""
+        """Do nothing: the other tasks of the loop are not the consumer's."""
 
     async def on_start(self) -> None:
         """Start the consumer."""
@@ -132,7 +132,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000, inputs.sources)
 
     async def on_thread_stop(self) -> None:
-        """Stop the consumer, whatever it waits for: Faust would wait for ever for one that is cancelled."""
+        """Stop the consumer, whatever it waits for. Faust alone would wait for ever for a cancelled consumer."""
         await QueueServiceThread.on_thread_stop(self)
         if self._consumer is not None:
             await stop(self._consumer)
@@ -140,7 +140,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - Faust has no setting for it
-        # Faust has one only together with transactions of its own. What a producer took back is not answered.
+        # Faust sets it only with transactions of its own. Records of aborted transactions get no answer.
         consumer._isolation_level = "read_committed"  # noqa: SLF001 - as above
         settings = cast("BatchConsumer", self.consumer).inputs.settings
         # Two heartbeats may fail before the session ends.
@@ -153,7 +153,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         active_partitions: set[TP] | None,
         timeout: float,  # noqa: ASYNC109 - Faust's signature
     ) -> Mapping[TP, list[KafkaRecord]]:
-        """Fetch: without Faust's queue of calls to the thread."""
+        """Fetch directly: Faust's queue of calls would take ten tasks."""
         consumer, active = self._ensure_consumer(), active_partitions or set()
         records = await self._fetch_records(consumer, active, timeout, consumer._max_poll_records)  # noqa: SLF001
         if sum(map(len, records.values())) >= COMPANY:
@@ -166,27 +166,27 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         return dict(zip(asked, await asyncio.gather(*map(consumer.committed, asked)), strict=True))
 
     def throttle(self, pause: list[TP], resume: list[TP]) -> None:
-        """Stop and start fetching of partitions."""
+        """Pause some partitions and resume others."""
         consumer = self._ensure_consumer()
         assigned = consumer.assignment()
         consumer.pause(*(driver.ensure_aiokafka_TP(tp) for tp in pause if tp in assigned))
         consumer.resume(*(driver.ensure_aiokafka_TP(tp) for tp in resume if tp in assigned))
 
     def rejoin(self) -> None:
-        """Have the group share its partitions out anew."""
+        """Make the group assign its partitions anew."""
         self._ensure_consumer()._coordinator.request_rejoin()  # noqa: SLF001 - no public way to ask
 
     def ask_for_topics(self) -> None:
-        """Ask the brokers for topics of which they have said nothing, and share out anew when they have.
+        """Ask the brokers for topics that they have said nothing of, and make the group assign anew when they answer.
 
-        A leader of the group that no broker answered shares out nothing, and aiokafka asks again minutes later.
+        A group leader without metadata assigns nothing, and aiokafka asks again only minutes later.
         """
         consumer = self._ensure_consumer()
         if any(consumer.partitions_for_topic(topic) is None for topic in consumer.subscription()):
             consumer._client.force_metadata_update()  # noqa: SLF001 - no public way to ask
 
     def expelled(self) -> BaseException | None:
-        """Return why the consumer is no member of its group any more and will never be again, or None.
+        """Return why the consumer has left its group for good, or None.
 
         aiokafka keeps such an error for callers of its public methods, and Faust calls none.
         """
@@ -201,7 +201,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     def reach(self, tp: TP) -> tuple[int | None, int | None]:
         """Return the next offset to hand over and the end of the partition at the last fetch, where known.
 
-        It ends where a transaction is open: what follows cannot be had yet, and nobody waits for it.
+        The end is before an open transaction, as records behind it cannot be read yet.
         """
         state = self._state(tp)
         if state is None:
@@ -221,18 +221,18 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
 
 
 class Rest:
-    """Lets a fetcher rest after each fetch that brought records of some topics, unless there were many.
+    """Makes a fetcher pause after each fetch of some topics, unless it brought many records.
 
-    Without it a fetch brings the first record that comes, of one partition, and the others follow one by one.
+    Without the pause, a fetch brings only the first record that comes, and the others follow one by one.
 
     Parameters
     ----------
     fetcher
         aiokafka's.
     seconds
-        How long.
+        How long to pause.
     topics
-        Whose records are folded in turns. Rows that are restored wait for nobody.
+        Topics whose records are folded in turns. Restoring rows does not pause.
     """
 
     def __init__(self, fetcher: Fetcher, seconds: float, topics: Iterable[str]) -> None:
@@ -242,11 +242,11 @@ class Rest:
         fetcher._proc_fetch_request = self._fetched  # noqa: SLF001 - as above
 
     def end(self) -> None:
-        """Let it go on at once."""
+        """End the pause at once."""
         self._awake.set()
 
     async def _fetched(self, *request: Any) -> bool:  # noqa: ANN401 - aiokafka's
-        """Fetch, tell who waits for records, and rest: no request goes to this broker meanwhile."""
+        """Fetch, wake the readers, and pause: no request goes to this broker meanwhile."""
         cast("asyncio.Task[bool]", asyncio.current_task()).add_done_callback(self._again)
         records = self._fetcher._records  # noqa: SLF001 - as above
         before = set(records)
@@ -262,25 +262,25 @@ class Rest:
         return False  # who waits was told
 
     def _again(self, _: object) -> None:
-        """Let the fetcher look for what to fetch next.
+        """Make the fetcher look for the next fetch.
 
-        It does so when records are taken, too. If the rest ends at that moment, it still takes the broker for busy, and
-        would look again only after its timeout of 0.2 s.
+        It also looks when records are taken. If the pause ends at that moment, the fetcher still takes the broker for
+        busy. Without this call it would look again only after its timeout of 0.2 s.
         """
         self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as above
 
 
 class Lineage:
-    """Lets a fetcher raise where a log was cut behind what was read of it, and its offsets went to other records.
+    """Makes a fetcher raise if a log was truncated behind the reader, so that its offsets now belong to other records.
 
-    Where another leader wrote what comes than what was read before, it is asked where the epoch of that ended.
+    If a fetch has another leader epoch than the last one, the leader is asked where the last epoch ended.
 
     Parameters
     ----------
     fetcher
         aiokafka's.
     records
-        What it has fetched.
+        Its buffer.
     """
 
     def __init__(self, fetcher: Fetcher, records: Prefetched) -> None:
@@ -308,10 +308,10 @@ class Lineage:
 
 
 def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
-    """Let a fetcher raise where an offset of some topics is out of range, instead of going on with the first record.
+    """Make a fetcher raise if an offset of some topics is out of range, instead of going on with the first record.
 
-    aiokafka has one setting for that and for partitions of which no offset is committed. Those begin with the first
-    record, and so do partitions of other topics.
+    aiokafka has one setting for this case and for partitions without a committed offset. Partitions without one still
+    begin with the first record, and so do all partitions of other topics.
     """
     set_error, topics = fetcher._set_error, frozenset(topics)  # noqa: SLF001 - aiokafka has no hook for it
 

@@ -1,4 +1,4 @@
-"""What the transport asks of who serves the partitions, and what ends it."""
+"""The interface between the transport and the server of partitions, and the errors that end it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol

@@ -42,7 +42,7 @@ class Member(driver.Consumer):
         self._claims: set[asyncio.Task[None]] = set()
         #: Partitions that were asked for since the last assignment.
         self._asked_for: frozenset[int] = frozenset()
-        #: Whether the group was asked to share out anew since rows were found damaged, and who asks it.
+        #: Whether the group was asked to assign anew since damage was found, and the task that asks.
         self._repairing = False
 
     def hold(self) -> None:
@@ -80,7 +80,7 @@ class Member(driver.Consumer):
 
     @Service.task
     async def _renew(self) -> None:
-        """Confirm claims now and then: brokers forget what is not used."""
+        """Confirm claims now and then: brokers forget unused ones."""
         while not self.should_stop:
             await self.sleep(RENEW_INTERVAL)
             if self._ours and not self.should_stop:
@@ -88,7 +88,7 @@ class Member(driver.Consumer):
                     await self._while_ours(self.inputs.renew())
 
     async def _while_ours(self, claims: Coroutine[Any, Any, None]) -> None:
-        """Let claims run to their end before the partitions may move: a late one would shut their new owner out."""
+        """Let claims finish before partitions move: a late claim would shut out the new owner."""
         if not self._ours:
             claims.close()
             raise RebalanceAgain
@@ -129,7 +129,7 @@ class Member(driver.Consumer):
 
     @Service.task
     async def _watch(self) -> None:
-        """End the process once it is no member any more: it would wait for partitions for ever."""
+        """End the process once it has left the group for good: it would wait for partitions for ever."""
         while not self.should_stop:
             await self.sleep(MEMBERSHIP_INTERVAL)
             self._check_membership()
@@ -138,7 +138,7 @@ class Member(driver.Consumer):
             await self.watched()
 
     async def _ask_for_awaited(self) -> None:
-        """Ask the group for what this worker is to serve once its copies are whole, when they are."""
+        """Ask the group for awaited partitions once their copies here are whole."""
         standbys, awaited = cast("BatchTransport", self.transport).standbys, self._assignor.awaited
         if standbys and self._ours and awaited and awaited != self._asked_for and awaited <= set(standbys.whole()):
             self._asked_for = awaited

@@ -1,4 +1,4 @@
-"""What leaves: outputs as record batches, acknowledged before the inputs they answer are."""
+"""Outputs are sent as record batches, and acknowledged before the inputs that they answer."""
 
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,8 +22,6 @@ class Outputs:
 
     Parameters
     ----------
-    settings
-        Names the topics.
     producer
         Returns the producer; the application makes it when it starts.
     produced
@@ -39,21 +37,19 @@ class Outputs:
         self.settings = settings
         self.producer = producer
         self.produced = produced
-        #: Dead forecasts that were answered with their raw score, since the process began.
+        #: Dead forecasts answered with their raw score since the process began.
         self.raw_answers = 0
         self.topics = dict(zip(LABELS, settings.outputs, strict=True))
 
     def batch(self, partition: int, settings: Settings, heard: "Heard | None" = None) -> "OutputBatch":
-        """Return an empty batch for a partition of every topic.
+        """Return an empty batch for the outputs of a partition.
 
         Parameters
         ----------
-        partition
-            Its number.
         settings
-            Under which its records were folded.
+            Settings under which its records were folded.
         heard
-            What of it may stand in the topics already; that is left out.
+            Outputs that may be in the topics already; these are left out.
         """
         return OutputBatch(self, partition, settings, heard)
 
@@ -63,7 +59,7 @@ class Outputs:
         Returns
         -------
         dict of int and dict
-            Of each partition the next offset of the topics that something was appended to, by their labels.
+            Next offset of each topic that was appended to, by partition and the topic's label.
 
         Raises
         ------
@@ -77,12 +73,12 @@ class Outputs:
         return ends
 
     async def heard(self, starts: Mapping[int, Sequence[int]]) -> dict[int, "Heard"]:
-        """Read what stands in the topics from some offsets on.
+        """Read the output topics from some offsets on.
 
         Parameters
         ----------
         starts
-            Of each partition the offsets, in the order of the topics.
+            Offsets by partition, in the order of the topics.
 
         Raises
         ------
@@ -115,16 +111,16 @@ async def put(producer: BatchProducer, topic: str, partition: int, key: bytes | 
 
 
 class Heard:
-    """What stands in the output topics of a partition of records that are folded again.
+    """Outputs in the topics of a partition whose records are folded again.
 
     Attributes
     ----------
     said
-        Key and value of the records that were not folded again yet, by the label of their topic.
+        Key and value of outputs that were not derived again yet, by the label of their topic.
     ends
         Next offset of each topic, by its label.
     unlike
-        How many records were left when the first was missed.
+        Number of outputs left when the first derived one was not found among them.
     """
 
     def __init__(self) -> None:
@@ -133,11 +129,11 @@ class Heard:
         self.unlike = 0
 
     def unsaid(self, label: str, records: list[EncodedRecord]) -> list[EncodedRecord]:
-        """Return the records that do not stand in a topic yet.
+        """Return the derived records that are not in a topic yet.
 
-        They were appended in order by one worker, so all behind the first that is not there are not there either. What
-        looks like one of these is another: a forecast that is sent again has the same answer. Others may stand between
-        them: a worker that did not know yet that the partition had moved appended copies.
+        One worker appended them in order, so after the first missing record all are missing. A record that looks the
+        same is a different one: a forecast that is sent again has the same answer. Copies may be in between, from a
+        worker that did not know yet that the partition had moved.
         """
         said = self.said[label]
         for n, record in enumerate(records):
@@ -153,12 +149,11 @@ class Heard:
 
     @property
     def offsets(self) -> list[int | None]:
-        """Where the first record stands that is left, by the order of `LABELS`; None: none is left."""
+        """Offset of the first record left in each topic of `LABELS`; None if none is left."""
         return [self.ends[label] - len(self.said[label]) if self.said[label] else None for label in LABELS]
 
 
-#: Appends record batches, each to another topic and partition; returns the first offset of each when all are
-#: acknowledged.
+#: Appends record batches, each to another topic and partition. Returns their first offsets once all are acknowledged.
 Append = Callable[[list[tuple[RecordBatch, str, int]]], Awaitable[Sequence[int]]]
 
 
@@ -167,8 +162,6 @@ class PackedBatch:
 
     Parameters
     ----------
-    topics
-        By their labels.
     empty
         Makes an empty record batch.
     append
@@ -188,7 +181,7 @@ class PackedBatch:
         self._empty = empty
         self._append = append
         self._produced = produced
-        #: By the topic's label and the partition they go to.
+        #: Record batches by the topic's label and the partition.
         self.packed: dict[tuple[str, int], list[RecordBatch]] = {}
 
     def pack(self, label: str, partition: int, records: Sequence[Produced]) -> None:
@@ -197,7 +190,7 @@ class PackedBatch:
         Raises
         ------
         ValueError
-            If one is larger than a record batch may be.
+            If a record does not fit a record batch.
         """
         packed = self.packed.setdefault((label, partition), [])
         taken = packed[-1].extend(records) if packed else 0
@@ -211,7 +204,7 @@ class PackedBatch:
             taken += more
 
     async def send(self, others: Sequence["PackedBatch"] = ()) -> dict[tuple[str, int], int]:
-        """Produce what was packed, and what others packed for other partitions; returns when all is acknowledged.
+        """Produce these records, and those packed for other partitions; returns when all are acknowledged.
 
         Returns
         -------
@@ -236,9 +229,7 @@ class PackedBatch:
 
 
 class OutputBatch(PackedBatch):
-    """The outputs of one batch.
-
-    Each goes to the partition its input came from, so one event's records keep their order.
+    """The outputs of one batch. Each goes to the partition of its input, so an event's records keep their order.
 
     Attributes
     ----------
@@ -266,7 +257,7 @@ class OutputBatch(PackedBatch):
         Raises
         ------
         ValueError
-            If one is larger than a record batch may be.
+            If an output does not fit a record batch.
         """
         if self._settings.policies.answering:
             self.raw_answers += sum(answered_raw(output, self._settings) is not None for output in outputs)

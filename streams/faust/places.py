@@ -72,10 +72,7 @@ class Places:
         return found
 
     async def forgo(self, tp: TP) -> None:
-        """Leave out what was folded since the last checkpoint, where it cannot be folded again.
-
-        Its answers stand, and are not learnt from.
-        """
+        """Skip the journal since the last checkpoint if it cannot be folded again; its answers stand, unlearnt."""
         fences, journal = self.taken_up[tp.partition]
         if journal.entries:
             await self.inputs.forgo(tp.partition, journal)

@@ -1,4 +1,4 @@
-"""How a worker produces: record batches that are packed already, each acknowledged before the next of its partition."""
+"""How a worker produces: prepared record batches, each acknowledged before the next one of its partition."""
 
 import asyncio
 from collections import defaultdict
@@ -20,9 +20,9 @@ from streams.kafka.provenance import Described, Identity
 if TYPE_CHECKING:
     from streams.faust.transport import BatchTransport
 
-#: Records of fewer bytes are not compressed: a codec spends more time on beginning than they save.
+#: Records of fewer bytes in all are not compressed: starting a codec takes longer than it saves.
 FEW = 1000
-#: Longest wait for replicas that do not follow, s: brokers go on without one after ``replica.lag.time.max.ms``, 30 s.
+#: Longest wait for slow replicas, s. Brokers go on without one after ``replica.lag.time.max.ms``, 30 s by default.
 REPLICA_SECONDS = 60.0
 
 #: Key, value, timestamp (ms) and headers of a record to produce.
@@ -30,27 +30,24 @@ Produced = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes |
 
 
 class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
-    """A record batch that may be of another producer id than its producer's.
+    """A record batch that may have another producer id than its producer.
 
     Attributes
     ----------
     stamp
-        Producer id, epoch and number of the first record; None leaves them to the producer. A batch that is sent again
-        is the same to the brokers.
+        Producer id, epoch and sequence number of the first record; None: those of the producer. With a stamp, brokers
+        recognise a batch that is sent again.
     """
 
     stamp: tuple[int, int, int] | None = None
 
     def __init__(self, size: int, codec: int) -> None:
         super().__init__(size, codec)
-        #: All records, while they are few: then they are not compressed.
+        #: All records while they are few, so that they can stay uncompressed.
         self._few: list[Produced] | None = [] if codec else None
 
     def extend(self, records: Sequence[Produced]) -> int:
-        """Append records while they fit, and return how many did.
-
-        One call a record less than `append`, of which there are three an event.
-        """
+        """Append records while they fit, and return how many did. It saves a call of `append` for each record."""
         append, first = self._builder.append, self._relative_offset
         for key, value, timestamp, headers in records:
             if append(self._relative_offset, timestamp, key, value, headers) is None:
@@ -62,7 +59,7 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
         return taken
 
     def sealed(self, producer_id: int, epoch: int, sequence: int) -> bytes:
-        """Return the bytes of the batch, under its own stamp or else under this one; nothing more fits then."""
+        """Return the bytes of the batch, under its own stamp or else this one. Nothing can be appended afterwards."""
         if self._few and len(self._few) == self._relative_offset:
             plain = RecordBatch(FEW * 2, 0)
             plain.extend(self._few)
@@ -72,7 +69,7 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
 
 
 class BatchProducer(driver.Producer):
-    """Produces a prepared record batch and says where it was appended."""
+    """Produces prepared record batches and returns their offsets."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
@@ -95,7 +92,7 @@ class BatchProducer(driver.Producer):
         return cast("BatchTransport", self.transport).contact
 
     def batch(self, size: int | None = None) -> RecordBatch:
-        """Return an empty record batch of at most so many bytes before it is compressed; None: ``TRUEUP_BATCH_BYTES``.
+        """Return an empty record batch with a limit of bytes before compression; None: ``TRUEUP_BATCH_BYTES``.
 
         Its ``append`` returns None when it is full.
         """
@@ -112,7 +109,7 @@ class BatchProducer(driver.Producer):
         ForbiddenError, KafkaError
             If the brokers do not give it.
         TimeoutError
-            If none has answered within ``request_seconds``.
+            If no broker has answered within ``request_seconds``.
         """
         try:
             async with self._contact.within(self.request_timeout):
@@ -121,14 +118,14 @@ class BatchProducer(driver.Producer):
             raise TimeoutError(f"no coordinator of {transactional_id} in {self.request_timeout:g} s") from None
 
     async def describe(self, app: str, changelog: str) -> Described:
-        """Return what the brokers say of a changelog; see `streams.kafka.provenance.describe`.
+        """Return the brokers' description of a changelog; see `streams.kafka.provenance.describe`.
 
         Raises
         ------
         KafkaError
             If the brokers refuse.
         TimeoutError
-            If none has answered within ``request_seconds``.
+            If no broker has answered within ``request_seconds``.
         """
         try:
             async with self._contact.within(self.request_timeout):
@@ -137,7 +134,7 @@ class BatchProducer(driver.Producer):
             raise TimeoutError(f"nobody said in {self.request_timeout:g} s what {changelog} is") from None
 
     async def identities(self, topics: Iterable[str]) -> list[Identity]:
-        """Return what topics these are; see `streams.kafka.provenance.identity`. Raises as `describe`."""
+        """Return the identities of topics, see `streams.kafka.provenance.identity`. Raises as `describe`."""
         try:
             async with self._contact.within(self.request_timeout):
                 client = self._ensure_producer().client
@@ -148,14 +145,14 @@ class BatchProducer(driver.Producer):
     async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
         """Append record batches, each to another topic and partition; return the offsets of their first records.
 
-        Nothing else may be on its way to these partitions meanwhile.
+        No other batch may be in flight to these partitions.
 
         Raises
         ------
         ProducerFenced, KafkaError
             If the brokers refuse one.
         TimeoutError
-            If they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` where leaders say
+            If they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` if leaders report
             that they wait for replicas. This ends the process.
         """
         producer = self._ensure_producer()

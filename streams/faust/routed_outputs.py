@@ -1,4 +1,4 @@
-"""What leaves a router: labels as outcomes of their streams, each to the partition of its key, and dead letters."""
+"""The outputs of a router: labels as outcomes of their streams, each to the partition of its key, and dead letters."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,11 +51,11 @@ class RoutedOutputs:
         self.produced = produced
 
     def batch(self, partition: int, _: Settings, __: Heard | None = None) -> "RoutedBatch":
-        """Return an empty batch of what a partition's records bring about."""
+        """Return an empty batch for the outputs of a partition."""
         return RoutedBatch(self, partition)
 
     async def heard(self, starts: Mapping[int, object]) -> dict[int, Heard]:
-        """Return nothing: many write to each of its topics, and workers pass copies over."""
+        """Return nothing: each topic has many writers, and workers drop copies."""
         return {partition: Heard() for partition in starts}
 
     async def note(self, partition: int, entry: bytes) -> None:
@@ -63,7 +63,7 @@ class RoutedOutputs:
         await put(self.producer(), self.settings.journal, partition, None, entry)
 
     async def send(self, batches: Sequence["RoutedBatch"]) -> dict[int, dict[str, int]]:
-        """Produce what batches brought about, each topic-partition's by time; raises as `PackedBatch.send`.
+        """Produce the outputs of batches, each topic-partition's by time; raises as `PackedBatch.send`.
 
         Returns
         -------
@@ -119,7 +119,7 @@ class RoutedBatch:
 
 
 def by_time(runs: Sequence[list[EncodedRecord]]) -> list[EncodedRecord]:
-    """Merge runs of records by their Kafka timestamps; each keeps its order, and one stamped ahead holds none back."""
+    """Merge runs of records by their Kafka timestamps. Each run keeps its order; a future record delays none."""
     if len(runs) == 1:
         return runs[0]
     timed = chain.from_iterable(zip(_times(run), run, strict=True) for run in runs)

@@ -1,12 +1,11 @@
-"""Copies of the state of partitions that other workers serve, so that a partition moves without being restored.
+"""Copies of partitions that other workers serve, so that a partition moves without being restored.
 
-A copy is a database like those that are served from, and the changelog brings it up to date the same way. But nobody
-reads it until the group gives its partition to this worker. Then it is closed here, and taken up as any disk is: it is
-claimed first, vetted, and brought to the end of the changelog. What the former owner still appends lands before the
-claim and is read, or is refused.
+A copy is a database like any other, kept up to date from the changelog. Nobody reads it until the group assigns its
+partition to this worker. Then it is closed here and taken up as any database on disk: claimed, vetted and brought to
+the end of the changelog. Appends of the former owner come before the claim and are read, or are refused.
 
-All of it runs in a thread with a consumer of its own. So a copy that is far behind, a broker that is silent or a disk
-that is damaged holds up nothing that is served here. A copy is given up before it takes the room of what is served.
+Copies are kept in a thread with a consumer of its own, so that a slow copy, a silent broker or a damaged disk does not
+delay this worker. A copy is given up before it takes disk space that the worker needs.
 """
 
 import asyncio
@@ -35,36 +34,34 @@ from streams.records.merge import KafkaRecord
 
 log = logging.getLogger("trueup")
 
-#: How often to look where the changelog ends, and whether the copies are still of it, s; sooner while one is missing.
+#: Seconds between two looks at the changelog's end and identity; the second is used while a copy is missing.
 LOOK_SECONDS, MISSING_SECONDS = 10.0, 1.0
 #: Pause before brokers that failed are asked again, s.
 PAUSE_SECONDS = 1.0
-#: How long a disk may have been away to be as good as a copy, s.
+#: Rows on disk that were written within this time count as a copy, s.
 LATELY: Final = 3600.0
-#: A copy that lacks so many offsets is as good as whole: they are restored in a tenth of a second.
+#: A copy that lacks at most this many offsets counts as whole: restoring them takes a tenth of a second.
 NEAR: Final = 10_000
-#: Share of the file system that copies leave to what is served from it.
+#: Share of the file system that copies must leave free.
 SPARE: Final = 0.05
 
 
 class Standby(NamedTuple):
-    """A copy: its partition, and how many offsets of the changelog it lacks, None while that is not known."""
+    """A copy: its partition, and the number of changelog offsets it lacks; None if not known yet."""
 
     partition: int
     lag: int | None
 
 
 class Standbys:
-    """Keeps copies; nothing is started before there is one to keep.
+    """Keeps copies. The thread starts with the first copy.
 
     Parameters
     ----------
-    settings
-        Every setting.
     contact
         Is told what brokers answer.
     store
-        Where the copies are: the directories are those of the state table, the databases its own.
+        Store of the copies: the state table's directories, with databases of its own.
     release
         Closes the database of a partition that was served here; called on the worker's loop.
     usage
@@ -72,8 +69,6 @@ class Standbys:
 
     Attributes
     ----------
-    store
-        As given.
     rows
         Rows written to copies since the process began.
     """
@@ -94,7 +89,7 @@ class Standbys:
         self._wanted: frozenset[int] = frozenset()
         self._served: frozenset[int] = frozenset()
         self._copies: dict[int, Copy] = {}
-        #: Partitions whose copy was given up for want of room, and the bytes it had.
+        #: Partitions whose copy was given up for lack of disk space, and its bytes.
         self._crowded: dict[int, int] = {}
         self._heads: defaultdict[int, deque[Head]] = defaultdict(deque)
         #: Whether the group has said what to keep; and before that, if it was asked, which rows of this disk are fit.
@@ -110,25 +105,24 @@ class Standbys:
     # -- for the loop of the worker, and for any thread ------------------------------------------------------------
 
     async def examine(self) -> None:
-        """Look which rows of this disk are fit, before the worker joins its group: others are not told of.
+        """Find out which rows of this disk are fit, before the worker joins its group and reports them.
 
-        So a partition whose rows here are foreign, ahead of the changelog, old or damaged goes to a copy, if there is
-        one. If the brokers do not say what the changelog is, the rows are told of unseen. They are vetted in any case
-        before they are served from.
+        So a partition whose rows here are foreign, ahead of the changelog, old or damaged goes to another worker with a
+        copy. If the brokers do not answer, all rows are reported. They are vetted in any case before they are served.
         """
         kept = self._lately()
         if kept and self._settings.standbys:
             self._fit = await fit(self._settings, self._contact, self.store, kept)
 
     async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
-        """Keep copies of these partitions and of no others; returns when no other is open here.
+        """Keep copies of these partitions and of no others; returns when all others are closed.
 
         Parameters
         ----------
         partitions
-            Their numbers; none of them is served.
+            Their numbers; this worker serves none of them.
         served
-            Partitions that this worker serves: their files are not touched from here.
+            Partitions that this worker serves: the thread leaves their files alone.
         """
         wanted = frozenset(partitions)
         if not self._told:
@@ -144,7 +138,7 @@ class Standbys:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._set(wanted, frozenset(served)), self._loop))
 
     async def stop(self) -> None:
-        """Close all copies, and end."""
+        """Close all copies and stop the thread."""
         if self._loop is None or self._thread is None:
             return
         await self.follow((), self._served)
@@ -153,13 +147,13 @@ class Standbys:
         self._loop = self._thread = None
 
     def look(self) -> list[Standby]:
-        """Return the copies that are kept; any thread may ask."""
+        """Return the copies; any thread may ask."""
         return [Standby(partition, copy.lag) for partition, copy in sorted(dict(self._copies).items())]
 
     def whole(self) -> list[int]:
-        """Return the partitions of whose state little is missing here; any thread may ask.
+        """Return the partitions whose copies lack little; any thread may ask.
 
-        At the start of the process these are those that the disk has rows of which are fit and were written lately.
+        At the start of the process, these are the partitions with fit rows on disk that were written lately.
         """
         if self._told:
             return [each.partition for each in self.look() if each.lag is not None and each.lag <= NEAR]
@@ -172,7 +166,7 @@ class Standbys:
 
     @property
     def missing(self) -> int:
-        """How many copies are to be kept here and are not; any thread may ask."""
+        """Number of copies that should be here and are not; any thread may ask."""
         return len(self._wanted - set(self._copies))
 
     # -- the thread ------------------------------------------------------------------------------------------------
@@ -207,7 +201,7 @@ class Standbys:
             except (Exception, asyncio.CancelledError) as exc:
                 if self._ending:
                     raise
-                # Whatever it is, nothing that is served depends on it.
+                # The worker does not depend on copies, so no error here may end it.
                 if not told:
                     log.warning("the copies of partitions that others serve wait: %s: %s", type(exc).__name__, exc)
                 told = True
@@ -215,7 +209,6 @@ class Standbys:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _read(self) -> None:
-        """Read the changelog until there is nothing more to keep."""
         consumer = changelog_consumer(self._settings, self._contact)
         await consumer.start()
         try:
@@ -237,7 +230,7 @@ class Standbys:
             copy.sought = False
 
     async def _look(self, consumer: AIOKafkaConsumer) -> None:
-        """Open copies, set aside what is unfit, note where the changelog ends, and seek."""
+        """Open copies, set unfit ones aside, note the end of the changelog, and seek."""
         topic = self._settings.changelog
         places = {partition: TopicPartition(topic, partition) for partition in self._wanted}
         now = copies.now()
@@ -251,7 +244,6 @@ class Standbys:
         self._seek(consumer, begins)
 
     def _open(self, partition: int) -> bool:
-        """Open a copy, and return whether it is."""
         usage = self._usage(self._settings.state_dir)
         size = self._crowded.get(partition)
         if usage.free - (size or 0) < SPARE * usage.total * (1 if size is None else 2):
@@ -271,12 +263,12 @@ class Standbys:
         return True
 
     def _let_go(self, partition: int) -> None:
-        """Let the worker close a database that is copied from now on, unless it is served again."""
+        """Make the worker close a database that becomes a copy, unless it is served again."""
         if partition in self._wanted:
             self._release(partition)
 
     def _judge(self, partition: int, origin: bytes, begin: int, end: int, oldest: int, now: int) -> None:
-        """Set aside what the changelog cannot bring up to date, as of any disk, and note how far it has to come."""
+        """Set a copy aside that the changelog cannot bring up to date, and note how much it lacks."""
         copy = self._copies[partition]
         try:
             if self.store.vet(partition, origin, end, oldest, begin):
@@ -302,7 +294,7 @@ class Standbys:
                 copy.sought = True
 
     async def _fetch(self, consumer: AIOKafkaConsumer) -> None:
-        """Write what comes next, and leave the processor to what is served for as long again."""
+        """Write the next records, then pause for as long again: the worker needs the processor."""
         if not self._copies:
             await asyncio.sleep(copies.FETCH_SECONDS)
             return
@@ -344,7 +336,7 @@ class Standbys:
         self._make_room()
 
     def _note(self, partition: int, copy: Copy) -> None:
-        """Note that the rows are as of the time when the end that they have reached was asked for."""
+        """Note that the rows are as of the time at which the end they have reached was asked for."""
         if copy.asked is None or copy.end is None or copy.end > copy.next:
             return
         if copy.next:
@@ -352,14 +344,14 @@ class Standbys:
         copy.asked, copy.whole = None, True
 
     def _lose(self, partition: int, exc: Exception) -> None:
-        """Give up a copy that cannot be read or written; it is opened again with the next look."""
+        """Give up a copy that cannot be read or written; the next look opens it again."""
         self._close(partition)
         if not isinstance(exc, DamagedStoreError):  # those are set aside
             self._remove(partition)
         log.error("the copy of partition %d is made anew: %s", partition, exc)
 
     def _make_room(self) -> None:
-        """Remove rows that nobody needs here, then copies, until what is served has room."""
+        """Remove unused rows, then copies, until the worker has enough disk space."""
         for remove in (self._idle, self._largest):
             while self._short() and (partition := remove()) is not None:
                 size = self._size(partition)
@@ -382,7 +374,7 @@ class Standbys:
         return bool(usage.free < SPARE * usage.total)
 
     def _idle(self) -> int | None:
-        """Return a partition that has rows here and is neither served nor copied, or None."""
+        """Return a partition with rows here that is neither served nor copied, or None."""
         return min(self.store.kept() - self._served - self._wanted, default=None)
 
     def _largest(self) -> int | None:

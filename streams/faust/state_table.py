@@ -1,9 +1,9 @@
-"""The state table: written to the changelog first, in one atomic record batch, and to disk after.
+"""The state table: rows go to the changelog first, in one atomic record batch, and to disk afterwards.
 
-Stock Faust writes RocksDB first and the changelog some time later, one record at a time, so a crash between the two
-loses or doubles updates. Here rows that are written together are one record batch of the changelog. Its acknowledgement
-is the commit point: before it nothing has happened, after it everything has, on this disk or rebuilt on another. The
-disk may be behind: it says how far its rows reach, and whoever takes the partition up restores the rest.
+Stock Faust writes RocksDB first and the changelog later, one record at a time, so a crash in between loses or doubles
+updates. Here, rows that are written together are one record batch of the changelog. Its acknowledgement is the commit
+point: afterwards the rows are on this disk, or can be rebuilt on another. The disk may be behind. It stores the offset
+that its rows reach to, and the next owner of the partition restores the rest.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ NAME = "state"
 
 
 class ForeignWriterError(RuntimeError):
-    """Something else has appended to this partition's changelog, past the claim that should have kept it out."""
+    """Another writer has appended to this partition's changelog, although the claim should have prevented it."""
 
 
 class PartitionsError(RuntimeError):
-    """An input has another number of partitions than it had: records of one key are in several of them."""
+    """The number of partitions of an input has changed: records of one key are in several partitions."""
 
 
 class StateTable(faust.Table):  # type: ignore[type-arg]
@@ -64,13 +64,13 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             lambda: str(self.changelog_topic_name), lambda: cast("BatchProducer", app.producer), owner, batch_bytes
         )
         self._locks: dict[int, asyncio.Lock] = {}
-        #: Changelog offset the next batch of each partition must be appended at.
+        #: Changelog offset at which the next batch of each partition must be appended.
         self._next: dict[int, int] = {}
-        #: Rows of each partition that are in the changelog, and not in the store yet.
+        #: Rows of each partition that are in the changelog and not yet in the store.
         self._unwritten: dict[int, dict[bytes, bytes | None]] = {}
-        #: When each partition was claimed last, ms since 1970, and where its changelog ended then.
+        #: Time of the last claim of each partition, ms since 1970, and the end of its changelog then.
         self._claimed: dict[int, tuple[int, int]] = {}
-        #: How many partitions the inputs have, as far as was asked.
+        #: Number of partitions of the inputs, once known.
         self.widths = Widths(0, 0)
         super().__init__(
             app,
@@ -86,7 +86,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return self.rocks()
 
     def rocks(self) -> RocksStore:
-        """Return a store of the table's directories with databases of its own; one is open in one store at a time."""
+        """Return a second store on the table's directories. A database may be open in only one store at a time."""
         return RocksStore("rocksdb://", self.app, self, table_name=self.name, options=dict(self.options or {}))
 
     @property
@@ -99,72 +99,70 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         return self.store.read(partition, key)
 
     def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
-        """Return what reads rows of one partition."""
+        """Return a function that reads rows of one partition."""
         return self.store.reader(partition)
 
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over rows by key prefix. For views, never for what must be right."""
+        """Iterate over rows by key prefix. For views only: it reads the disk, which may be behind."""
         return self.store.range(partition, prefix)
 
     def _changelog_topic_name(self) -> str:
         return self._changelog_name or super()._changelog_topic_name()
 
     async def claim(self, partition: int) -> None:
-        """Shut all others out of a partition's changelog; raises as `Changelog.claim`."""
+        """Claim a partition's changelog: brokers refuse all other writers; raises as `Changelog.claim`."""
         began = _now()
         self._claimed[partition] = began, await self.changelog.claim(partition)
 
     def claimed(self, partition: int) -> int:
-        """Return the offset of the newest claim of a partition in its changelog; KeyError if it was never claimed."""
+        """Return the changelog offset of the newest claim of a partition; KeyError if it was never claimed."""
         return self._claimed[partition][1]
 
     def is_claimed(self, partition: int) -> bool:
-        """Whether a partition is claimed from here."""
+        """Whether this worker has claimed a partition."""
         return partition in self._claimed
 
     async def vet(self, partitions: Iterable[int]) -> list[int]:
-        """Set aside what this disk holds of claimed partitions and is damaged or cannot be brought up to date.
+        """Set aside databases of claimed partitions that are damaged or cannot be brought up to date.
 
-        That is rows of another changelog, rows the changelog does not have, and rows so old that deletions they do not
-        know of may be gone from it.
+        The second means: rows of another changelog, rows that the changelog does not have, and rows so old that later
+        deletions may have been compacted away.
 
         Returns
         -------
         list of int
-            The partitions that were set aside: all of their changelog is to be restored.
+            The partitions that were set aside: their whole changelog must be restored.
 
         Raises
         ------
         KafkaError, TimeoutError
-            If the brokers do not say what the changelog is.
+            If the brokers do not describe the changelog.
         """
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
         origin, oldest = described.origin.encode(), _now() - described.retention_ms // 2
         vet = self.store.vet
-        # In a thread: all rows are read where others were found damaged.
+        # In a thread, because after damage it reads all rows.
         return [
             each for each in partitions if await asyncio.to_thread(vet, each, origin, self._claimed[each][1], oldest)
         ]
 
     async def recognise(self, partitions: Iterable[int], topics: tuple[str, str]) -> None:
-        """Compare the input topics with those that the partitions' rows came from, and note them where nobody has.
+        """Compare the input topics with those that the partitions' rows came from; note the topics if none are noted.
 
         Parameters
         ----------
-        partitions
-            Numbers of the partitions.
         topics
             Names of the topics of forecasts and of outcomes.
 
         Raises
         ------
         DataLossError
-            If one was made anew since records of it were applied: the fence would hide as many of its records.
+            If a topic was made anew since its records were applied: the fence would hide as many new records.
         PartitionsError
-            If one has another number of partitions than when the first records were applied.
+            If a topic has another number of partitions than when its first records were applied.
         KafkaError, TimeoutError
-            If the brokers do not say, or as `commit`.
+            If the brokers do not describe the topics, or as `commit`.
         """
         found = await cast("BatchProducer", self.app.producer).identities(topics)
         self.widths = widths = Widths(*(each.partitions for each in found))
@@ -200,23 +198,23 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             await self.commit(partition, rows)
 
     async def append(self, rows: Mapping[int, RowWrites]) -> None:
-        """Append rows to the changelog and wait for the acknowledgement; the store gets them with the next `commit`.
+        """Append rows to the changelog and wait for the acknowledgement; the next `commit` writes them to the store.
 
         Parameters
         ----------
         rows
-            Of each partition, by key; None deletes.
+            Rows of each partition, by key; None deletes.
 
         Raises
         ------
         TooLargeError
-            If those of a partition do not fit one record batch; nothing was sent.
+            If the rows of a partition do not fit one record batch; nothing was sent.
         MovedError
             If a partition has moved; nothing was sent.
         FencedError
-            If another worker has taken a partition over; nothing was appended to it.
+            If another worker has claimed a partition; nothing was appended to it.
         ForeignWriterError
-            If a changelog has grown by other hands.
+            If another writer has appended to a changelog.
         KafkaError, TimeoutError
             If the brokers do not acknowledge. The batches may or may not have been appended.
         """
@@ -228,8 +226,6 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
         Parameters
         ----------
-        partition
-            Number of the partition.
         rows
             By key; None deletes.
         probe
@@ -254,7 +250,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             self._appended(partition, rows[partition], offset)
 
     async def renew(self) -> None:
-        """Confirm the claims that have not been for long.
+        """Confirm claims that were not confirmed for long.
 
         Raises
         ------
@@ -267,7 +263,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
                     await self._confirm(partition)
 
     async def cleanup(self) -> str:
-        """Return the changelog's ``cleanup.policy`` if rows are lost under it, else nothing; raises as `vet`."""
+        """Return the changelog's ``cleanup.policy`` if it loses rows, else an empty text; raises as `vet`."""
         producer = cast("BatchProducer", self.app.producer)
         policy = (await producer.describe(self.app.conf.id, str(self.changelog_topic_name))).policy
         return "" if policy == COMPACT else policy
@@ -289,7 +285,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
     @asynccontextmanager
     async def _locked(self, partitions: Iterable[int]) -> AsyncIterator[None]:
-        """Let nothing else be on its way to the changelog of some partitions."""
+        """Lock the changelog of some partitions, so that nothing else is in flight to it."""
         locks = [self._locks.setdefault(partition, asyncio.Lock()) for partition in sorted(partitions)]
         taken = 0
         try:
@@ -312,14 +308,13 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         restore(self.store, tp.partition, records, _now())
 
     def apply_changelog_batch(self, batch: Iterable[EventT[Any]]) -> None:
-        """Do nothing: Faust hands over what it was shown of the recovery some time after `restore` wrote it.
+        """Do nothing: `restore` has written these records already, and Faust hands them over some time later.
 
-        Written again then, rows would land on newer ones: the fence of a batch on that of the next, which would be
-        folded twice.
+        A second write would overwrite newer rows: it would put back an older fence, and a batch would be folded twice.
         """
 
     def reopened(self, partition: int) -> None:
-        """Note that a partition was recovered anew: others may have written it before it was claimed."""
+        """Note that a partition was recovered again: others may have written to it before it was claimed."""
         self._next.pop(partition, None)
         self._unwritten.pop(partition, None)
         self.changelog.activate(partition)
@@ -336,7 +331,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self.store.anew(partition)
 
     def offset(self, partition: int) -> int | None:
-        """Return the changelog offset the stored rows reach to."""
+        """Return the changelog offset that the stored rows reach to."""
         return self.store.offset(partition)
 
     def size(self, partition: int) -> tuple[int, int]:

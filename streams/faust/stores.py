@@ -1,4 +1,4 @@
-"""Where the state table keeps its rows: RocksDB, a database for each partition."""
+"""The store of the state table: one RocksDB database for each partition."""
 
 import os
 from collections import Counter
@@ -19,22 +19,16 @@ from streams.records.merge import KafkaRecord
 #: Row key and value; None deletes.
 RowItems = Iterable[tuple[bytes, bytes | None]]
 
-#: Keys of what a database's rows are of (`streams.kafka.provenance.Origin`), and of the time they are as of (i64, ms
-#: since 1970).
+#: Keys of a database's origin (`streams.kafka.provenance.Origin`), and of the time its rows are as of (i64, ms since
+#: 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
 
-#: Why databases are set aside; each is the end of their new name.
+#: Reasons to set a database aside; the new name ends with one.
 SET_ASIDE: Final = ("foreign", "ahead", "old", "damaged")
 
 
 class DamagedStoreError(RuntimeError):
-    """A partition's database is damaged. It has been set aside: its rows come from a copy or from the changelog.
-
-    Attributes
-    ----------
-    partition
-        Number of the partition.
-    """
+    """A partition's database is damaged and was set aside. Its rows must come from a copy or from the changelog."""
 
     def __init__(self, partition: int, message: str) -> None:
         super().__init__(message)
@@ -42,28 +36,27 @@ class DamagedStoreError(RuntimeError):
 
 
 class RocksStore(rocksdb.Store):
-    """Faust's RocksDB store, one database a partition, with writes that carry their changelog offset.
+    """Faust's RocksDB store. Each write carries the changelog offset that the rows reach to.
 
-    A damaged database is never read on. Found when it is opened, it is set aside, beside itself under the name
-    ``….damaged``, and an empty one takes its place, which recovery fills from the changelog. Found later, it is set
-    aside too, and nothing can be read or written in its place until `anew`: what was under way would leave rows there
-    that are not all. A database that the changelog cannot bring up to date is set aside by `vet`.
+    A damaged database is set aside: it is renamed to ``….damaged``. If the damage is found at opening, an empty
+    database takes its place and recovery fills it. If it is found later, the partition cannot be read or written until
+    `anew`: otherwise a write that is under way would begin an incomplete database.
 
-    Damage seldom comes alone. So `vet` reads all rows of what the disk held when some were found damaged.
+    Damage often hits several databases of a disk. So after the first, `vet` reads all rows of the others.
 
     Attributes
     ----------
     set_aside_for
-        How many databases were set aside since the process began, by the reason in their new name.
+        Databases set aside since the process began, by the reason in their new name.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
         self.rocksdb_options = RocksOptions(**(self.options or {}))
         self.set_aside_for: Counter[str] = Counter()
-        #: Partitions that were in use when their rows were found damaged, and have not been begun anew.
+        #: Partitions whose database was found damaged in use and was not replaced yet.
         self._lost: set[int] = set()
-        #: Partitions whose rows lay on this disk when others were found damaged, and have not been read since.
+        #: Partitions with rows on this disk that were not read since damage was found in others.
         self._suspects: set[int] = set()
 
     def read(self, partition: int, key: bytes) -> bytes | None:
@@ -72,17 +65,17 @@ class RocksStore(rocksdb.Store):
         Raises
         ------
         DamagedStoreError
-            If RocksDB finds it damaged, or has found others, and nothing has taken their place.
+            If RocksDB finds damage, or the database was set aside and not replaced.
         """
         return self.reader(partition)(key)
 
     def reader(self, partition: int) -> Callable[[bytes], bytes | None]:
-        """Return `read` of one partition: it runs once an event, so it is one call. It holds no database open."""
+        """Return `read` for one partition, as a single call: it runs once an event. It holds no database open."""
         dbs = self._dbs
 
         def read(key: bytes) -> bytes | None:
             try:
-                # No name for the database: the traceback of an error would hold it open.
+                # The database gets no name here: the traceback of an error would hold it open.
                 value: bytes | None = (dbs.get(partition) or self._db_for_partition(partition)).get(key)
             except Exception as exc:
                 self._give_up(partition, exc)
@@ -92,18 +85,17 @@ class RocksStore(rocksdb.Store):
         return read
 
     def vet(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
-        """Set a database aside that is damaged or that its changelog cannot bring up to date; return whether it was.
+        """Set a database aside if it is damaged or its changelog cannot bring it up to date; return whether it was.
 
         Parameters
         ----------
-        partition
-            Number of the partition.
         origin
-            What its rows must be of; an empty database is marked with it.
+            Origin that its rows must have; an empty database is marked with it.
         end
-            Offset at which the changelog ended.
+            Offset at which the changelog ends.
         oldest
-            The time its rows must be as of at least, ms since 1970: a tombstone from before may be gone.
+            Earliest time that its rows may be as of, ms since 1970. Tombstones from before may have been compacted
+            away.
         begin
             Offset of the first record that the changelog still has.
         """
@@ -117,10 +109,7 @@ class RocksStore(rocksdb.Store):
         return aside
 
     def fit(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
-        """Whether there are rows that the changelog can bring up to date; parameters as of `vet`.
-
-        Nothing is set aside but what is found damaged.
-        """
+        """Whether the changelog can bring the rows up to date. Sets only damaged rows aside. Parameters as of `vet`."""
         try:
             return self.offset(partition) is not None and not self._unfit(partition, origin, end, oldest, begin)
         except DamagedStoreError as exc:
@@ -129,7 +118,7 @@ class RocksStore(rocksdb.Store):
             return False
 
     def _vetted(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> bool:
-        """Set a database aside that is damaged or unfit, and return whether it was."""
+        """Set a damaged or unfit database aside, and return whether it was."""
         try:
             if partition in self._suspects:
                 self._read_all(partition)
@@ -180,28 +169,26 @@ class RocksStore(rocksdb.Store):
         return None
 
     def as_of(self, partition: int) -> int | None:
-        """Return the time the rows are as of, ms since 1970: later deletions are still in the changelog."""
+        """Return the time the rows are as of, ms since 1970: the changelog still has all later deletions."""
         stored = self.read(partition, AS_OF)
         return None if stored is None else int.from_bytes(stored, "little", signed=True)
 
     def write(self, partition: int, rows: RowItems, offset: int, as_of: int | None = None) -> None:
-        """Write rows, the changelog offset they reach to and the time they are as of, all or none.
+        """Write rows, their changelog offset and the time they are as of, in one atomic write.
 
         Parameters
         ----------
-        partition
-            Number of the partition.
         rows
             Keys and values; None deletes.
         offset
-            Of the last record of the changelog that is in the rows.
+            Offset of the last changelog record in the rows.
         as_of
-            All deletions that the rows do not have are younger, ms since 1970; None leaves the time as it was.
+            Every deletion that the rows lack is later than this, ms since 1970; None leaves the time as it was.
 
         Raises
         ------
         DamagedStoreError
-            If RocksDB has found damage, be it in the background, or had found it before.
+            If RocksDB finds damage now, found it in the background, or had found it before.
         """
         number = write_ring.number(self.read(partition, write_ring.WRITES)) + 1
         batch = rocksdict.WriteBatch(raw_mode=True)
@@ -227,7 +214,7 @@ class RocksStore(rocksdb.Store):
         return None if stored is None else int(stored)
 
     def persisted_offset(self, tp: TP) -> int | None:
-        """Return the changelog offset of the last row written, as Faust asks for it when a partition is taken up."""
+        """Return the changelog offset of the last row written; Faust asks for it when it takes a partition up."""
         try:
             return self.offset(tp.partition)
         except DamagedStoreError as exc:
@@ -236,11 +223,11 @@ class RocksStore(rocksdb.Store):
             return None
 
     def anew(self, partition: int) -> None:
-        """Let an empty database take the place of one that was found damaged; nothing of it is under way any more."""
+        """Replace a damaged database by an empty one. Call it when no write is under way."""
         self._lost.discard(partition)
 
     def _open_for_partition(self, partition: int) -> rocksdict.Rdict:
-        """Open a database that is whole, or an empty one in the place of one that is not."""
+        """Open a database; if it is damaged, set it aside and open an empty one."""
         if partition in self._lost:
             raise _awaited(partition)
         path = Path(self.partition_path(partition))
@@ -267,7 +254,7 @@ class RocksStore(rocksdb.Store):
         return fresh
 
     def _give_up(self, partition: int, exc: Exception) -> None:
-        """Set aside what is damaged, and say so; return where the error is another one."""
+        """Set a database aside and raise DamagedStoreError, if the error is damage; else return."""
         if isinstance(exc, rocksdict.DbClosedError) and partition in self._lost:  # by another thread
             raise _awaited(partition) from exc
         if isinstance(exc, DamagedStoreError) or not _is_damage(exc):
@@ -277,7 +264,7 @@ class RocksStore(rocksdb.Store):
         raise DamagedStoreError(partition, self._damaged(partition, reason)) from exc
 
     def _damaged(self, partition: int, reason: str, source: str = "a copy or from the changelog") -> str:
-        """Set a damaged database aside, suspect those that lie beside it, and return what there is to say."""
+        """Set a damaged database aside, suspect the others on this disk, and return the message."""
         self._suspects |= self.kept() - {partition}
         return (
             f"the rows of partition {partition} are damaged on disk; they come from {source} now, the damaged files "
@@ -285,7 +272,7 @@ class RocksStore(rocksdb.Store):
         )
 
     def set_aside(self, partition: int, what: str) -> Path:
-        """Close a partition's database and move it away, in the place of the last one of that reason; return where."""
+        """Close a database and rename it, replacing the last one of the same reason; return its new path."""
         db = self._dbs.pop(partition, None)
         if db is not None:
             _close_damaged(db)
@@ -299,9 +286,9 @@ class RocksStore(rocksdb.Store):
         return aside
 
     def close(self, partition: int) -> None:
-        """Close a partition's database, if it is open; nothing of it is under way any more.
+        """Close a partition's database, if it is open. Call it when no write is under way.
 
-        What RocksDB found damaged in the background it says at the end; it is set aside then.
+        RocksDB reports damage found in the background when it closes. The database is set aside then.
         """
         self.anew(partition)
         db = self._dbs.pop(partition, None)
@@ -322,7 +309,7 @@ class RocksStore(rocksdb.Store):
         return {int(name) for name in names if name.isdigit()}
 
     def files(self, partition: int) -> list[os.stat_result]:
-        """Return what the file system says of the files of a partition's database."""
+        """Return the ``stat`` of each file of a partition's database."""
         found = []
         for path in Path(self.partition_path(partition)).glob("*"):
             with suppress(FileNotFoundError):  # RocksDB removes some of them at any time
@@ -332,7 +319,7 @@ class RocksStore(rocksdb.Store):
     def range(self, partition: int, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the rows whose key starts with ``prefix``, in order; raises as `read`.
 
-        RocksDB ends an iteration at what is damaged, as if there were nothing more, and tells it to who asks.
+        RocksDB ends an iteration silently at damage, so its status is asked for afterwards.
         """
         rows: Any = None
         try:
@@ -348,10 +335,9 @@ class RocksStore(rocksdb.Store):
             raise
 
     def size(self, partition: int) -> tuple[int, int]:
-        """Return RocksDB's estimates of the number of rows and of the bytes they take; 0 if it is not open or damaged.
+        """Return RocksDB's estimates of the number of rows and of their bytes; 0 if the database is closed or damaged.
 
-        Readers of metrics ask for it in their own thread, and may ask for what is just moving or being set aside:
-        opened for them, it would stay open.
+        Metrics call it from their own thread. It opens no database: one that is just moving would stay open.
         """
         db = self._dbs.get(partition)
         if db is None:
@@ -370,9 +356,9 @@ class RocksStore(rocksdb.Store):
 
 
 def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], now: int) -> None:
-    """Write records of the changelog, in order, with the offset of the last.
+    """Write changelog records, in order, with the offset of the last.
 
-    The rows are as of the beginning of the recovery, and if that began on rows that were there, as these.
+    Rows that were there keep the time they are as of. An empty store gets the time at which the recovery began.
 
     Parameters
     ----------
@@ -389,12 +375,12 @@ def _awaited(partition: int) -> DamagedStoreError:
 
 
 def _close_damaged(db: rocksdict.Rdict) -> None:
-    """Close a database; RocksDB may say again what it found, and closes it nevertheless."""
+    """Close a damaged database. RocksDB may report the damage again, and closes it nevertheless."""
     with suppress(Exception):
         db.close()
 
 
 def _is_damage(exc: Exception) -> bool:
-    """Whether files are damaged or missing: RocksDB's binding has one class for all errors, and tells them in words."""
+    """Whether an error means damaged or missing files. The binding has one error class, so the message decides."""
     text = str(exc)
     return text.startswith("Corruption") or "No such file or directory" in text

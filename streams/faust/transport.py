@@ -1,13 +1,12 @@
 """The batch transport: whole fetches instead of single messages, on Faust's own extension points.
 
-Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and
-commits past gaps. This consumer replaces that path: it buffers what is fetched, merges each partition's two topics
-by time (`records.merge`), hands the agent one batch of a partition at a time, and commits the offsets of a batch
-once it is acknowledged. Changelog records go straight to the table. Faust still owns the consumer group, the
-assignment, the recovery and the life of the process.
+Stock Faust spends about 60 µs of event-loop machinery on every message, loses queued events in a rebalance, and commits
+past gaps. This consumer buffers fetched records, merges the two topics of each partition by time (`records.merge`),
+hands the agent one batch of a partition at a time, and commits its offsets once it is acknowledged. Changelog records
+go to the table. Faust still owns the consumer group, the assignment, the recovery and the life of the process.
 
-The methods overridden are not documented API: faust-streaming is pinned to one version, and each override has a
-test of its name.
+The overridden methods are not documented API: faust-streaming is pinned to one version, and each override has a test of
+its name.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ from streams.faust.turns import Turn, Turns
 from streams.kafka.transactions import HeldBack
 from streams.records.merge import Batch, RewrittenError
 
-#: How often to look whether something falls due by the clock where nothing comes, s, and whether patience ran out.
+#: How often to look for what is due by the clock in quiet partitions, and for patience that has ended, s.
 TICK_SECONDS, WANT_SECONDS = 0.1, 0.5
 
 
@@ -51,9 +50,9 @@ class BatchConsumer(Buffering):
         self.held_back = HeldBack(self.inputs.settings.brokers)
         #: Offsets the brokers have confirmed.
         self._confirmed: dict[TP, int] = {}
-        #: When it was last looked whether quiet partitions have something to do, s.
+        #: When quiet partitions were last looked at, s.
         self._ticked = 0.0
-        #: Counts revocations, so that who takes partitions up knows whether one came between.
+        #: Counts revocations, so that taking up partitions can tell whether one happened meanwhile.
         self._revocations = 0
 
     def _new_consumer_thread(self) -> LoopConsumer:
@@ -63,7 +62,7 @@ class BatchConsumer(Buffering):
 
     @Service.task
     async def _dispatch(self) -> None:
-        """Hand out a turn: a batch of every partition that has records and whose last one is folded."""
+        """Hand out a turn: a batch of every partition that has records and whose last batch is folded."""
         while not self.should_stop:
             await self._wanted.wait()
             self._wanted.clear()
@@ -79,13 +78,13 @@ class BatchConsumer(Buffering):
 
     @Service.task
     async def _want(self) -> None:
-        """Ask for a turn now and then: patience with partitions that are held back runs out without an event."""
+        """Ask for a turn now and then: no event tells that the patience with a held-back partition has ended."""
         while not self.should_stop:
             self._wanted.set()
             await asyncio.sleep(WANT_SECONDS)
 
     def _taken(self) -> list[Turn]:
-        """Take the next batch of each partition, while the flow goes on. One that has to wait is a turn of its own."""
+        """Take the next batch of each partition, unless the flow is stopped. A waiting batch is a turn of its own."""
         if not self.flow_active:
             return []
         turn, alone = Turn(), []
@@ -98,7 +97,7 @@ class BatchConsumer(Buffering):
         return [turn, *alone] if turn else alone
 
     def _ticks(self) -> Iterator[Batch]:
-        """Yield a batch without records of each partition that is quiet and where something falls due by the clock."""
+        """Yield an empty batch for each quiet partition in which something is due by the clock."""
         if self._ticked + TICK_SECONDS > monotonic():
             return
         self._ticked = monotonic()
@@ -109,7 +108,7 @@ class BatchConsumer(Buffering):
                     yield partition_buffer.tick(now)
 
     def stop_flow(self) -> None:
-        """Hand nothing out, and begin anew after it."""
+        """Hand nothing out, and start anew when the flow resumes."""
         super().stop_flow()
         self._turns.begin()
 
@@ -120,26 +119,26 @@ class BatchConsumer(Buffering):
         return self._made(tp, end - 1, timestamp, None, cast("bytes", turn))  # Faust hands the value on as it is
 
     def holds(self, batch: Batch) -> bool:
-        """Whether a batch's partition is still here, and has not been taken up anew since the batch was handed out."""
+        """Whether a batch's partition is still here and was not taken up again since the batch was handed out."""
         partition_buffer = self.partition_buffers.get(batch.partition)
         return partition_buffer is not None and partition_buffer.epoch == batch.epoch
 
     # -- from the agent to the committed offsets -------------------------------------------------------------------
 
     def folded(self, turn: Turn) -> None:
-        """Note that a turn is folded: the next batches of its partitions may be, too."""
+        """Note that a turn is folded: the next batches of its partitions may follow."""
         for batch in turn:
             if self.holds(batch):
                 self.partition_buffers[batch.partition].busy = False
         self._want_more()
 
     def _want_more(self) -> None:
-        """Ask for the next turn, if it would have something."""
+        """Ask for the next turn, if there are records for it."""
         if self._throttled or not all(each.empty for each in self.partition_buffers.values()):
             self._wanted.set()
 
     def ack(self, message: Message) -> bool:
-        """Note that all effects of a turn, and of those before it, are acknowledged: its offsets may be committed."""
+        """Note that a turn, and all before it, are acknowledged: their offsets may be committed."""
         if not isinstance(message.value, Turn):
             return bool(super().ack(message))
         if message.acked:
@@ -169,23 +168,23 @@ class BatchConsumer(Buffering):
         return self._confirmed.get(tp, -1) < offset
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Commit, and note what was: Faust takes offsets whose commit failed in a rebalance for committed."""
+        """Commit, and note what was committed: Faust counts a commit that failed in a rebalance as done."""
         done = await super()._commit(offsets)
         if done:
             self._confirmed.update(offsets)
         return done
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Do nothing: Faust's check looks for messages where there are batches. See lag and last update instead."""
+        """Do nothing: Faust's check expects messages, not batches. The lag and the last update show the same."""
 
     def hold(self) -> None:
-        """Hand nothing out until the flow is resumed, and drop what is buffered: it is fetched again."""
+        """Hand nothing out until the flow is resumed, and drop the buffers; their records are fetched again."""
         self.stop_flow()
         for partition_buffer in self.partition_buffers.values():
             partition_buffer.restart()
 
     async def watched(self) -> None:
-        """Look what lies behind open transactions."""
+        """Find out how many records open transactions delay."""
         sources = [tp for each in list(self.partition_buffers.values()) for tp in each.sources]
         ends = {tp: found for tp in sources if (found := self._thread.stable_end(tp)) is not None}
         client = cast("BatchProducer", self.app.producer)._ensure_producer().client  # noqa: SLF001 - of this folder
@@ -194,7 +193,7 @@ class BatchConsumer(Buffering):
     # -- rebalances ------------------------------------------------------------------------------------------------
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Let go of the copies of what was assigned, and let recovery claim it."""
+        """Close the copies of assigned partitions, and let recovery claim them."""
         self._ours = True
         standbys = cast("BatchTransport", self.transport).standbys
         if standbys is not None:
@@ -210,7 +209,7 @@ class BatchConsumer(Buffering):
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish what is in flight and commit it (Faust), then forget the partitions that leave."""
+        """Let Faust finish and commit what is in flight, then forget the revoked partitions."""
         self._ours = self._repairing = False
         self._copying = True
         self._revocations += 1
@@ -227,12 +226,10 @@ class BatchConsumer(Buffering):
         self._revocations += 1  # who began to take them up meanwhile has lost them, too
 
     async def perform_seek(self) -> None:
-        """Start every source partition behind the last checkpoint of its state, whatever offset is committed.
+        """Start every source partition after the last checkpoint of its state, whatever offset is committed.
 
-        What was folded since goes along the journal, see `state.journal`.
-
-        Stock Faust lets the fetcher run meanwhile and clears the queues afterwards, which loses what was queued; so
-        the flow is stopped first, and every buffer starts over.
+        Records folded since the checkpoint follow the journal, see `state.journal`. The flow is stopped first and every
+        buffer starts empty: stock Faust fetches meanwhile and then clears the queues, which loses records.
         """
         self.hold()
         self._committable.clear()
@@ -272,7 +269,7 @@ class BatchConsumer(Buffering):
         self._confirmed = {tp: offset for tp, offset in committed.items() if offset is not None}
 
     async def _taken_up(self, partitions: Mapping[int, Sequence[int]]) -> dict[int, tuple[tuple[int, int], Journal]]:
-        """Take partitions up and return what `Inputs.applied` does; let go of them if they are revoked meanwhile.
+        """Take partitions up and return the results of `Inputs.applied`; close them if they are revoked meanwhile.
 
         Raises
         ------
@@ -300,7 +297,7 @@ class BatchConsumer(Buffering):
 
 
 class BatchTransport(driver.Transport):
-    """The transport; ``inputs`` and ``contact`` must be set before the start, ``standbys`` where there are any."""
+    """The transport. Set ``inputs`` and ``contact`` before the start, and ``standbys`` if copies are kept."""
 
     Consumer: ClassVar[type[BatchConsumer]] = BatchConsumer
     Producer: ClassVar[type[BatchProducer]] = BatchProducer

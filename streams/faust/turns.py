@@ -82,11 +82,11 @@ class Turns:
         return batches
 
     def begin(self) -> None:
-        """Forget who waits for what."""
+        """Forget all waits."""
         self._since.clear()
 
     def _waits(self, buffers: Sequence[PartitionBuffer], reading: ReadPositions) -> bool:
-        """Whether what a topic-partition holds next is not known, and there is patience left for it."""
+        """Whether the next record of a topic-partition is unknown, and its patience has not ended."""
         now, unknown = self._clock(), list[TP]()
         for each in buffers:
             lacking = [tp for tp, queue in each.queues() if len(queue) <= BEHIND and not reading.caught_up(tp)]
@@ -110,7 +110,7 @@ class Turns:
 
 
 def _backlog(buffers: Sequence[PartitionBuffer]) -> bool:
-    """Whether what is buffered spans more than `SLACK`."""
+    """Whether the buffered records span more than `SLACK`."""
     queues = [queue for each in buffers for _, queue in each.queues() if queue]
     first = min([queue[0].timestamp for queue in queues], default=0)
     return any(queue[-1].timestamp - first > SLACK for queue in queues)

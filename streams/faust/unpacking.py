@@ -1,18 +1,15 @@
-"""Record batches are unpacked here, and never beyond a bound.
+"""Unpack fetched record batches, each into at most a bounded number of bytes.
 
-Brokers limit a batch by its packed size: 1.5 kB of zstd hold 50 MB. aiokafka unpacks whatever comes, to its end. So
-batches are taken out of a fetch here, and those that are packed are unpacked into a buffer of the size of the bound. A
-batch that does not fit, or cannot be unpacked, is left as it is, and one record stands for it (`records.refused`). Its
-offset is that of the batch's last record: who reads on behind it reads on behind the batch.
+Brokers limit the packed size of a batch: 1.5 kB of zstd can hold 50 MB. aiokafka unpacks without a bound. So this
+module takes the batches out of a fetch and unpacks them itself. A large batch is unpacked in a thread (`Aside`); other
+partitions are handed over and fetched meanwhile.
 
-What takes longer than a millisecond or two is unpacked in a thread (`Aside`). Its partition waits for it; what was
-fetched of the others is handed over, and fetched, meanwhile.
+One record stands for a batch that is too large or cannot be unpacked (`records.refused`). It has the batch's last
+offset, so the reader goes on after the batch. If only the end of a batch is unreadable, the record stands for that end.
+An offset that lies outside its batch counts as unreadable: it would move the fence past records that were never
+applied.
 
-Batches of the format of before Kafka 0.11, which Kafka 4 no longer has, are left to aiokafka and not bounded.
-
-A batch that is undamaged, and that aiokafka cannot read to its end, is refused from there on: one record stands for the
-rest. So is one of which it reads an offset that is not in it: that would move the fence, and what others send would
-count as applied.
+Batches from before Kafka 0.11 are left to aiokafka, without a bound. Kafka 4 has none.
 """
 
 import asyncio
@@ -36,21 +33,20 @@ from streams.faust import batches
 from streams.faust.batches import Opened, RefusedBatch, SkippingBatch, UnpackedBatch
 from streams.records.skips import PoisonError
 
-#: Most bytes a batch may unpack to, where nothing else is said.
+#: Default for the most bytes a batch may unpack to.
 LIMIT: Final = 32 << 20
-#: Most bytes of keys and values handed over at once of a partition, and most records: a fetch may hold many batches
-#: that just fit, and a batch millions of records that are empty.
+#: Most bytes of keys and values, and most records, that one call hands over of a partition. A fetch may hold many
+#: batches of the largest size, and a batch may hold millions of empty records.
 PORTION, PORTION_RECORDS = 1 << 20, 10_000
-#: For how many bytes of a portion a header counts: one takes two bytes in a batch, and forty times as many when it is
-#: read.
+#: Bytes that a header counts for in a portion. It takes two bytes in a batch, and forty times as many in memory.
 HEADER: Final = 64
-#: Most bytes of a packed batch, and of what it unpacks to, for which nothing else waits: a millisecond or two. Empty
-#: frames take gzip and snappy 10 ms.
+#: Batches up to these sizes, packed and unpacked, are not given to a thread: they take a millisecond or two. With empty
+#: frames, gzip and snappy take up to 10 ms.
 AT_ONCE_PACKED, AT_ONCE = 1 << 16, 1 << 20
 
-#: Where the length stands, what it counts, the magic, and the last record.
+#: Positions in a batch's head: the length, what the length counts from, the magic, and the last record.
 _LENGTH, _BEFORE, _MAGIC, _LAST = 8, 12, 16, 23
-#: In which epoch of its partition's leader a batch was written.
+#: The epoch of the partition's leader that wrote a batch.
 _EPOCH: Final = struct.Struct(">12xi")
 #: Bytes of the head of the oldest format.
 _SHORTEST: Final = 26
@@ -61,10 +57,7 @@ Skips = Callable[[TopicPartition], Mapping[int, str]]
 
 
 class Head(NamedTuple):
-    """What stands at the head of a batch: its first offset, the one behind its last, and who wrote it.
-
-    ``writer`` is the producer id and its epoch.
-    """
+    """First offset of a batch, the offset after its last, and its writer: the producer id and its epoch."""
 
     base: int
     following: int
@@ -72,7 +65,7 @@ class Head(NamedTuple):
 
 
 class Read:
-    """How far a partition was read, and in which epoch of its leader the last of that was written; -1: not known."""
+    """Next offset to read of a partition, and the leader epoch that wrote the offset before it; -1: not known."""
 
     __slots__ = ("epoch", "following")
 
@@ -80,17 +73,17 @@ class Read:
         self.epoch, self.following = epoch, following
 
     def on(self, epoch: int, following: int) -> None:
-        """Note a batch; one that is read again, after a seek, changes nothing."""
+        """Note that a batch was read. A batch that is read again after a seek changes nothing."""
         if following > self.following:
             self.epoch, self.following = epoch, following
 
 
 class Later(Exception):  # noqa: N818 - nothing is wrong
-    """The next batch is being unpacked in a thread: ask again when it is done."""
+    """The next batch is still being unpacked in a thread."""
 
 
 class RecordSet:
-    """What a fetch brought of a partition: as aiokafka's ``MemoryRecords``, whose place it takes, but bounded.
+    """The fetched batches of a partition. It replaces aiokafka's ``MemoryRecords``, and bounds what a batch unpacks to.
 
     Parameters
     ----------
@@ -102,9 +95,9 @@ class RecordSet:
     limit
         Most bytes a batch may unpack to; None leaves unpacking to aiokafka.
     skips
-        What is left out by its offset, and why (`streams.records.skips.why`).
+        Offsets to leave out, each with its reason (`streams.records.skips.why`).
     aside
-        Unpacks in a thread what takes long; None unpacks everything here.
+        Unpacks large batches in a thread; None unpacks everything at once.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -118,13 +111,13 @@ class RecordSet:
         self._end = self._whole(0)
         #: The batch that was taken last; None where none was, or it is older than Kafka 0.11.
         self._taken: memoryview | None = None
-        #: The offset behind the batch that was taken last.
+        #: The offset after the batch taken last.
         self.following = _NEVER
         #: How far the partition was read.
         self.read = Read()
 
     def _whole(self, at: int) -> int | None:
-        """Return where the batch that begins there ends, or None if it is not whole."""
+        """Return the end of the batch that begins at a position, or None if it is cut."""
         if len(self._data) - at < _BEFORE:
             return None
         (length,) = struct.unpack_from(">i", self._data, at + _LENGTH)
@@ -136,7 +129,7 @@ class RecordSet:
         return len(self._data)
 
     def heads(self) -> Iterator[Head]:
-        """Yield the heads of the whole batches that are left; those of before Kafka 0.11 end it."""
+        """Yield the heads of the whole batches that are left, up to the first from before Kafka 0.11."""
         at, end = self._at, self._end
         while end is not None and self._data[at + _MAGIC] == 2:
             (base,) = struct.unpack_from(">q", self._data, at)
@@ -151,7 +144,7 @@ class RecordSet:
         return int(_EPOCH.unpack_from(self._data, self._at)[0]) if begun else -1
 
     def has_next(self) -> bool:
-        """Whether there is another whole batch."""
+        """Whether another whole batch is left."""
         return self._end is not None
 
     def next_batch(self) -> Any:  # noqa: ANN401 - one of aiokafka's batches, or what stands for one
@@ -160,9 +153,9 @@ class RecordSet:
         Raises
         ------
         CorruptRecordException
-            If there is none where one should begin.
+            If no batch begins where one should.
         Later
-            If it is being unpacked in a thread. It is still the next one.
+            If a thread is still unpacking it. It remains the next batch.
         """
         self._taken = None
         if self._end is None:
@@ -181,14 +174,14 @@ class RecordSet:
         return batch
 
     def unread(self, offset: int) -> int:
-        """Return the first offset that was not read of the batch that was taken last, where ``offset`` was next."""
-        # Between the record before it and its batch there may be offsets of records that no longer are.
+        """Return the first unread offset of the batch taken last; ``offset`` follows the last record that was read."""
+        # Compaction may have removed records between the last one read and this batch.
         return offset if self._taken is None else max(offset, DefaultRecordBatch(self._taken).base_offset)
 
     def rest(self, first: int, wrong: Exception) -> list[DefaultRecord] | None:
-        """Return what stands for the batch that was taken last from an offset on.
+        """Return the records that stand for the rest of the batch taken last, from the offset ``first`` on.
 
-        None if it is damaged, or nothing is bounded. There is no record where all offsets were read.
+        The list is empty if every offset was read. None if the batch is damaged, or has no bound.
         """
         if self._taken is None or self.limit is None or not (batch := DefaultRecordBatch(self._taken)).validate_crc():
             return None
@@ -208,7 +201,6 @@ class RecordSet:
         return SkippingBatch(batch, opened, data, skipped) if skipped else opened
 
     def _opened(self, batch: DefaultRecordBatch, data: memoryview) -> "DefaultRecordBatch | Opened":
-        """Unpack a batch, or have it unpacked."""
         if self._unpacking is not None:
             if not self._unpacking.done():
                 raise Later
@@ -216,7 +208,7 @@ class RecordSet:
             return done.result()
         if self.limit is None:
             return batch
-        # What the network or a disk damaged is not for a dead letter: aiokafka checks again, and ends the worker.
+        # A dead letter cannot repair damage by network or disk: aiokafka checks again, and ends the worker.
         if not batch.compression_type or not batch.validate_crc():
             return batch
         if self.aside is None:
@@ -230,22 +222,22 @@ class RecordSet:
 
     @property
     def waits(self) -> bool:
-        """Whether the next batch is being unpacked in a thread, or was."""
+        """Whether the next batch was given to a thread."""
         return self._unpacking is not None
 
     def let_go(self) -> None:
-        """Forget what is being unpacked: nobody asks for it any more."""
+        """Forget the batch that a thread unpacks."""
         if self._unpacking is not None:
             self._unpacking.cancel()
 
 
 class Aside:
-    """Unpacks what takes long in a thread, one batch of this process at a time, and wakes who waits for records.
+    """Unpacks large batches in a thread, one at a time in this process, and wakes the readers when a batch is ready.
 
     Parameters
     ----------
     of
-        The fetcher that they are waited for from; call it on its loop.
+        The fetcher whose readers wait. Create the object on its event loop.
     """
 
     _thread: ClassVar = ThreadPoolExecutor(1, "unpacking")
@@ -254,7 +246,7 @@ class Aside:
         self._fetcher = of
 
     def __call__(self, unpack: Callable[[], Opened]) -> Future[Opened]:
-        """Begin to unpack a batch."""
+        """Start to unpack a batch."""
         loop = asyncio.get_running_loop()
 
         def done(_: Future[Opened]) -> None:
@@ -263,29 +255,30 @@ class Aside:
 
         unpacking = self._thread.submit(unpack)
         unpacking.add_done_callback(done)
-        # Others are fetched from the same broker meanwhile, which does not wait for this partition: see `_backoff`.
+        # The fetcher does not wait for this partition: it fetches others from the same broker meanwhile. See
+        # `_backoff`.
         self._fetcher._notify(self._fetcher._wait_consume_future)  # noqa: SLF001 - as aiokafka does where it takes records
         return unpacking
 
 
 def wake(fetcher: Fetcher) -> None:
-    """Tell who waits for records of a fetcher that there may be some."""
+    """Wake the readers of a fetcher: there may be records."""
     for waiter in fetcher._fetch_waiters:  # noqa: SLF001 - as aiokafka does where records come
         fetcher._notify(waiter)  # noqa: SLF001 - as above
 
 
 class Prefetched(OrderedDict[TopicPartition, Any]):
-    """What aiokafka has fetched and not handed over, bounded.
+    """aiokafka's buffer of fetched records, with a bound on what a batch unpacks to.
 
     Parameters
     ----------
     limit
-        Returns the most bytes a batch of a topic may unpack to, None for no bound.
+        Returns the most bytes a batch of a topic may unpack to; None for no bound.
     skips
-        Returns what is left out of a partition of a topic, by its offset.
+        Returns the offsets of a partition to leave out, each with its reason.
     aside
-        Unpacks in a thread what takes long; None unpacks everything where records are asked for. The records of
-        several partitions are then to be asked for by ``getmany``, as ``getone`` knows no `Later`.
+        Unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read by ``getmany``:
+        ``getone`` does not know `Later`.
     """
 
     def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}, aside: Aside | None = None) -> None:
@@ -295,46 +288,45 @@ class Prefetched(OrderedDict[TopicPartition, Any]):
         self._aside = aside
 
     def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
-        """Keep what was fetched of a partition."""
+        """Keep a fetch of a partition."""
         if isinstance(fetched, FetchResult):
             self.prepare(tp, fetched)
         super().__setitem__(tp, fetched)
 
     def prepare(self, tp: TopicPartition, fetched: FetchResult) -> None:
-        """Bound what was fetched, before any of it is unpacked."""
+        """Bound a fetch, before any of it is unpacked."""
         records = fetched._partition_records._records  # noqa: SLF001 - aiokafka has no bound
         records.limit, records.skips, records.aside = self._limit(tp.topic), self._skips(tp), self._aside
 
     def __delitem__(self, tp: TopicPartition) -> None:
-        """Let go of what was fetched of a partition."""
+        """Drop a fetch of a partition."""
         _let_go(self[tp])
         super().__delitem__(tp)
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop all fetches."""
         for fetched in self.values():
             _let_go(fetched)
         super().clear()
 
 
 def _let_go(fetched: object) -> None:
-    """End the reading of a fetch."""
     if isinstance(fetched, FetchResult) and fetched._partition_records is not None:  # noqa: SLF001
         _end(fetched._partition_records)  # noqa: SLF001
         fetched._partition_records = None  # noqa: SLF001
 
 
 def _end(reading: PartitionRecords) -> None:
-    """End a reading: it refers to itself, and what it has unpacked would stay until the collector runs."""
+    """Break the reference of a reading to itself, so that its unpacked records are freed at once."""
     reading._records_iterator.close()  # noqa: SLF001
     reading._records.let_go()  # noqa: SLF001
 
 
 def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
-    """Take records from a fetch until they are many or large: as its own ``getall``, which minds only their number.
+    """Take records from a fetch until they are many or large. aiokafka's ``getall`` limits their number only.
 
-    Where the next batch is being unpacked there are none, and the fetch has more: aiokafka goes on with the other
-    partitions, and asks again when it is woken.
+    Returns none while the next batch is being unpacked. aiokafka then goes on with other partitions, and asks again
+    when it is woken.
     """
     reading = fetched._partition_records  # noqa: SLF001 - as getall does
     if not fetched.check_assignment(fetched._topic_partition) or not fetched.has_more():  # noqa: SLF001
@@ -377,20 +369,20 @@ def _portion(fetched: FetchResult, max_records: int | None = None) -> list[Any]:
 
 
 def _backoff(fetched: FetchResult) -> float:
-    """Return how long nothing is fetched from a broker because of what is not handed over of a partition, s.
+    """Return how long, s, an unread partition delays the next fetch from its broker: 0 while it is unpacked.
 
-    aiokafka waits, for a tenth of a second, for who asks for records. Here nobody can have them.
+    aiokafka waits a tenth of a second for a reader. No reader can have these records yet.
     """
     reading = fetched._partition_records  # noqa: SLF001
     return 0.0 if reading is not None and reading._records.waits else _aiokafkas_backoff(fetched)  # noqa: SLF001
 
 
 def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _: {}) -> None:
-    """Bound what a consumer unpacks; call it when it has started and nothing is assigned to it. See `Prefetched`."""
+    """Bound what a consumer unpacks. Call it after the start, before partitions are assigned. See `Prefetched`."""
     consumer._fetcher._records = Prefetched(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
 
 
-# Every consumer of this process reads by them.
+# A class of the process: all its consumers read by it.
 fetcher.MemoryRecords = RecordSet
 FetchResult.getall = _portion
 _aiokafkas_backoff: Final = FetchResult.calculate_backoff

@@ -70,7 +70,6 @@ async def _reason(settings: Settings, broker: str) -> Reason | None:
 
 
 async def _said(security: Security, host: str, port: int, exc: Exception) -> str:
-    """Return what a connection error means."""
     match exc:
         case ssl.SSLCertVerificationError():
             said = _untrusted(security, exc)

@@ -80,7 +80,7 @@ def _expands(name: str, limit: int) -> ExpandsError:
 
 
 def _gunzipped(data: Packed, limit: int, before: int) -> memoryview:
-    """Unpack what cramjam does not take: it knows no padding, and says of nothing what is wrong with it."""
+    """Unpack gzip that cramjam refuses: it does not accept padding, and gives no reason for errors."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         found = file.read(limit + 1)
     if len(found) > limit:

@@ -1,4 +1,4 @@
-"""What brokers say of topics beyond what aiokafka asks: their ids, and what this user may do with them."""
+"""Metadata of brokers that aiokafka does not ask for: ids of topics, and permissions of this user."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
@@ -119,7 +119,7 @@ class _Topics(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]
 
 
 async def of(send: Callable[[Request], Awaitable[Any]], names: Iterable[str]) -> list[Metadata]:
-    """Return what one broker says of topics; ``send`` asks it."""
+    """Return one broker's description of topics; ``send`` asks it."""
     response = await send(_Topics(names))
     cluster = response.cluster_id or ""
     if response.API_VERSION < _Request.API_VERSION:

@@ -1,9 +1,11 @@
-"""Which application writes which topics: every group writes it down at its first start, in one topic of the cluster.
+"""A topic of the cluster that records which application writes which topics.
 
-Without that, a copy of an application under another ``TRUEUP_APP_ID`` answers in the topics of the first one, and two
-applications of one id, on different topics, are one group of which no member gets all of its partitions. The topic of
-`Settings.owners` is compacted and has one partition. Its records are keyed by consumer group, as each stage has one. A
-group that finds its own record starts without writing.
+It prevents two mistakes. A copy of an application under another ``TRUEUP_APP_ID`` would answer in the topics of the
+first one. Two applications with one id on different topics would form one group, whose members get only some of its
+partitions.
+
+The topic of `Settings.owners` is compacted, has one partition, and is keyed by consumer group, one for each stage.
+Every group writes its record at its first start. A group that finds its own record starts without writing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,12 +24,12 @@ VERSION: Final = 1
 
 
 class OwnersError(RuntimeError):
-    """The records of who writes what cannot be read, or may not be changed now; the message says what to do."""
+    """The owners cannot be read, or may not be changed now; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a consumer group reads and writes.
+    """The topics that a consumer group reads and writes.
 
     Attributes
     ----------
@@ -36,7 +38,7 @@ class Claim:
     application
         ``TRUEUP_APP_ID`` of all stages.
     reads
-        Its input topics; of intake none, as sources belong to others.
+        Its input topics; empty for intake, as sources belong to others.
     writes
         The topics that it writes.
     """
@@ -53,7 +55,7 @@ class Claim:
 
 
 class Kept(NamedTuple):
-    """A record: its offset, its group, and its claim, None where the group has none any more."""
+    """A record: its offset, its group and its claim; None if the group has no claim any more."""
 
     offset: int
     group: str
@@ -61,7 +63,7 @@ class Kept(NamedTuple):
 
 
 def of(settings: Settings) -> list[Claim]:
-    """Return what each stage of these settings reads and writes; of a router's settings, that one alone."""
+    """Return the claim of each stage of these settings; of a router's settings, only the router's."""
     found = [_claim(settings, stage.app_id, permissions.needed(stage)) for stage in settings.stages]
     if intake := permissions.of_intake(settings):
         found.append(_claim(settings, settings.intake_group, [each for each in intake if "Write" in each.operations]))
@@ -76,7 +78,7 @@ def _claim(settings: Settings, group: str, grants: Iterable[permissions.Grant]) 
 
 
 def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
-    """Return why these settings may not be served, a sentence for each application that is in the way.
+    """Return why these settings may not be served, one sentence for each conflicting application.
 
     ``kept`` are the records, in order.
     """
@@ -114,12 +116,12 @@ def conflicts(settings: Settings, kept: Iterable[Kept]) -> list[str]:
 
 
 def _another(had: Claim, mine: Claim) -> bool:
-    """Whether a group of this name works on other topics. That it writes some more, or some less, is a change of it."""
+    """Whether the group works on other topics than before. Writing some more or some fewer topics is a mere change."""
     return had.reads != mine.reads or bool(had.writes - mine.writes and mine.writes - had.writes)
 
 
 def _said(moved: Sequence[tuple[Claim, Claim]], which: int) -> str:
-    """Return what the earlier (0) or the later (1) of some pairs of claims read and write, where they differ."""
+    """Return the topics of the earlier (0) or the later (1) claim of each pair, where they differ."""
     parts = []
     for verb in ("reads", "writes"):
         pairs = [[getattr(each, verb) for each in pair] for pair in moved]
@@ -134,7 +136,6 @@ def _listed(topics: Iterable[str]) -> str:
 
 
 def _standing(kept: Iterable[Kept]) -> dict[str, Claim]:
-    """Return the newest claim of each group."""
     newest = {each.group: each.claim for each in kept}
     return {group: claim for group, claim in newest.items() if claim is not None}
 
@@ -145,7 +146,7 @@ async def read(settings: Settings) -> list[Kept]:
     Raises
     ------
     OwnersError
-        If one is none that `Claim.encode` makes.
+        If a record is not one of `Claim.encode`.
     KafkaError
         If the topic cannot be read.
     """
@@ -170,9 +171,9 @@ def _read(topic: str, offset: int, group: str, value: bytes | None) -> Claim | N
 
 
 async def problems(settings: Settings, allowed: permissions.Allowed) -> list[str]:
-    """Return `conflicts` as of now; nothing if this user may not read the topic, or it is not there.
+    """Return the present `conflicts`; none if the topic is missing or this user may not read it.
 
-    ``allowed`` is what this user may do with the topic. A router has no sentence of its own: its application has it.
+    ``allowed`` is what this user may do with the topic. Conflicts of a router are reported by its application.
     """
     if settings.routed or (allowed is not None and "Read" not in allowed):
         return []
@@ -183,9 +184,9 @@ async def problems(settings: Settings, allowed: permissions.Allowed) -> list[str
 
 
 async def claim(settings: Settings) -> list[str]:
-    """Write down what these settings write, unless it is there, and return why they may not; see `conflicts`.
+    """Write the claims of these settings, unless they are recorded, and return the `conflicts`.
 
-    Of two that do so at the same moment, the one whose record comes first stays. Raises KafkaError as `read`.
+    If two applications do so at the same moment, the first record wins. Raises KafkaError as `read`.
     """
     try:
         kept = await read(settings)
@@ -213,14 +214,14 @@ async def claim(settings: Settings) -> list[str]:
 
 
 async def take(admin: AIOKafkaAdminClient, settings: Settings, *, dry_run: bool = False) -> list[str]:
-    """Give all topics that the stages of these settings write to them, and return what changed, a sentence each.
+    """Give these settings all topics that their stages write, and return the changes, one sentence each.
 
     With ``dry_run`` nothing is written.
 
     Raises
     ------
     OwnersError
-        If a group that loses topics, or that works on others from now on, has members; and as `read`.
+        If a group that loses topics, or changes to others, has members; and as `read`.
     """
     known = _standing(await read(settings))
     mine = {each.group: each for each in of(settings)}

@@ -47,7 +47,6 @@ def hashes(keys: Sequence[bytes]) -> list[int]:
 
 
 def _murmur2(data: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """Return Kafka's MurmurHash2 of each row."""
     n, length = data.shape
     whole = length & ~3
     h = np.full(n, _SEED ^ length, np.uint32)

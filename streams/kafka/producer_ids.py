@@ -82,8 +82,6 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
 
     Parameters
     ----------
-    client
-        Connected to the brokers.
     transactional_id
         Any name. A new epoch fences off all earlier users of the name.
     held

@@ -1,6 +1,6 @@
-"""From which changelog a disk's rows come, and how old they may be before the changelog can no longer update them.
+"""The changelog that rows on a disk come from, and the age up to which the changelog can update them.
 
-The topic's name is not enough. A topic that was deleted and made again has the same name and other rows, and so has a
+The topic's name is not enough: a topic that was deleted and made again has the same name and other rows, and so has a
 topic of another cluster. But brokers give every topic a unique id (KIP-516, Apache Kafka 2.8).
 """
 
@@ -28,16 +28,14 @@ COMPACT: Final = "compact"
 
 
 class Origin(NamedTuple):
-    """Where rows on a disk come from.
+    """The changelog that rows on a disk come from.
 
     Attributes
     ----------
-    app
-        ``TRUEUP_APP_ID``.
     cluster
         Id of the cluster.
     topic
-        Id of the changelog, as hexadecimal digits; empty where brokers are older than 2.8.
+        Id of the changelog, as hexadecimal digits; empty if brokers are older than 2.8.
     partitions
         Number of partitions of the changelog.
     """
@@ -71,21 +69,12 @@ class Described(NamedTuple):
 
 
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
-    """Return what a changelog is and how it is cleaned, trying until a broker answers.
-
-    Parameters
-    ----------
-    client
-        Connected to the brokers.
-    app
-        ``TRUEUP_APP_ID``.
-    name
-        Name of the changelog.
+    """Return the identity and the cleanup of a changelog, trying until a broker answers.
 
     Raises
     ------
     KafkaError
-        If the brokers refuse for a reason that trying again does not change.
+        If the brokers refuse for a reason that does not pass.
     """
 
     async def ask() -> Described:
@@ -95,14 +84,14 @@ async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
 
 
 class Identity(NamedTuple):
-    """A topic's id as hexadecimal digits, empty where brokers are older than 2.8, and its number of partitions."""
+    """A topic's id as hexadecimal digits, empty if brokers are older than 2.8, and its number of partitions."""
 
     id: str
     partitions: int
 
 
 async def identity(client: AIOKafkaClient, name: str) -> Identity:
-    """Return what tells a topic from another of its name; raises as `describe`."""
+    """Return the identity of a topic, which differs from others of its name; raises as `describe`."""
 
     async def ask() -> Identity:
         return Identity(*(await _origin(client, "", name))[2:])
@@ -111,7 +100,6 @@ async def identity(client: AIOKafkaClient, name: str) -> Identity:
 
 
 async def _insisted(client: AIOKafkaClient, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask again until a broker answers."""
     while True:
         try:
             return await ask()
@@ -130,7 +118,7 @@ async def _origin(client: AIOKafkaClient, app: str, name: str) -> Origin:
 
 
 async def _cleaning(client: AIOKafkaClient, name: str) -> tuple[int, str]:
-    """Return how long a topic keeps tombstones, ms, and its policy; the usual if this user may not ask."""
+    """Return how long a topic keeps tombstones, ms, and its policy; the defaults if this user may not ask."""
     retention, policy = "delete.retention.ms", "cleanup.policy"
     request = DescribeConfigsRequest([(ConfigResourceType.TOPIC, name, [retention, policy])])
     response = await client.send(client.get_random_node(), request)

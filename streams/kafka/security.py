@@ -79,7 +79,7 @@ class Security:
             raise ValueError("a key is set, but TRUEUP_SSL_CERTFILE is not")
 
     def _check_sasl(self) -> None:
-        """Refuse what the mechanism does not use, and ask for what it needs."""
+        """Refuse settings that the mechanism does not use, and require those that it needs."""
         used = MECHANISMS[self.mechanism] if self.sasl else ()
         for name in {each: None for fields in MECHANISMS.values() for each in fields}:
             if getattr(self, name) and name not in used:
@@ -103,7 +103,7 @@ class Security:
 
     @property
     def sasl(self) -> bool:
-        """Whether the brokers are told who comes, by SASL."""
+        """Whether the connection uses SASL."""
         return self.protocol.startswith("SASL_")
 
     @property

@@ -1,6 +1,6 @@
-"""What SASL shows to brokers in the place of a password: tokens (OAUTHBEARER, RFC 7628) and tickets (GSSAPI).
+"""SASL mechanisms without a password: tokens (OAUTHBEARER, RFC 7628) and Kerberos tickets (GSSAPI).
 
-A token is given, or comes from a file or by a command; each new connection gets a valid one.
+A token is given, read from a file or printed by a command. Each new connection gets a valid one.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from aiokafka import conn
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
-#: What a token may be (RFC 6750, b64token).
+#: Syntax of a token (RFC 6750, b64token).
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 #: Longest wait for a command, s.
 COMMAND_SECONDS: Final = 10.0
-#: How long a token is used that does not say when it ends, s: such are asked for again with the next connection.
+#: Life of a token that does not say when it expires, s: the next connection asks for a new one.
 OPAQUE_SECONDS: Final = 60.0
-#: How long a connection goes on at least, s.
+#: Shortest life of a connection, s.
 RETRY_SECONDS: Final = 1.0
-#: After which part of its life a token is replaced, as Kafka's own clients do (sasl.login.refresh.window.factor).
+#: Share of its life after which a token is replaced, as by Kafka's own clients (sasl.login.refresh.window.factor).
 REFRESH: Final = 0.8
 
 
@@ -38,17 +38,17 @@ class SignInError(KafkaError):  # type: ignore[misc]  # aiokafka ships no type h
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no type hints
-    """Gives aiokafka's clients a token for each connection, in whichever thread they run.
+    """Gives aiokafka's clients a token for each connection, in any thread.
 
     Parameters
     ----------
     given
-        Returns the token as it is now; None: ``command`` has it.
+        Returns the present token; None: use ``command``.
     command
-        Prints the token. It is run when there is none yet, and again when four fifths of the token's life are over.
-        It runs without a shell, `COMMAND_SECONDS` at most.
+        Prints the token. It is run for the first token, and again after four fifths of a token's life. It runs without
+        a shell, `COMMAND_SECONDS` at most.
     extensions
-        SASL extensions that go with the token.
+        SASL extensions that are sent with the token.
 
     Raises
     ------
@@ -86,17 +86,17 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 
     @property
     def connection_seconds(self) -> float:
-        """For how long a connection that has just got the token may go on before another replaces it, s.
+        """How long a connection with the present token may last before it is replaced, s.
 
-        Brokers may end a connection with its token (KIP-368), in the middle of a request. If a file still holds a token
-        that is due to be replaced, half of what is left of its life goes by first.
+        Brokers may end a connection with its token, even during a request (KIP-368). If a file still has a token that
+        should have been replaced, the connection lasts for half of the token's remaining life.
         """
         end = _end(self._kept)
         return inf if end is None else max(self._until - monotonic(), (end - time()) / 2, RETRY_SECONDS)
 
     @property
     def told(self) -> str:
-        """What the last token says of itself, for people; empty if it is no JWT."""
+        """The last token's claims, for people; empty if it is not a JWT."""
         return told(self._kept)
 
     def _now(self) -> str:
@@ -112,14 +112,13 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
             raise SignInError(f"{origin} is no token: it must be one line of letters, digits and -._~+/=")
         end = _end(token)
         if end is not None and end <= time():
-            # Brokers take it for some seconds more, and then end the connection at once.
+            # Brokers would accept it for some more seconds, and then end the connection at once.
             raise SignInError(f"{origin} is a token that {_when(end)}: renew it, or set the clock of this machine")
         if token != self._kept:
             fresh = OPAQUE_SECONDS if end is None else (end - time()) * REFRESH
             self._kept, self._until = token, monotonic() + fresh
 
     def _asked(self) -> str:
-        """Return what the command prints."""
         name = f"TRUEUP_SASL_TOKEN_COMMAND={self._command[0]}"
         try:
             ended = subprocess.run(  # noqa: S603 - the operator's own command, without a shell
@@ -136,22 +135,22 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 
 
 class TokenExchange(conn.OAuthAuthenticator):  # type: ignore[misc]  # aiokafka ships no type hints
-    """One sign-in by a token, to its end.
+    """One sign-in by a token.
 
     A broker refuses a token by a message, and fails only after the client has answered it (RFC 7628, 3.2.3). aiokafka
-    takes the message for success, and its clients then ask in vain.
+    takes that message for success, and its requests then get no answer.
     """
 
     async def step(self, said: bytes | None) -> tuple[bytes, bool] | None:
-        """Return what is sent next, and whether it is answered; None at the end."""
+        """Return the next bytes to send and whether they get an answer; None at the end."""
         return (b"\x01", True) if said else cast("tuple[bytes, bool] | None", await super().step(said))
 
 
 class TicketExchange(conn.SaslGSSAPIAuthenticator):  # type: ignore[misc]  # as above
-    """One sign-in by a Kerberos ticket; an error of Kerberos is one of the connection, which is tried again."""
+    """One sign-in by a Kerberos ticket. An error of Kerberos counts as a connection error, which is tried again."""
 
     async def step(self, said: bytes | None) -> tuple[bytes, bool] | None:
-        """Return what is sent next, and whether it is answered; None at the end."""
+        """Return the next bytes to send and whether they get an answer; None at the end."""
         try:
             return cast("tuple[bytes, bool] | None", await super().step(said))
         except conn.gssapi.exceptions.GSSError as exc:
@@ -165,7 +164,7 @@ conn.OAuthAuthenticator, conn.SaslGSSAPIAuthenticator = TokenExchange, TicketExc
 
 
 def claims(token: str) -> dict[str, Any]:
-    """Return the claims of a JWT (RFC 7519), which are not verified here; none if it is no JWT."""
+    """Return the claims of a JWT (RFC 7519), without verifying them; empty if it is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -177,7 +176,7 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def told(token: str) -> str:
-    """Return whose a token says it is, for whom and until when; empty if it is no JWT."""
+    """Return a token's subject, audience and expiry, for people; empty if it is not a JWT."""
     found = claims(token)
     said = [f"{name} {found[claim]}" for name, claim in (("subject", "sub"), ("issuer", "iss")) if found.get(claim)]
     if audience := found.get("aud"):
@@ -188,7 +187,7 @@ def told(token: str) -> str:
 
 
 def _end(token: str) -> float | None:
-    """Return when a JWT ends, s since 1970; None if it does not say so, or after the year 9999."""
+    """Return when a JWT expires, s since 1970; None if it does not say so, or after the year 9999."""
     value = claims(token).get("exp")
     return float(value) if isinstance(value, int | float) and 0 <= value < 253_402_300_800 else None
 

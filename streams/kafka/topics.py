@@ -12,11 +12,12 @@ from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_c
 from streams.config.settings import Settings
 from streams.kafka import connectivity, owners, permissions
 
-#: Room a record batch needs beyond its records, bytes.
+#: Bytes of a record batch beyond its records.
 BATCH_OVERHEAD = 4096
 #: Longest wait for the leaders of new topics, s.
 LEADER_SECONDS = 30.0
-#: The setting of how far a record's timestamp may be ahead of the broker's clock, ms; and its name before Kafka 3.6.
+#: Setting that limits how far a record's timestamp may be ahead of the broker's clock, ms; and its name before Kafka
+#: 3.6.
 AHEAD, AHEAD_BEFORE = "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms"
 #: How long the changelog keeps deletions, ms. A disk that was away for at most half of it can still be updated.
 DELETE_RETENTION_MS = 7 * 86_400_000
@@ -35,12 +36,10 @@ class TopicsError(RuntimeError):
 
 @dataclass(frozen=True)
 class Topic:
-    """What a topic must be like.
+    """Requirements on a topic.
 
     Attributes
     ----------
-    name
-        Name of the topic.
     compacted
         Whether its cleanup policy is compaction; otherwise it is deletion.
     batch_bytes
@@ -75,7 +74,7 @@ def wanted(settings: Settings) -> list[Topic]:
 
 
 def shared(settings: Settings) -> Topic:
-    """Return the topic that all applications of the cluster have: it has one partition."""
+    """Return the topic that all applications of the cluster share: it has one partition."""
     return Topic(settings.owners, compacted=True, batch_bytes=0)
 
 
@@ -92,13 +91,12 @@ async def create(
     Parameters
     ----------
     partitions
-        Of every new topic but the one that all applications share. Existing topics keep theirs, and `check` reports
-        differences.
+        Of every new topic except the shared one. Existing topics keep theirs, and `check` reports differences.
     replication
-        Copies of every topic. With three or more, writes need two in sync.
+        Replicas of every topic. With three or more, writes need two in sync.
     retention_ms
-        How long inputs and outputs are kept, ms; None for the brokers' default. It must be longer than the longest
-        time for which a worker may be down. Replay can read only what is kept.
+        How long inputs and outputs are kept, ms; None for the brokers' default. It must exceed the longest time for
+        which a worker may be down. Replay can read only what is kept.
     dry_run
         Make none.
 
@@ -160,17 +158,17 @@ async def check(
     replication: int | None = None,
     retention_ms: int | None = None,
 ) -> list[str]:
-    """Return what is wrong with the topics, one sentence each; nothing when all is well.
+    """Return what is wrong with the topics, one sentence each; empty if all is well.
 
     Parameters
     ----------
     as_worker
-        Whether to check a worker's permissions, too, and whose the topics are. The user that makes topics does not
-        need them.
+        Whether to check also a worker's permissions and the owner of the topics. The user that makes topics does not
+        need the permissions.
     partitions
-        How many each was to have; None: as many as the others.
+        How many partitions each topic was to have; None: as many as the others.
     replication, retention_ms
-        What `create` was asked for; None: it was not asked.
+        Arguments of `create`; None if it was not called.
     """
     async with admin_client(settings) as admin:
         topics = [*wanted(settings), shared(settings)]
@@ -220,7 +218,7 @@ async def check(
 
 
 def _others(counts: Mapping[str, int], wanted: int | None) -> list[tuple[int, list[str]]]:
-    """Return each other count than the one that is wanted, with the names of the topics that have it."""
+    """Return each partition count other than the wanted one, with the names of its topics."""
     other: dict[int, list[str]] = {}
     for name, count in counts.items():
         if wanted is not None and count != wanted:
@@ -250,7 +248,7 @@ def _otherwise_kept(topic: Topic, configs: Mapping[str, str], asked_ms: int | No
 
 
 async def lacking(settings: Settings) -> list[str]:
-    """Return the topics that intake reads or writes and that do not exist, one sentence each."""
+    """Return the missing topics that intake reads or writes, one sentence each."""
     written = settings.forecasts, settings.routes, settings.labels, settings.dead_letters
     ours = (*written, settings.configurations, settings.owners)
     async with admin_client(settings) as admin:
@@ -268,7 +266,7 @@ async def kept_ms(settings: Settings, name: str) -> int:
 
 
 async def missing_sources(settings: Settings) -> list[str]:
-    """Return the topics that intake reads and that do not exist, one sentence each. `create` does not make them."""
+    """Return the missing topics that intake reads, one sentence each. `create` does not make them."""
     if all(mode.direct for mode in settings.modes):
         return []
     async with admin_client(settings) as admin:
@@ -301,7 +299,7 @@ async def partitions(settings: Settings, name: str) -> int | None:
 
 
 async def configs(settings: Settings, names: list[str]) -> dict[str, dict[str, str]]:
-    """Return the configurations of topics, of those that this user may ask.
+    """Return the configurations of the topics that this user may describe.
 
     Raises
     ------
@@ -342,7 +340,7 @@ def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
 
 
 async def _sessions(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
-    """Return why brokers refuse the session of a member; nothing if they do not, or do not tell this user."""
+    """Return why brokers would refuse a member's session timeout; empty if they accept it or do not tell this user."""
     asked, low, high = 1000 * settings.session_seconds, "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     broker = str(min(each["node_id"] for each in (await admin.describe_cluster())["brokers"]))
     try:
@@ -359,7 +357,7 @@ async def _sessions(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]
 async def configs_of(
     admin: AIOKafkaAdminClient, name: str, kind: ConfigResourceType = ConfigResourceType.TOPIC
 ) -> dict[str, str]:
-    """Return the configuration of a topic or a broker; raises TopicsError if this user may not ask."""
+    """Return the configuration of a topic or a broker; raises TopicsError if this user may not describe it."""
     (response,) = await admin.describe_configs([ConfigResource(kind, name)])
     found: dict[str, str] = {}
     for resource in response.resources:
@@ -374,7 +372,7 @@ async def configs_of(
 
 @asynccontextmanager
 async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """Connect to the cluster, for as long as the context lasts; TopicsError says why the brokers cannot be reached."""
+    """Connect to the cluster for the duration of the context; raises TopicsError if the brokers cannot be reached."""
     try:
         options = settings.security.client_options()
     except ValueError as exc:  # a file is missing or damaged

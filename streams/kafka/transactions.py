@@ -141,7 +141,7 @@ async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> t
 
 @dataclass
 class _Open:
-    """A transaction that holds something back: where it begins, how much, since when, and what was said of it."""
+    """An open transaction that delays records: its first offset, how many, since when, and whether it was reported."""
 
     offset: int
     records: int
@@ -204,5 +204,5 @@ class HeldBack:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """What is to be said of transactions that hang; any thread may ask."""
+        """Sentences about hanging transactions; any thread may ask."""
         return tuple(each.said for each in list(self._open.values()) if each.said)

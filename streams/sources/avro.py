@@ -94,7 +94,7 @@ def _read(made: Parsed, payload: bytes, misfit: str = "format") -> Any:  # noqa:
 
 
 def _of_files(schemas: Mapping[bytes, Parsed], data: bytes) -> Any:  # noqa: ANN401 - whatever it says
-    """Return what a value says whose schema is one that the source gives; raises Unfit if it is not just one."""
+    """Return a value whose schema is one of the source's files; raises Unfit unless exactly one fits."""
     if data.startswith(_SINGLE) and len(data) >= _HEAD:
         # A plain record may begin so, too: one of 65,536 whose first field is a double. It becomes a dead letter; read
         # as plain, a record of another schema could pass for it.

@@ -1,4 +1,4 @@
-"""What goes on from the record of a forecast to its answer, untouched: headers by their names, and fields.
+"""Headers and fields that are carried unchanged from the record of a forecast to its answer.
 
 .. code-block:: toml
 
@@ -16,36 +16,34 @@ import orjson
 from state.events import Carried
 from streams.sources.references import Envelope, Headers, Read, text
 
-#: Headers that go on where nothing else is said: those of W3C Trace Context.
+#: Headers that are carried by default: those of W3C Trace Context.
 TRACE: Final = ("traceparent", "tracestate")
-#: Every header: of records that intake wrote, which has chosen them.
+#: Every header, for records of intake, which has chosen them already.
 EVERY: Final = ("*",)
-#: Most headers and most fields of a record, and most bytes of either: of names and values, and of the JSON object.
+#: Most headers and most fields of a record, and most bytes of each: of names and values, and of the JSON object.
 MOST: Final = 16
 MOST_BYTES: Final = 2048
 #: Longest name of a field or a header, characters.
 _LONGEST: Final = 100
 
-#: Compiles what the file says of a value.
+#: Compiles the place of a value in the file.
 Compile = Callable[[Any], Read]
 
 
 class Carrier:
-    """Takes from records what goes on to their answers.
+    """Takes headers and fields from records, for their answers.
 
     Parameters
     ----------
     patterns
-        Names of headers; one that ends in ``*`` stands for all that begin so.
+        Names of headers; a name that ends in ``*`` is a prefix.
     reads
-        Of each field its name and what reads it.
+        Name and reader of each field.
 
     Attributes
     ----------
-    patterns
-        As given.
     left_out
-        How many headers and fields were left out since, as they were beyond a bound or nothing that JSON has.
+        Headers and fields left out so far, because they were beyond a bound or not JSON.
     """
 
     def __init__(self, patterns: Sequence[str] = TRACE, reads: Sequence[tuple[str, Read]] = ()) -> None:
@@ -65,7 +63,7 @@ class Carrier:
         return self.carried(envelope[1], fields)
 
     def carried(self, headers: Headers, fields: Mapping[str, Any]) -> Carried | None:
-        """Return headers that are chosen and fields, both within the bounds; None if there are none."""
+        """Return the chosen headers and the fields, within the bounds; None if there are none."""
         kept = self._headers(headers) if headers and self.patterns else ()
         said = self._fields(fields) if fields else b""
         return Carried(kept, said) if kept or said else None
@@ -94,7 +92,7 @@ class Carrier:
         return self._fitting(fields)
 
     def _fitting(self, fields: Mapping[str, Any]) -> bytes:
-        """Return those of the fields that are JSON and fit, one after another."""
+        """Return the fields that are JSON and within the bounds, in order."""
         kept: list[bytes] = []
         room = MOST_BYTES - 1  # the braces, and a comma that the last has not
         for name, value in fields.items():
@@ -116,7 +114,7 @@ def headers(given: object) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        If it is no list of names, each with ``*`` at its end at most.
+        If it is not a list of names, each with at most one ``*``, at its end.
     """
     if not isinstance(given, list | tuple) or len(given) > MOST:
         raise ValueError(
@@ -172,7 +170,6 @@ def shown(carried: Carried) -> dict[str, Any]:
 
 
 def _plain(value: object) -> str:
-    """Return the text of what JSON does not have."""
     found = text(value)
     if found is None:
         raise TypeError

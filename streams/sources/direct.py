@@ -1,4 +1,4 @@
-"""The sources that a worker maps itself: those whose topic is one of its input topics."""
+"""The sources that a worker maps itself, because their topic is one of its inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +20,11 @@ class TopicMapping:
     ----------
     sources
         At least one, in the order of the file.
-    topic
-        Name of the topic.
     schemas
         Where the schemas are that records name.
 
     Attributes
     ----------
-    topic
-        Name of the topic.
     names
         Of the sources.
     read

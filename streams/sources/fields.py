@@ -112,7 +112,7 @@ class Compiler:
         return self._list(name, table, scaled)
 
     def _list(self, name: str, table: Mapping[str, Spec], transform: Transform) -> Read:
-        """Return what reads a list: one that stands at a path, or one value from each of some paths."""
+        """Return a reader of a list, from one path to a list or from several paths to values."""
         if "each" in table:
             each = table["each"]
             if "path" in table or not isinstance(each, list) or not each:
@@ -224,10 +224,7 @@ class Compiler:
     def _value(
         self, table: Mapping[str, Spec], transform: Transform, absent: Spec = None, missing: Unfit | None = None
     ) -> Read:
-        """Return what reads one value.
-
-        ``absent`` and the default stand for one that is not there; without them ``missing`` is raised, or it is None.
-        """
+        """Return a reader of a value. If missing: ``absent`` or the default, else raises ``missing``, else None."""
         if "constant" in table:
             if "path" in table:
                 raise ValueError("give a path or a constant, not both")

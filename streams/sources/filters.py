@@ -37,7 +37,7 @@ def compiled(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
 
 
 def _test(path: str, wanted: Spec) -> Callable[[Any], bool]:
-    """Return what tests a value: equal to one, or to one of several; or a table of tests."""
+    """Return a test of a value: equal to one value, or to one of several; or a table of tests."""
     if not isinstance(wanted, dict):
         among = wanted if isinstance(wanted, list) else [wanted]
         if not all(type(one) in (str, int, float, bool) for one in among):

@@ -51,7 +51,7 @@ def reader(reference: str) -> Read:
 
 
 def plain(reference: str) -> str | None:
-    """Return the name where a reference is one and no more, as most are; else None."""
+    """Return the name of a reference that is a plain name, as most are; else None."""
     if "{" in reference or reference.startswith("@"):
         return None
     path = steps(reference)

@@ -30,32 +30,32 @@ AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 SECONDS: Final = 10.0
 #: Longest answer that is read, bytes.
 LONGEST: Final = 16 << 20
-#: Most schemas that one refers to, directly or not, and most of them in a row.
+#: Most schemas that one refers to, directly or not, and longest chain of them.
 _MOST, _DEEPEST = 1000, 100
-#: Statuses that say who may not ask, and those that say that a schema is not wanted, which will not change by itself.
+#: Statuses for missing permission, and statuses for a refused schema, which do not change by themselves.
 _FORBIDDEN: Final = (401, 403)
 _REFUSED: Final = (*_FORBIDDEN, 404, 409, 422)
-#: Statuses that say that there is no such schema: Confluent's registry and others refuse an id that they cannot have.
+#: Statuses for a missing schema: Confluent's registry and others refuse an id that cannot exist.
 _ABSENT: Final = (400, 404, 422)
-#: What every registry answers, whoever asks.
+#: A path that every registry answers, for any user.
 _TYPES: Final = "schemas/types"
 _ACCEPT: Final = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
 
 
 class RegistryError(RuntimeError):
-    """The registry cannot be asked, or its answer is none; the message says why. Asking again may help."""
+    """The registry cannot be reached, or its answer is invalid; the message says why. Asking again may help."""
 
 
 class ForbiddenError(RegistryError):
-    """The registry does not let this be read."""
+    """The registry does not allow reading this."""
 
 
 class RefusedError(ValueError):
-    """The registry will not have a schema, or does not let it be registered; the message says why."""
+    """The registry refuses a schema, or does not allow registering it; the message says why."""
 
 
 class _IncompleteError(Exception):
-    """The registry does not have all that a schema refers to; the message says what."""
+    """The registry lacks a schema that another refers to; the message says which."""
 
 
 class Fetched(NamedTuple):
@@ -78,7 +78,7 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True)
 class Registry:
-    """Where the registry is, and how it is reached."""
+    """The registry's address, and how to reach it."""
 
     url: str | None = variable(
         "REGISTRY_URL", "Schema registry with Confluent's interface, of sources and outputs; https://host:port"
@@ -171,7 +171,7 @@ class Registry:
         return Fetched(kind, _text(found), tuple(references.items()))
 
     async def _recognise(self, session: aiohttp.ClientSession) -> None:
-        """Raise `RegistryError` if this is no registry: a server that knows no path has no schema either."""
+        """Raise `RegistryError` if the server is not a registry: any other server also answers 404 for a schema."""
         try:
             known = await self._answer(session, _TYPES, _ABSENT) is not None
         except RegistryError:
@@ -280,7 +280,7 @@ class Registry:
         return found
 
     async def _answer(self, session: aiohttp.ClientSession, path: str, absent: tuple[int, ...]) -> Any:  # noqa: ANN401 - JSON
-        """Return what a path answers; None if its status is one that says that it does not exist."""
+        """Return the answer of a path; None if the status says that it does not exist."""
         url = self._url(path)
         try:
             async with session.get(url) as answer:
@@ -298,7 +298,7 @@ class Registry:
 
 
 async def _body(answer: aiohttp.ClientResponse) -> bytes:
-    """Return what was answered; raises ValueError if it is longer than anything that a registry says."""
+    """Return the body of an answer; raises ValueError if it is longer than `LONGEST`."""
     body = bytearray()
     async for part in answer.content.iter_chunked(1 << 16):
         body += part
@@ -308,7 +308,7 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _references(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the name of each schema that one refers to itself, and the path at which it is."""
+    """Return name and path of each schema that one refers to directly."""
     references = found.get("references") or []
     try:
         return [

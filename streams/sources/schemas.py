@@ -1,7 +1,7 @@
-"""The schemas that records name by id: asked for once, and kept.
+"""The schemas that records name by id: fetched once, and kept.
 
-Reading a record is pure. So what it needs is fetched before: `Schemas.load` waits until the registry has said of every
-id what its schema is, or that there is none.
+Reading a record is pure, so its schema is fetched before: `Schemas.load` waits until the registry has answered for
+every id, with the schema or with its absence.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from streams.sources.refusal import Unfit
 from streams.sources.registry import Fetched, Registry, SchemaId
 from streams.sources.wait import Wait
 
-#: How long it counts that there is no such schema, s, and most ids of which it is remembered.
+#: How long a missing schema is remembered, s, and how many are.
 UNKNOWN_SECONDS: Final = 60.0
 _MOST_UNKNOWN: Final = 10_000
-#: Most schemas that are asked for at one time: whoever names ten thousand that do not exist holds up everybody.
+#: Most schemas asked for at once: many ids that do not exist must not delay all records.
 AT_ONCE: Final = 16
 
 Made = TypeVar("Made")
@@ -41,7 +41,7 @@ class Schemas:
         self._registry = registry
         self.wait = Wait()
         self._known: dict[SchemaId, Fetched] = {}
-        #: Ids without a schema, and until when that counts.
+        #: Ids without a schema, each with the time until which that is remembered.
         self._unknown: dict[SchemaId, float] = {}
 
     def get(self, schema: SchemaId) -> Fetched | None:

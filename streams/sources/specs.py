@@ -9,7 +9,7 @@ from streams.sources.transforms import Transform
 
 #: Something the file says, not checked yet.
 Spec = Any
-#: What every field may say of where its value stands.
+#: Keys that every field may have for the place of its value.
 _PLACE: Final = ("path", "constant", "default")
 
 
@@ -42,7 +42,7 @@ def only(spec: Spec, *allowed: str) -> dict[str, Spec]:
 
 
 def checked(transform: Transform, value: Spec) -> Spec:
-    """Return a value of the file that stands for one of a record; raises ValueError where it cannot."""
+    """Return a value of the file that replaces one of a record; raises ValueError if it is not allowed."""
     if type(value) is int and abs(value) > 2**53:
         raise ValueError(f"{value} is too large to be exact")
     try:

@@ -46,7 +46,7 @@ def texts(reason: str, field: str) -> Transform:
 
 
 def numbers(reason: str, field: str) -> Transform:
-    """Return what makes a number of a number, or of text that holds one."""
+    """Return a function that reads a number, or a text with a number."""
 
     def transform(value: Any) -> float:  # noqa: ANN401 - whatever stands there
         if type(value) is int or (type(value) is float and math.isfinite(value)):
@@ -181,6 +181,6 @@ def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
 
 
 def ranged(low: float, high: float, field: str) -> Transform:
-    """Return what makes a feature in [-1, 1] of a number in a range; what lies beyond counts as its end."""
+    """Return a function that scales a number of a range to a feature in [-1, 1]; values outside count as its ends."""
     number, middle, half = numbers("features", field), (low + high) / 2, (high - low) / 2
     return lambda value: min(1.0, max(-1.0, (number(value) - middle) / half))

@@ -32,7 +32,7 @@ class Wait:
 
     @property
     def said(self) -> str:
-        """What a process says of itself, without names: what it waits for longest. Empty: it does not wait."""
+        """The longest wait of a process, as text without names; empty if it does not wait."""
         waited = min(tuple(self._began), default=None)
         return "" if waited is None else f"{WAITING}, for {waited[1]}"
 

@@ -45,7 +45,7 @@ class Answers:
 
 
 async def main(brokers: str, registry: str, topic: str) -> None:
-    """Print what a topic holds, and what comes."""
+    """Print the records of a topic, old and new."""
     read = Answers(registry)
     async with AIOKafkaConsumer(topic, bootstrap_servers=brokers, auto_offset_reset="earliest") as consumer:
         async for record in consumer:

@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 class StreamMap:
-    """The map of one stream on one partition; `said` is the record, and what else is in it."""
+    """The map of one stream on one partition; `said` is the whole record."""
 
     def __init__(self, said: Mapping[str, Any]) -> None:
         self.said = said

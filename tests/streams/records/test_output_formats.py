@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from state.events import Calibrated, Carried, Forecast, Rejected, Resolved
 from state.fence import FORECASTS
 from state.forecasts import Classwise, Normal, Probs, Quantiles
-from streams.config.settings import OUTPUT_FORMATS, Settings
+from streams.config.declared import OUTPUT_FORMATS
+from streams.config.settings import Settings
 from streams.records import output_avro
 from streams.records.decoding import SCOPED
 from streams.records.encoding import encoded

@@ -1,0 +1,247 @@
+"""The settings of a worker as they are declared: the meaning, the default and the parser of each."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from state.engine import BATCH_LIMIT
+from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.witnesses import SLACK
+from streams.config import stream_config, variables
+from streams.kafka import codecs
+from streams.kafka.security import Access, Security
+from streams.records.limits import Limits
+from streams.sources import carrying
+from streams.sources.registry import Registry
+from streams.sources.source import Source
+
+#: Most addresses of brokers.
+BROKERS = 100
+#: Formats of outputs.
+OUTPUT_FORMATS = ("json", "avro")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip()
+
+
+def _name(value: str) -> str:
+    """Return a topic's name, short enough for the suffixes that Faust appends."""
+    name = _text(value)
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", name) or name in (".", ".."):
+        raise ValueError("must be 1 to 200 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    return name
+
+
+def _prefix(value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{0,100}", value):
+        raise ValueError("must be at most 100 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    return value
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        number = int(value) if value.strip().isdigit() else low - 1
+        if not low <= number <= high:
+            raise ValueError(f"must be a whole number between {low} and {high}")
+        return number
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        number = float(value)
+        if not low <= number <= high:
+            raise ValueError(f"must be between {low:g} and {high:g} seconds")
+        return number
+
+    return parse
+
+
+def _brokers(value: str) -> tuple[str, ...]:
+    brokers = tuple(part.strip() for part in value.split(","))
+    if len(brokers) > BROKERS:
+        raise ValueError(f"must be at most {BROKERS}: a few are enough to find the others")
+    for broker in brokers:
+        host, colon, port = broker.rpartition(":")
+        if "/" in broker or "@" in broker or not (host and colon and port.isdigit()):
+            raise ValueError("must be host:port, or several separated by commas, without a scheme or a password")
+    return brokers
+
+
+def _calibrator(value: str) -> str:
+    return Policy(_text(value)).calibrator
+
+
+def _one_of(value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"must be one of {', '.join(allowed)}")
+    return value
+
+
+def _setting(help_: str, parse: Callable[[str], Any], default: Any) -> Any:  # noqa: ANN401 - any setting's type
+    return field(default=default, metadata={"help": help_, "parse": parse})
+
+
+@dataclass(frozen=True)
+class Coin:
+    """The secret that keys the draws. Every worker of a group needs the same."""
+
+    key: str | None = variables.variable(
+        "COIN_KEY",
+        "Secret that keys the draws, 16 to 64 bytes: without it, event ids foretell them",
+        in_file="this secret",
+    )
+
+    def __post_init__(self) -> None:
+        if self.key and not 16 <= len(self.key.encode()) <= 64:
+            raise ValueError("TRUEUP_COIN_KEY must have 16 to 64 bytes")
+
+
+#: Variables that are fields of other classes, in the order of the reference.
+GROUPS = (Security, Access, Coin, Registry)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """The fields of `streams.config.settings.Settings`, which checks them and derives names from them."""
+
+    brokers: tuple[str, ...] = _setting("Kafka brokers, host:port,...", _brokers, ("127.0.0.1:9092",))
+    app_id: str = _setting("Consumer group, and first part of the changelog's name", _name, "trueup")
+    instance_id: str | None = _setting(
+        "Name of this worker in its group: restarted under it within the session, it keeps its partitions", _text, None
+    )
+    data_dir: Path = _setting(
+        "Where the state is kept, in a directory named after TRUEUP_APP_ID; each worker needs its own",
+        Path,
+        Path("trueup-data"),
+    )
+    streams: Path | None = _setting("TOML file that configures streams", Path, None)
+    default_calibrator: str = _setting(
+        "Calibrator of streams the TOML file does not name", _calibrator, DEFAULT_CALIBRATOR
+    )
+    topic_prefix: str = _setting(
+        "What the names of all of trueup's own topics begin with; topics of sources are named as they are", _prefix, ""
+    )
+    forecasts: str = _setting("Topic of forecasts", _name, "forecasts")
+    outcomes: str = _setting("Topic of outcomes", _name, "outcomes")
+    calibrated: str = _setting("Topic of calibrated predictions", _name, "calibrated")
+    resolved: str = _setting("Topic of forecasts joined with outcomes", _name, "resolved")
+    dead_letters: str = _setting("Topic of records that cannot be used", _name, "dead-letters")
+    owners: str = _setting(
+        "Topic that says which application writes which topics; TRUEUP_TOPIC_PREFIX does not count, as all share it",
+        _name,
+        "trueup-owners",
+    )
+    output_format: str = _setting(
+        "Format of calibrated and resolved: json, or, with schemas in the registry, avro",
+        lambda value: _one_of(value, OUTPUT_FORMATS),
+        OUTPUT_FORMATS[0],
+    )
+    output_register: str = _setting(
+        "Whether the schemas are registered at the start; no: they must be there",
+        lambda value: _one_of(value, ("yes", "no")),
+        "yes",
+    )
+    maps: str | None = _setting(
+        "Topic of maps from raw to served probabilities, which decision services follow; without it none are written",
+        _name,
+        None,
+    )
+    maps_seconds: float = _setting(
+        "Least time between two maps of a stream, s; a stream has one if it has metrics of its own",
+        _seconds(0.1, 3600),
+        10.0,
+    )
+    metrics_host: str = _setting("Address /metrics, /healthz and /readyz listen on", _text, "127.0.0.1")
+    metrics_port: int = _setting("Port of /metrics, /healthz and /readyz; 0: a free one", _number(0, 65_535), 9464)
+    metrics_streams: int = _setting(
+        "Streams with metrics of their own, the TOML file's first; raise Prometheus's sample_limit with it",
+        _number(1, 10_000),
+        200,
+    )
+    record_bytes: int = _setting("Longest input value, bytes", _number(64, 800_000), Limits().record_bytes)
+    id_bytes: int = _setting("Longest event id and stream name, bytes", _number(8, 255), Limits().id_bytes)
+    ahead_seconds: float = _setting(
+        "How far an event's ts may lie ahead of its Kafka timestamp, and that ahead of the brokers' clock, s",
+        _seconds(0, 1e9),
+        300.0,
+    )
+    letter_bytes: int = _setting("How much of a dead letter's value is kept", _number(0, 600_000), 16_384)
+    batch_records: int = _setting("Most records folded and committed at once", _number(1, BATCH_LIMIT), BATCH_LIMIT)
+    batch_bytes: int = _setting(
+        "Largest record batch produced; keep below the broker's message.max.bytes", _number(10_000, 8_000_000), 900_000
+    )
+    compression: str = _setting(
+        "Codec of outputs and changelog: none, gzip, snappy, lz4 or zstd; inputs may have any",
+        lambda value: _one_of(value, tuple(codecs.NUMBERS)),
+        "zstd",
+    )
+    unpacked_bytes: int = _setting(
+        "Most bytes a compressed batch of the inputs may expand to; a larger one is one dead letter",
+        _number(1 << 20, 1 << 30),
+        32 << 20,
+    )
+    patience_seconds: float = _setting(
+        "How long one input waits for the other, where that is behind, s", _seconds(0, 3600), 10.0
+    )
+    quiet_seconds: float = _setting(
+        "On inputs that fall quiet, how far stream time stays behind the clock, s; 0: it waits for the next record",
+        _seconds(0, 86_400),
+        SLACK / 1000,
+    )
+    latency_ms: float = _setting(
+        "How long a record may wait for others that are answered with it, ms; 0: not at all", _seconds(0, 1000), 5.0
+    )
+    buffer_records: int = _setting(
+        "Records of one topic-partition held while the other topic catches up", _number(1000, 1_000_000), 20_000
+    )
+    buffer_bytes: int = _setting(
+        "Bytes of records a worker holds before it stops fetching; its input partitions have equal shares",
+        _number(1 << 20, 1 << 34),
+        64 << 20,
+    )
+    commit_seconds: float = _setting("How often input offsets are committed, s", _seconds(0.05, 60), 1.0)
+    checkpoint_seconds: float = _setting(
+        "How often the rows that changed are written, s; what was folded since is folded again after a crash",
+        _seconds(0, 60),
+        2.0,
+    )
+    standbys: int = _setting(
+        "How many other workers keep a copy of a partition's state; each takes as much disk again", _number(0, 3), 0
+    )
+    session_seconds: float = _setting("Silence after which a worker's partitions move, s", _seconds(1, 300), 15.0)
+    request_seconds: float = _setting("Longest wait for an acknowledgement, s", _seconds(0.5, 300), 15.0)
+    write_buffer_bytes: int = _setting("RocksDB write buffer of a partition", _number(65_536, 1 << 30), 16 << 20)
+    block_cache_bytes: int = _setting(
+        "RocksDB's memory in a worker, for all partitions: half for blocks, half for write buffers",
+        _number(65_536, 1 << 34),
+        256 << 20,
+    )
+    log_level: str = _setting(
+        "What is logged: DEBUG, INFO, WARNING or ERROR", lambda value: _one_of(value.upper(), LOG_LEVELS), "INFO"
+    )
+    data_loss: str = _setting(
+        "When inputs were deleted before they were read: 'stop' or 'continue'",
+        lambda value: _one_of(value, ("stop", "continue")),
+        "stop",
+    )
+    security: Security = field(default_factory=Security)
+    access: Access = field(default_factory=Access)
+    policies: Policies = field(default_factory=lambda: stream_config.policies({}, DEFAULT_CALIBRATOR))
+    sources: tuple[Source, ...] = ()
+    #: Headers of forecasts that no source maps, which go on to their answers.
+    carry_headers: tuple[str, ...] = carrying.TRACE
+    #: Topic that a router sends outcomes to; empty: these are no router's settings.
+    routed: str = ""
+    #: Of a router's settings: topics that intake reads.
+    taken_in: tuple[str, ...] = ()
+    registry: Registry = field(default_factory=Registry)
+    #: Ids of the outputs' schemas by the labels of their topics, once they are known; empty: outputs are plain JSON.
+    schema_ids: Mapping[str, int] = field(default_factory=dict)
