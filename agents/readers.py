@@ -28,7 +28,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from agents import lifeline
 from agents.server import Server
-from state.policy import Policies
+from state.policies import Policies
 from streams.config.settings import Settings
 from streams.metrics.catalogue import READERS
 from streams.metrics.mirror import PATIENCE, Mirror, Overview, Rows, Source

@@ -20,7 +20,7 @@ from agents.worker import Stage
 from state.effects import Changes
 from state.fence import Fence
 from state.fold import Fold
-from state.policy import Policies
+from state.policies import Policies
 from state.router import Router
 from streams.config.settings import Settings
 from streams.faust.application import Application

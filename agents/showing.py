@@ -9,7 +9,7 @@ from agents.served import Served
 from state import formats
 from state.effects import Changes
 from state.fence import Fence
-from state.policy import Policies
+from state.policies import Policies
 from streams.faust.state_table import StateTable
 from streams.metrics import snapshot
 from streams.metrics.gauges import Gauges

@@ -18,7 +18,7 @@ from agents.readers import Readers, ReadersError
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build
-from state.policy import Policies
+from state.policies import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.changelog import MovedError

@@ -30,7 +30,8 @@ from cli import show
 from replay.console import Console
 from state import kinds
 from state.frames import CorruptFrame
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.scoring.pair_scores import AnyComparison, of_challenger
 from streams import atomic_file
 from streams.config.settings import Settings, SettingsError

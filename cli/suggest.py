@@ -15,7 +15,8 @@ from cli.options import DONE, NO
 from cli.prices import Price, priced
 from replay.sources.record import Source
 from state.forecasts import QUANTILES
-from state.policy import ALIKE, Policy
+from state.policy import Policy
+from state.policy_checks import ALIKE
 from state.scoring.ages import DAY_MS, words
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from state.calibrators import Value
 from state.forecasts import PROBABILITY, PROBS
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 

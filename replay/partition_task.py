@@ -16,7 +16,7 @@ from replay.sources.merge import merged
 from replay.sources.record import Source, SourceRecord, loaded
 from state.events import Event, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.policy import Policies
+from state.policies import Policies
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits

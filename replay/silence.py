@@ -16,7 +16,8 @@ from replay.configuration import Configuration
 from replay.sources.record import TableError
 from replay.sources.table import TableSource
 from state.forecasts import PROBABILITY
-from state.policy import DEFAULT_TTL_MS, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_TTL_MS, Policy
 from state.scoring.ages import words
 from streams.config.stream_config import duration
 

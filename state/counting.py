@@ -12,7 +12,8 @@ from state import chances, kinds, ledger
 from state.forecasts import PROBABILITY, QUANTILES
 from state.kind import Kind
 from state.ledger import Row
-from state.policy import Policies, scored_of
+from state.policies import Policies
+from state.policy import scored_of
 from state.scoring.ages import Ages
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution

@@ -6,7 +6,8 @@ from typing import Final
 from state import kinds  # noqa: F401 - declares them
 from state.frames import CorruptFrame, OtherFormat
 from state.kind import CONFIG, KINDS, Moves
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 
 #: Version of the answers: raised when the same records give other bytes, which `tests/frozen` notices.
 ARITHMETIC: Final = 3

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
@@ -13,7 +12,8 @@ from state.bands import Bands, Points
 from state.calibrators.carried import Carried
 from state.calibrators.multiclass import CLASSES
 from state.calibrators.quantile import LEVELS
-from state.forecasts import KINDS, LARGEST, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
+from state.forecasts import KINDS, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
+from state.policy_checks import ALIKE, ARRIVAL, UNKNOWN, check_bands, check_labels, check_shadow, check_silence
 from state.quotas import Quota
 from state.scoring.ages import exact
 from state.segments import LIMIT, check
@@ -29,21 +29,11 @@ SIZES = ("buckets", "grid", "bins", "classes")
 #: Bytes of a calibrator's row beside recipe and state.
 ROW_OVERHEAD = 16
 
-#: When outcomes are learnt.
-MATURITY, ARRIVAL = LEARN = ("maturity", "arrival")
-
 #: How a forecast that is a dead letter is answered: not at all, or with its raw score.
 NOTHING, RAW = ON_ERROR = ("none", "raw")
 
-#: Whether forecasts without a label are like those with one: not known, or alike.
-UNKNOWN, ALIKE = UNLABELLED = ("unknown", "alike")
-
 #: Most parts of a stream.
 MOST_SHARDS = 1000
-#: Most challengers of a stream. Each costs about as much as the champion, and their tickets must fit one ledger row.
-MOST_CHALLENGERS = 8
-#: Most bytes of all challengers' tickets in a ledger row, see `state.ledger`. Those of one probability are far below.
-MOST_TICKETS = 65_000
 
 
 class Challenger(NamedTuple):
@@ -165,7 +155,7 @@ class Policy:
         if not 1 <= self.shards <= MOST_SHARDS:
             raise ValueError(f"shards must be between 1 and {MOST_SHARDS}, got {self.shards}")
         check_on_error(self.on_error)
-        self._check_labels()
+        check_labels(self)
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be between 0 and 2**64 - 1, got {self.seed}")
         if not 0 <= self.n_features <= calibrators.MAX_FEATURES:
@@ -175,65 +165,12 @@ class Policy:
         if self.segments_required and not self.segments:
             raise ValueError("segments_required needs segments")
         if self.silence is not None:
-            self._check_silence()
+            check_silence(self)
         if self.shadow:
-            self._check_shadow()
-        self._check_bands()
+            check_shadow(self)
+        check_bands(self)
         if self.model_version and self.kind != PROBABILITY:
             raise ValueError(f"model_version: only of one probability, and {self.calibrator} serves {KINDS[self.kind]}")
-
-    def _check_labels(self) -> None:
-        if self.matures_ms < 0:
-            raise ValueError(f"matures must be positive, got {exact(self.matures_ms)}")
-        if self.matures_ms >= self.ttl_ms:
-            raise ValueError(
-                f"ttl ({exact(self.ttl_ms)}) must be longer than matures ({exact(self.matures_ms)}): the row of a "
-                "forecast has to be there when it matures"
-            )
-        if self.unlabelled not in UNLABELLED:
-            raise ValueError(f"unlabelled must be one of {', '.join(UNLABELLED)}, got {self.unlabelled!r}")
-        if self.learn not in ("", *LEARN):
-            raise ValueError(f"learn must be one of {', '.join(LEARN)}, got {self.learn!r}")
-        if not self.matures_ms and (self.silence is not None or self.learn == MATURITY):
-            setting = "silence" if self.silence is not None else 'learn = "maturity"'
-            raise ValueError(f"{setting} needs matures: without it, no forecast ever matures")
-        rate = self.label_rate
-        if not isinstance(rate, str) and not 0.0 < rate <= 1.0:
-            raise ValueError(f"label_rate must be a chance above 0 and at most 1, or a path, got {rate!r}")
-        if rate and self.silence is not None:
-            raise ValueError(
-                "label_rate and silence exclude each other: with silence every forecast gets a label, so its chance is "
-                "1"
-            )
-        if self.revisable_ms and self.revisable_ms < self.ttl_ms:
-            raise ValueError(
-                f"revisable ({exact(self.revisable_ms)}) must not be shorter than ttl ({exact(self.ttl_ms)})"
-            )
-
-    def _check_silence(self) -> None:
-        y = self.silence
-        if self.kind == PROBABILITY:
-            if y not in (0.0, 1.0):
-                raise ValueError(f"silence must be 0 or 1, got {y!r}")
-        elif self.kind == PROBS:
-            if y not in range(self.classes):
-                raise ValueError(f"silence must be the number of a class, 0 to {self.classes - 1}, got {y!r}")
-        elif y is None or not -LARGEST <= y <= LARGEST:
-            raise ValueError(f"silence must be a finite number, got {y!r}")
-
-    def _check_bands(self) -> None:
-        for name in ("bands", "points", "interval", "weight"):
-            if getattr(self, name) and self.kind != PROBABILITY:
-                raise ValueError(f"{name}: only of one probability, and {self.calibrator} serves {KINDS[self.kind]}")
-        if self.interval and not 0.5 <= self.interval <= 0.999:
-            raise ValueError(f"interval must be between .5 and .999, such as 0.9, got {self.interval:g}")
-        if self.reasons and not self.interval:
-            raise ValueError("reasons are of intervals: set interval, too, such as 0.9")
-        costs = self.cost_miss, self.cost_alert
-        if not all(0.0 <= cost < float("inf") for cost in costs) or (costs[0] > 0.0) != (costs[1] > 0.0):
-            raise ValueError(f"cost_miss and cost_alert belong together, each a number above 0, got {costs}")
-        if self.costs and self.bands is None:
-            raise ValueError("cost_miss and cost_alert are of bands: set bands, too")
 
     @property
     def costs(self) -> tuple[float, float] | None:
@@ -276,36 +213,6 @@ class Policy:
     def kept_ms(self) -> int:
         """How long the row of an event with a label is kept, in stream time since its forecast, ms."""
         return self.revisable_ms or self.ttl_ms
-
-    def _check_shadow(self) -> None:
-        if len(self.shadow) > MOST_CHALLENGERS:
-            raise ValueError(f"shadow names {len(self.shadow)} challengers, at most {MOST_CHALLENGERS} are allowed")
-        seen: set[str] = set()
-        for challenger in self.challengers:
-            if challenger.kind != self.kind:
-                raise ValueError(
-                    f"{challenger.calibrator} cannot be a challenger of {self.calibrator}: it takes another forecast"
-                )
-            if challenger.shape != self.shape:
-                said = (
-                    f"classes = {self.classes}"
-                    if self.kind == PROBS
-                    else f"levels = [{', '.join(f'{level:g}' for level in self.levels)}]"
-                )
-                raise ValueError(
-                    f"challenger {challenger.calibrator} cannot be compared with what serves: its options need {said}"
-                )
-            if challenger.config == self.config:
-                raise ValueError(f"challenger {challenger.calibrator} is what serves already ({self.config})")
-            if challenger.config in seen:
-                raise ValueError(f"shadow names {challenger.calibrator} twice, with the same options")
-            seen.add(challenger.config)
-        size = 0 if self.kind == PROBABILITY else sum(each.ticket_bytes for each in self.challengers)
-        if size > MOST_TICKETS:
-            raise ValueError(
-                f"the tickets of {len(self.shadow)} challengers may have {size} bytes for one forecast, and there is "
-                f"room for {MOST_TICKETS}: fewer challengers, classes or levels"
-            )
 
     @property
     def ticket_bytes(self) -> int:
@@ -472,90 +379,3 @@ def _maker(recipe: str) -> Callable[[str], calibrators.Recalibrator]:
     made = json.loads(recipe)
     make = calibrators.maker(made["calibrator"], seed=made["seed"], **made["options"])
     return (lambda name: Carried(cast("Any", make(name)))) if "model_version" in made else make
-
-
-class Policies:
-    """The policy of every stream, by the first pattern that matches its name.
-
-    Parameters
-    ----------
-    patterns
-        Pairs of a shell pattern (``fraud-*``) and its policy, tried in order.
-    default
-        Policy of a stream that no pattern matches; None: its records are rejected.
-    early_ttl_ms
-        How long an outcome waits for a forecast that has not come, in stream time, ms.
-    coin
-        Secret that keys every draw, see `build`; empty: none.
-    quota
-        Limit of all streams that no pattern matches, together with records of unknown streams.
-    on_error
-        As `Policy.on_error`, for forecasts of unknown streams.
-    """
-
-    def __init__(
-        self,
-        patterns: Sequence[tuple[str, Policy]] = (),
-        default: Policy | None = None,
-        early_ttl_ms: int = DEFAULT_TTL_MS,
-        coin: bytes = b"",
-        quota: Quota | None = None,
-        on_error: str = NOTHING,
-    ) -> None:
-        check_on_error(on_error)
-        self.patterns = tuple(patterns)
-        self.default = default
-        self.early_ttl_ms = early_ttl_ms
-        self.coin = coin
-        self.quota = quota
-        self.on_error = on_error
-        said = [policy.on_error for policy in (default, *(policy for _, policy in self.patterns)) if policy]
-        #: Whether any stream's dead forecasts are answered with raw scores.
-        self.answering = RAW in (on_error, *said)
-        #: Whether there is any quota.
-        self.limited = quota is not None or any(policy.quota is not None for _, policy in self.patterns)
-        self._found: dict[str, Policy | None] = {}
-        #: Whether every stream forecasts one probability, so that outcomes must be 0 or 1.
-        self.binary = all(
-            policy.kind == PROBABILITY for policy in (default, *(policy for _, policy in self.patterns)) if policy
-        )
-
-    def of(self, stream: str) -> Policy | None:
-        """Return the policy of a stream; None if no pattern matches and there is no default."""
-        try:
-            return self._found[stream]
-        except KeyError:
-            matched = self.matched(stream)
-            policy = self.default if matched is None else matched[1]
-            if len(self._found) >= 100_000:  # names come from records, so the cache must be bounded
-                self._found.clear()
-            self._found[stream] = policy
-            return policy
-
-    @property
-    def coin_name(self) -> str:
-        """Name of the coin that does not reveal it, 8 hex digits; empty without one."""
-        return blake2b(b"coin", key=self.coin, digest_size=4).hexdigest() if self.coin else ""
-
-    def matched(self, stream: str) -> tuple[str, Policy] | None:
-        """Return the first pattern that matches a stream, with its policy; None if the default applies."""
-        return next(((pattern, policy) for pattern, policy in self.patterns if fnmatchcase(stream, pattern)), None)
-
-    def quota_of(self, stream: str) -> tuple[str, Quota] | None:
-        """Return the owner of a stream's quota, and the quota; None without one.
-
-        Each stream that matches a pattern has its own, under its name. All others share one under an empty name. An
-        empty stream is an unknown one.
-        """
-        matched = self.matched(stream) if stream else None
-        name, quota = ("", self.quota) if matched is None else (stream, matched[1].quota)
-        return None if quota is None else (name, quota)
-
-    def answers_raw(self, stream: str) -> bool:
-        """Whether a stream's dead forecasts are answered with raw scores; an empty stream could not be read."""
-        policy = self.of(stream) if stream else None
-        return (self.on_error if policy is None else policy.on_error) == RAW
-
-    def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
-        """Return a copy with other patterns and default."""
-        return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota, self.on_error)

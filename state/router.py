@@ -16,7 +16,8 @@ from state.effects import Changes
 from state.events import Rejected
 from state.fence import EXPIRY, Queue
 from state.fold import Fold
-from state.policy import DEFAULT_TTL_MS, Policies
+from state.policies import Policies
+from state.policy import DEFAULT_TTL_MS
 from state.routes import (
     ADDED,
     EARLY,

@@ -14,7 +14,8 @@ from state.forecasts import KINDS, PROBABILITY
 from state.kind import Get, Kind, kind_of
 from state.ledger import Row
 from state.marking import Marker
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.pair_scores import of_challenger
 from state.segments import Dictionary
 from state.served import Served

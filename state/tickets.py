@@ -25,7 +25,8 @@ from state.fold import Fold
 from state.kind import Get
 from state.ledger import Row
 from state.observer import Observer
-from state.policy import DEFAULT_TTL_MS, Policies
+from state.policies import Policies
+from state.policy import DEFAULT_TTL_MS
 from state.quotas import Quotas
 from state.segments import Dictionary
 from state.service import Learner, Service

@@ -5,7 +5,7 @@ from typing import Any
 from state.effects import Changes
 from state.fence import Fence
 from state.kind import Kind
-from state.policy import Policies
+from state.policies import Policies
 from streams.metrics.snapshot import PartitionSnapshot
 
 

@@ -16,7 +16,7 @@ from replay.audit.output_matcher import WINDOW, Differs, OutputDifference, Unaud
 from replay.audit.plan import LETTERS, NAMED, OUTCOMES, RouterSpan
 from replay.audit.rows import RowStore, digest, fence_of
 from state.events import Rejected
-from state.policy import Policies
+from state.policies import Policies
 from state.router import Router
 from state.routes import EVENT, FATES, Label, Route, Routed
 from streams.kafka import partitioner

@@ -26,7 +26,7 @@ from replay.sources.unpacking import PARQUET, begins, bounded, opened
 from replay.spool import spool, spooled
 from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
-from state.policy import Policies
+from state.policies import Policies
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of

@@ -19,7 +19,8 @@ from research.nightly_refit import Fit, Map
 from state.arrays import Floats, Integers
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 
 #: A function that serves the scores of a stream, [n].
 Contender = Callable[[Dated], Floats]

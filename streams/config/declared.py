@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from state.engine import BATCH_LIMIT
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.witnesses import SLACK
 from streams.config import stream_config, variables
 from streams.kafka import codecs

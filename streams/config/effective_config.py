@@ -6,7 +6,8 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from state import maps
-from state.policy import ARRIVAL, MATURITY, Policy
+from state.policy import Policy
+from state.policy_checks import ARRIVAL, MATURITY
 from streams.config import stream_config, variables
 from streams.config.settings import Settings
 

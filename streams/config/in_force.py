@@ -20,7 +20,8 @@ import orjson
 
 from state.bands import Bands, Points
 from state.formats import ARITHMETIC
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.sources import config as source_config

@@ -56,7 +56,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from state.bands import Bands, Points
-from state.policy import DEFAULT_TTL_MS, NOTHING, UNKNOWN, Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_TTL_MS, NOTHING, Challenger, Policy
+from state.policy_checks import UNKNOWN
 from state.quotas import Quota, Rate
 from streams.sources.references import steps
 

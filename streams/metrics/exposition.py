@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from state.policy import Policies
+from state.policies import Policies
 from streams.metrics import views
 from streams.metrics.catalogue import CATALOGUE, PREFIX
 from streams.metrics.rows import StateRows

@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from state.effects import Changes, Effects
 from state.fence import FATES, Fence
-from state.policy import Policies
+from state.policies import Policies
 from streams.metrics.catalogue import CATALOGUE, DELAYS, PREFIX, RECORD_FATES, WAITS
 from streams.metrics.exposition import OF_STREAMS
 from streams.metrics.latency import Latencies

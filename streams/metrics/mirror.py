@@ -11,7 +11,7 @@ from time import monotonic, thread_time
 from typing import Final, NamedTuple
 
 from state.fence import Fence
-from state.policy import Policies
+from state.policies import Policies
 from streams.faust.progress import Recovery
 from streams.metrics.exposition import Exposition
 from streams.metrics.gauges import Gauges

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Final
 
-from state.policy import Policies
+from state.policies import Policies
 
 #: Least time between changes of slots, s. A stream that gains or loses its series leaves a gap in every diagram.
 REVIEW_SECONDS: Final = 60.0

@@ -13,7 +13,8 @@ from state import kinds
 from state.effects import Changes
 from state.fence import Fence
 from state.kind import KINDS, Kind, kind_of
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 
 #: The rows of a stream by key. They are replaced all at once, because rows of different checkpoints do not belong
 #: together, and a reader may come between two assignments.

@@ -5,7 +5,7 @@ from typing import Final
 from state import kinds  # noqa: F401 - declares them
 from state.bands import MOST as MOST_BANDS
 from state.kind import KINDS
-from state.policy import MOST_CHALLENGERS
+from state.policy_checks import MOST_CHALLENGERS
 from state.scoring import vector_history
 from state.scoring.history import WINDOW
 from state.scoring.warm_up import LONGEST

@@ -7,7 +7,7 @@ import orjson
 from state.calibrators.answer import new
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES
-from state.policy import Policies
+from state.policies import Policies
 from streams.records.decoding import SCOPED, Decoder
 from streams.records.encoding import NO_HEADERS
 from streams.records.limits import Limits

@@ -16,7 +16,8 @@ from state.entities import number
 from state.events import ERASE, Carried, Event, Forecast, Outcome, Passed, Rejected
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import LARGEST, PROBABILITY
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.records.fields import (
     ALTERNATIVES,
     Unusable,

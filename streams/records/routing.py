@@ -13,7 +13,7 @@ import orjson
 
 from state.calibrators.answer import new
 from state.events import ERASE, Rejected
-from state.policy import Policies
+from state.policies import Policies
 from state.routes import LABELS, ROUTES, Label, Route, Routed
 from streams.records.decoding import LAST_REVISION
 from streams.records.limits import LATEST

@@ -13,7 +13,8 @@ from agents.maps import Due, Maps, Publisher
 from state import kinds
 from state.coverage import Coverage
 from state.kind import kind_of
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.segments import Dictionary
 from state.served import Served
 from streams.config.effective_config import fingerprint

@@ -23,7 +23,7 @@ from agents.directory_lock import held
 from agents.topology import Topology, build
 from agents.worker import FAILED, MISCONFIGURED, Stage
 from lab.scrape import get
-from state.policy import Policies
+from state.policies import Policies
 from streams.config.settings import Settings
 from streams.kafka import owners, topics
 from streams.kafka.security import Access

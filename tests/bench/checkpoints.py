@@ -17,7 +17,8 @@ from agents import compiled
 from agents.served import CHECKPOINT_RECORDS
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from streams.config.settings import Settings
 from tests.bench.figures import table
 

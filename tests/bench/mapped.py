@@ -20,7 +20,8 @@ import orjson
 from agents import compiled
 from agents.applying import PART
 from state.fence import FORECASTS
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 from streams.records.merge import Merged

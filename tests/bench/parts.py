@@ -25,7 +25,8 @@ from agents.sending import Sending
 from agents.worker import collect_rarely
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import PackedBatch
 from streams.faust.producing import RecordBatch

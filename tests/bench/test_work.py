@@ -11,7 +11,8 @@ import pytest
 
 from state.engine import Partition
 from state.fence import FORECASTS, OUTCOMES
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agents.worker import MISCONFIGURED
 from cli import main, promote, show
 from state import kinds
-from state.policy import Policies
+from state.policies import Policies
 from state.scoring.comparison import Comparison
 from state.served import Served
 from streams.config import stream_config

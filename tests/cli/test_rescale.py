@@ -11,7 +11,8 @@ from cli import group_states, rescale
 from cli.group_states import Stage
 from state import routes
 from state.fence import Fence
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.rescale import Moved, RescaleError
 from state.routes import EVENT, Known, Row
 from streams.config.settings import Settings, SettingsError

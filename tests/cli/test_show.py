@@ -17,7 +17,8 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import FATES, Fence
 from state.frames import seal, unseal
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.scoring.losses import NAMES
 from state.scoring.scores import Scores
 from state.scoring.windows import KINDS

@@ -17,7 +17,9 @@ from cli.suggest import Proposal, propose
 from lab import fraud
 from lab.fraud import START_MS, Fraud, Reports, Shape
 from replay.sources.files import FileSource
-from state.policy import ALIKE, Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
+from state.policy_checks import ALIKE
 from state.scoring.ages import DAY_MS
 from streams.config import stream_config
 from streams.records.decoding import Decoder

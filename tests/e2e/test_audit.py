@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 
 from replay.audit import auditor
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.config.settings import Settings
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.world import World, wait_for

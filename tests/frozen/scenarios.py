@@ -25,7 +25,7 @@ from lab import flights, fraud, payments
 from lab.player import Message
 from state.events import Event, Output
 from state.formats import ARITHMETIC
-from state.policy import Policies
+from state.policies import Policies
 from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded

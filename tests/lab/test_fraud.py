@@ -8,7 +8,8 @@ import pytest
 
 from lab import fraud, fraud_bank
 from lab.fraud import Fraud, Shape
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.ages import DAY_MS
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits

@@ -9,7 +9,7 @@ from replay.player import Player
 from state import kinds
 from state.calibrators import Recalibrator
 from state.events import Calibrated, Event
-from state.policy import Policies
+from state.policies import Policies
 from tests.state.histories import Table, Worker
 
 

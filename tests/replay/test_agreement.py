@@ -29,7 +29,8 @@ from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
-from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from state.quotas import Quota, Rate
 from state.scoring import vector_history, warm_up
 from state.scoring.band_counts import BandCounts

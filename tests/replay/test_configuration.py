@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from replay.configuration import configurations
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from streams.config.settings import Settings, SettingsError
 
 POLICIES = Policies(

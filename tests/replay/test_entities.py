@@ -6,7 +6,8 @@ from pathlib import Path
 from state import kinds
 from state.entities import number
 from state.events import Event, Forecast, Outcome
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from tests.replay.engines import agreeing
 from tests.state.histories import Table, Worker
 

@@ -20,7 +20,8 @@ from replay.sources.files import FileSource
 from replay.sources.merge import merged
 from replay.sources.record import Chunk, Source, SourceRecord, TableError
 from state.fence import FORECASTS, OUTCOMES
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.config.settings import SettingsError
 from streams.kafka.partitioner import partition
 from streams.records.merge import PartitionBuffer

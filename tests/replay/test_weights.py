@@ -9,7 +9,8 @@ import pytest
 from replay.partition_result import WHOLE
 from state import kinds
 from state.events import Event, Forecast, Outcome
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from tests.replay.engines import agreeing
 from tests.replay.test_table import run
 

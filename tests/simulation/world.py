@@ -26,7 +26,8 @@ from mode.utils.logging import CompositeLogger
 from agents import topology as wiring
 from agents import worker as working
 from agents.topology import Topology
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from streams.config.settings import Settings
 from streams.faust import application, client, fetching
 from streams.faust.producing import RecordBatch

@@ -23,7 +23,8 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.ledger import Row
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.quotas import Quota, Rate
 from state.scoring.warm_up import SegmentWarmUp
 from state.served import Served

@@ -14,7 +14,8 @@ from state.banding import RATE, Marks, Thresholds, marks
 from state.bands import Bands, Points, log_odds
 from state.events import Calibrated, Forecast, Outcome
 from state.frames import CorruptFrame
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
 from tests.state.histories import STEADY, Worker
 

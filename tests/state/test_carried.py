@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from state.events import Calibrated, Carried, Event, Forecast, Output, Rejected
 from state.fence import OUTCOMES
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.quotas import Quota, Rate
 from tests.state.histories import STEADY, Worker
 

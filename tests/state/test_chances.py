@@ -13,7 +13,8 @@ from state.chances import MOST, Chances, weight
 from state.entities import number
 from state.events import Calibrated, Event, Forecast, Outcome, Resolved
 from state.forecasts import Normal, Probs
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from tests.state.histories import STEADY, Table, Worker
 
 PLAN = Policies(default=Policy(DEFAULT_CALIBRATOR, ttl_ms=10**6, label_rate="chance"))

@@ -7,7 +7,8 @@ from replay.player import Player
 from state import kinds
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from tests.state.histories import Worker
 
 COIN = b"a secret of at least 16 bytes"

@@ -13,7 +13,8 @@ from state.coverage import CELL, FEWEST, LEAST, MOST, Coverage
 from state.events import Calibrated, Event, Forecast, Outcome, Output
 from state.forecasts import Classwise, Probs
 from state.frames import CorruptFrame
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from tests.state.histories import Table, Worker
 
 FORECASTS, DAYS = 12_000, 180.0

@@ -13,7 +13,8 @@ from state.fence import EXPIRY, FATES, FORECASTS, ISSUED, OUTCOMES, Fence
 from state.fold import SWEEP
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from tests.holding import shown
 from tests.state.histories import Table, Worker
 

@@ -12,7 +12,8 @@ from state import kinds
 from state.entities import APART, KEPT, MOST, ROWS, Entities, number, place
 from state.events import Calibrated, Forecast, Outcome, Resolved
 from state.forecasts import PROBABILITY, PROBS, QUANTILES, Normal, Probs
-from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from tests.state.histories import Table, Worker
 
 CONFIG = "00000000"

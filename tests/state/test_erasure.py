@@ -10,7 +10,8 @@ from state.engine import Partition
 from state.events import ERASE, Calibrated, Event, Forecast, Outcome, Rejected
 from state.fence import FATES, INPUT_FATES, OUTCOME_ERASED
 from state.ledger import Row
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.rescale import Plan, RescaleError, rescaled
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits

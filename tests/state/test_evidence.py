@@ -12,7 +12,8 @@ from state import kinds
 from state.bands import log_odds, probability
 from state.events import Calibrated
 from state.evidence import Evidence, band_of, interval, issue, learn
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from tests.state.test_bands import Fed
 
 CHANCES = st.floats(0.0, 1.0) | st.sampled_from([0.0, 5e-324, 0.02, 0.3, 1.0])

@@ -6,7 +6,8 @@ from state import formats, kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.frames import CorruptFrame, OtherFormat, seal, unseal
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from tests.state.histories import judged_at_once
 
 POLICIES = Policies(default=Policy("twospeed", shadow=(Challenger("platt", {}),), segments=("country",)))

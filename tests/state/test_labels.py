@@ -9,7 +9,8 @@ from state.effects import Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
 from state.fence import FATES
 from state.fold import RIPE
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from tests.state.histories import Table, Worker
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")

@@ -8,7 +8,8 @@ import pytest
 from state.calibrators import MAX_FEATURES, REGISTRY
 from state.calibrators.bucketed import BUCKETS, GRID
 from state.events import Forecast, Rejected
-from state.policy import Challenger, Policies, Policy, build
+from state.policies import Policies
+from state.policy import Challenger, Policy, build
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
 

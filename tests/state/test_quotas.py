@@ -6,7 +6,8 @@ from state import kinds
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECAST_DEAD, FORECASTS, IMPLIED, OUTCOME_DEAD, OUTCOMES
 from state.frames import CorruptFrame, seal
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.quotas import LETTERS, REFUSED, REFUSED_ID, SHARED, Buckets, Clocks, Quota, Rate
 from state.witnesses import SLACK
 from tests.state.histories import Worker

@@ -16,7 +16,8 @@ from state.events import Calibrated, Forecast, Outcome, Output, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.forecasts import Normal, Probs
 from state.kind import kind_of
-from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from state.rescale import Plan, RescaleError
 from state.rescale_parts import Moves
 from state.router import Router

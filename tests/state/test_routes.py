@@ -12,7 +12,8 @@ from state import routes
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FENCE, Fence
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.router import Router
 from state.routes import EVENT, FATES, LABELS, ROUTES, Label, Route, Routed, Row
 from state.witnesses import SEVERAL, WITNESSES

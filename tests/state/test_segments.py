@@ -12,7 +12,8 @@ from state.calibrators.answer import Answer
 from state.calibrators.histogram import Histogram
 from state.events import Calibrated, Forecast, Outcome
 from state.frames import CorruptFrame, seal
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.scoring.segment_scores import SegmentScores
 from state.segments import LIMIT, LONGEST, MISSING, OTHER, Dictionary, Segment
 from tests.holding import shown

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from state import kinds
 from state.events import Calibrated, Event, Forecast, Outcome, Resolved
 from state.forecasts import Probs
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.scoring.comparison import Comparison
 from tests.holding import shown
 from tests.state.histories import (

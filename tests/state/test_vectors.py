@@ -9,7 +9,8 @@ from state import calibrators, forecasts, kinds
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FATES, FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring import vector_history
 from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES

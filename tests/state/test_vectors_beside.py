@@ -11,7 +11,8 @@ from state import calibrators, kinds
 from state.calibrators.multiclass import Multiclass
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.scoring import segment_pairs
 from state.scoring.pair_scores import PairScores
 from state.scoring.recent import Recent

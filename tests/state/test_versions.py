@@ -16,7 +16,8 @@ from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.frames import DAMAGE
 from state.kind import kind_of
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.rescale_stream import Divided
 from state.versions import MOST, OTHER, Line, Version, Versions, line
 from tests.state.histories import Table, Worker, folded_again

@@ -7,7 +7,8 @@ import pytest
 
 from state import kinds, ledger
 from state.events import Forecast, Outcome
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.history import History
 from state.scoring.warm_up import LONGEST, OF_SEGMENT, SegmentWarmUp
 from state.served import Served

@@ -13,7 +13,8 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Resolved
 from state.expiry import Expiry
 from state.fence import EXPIRED_FORECAST, FATES, Fence
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.witnesses import MEMORY, SEVERAL, SLACK, Witnesses
 from tests.state.histories import POLICIES, Table, Worker, play, seeded
 

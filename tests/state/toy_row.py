@@ -52,7 +52,8 @@ def main() -> None:
     from state.fence import Fence
     from state.frames import OtherFormat, seal
     from state.kind import shown
-    from state.policy import Policies, Policy
+    from state.policies import Policies
+    from state.policy import Policy
     from state.rescale import Plan, rescaled
     from streams.metrics.gauges import Gauges
     from streams.metrics.rows import StateRows

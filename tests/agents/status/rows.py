@@ -10,7 +10,8 @@ from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.kind import kind_of
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.config.settings import Settings
 from streams.faust.progress import Recovery
 from streams.metrics.gauges import Gauges

@@ -21,7 +21,8 @@ from state.engine import Partition
 from state.events import Forecast, Outcome
 from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.course import Course

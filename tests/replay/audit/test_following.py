@@ -25,7 +25,7 @@ from replay.audit.router_verifier import RouterVerifier
 from replay.audit.rows import Memory, digest
 from state.events import Rejected
 from state.journal import NONE, Entry
-from state.policy import Policies
+from state.policies import Policies
 from state.rescale import rescaled_routes
 from state.router import Router
 from state.routes import Routed

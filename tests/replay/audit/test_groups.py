@@ -17,7 +17,8 @@ from state import kinds, ledger
 from state.events import Forecast, Outcome
 from state.fence import Fence
 from state.kind import shown
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.rescale import rescaled
 from streams.config.settings import Settings
 from streams.kafka.partitioner import partition

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from state.calibrators import REGISTRY, kind, make, options_of
-from state.policy import DEFAULT_CALIBRATOR, Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
 from streams.config.settings import Settings, SettingsError
 
 SMALL = {"buckets": 5, "grid": 6, "bins": 7}

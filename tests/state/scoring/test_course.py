@@ -4,7 +4,8 @@ import random
 
 from state import kinds
 from state.events import Event, Forecast, Outcome
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.ages import DAY_MS, HOUR_MS
 from state.scoring.course import DAYS, HOURS, ISSUED, KNOWN, ONES, RAW, SERVED, Course
 from tests.state.histories import Worker

@@ -7,7 +7,8 @@ import pytest
 from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring import history, windows
 from state.scoring.history import History
 from state.scoring.scores import SCORED, Scores

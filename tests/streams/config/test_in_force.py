@@ -8,7 +8,8 @@ import pytest
 
 from state import calibrators
 from state.formats import ARITHMETIC
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.quotas import Quota, Rate
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError, Mapped

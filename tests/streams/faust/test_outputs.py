@@ -12,7 +12,8 @@ from aiokafka.errors import KafkaError
 from state.events import Calibrated, Carried, Forecast, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Normal, Probs, Quantiles
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.config.settings import Settings
 from streams.faust.outputs import Heard, Outputs
 from streams.faust.producing import BatchProducer

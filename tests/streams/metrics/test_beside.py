@@ -12,7 +12,8 @@ from agents.status import page
 from cli import show_tables
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from streams.metrics import segments, views
 from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.description import describe

@@ -6,7 +6,8 @@ import pytest
 
 from lab.scrape import ScrapedSamples
 from state import kinds
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.scoring.comparison import LOSSES, Comparison
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot

@@ -8,7 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from state import kinds
 from state.fence import Fence
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.comparison import Comparison
 from state.scoring.history import History
 from streams.metrics.exposition import Exposition

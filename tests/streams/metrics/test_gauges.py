@@ -15,7 +15,8 @@ from state.engine import Partition
 from state.events import ERASE, Event, Forecast, Outcome, Rejected
 from state.fence import FORECASTS, OUTCOMES, Fence, Queue
 from state.forecasts import Normal, Probs
-from state.policy import Challenger, Policies, Policy
+from state.policies import Policies
+from state.policy import Challenger, Policy
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from state import kinds
 from state.fence import Fence
 from state.kind import Kind
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.metrics import mirror
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Overview, Rows, Source

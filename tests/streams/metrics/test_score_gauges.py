@@ -15,7 +15,8 @@ from state.effects import Changes, Effects
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.fence import Fence
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.quotas import Quota, Rate
 from state.scoring import history, windows
 from state.scoring.ages import DAY_MS, Ages

@@ -13,7 +13,8 @@ from state import kinds
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Probs, Quantiles
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.scoring.recent import RECENT
 from state.scoring.segment_pairs import TOGETHER, SegmentPairScores, observe_segments
 from state.scoring.segment_scores import SegmentScores

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.metrics import slots
 from streams.metrics.slots import REVIEW_SECONDS, Slots, named
 

@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from state.events import Forecast, Rejected
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.routes import Label, Route
 from streams.records.canonical import Canonical, Reader
 from streams.records.decoding import REASONS, Decoder

@@ -13,7 +13,8 @@ from state.entities import number
 from state.events import Calibrated, Carried, Event, Forecast, Outcome, Passed, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from state.quotas import REFUSED, REFUSED_ID, WHOLE
 from streams.config.settings import Settings
 from streams.records.decoding import KEY_IDS, REASONS, Decoder

@@ -16,7 +16,8 @@ from state.calibrators.logistic import P_CLIP
 from state.engine import BATCH_LIMIT, Partition
 from state.events import Calibrated, Forecast, Outcome
 from state.maps import ROUNDED, TOLERANCE, Table
-from state.policy import DEFAULT_CALIBRATOR, Policies, Policy
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.segments import Dictionary
 from state.served import Served
 from streams.records.maps import Place, encode_map, encode_none, key_of

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.events import Forecast, Outcome, Rejected
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.records.decoding import REASONS, Decoder
 from streams.records.limits import Limits
 from streams.sources import config

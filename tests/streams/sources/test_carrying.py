@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from state.events import Carried, Forecast, Rejected
 from state.fence import FORECASTS
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.records.canonical import Canonical, Reader
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits

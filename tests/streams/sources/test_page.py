@@ -8,7 +8,8 @@ import orjson
 
 from state.events import Carried, Forecast, Outcome, Rejected
 from state.fence import FORECASTS
-from state.policy import Policies, Policy
+from state.policies import Policies
+from state.policy import Policy
 from streams.records.decoding import REASONS, Decoder
 from streams.records.limits import Limits
 from streams.records.output_json import encode_raw

@@ -1,0 +1,96 @@
+"""The policies of all streams, by patterns of their names."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+
+from state.forecasts import PROBABILITY
+from state.policy import DEFAULT_TTL_MS, NOTHING, RAW, Policy, check_on_error
+from state.quotas import Quota
+
+
+class Policies:
+    """The policy of every stream, by the first pattern that matches its name.
+
+    Parameters
+    ----------
+    patterns
+        Pairs of a shell pattern (``fraud-*``) and its policy, tried in order.
+    default
+        Policy of a stream that no pattern matches; None: its records are rejected.
+    early_ttl_ms
+        How long an outcome waits for a forecast that has not come, in stream time, ms.
+    coin
+        Secret that keys every draw, see `build`; empty: none.
+    quota
+        Limit of all streams that no pattern matches, together with records of unknown streams.
+    on_error
+        As `Policy.on_error`, for forecasts of unknown streams.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[tuple[str, Policy]] = (),
+        default: Policy | None = None,
+        early_ttl_ms: int = DEFAULT_TTL_MS,
+        coin: bytes = b"",
+        quota: Quota | None = None,
+        on_error: str = NOTHING,
+    ) -> None:
+        check_on_error(on_error)
+        self.patterns = tuple(patterns)
+        self.default = default
+        self.early_ttl_ms = early_ttl_ms
+        self.coin = coin
+        self.quota = quota
+        self.on_error = on_error
+        said = [policy.on_error for policy in (default, *(policy for _, policy in self.patterns)) if policy]
+        #: Whether any stream's dead forecasts are answered with raw scores.
+        self.answering = RAW in (on_error, *said)
+        #: Whether there is any quota.
+        self.limited = quota is not None or any(policy.quota is not None for _, policy in self.patterns)
+        self._found: dict[str, Policy | None] = {}
+        #: Whether every stream forecasts one probability, so that outcomes must be 0 or 1.
+        self.binary = all(
+            policy.kind == PROBABILITY for policy in (default, *(policy for _, policy in self.patterns)) if policy
+        )
+
+    def of(self, stream: str) -> Policy | None:
+        """Return the policy of a stream; None if no pattern matches and there is no default."""
+        try:
+            return self._found[stream]
+        except KeyError:
+            matched = self.matched(stream)
+            policy = self.default if matched is None else matched[1]
+            if len(self._found) >= 100_000:  # names come from records, so the cache must be bounded
+                self._found.clear()
+            self._found[stream] = policy
+            return policy
+
+    @property
+    def coin_name(self) -> str:
+        """Name of the coin that does not reveal it, 8 hex digits; empty without one."""
+        return blake2b(b"coin", key=self.coin, digest_size=4).hexdigest() if self.coin else ""
+
+    def matched(self, stream: str) -> tuple[str, Policy] | None:
+        """Return the first pattern that matches a stream, with its policy; None if the default applies."""
+        return next(((pattern, policy) for pattern, policy in self.patterns if fnmatchcase(stream, pattern)), None)
+
+    def quota_of(self, stream: str) -> tuple[str, Quota] | None:
+        """Return the owner of a stream's quota, and the quota; None without one.
+
+        Each stream that matches a pattern has its own, under its name. All others share one under an empty name. An
+        empty stream is an unknown one.
+        """
+        matched = self.matched(stream) if stream else None
+        name, quota = ("", self.quota) if matched is None else (stream, matched[1].quota)
+        return None if quota is None else (name, quota)
+
+    def answers_raw(self, stream: str) -> bool:
+        """Whether a stream's dead forecasts are answered with raw scores; an empty stream could not be read."""
+        policy = self.of(stream) if stream else None
+        return (self.on_error if policy is None else policy.on_error) == RAW
+
+    def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
+        """Return a copy with other patterns and default."""
+        return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota, self.on_error)
