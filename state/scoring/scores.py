@@ -60,7 +60,7 @@ class Scores:
 
     **Exact.** Numbers are rounded to multiples of 2**-30 before they are summed (`grain`), so sums below 2**23 are
     exact, and a mean changes by less than 1e-9. The same events in any order give the same bytes. Taking out an event
-    (``sign = -1``) or revising a label leaves no trace. Larger sums have rounding errors. A window is ``later - earlier``.
+    (``sign = -1``) or revising a label leaves no trace. Larger sums are rounded. A window is ``later - earlier``.
 
     Bytes, little-endian: a mask (10 bytes) with a bit for each cell that has events, bit 19 b + c for cell c of book b.
     The books: raw; ``p`` of events without a draw; ``p`` of events with a draw; the draw. Then for each set bit, in
