@@ -186,6 +186,9 @@ def send(
         if letter.reason in WHOLE:
             left[place] = f"{letter.reason}: the letter stands for what was not read, or for another record"
             continue
+        if letter.reason == "erased":
+            left[place] = "erased: its event was erased, and would be answered once its name has left"
+            continue
         if record is None:
             if not letter.whole:
                 left[place] = f"it is in {letter.topic} no longer, and the letter does not hold all of it"

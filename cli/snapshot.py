@@ -57,7 +57,8 @@ def _take(options: argparse.Namespace) -> int:
     from replay.audit.output_matcher import Unauditable  # noqa: PLC0415
 
     try:
-        made = snapshot.take(settings(), options.file, options.sign)
+        of = settings()
+        made = snapshot.take(of, options.file, options.sign)
     except Unauditable as exc:
         return refused(ValueError(str(exc)))
     except KafkaError as exc:
@@ -66,6 +67,8 @@ def _take(options: argparse.Namespace) -> int:
         f"{options.file} has {made.rows:,} rows of {made.application}, in {len(made.partitions)} partitions with "
         f"{made.applied:,} records applied" + (f"; signed: {options.file}.sig" if options.sign else "")
     )
+    if len(of.stages) > 1:
+        said += ". It serves audits: a group with sources for intake cannot be restored from it"
     tell(options, said, **made.shown())
     return DONE
 

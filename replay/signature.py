@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,8 +52,15 @@ def verify(path: Path, signers: Path, namespace: str) -> str:
     found = _run(path, "find-principals", "-s", str(signature), "-f", str(signers)).split()
     if not found:
         raise SignatureError(f"nobody of {signers} has signed {path}")
-    _run(path, "verify", "-f", str(signers), "-I", found[0], "-n", namespace, "-s", str(signature))
-    return found[0]
+    for name in found[:-1]:  # a key may stand on several lines, each for other namespaces
+        with suppress(SignatureError):
+            return _verified(path, name, namespace, signers, signature)
+    return _verified(path, found[-1], namespace, signers, signature)
+
+
+def _verified(path: Path, name: str, namespace: str, signers: Path, signature: Path) -> str:
+    _run(path, "verify", "-f", str(signers), "-I", name, "-n", namespace, "-s", str(signature))
+    return name
 
 
 def _run(path: Path, action: str, *arguments: str) -> str:

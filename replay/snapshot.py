@@ -128,6 +128,8 @@ class Manifest:
     def decode(cls, value: bytes) -> Self:
         """Read what `encode` made; raises ValueError, KeyError or TypeError if it is something else."""
         made = orjson.loads(value)
+        if not isinstance(made, dict):
+            raise TypeError("its manifest is no object")
         digest, version = made.pop("digest"), made.get("version")
         if digest != _hash(made):
             raise ValueError("it is damaged")

@@ -118,7 +118,7 @@ class Partition(Tickets):
         self._advance(forecast.ts)
         key = _LEDGER + forecast.event_id.encode()
         row = self._row(key)
-        if self._quotas is not None:
+        if self._quotas is not None and row.status != ledger.ERASED:
             over = self._quotas.refused(FORECASTS, forecast.stream, forecast.ts, row.status <= ledger.EARLY)
             if over:
                 letter = self._with_forecast(_letter(forecast, FORECASTS, over), forecast)
@@ -136,7 +136,7 @@ class Partition(Tickets):
         self._advance(ts)
         key = _LEDGER + outcome.event_id.encode()
         row = self._row(key)
-        if self._quotas is not None and self._over(self._quotas, outcome, row):
+        if self._quotas is not None and row.status != ledger.ERASED and self._over(self._quotas, outcome, row):
             return
         if not row.admits(outcome.y):
             self.fence.fates[OUTCOME_DEAD] += 1
@@ -360,9 +360,21 @@ class Partition(Tickets):
         letter = _letter(forecast, FORECASTS, "erased")._replace(withheld=True)
         self._reject(self._with_forecast(letter, forecast), forecast.stream, forecast.ts)
 
-    def _vanish(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:  # noqa: ARG002 - as `Action` has it
-        """Remove the name of an erased event."""
-        self._remove(key)
+    def _vanish(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
+        """Remove the name of an erased event, or keep it while its label could have been revised.
+
+        Stream time may have been far behind when an unknown event was erased. So its name stays for two periods: the
+        second begins with the records that moved stream time.
+        """
+        _, event_id, role = told
+        policy = self._policies.of(row.stream) if row.stream else None
+        longer = 0 if policy is None else policy.kept_ms - policy.ttl_ms
+        if not row.stream:
+            longer = self._policies.early_ttl_ms
+        if longer and role != REVISION:
+            self._expiry.push(REVISION, longer, row.born, event_id)
+        else:
+            self._remove(key)
 
 
 def _key_of(row: Row, event_id: str) -> bytes | None:

@@ -185,10 +185,16 @@ class Row:
         return cls(born, due, routes, labels)
 
     def erased(self, label: Label) -> list[Routed]:
-        """Forget all labels, and return what erases the event in its streams, or in the one that is named."""
-        self.labels = []
-        self.routes = [known._replace(known=0) for known in self.routes]
-        there = [(known.stream, known.target) for known in self.routes if label.stream in ("", known.stream)]
+        """Return what erases the event in its streams, or in the one that is named; forget its labels if in all.
+
+        A stream may have a label of the event without its forecast: one that named the stream was sent there.
+        """
+        known = [(each.stream, each.target) for each in self.routes]
+        known += [(said.stream, said.target) for said in self.labels if said.stream]
+        there = [place for place in dict.fromkeys(known) if label.stream in ("", place[0])]
+        if not label.stream:  # else the other streams go on with the numbers that they have seen
+            self.labels = []
+            self.routes = [each._replace(known=0) for each in self.routes]
         return [
             Routed(target, label.event_id, stream, label.y, label.ts, label.number, label.stamp)
             for stream, target in there

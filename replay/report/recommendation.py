@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 from agents.status.number_format import count, score, share
 from replay.bootstrap import FEWEST
@@ -23,6 +23,7 @@ from replay.report.sentences import (
     warmed,
 )
 from replay.result import RAW, Contender, Difference, Result
+from state import chances
 
 #: Outcomes of the rarer answer from which there is a choice: of 10 the intervals of AUC cover .83, of 40 .95.
 RARER: Final = 20
@@ -121,7 +122,15 @@ def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their o
 def sampled(contenders: Sequence[Contender]) -> bool:
     """Return whether the chance of each label is known, in every stream."""
     streams = contenders[0].streams.values() if contenders else ()
-    return bool(streams) and all(each.weighted and each.weighted["label_rate"] for each in streams)
+    return bool(streams) and all(
+        each.weighted and each.weighted["label_rate"] and _as_many(each.weighted, each.issued) for each in streams
+    )
+
+
+def _as_many(weighted: Mapping[str, Any], issued: int) -> bool:
+    """Whether there are about as many labels as their chances say; with weights of their own that cannot be seen."""
+    stand, most = weighted["weight"], chances.MOST * weighted["events"]
+    return bool(weighted["by"] or stand >= SEEN * issued or stand > 0.9 * most)
 
 
 def _plain(contenders: Sequence[Contender]) -> Recommendation | None:

@@ -97,6 +97,13 @@ class Inline:
     def start(self) -> None:
         """Begin."""
         self._serving = asyncio.get_running_loop().create_task(self._service._serve())  # noqa: SLF001 - as mode's does
+        self._serving.add_done_callback(self._served)
+
+    def _served(self, serving: "asyncio.Task[None]") -> None:
+        """Let who waits for the end of the service go on, also if it failed while it stopped; mode's thread does."""
+        if not serving.cancelled():
+            serving.exception()  # it was told when it came
+        self._service.set_shutdown()
 
     def stop(self) -> None:
         """Do nothing: the service has ended."""

@@ -12,6 +12,7 @@ from state.fence import FATES, INPUT_FATES, OUTCOME_ERASED
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import Policy
+from state.quotas import Quota, Rate
 from state.rescale import Plan, RescaleError, rescaled
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
@@ -145,3 +146,30 @@ def test_a_record_erases_only_where_it_says_so_and_gives_no_label() -> None:
     assert read(erase=True) == "nan"
     assert (read(erase=1), read(erase=False), read(erase="true")) == ("label", "label", "label")
     assert read(erase=True, y=1) == "1.0"
+
+
+def test_the_name_of_an_erased_event_stays_as_long_as_its_label_could_be_revised() -> None:
+    one = worker(replace(COUNTS, revisable_ms=300))
+    one.fold(forecast(0, "a", 1000), outcome(0, "a", 1001), outcome(1, "a", 1002, ERASE))
+    one.fold(forecast(1, "b", 1200))
+    (letter,) = one.fold(forecast(2, "a", 1201), outcome(2, "a", 1202)).outputs
+    assert isinstance(letter, Rejected)
+    assert letter.reason == "erased"
+    one.fold(forecast(3, "c", 1400), forecast(4, "d", 1401))
+    assert row(one, "a") is None
+
+
+def test_an_event_that_is_erased_before_anything_comes_is_refused_however_old_the_partition_is() -> None:
+    one = worker()
+    one.fold(outcome(0, "a", 5000, ERASE))
+    (letter,) = one.fold(forecast(0, "a", 5001)).outputs
+    assert isinstance(letter, Rejected)
+    assert letter.reason == "erased"
+
+
+def test_a_quota_shows_nothing_of_an_erased_event() -> None:
+    limited = replace(COUNTS, ttl_ms=100_000, quota=Quota(records=Rate(2, 1_000_000)))
+    one = Worker(Policies([("s", limited)], None))
+    one.fold(forecast(0, "a", 1000), outcome(0, "a", 1000, ERASE), forecast(1, "b", 1000))
+    found = one.fold(forecast(2, "a", 1001), *[outcome(n, "a", 1001) for n in range(1, 4)]).outputs
+    assert [(type(each), getattr(each, "withheld", None)) for each in found] == [(Rejected, True)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from state import routes
 from state.engine import Partition
-from state.events import Event, Forecast, Outcome, Rejected, Resolved
+from state.events import ERASE, Event, Forecast, Outcome, Rejected, Resolved
 from state.fence import FENCE, Fence
 from state.policies import Policies
 from state.policy import Policy
@@ -299,3 +299,20 @@ def test_one_record_ahead_lets_no_event_leave(topic: int) -> None:
     assert run.fates()["expired_routes"] == run.fates()["expired_labels"] == 0
     assert run.router.fence.stream_time == NOW + 1
     assert WITNESSES.key() in run.table
+
+
+def test_an_erasure_reaches_a_stream_that_has_a_label_and_no_forecast_of_the_event() -> None:
+    run = Run()
+    sent = run.fold([label(0, "a", 1.0, stream="s"), label(1, "a", ERASE)])
+    assert [each.stream for each in sent if isinstance(each, Routed) and each.y != each.y] == ["s"]
+    assert run.events()["a"].labels == []
+
+
+def test_an_erasure_in_one_stream_leaves_the_numbers_of_the_others() -> None:
+    run = Run()
+    run.fold([route(0, "a", "s"), route(1, "a", "t"), label(0, "a", 1.0, 1), label(1, "a", 0.0, 2)])
+    (erased,) = run.fold([label(2, "a", ERASE, 3, stream="s")])
+    assert isinstance(erased, Routed)
+    assert erased.stream == "s"
+    found = {each.stream: each.number for each in run.fold([label(3, "a", 1.0, 4)]) if isinstance(each, Routed)}
+    assert found["t"] == 3

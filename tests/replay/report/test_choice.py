@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from replay.figures import Phase
-from replay.report.recommendation import choose
+from replay.report.recommendation import Recommendation, choose
 from replay.report.rule import Verdicts
 from replay.result import COMPARED, Difference, Result, drawn
 from tests.replay.report.results import told
@@ -146,12 +146,31 @@ def test_few_labels_give_a_choice_among_the_labelled_only_unless_their_chance_is
     assert chosen.headline == "No choice can be made for all forecasts: 33.3% of them have an outcome."
     assert chosen.reasons
     assert all(each.startswith("Among those: ") for each in chosen.reasons)
-    weighted = {"label_rate": 0.33}
-    known = [
-        replace(each, streams={name: replace(one, weighted=weighted) for name, one in each.streams.items()})
-        for each in contenders
-    ]
-    of_chance = choose(replace(result, contenders=known))
+
+    def of_chances(share: float) -> Recommendation:
+        """Choose where labels stand for such a share of the forecasts by their chances."""
+        known = [
+            replace(
+                each,
+                streams={
+                    name: replace(
+                        one,
+                        weighted={
+                            "label_rate": 0.33,
+                            "by": "",
+                            "events": one.issued // 3,
+                            "weight": share * one.issued,
+                        },
+                    )
+                    for name, one in each.streams.items()
+                },
+            )
+            for each in contenders
+        ]
+        return choose(replace(result, contenders=known))
+
+    assert of_chances(0.06).headline == chosen.headline, "chances that the labels do not bear out are not believed"
+    of_chance = of_chances(1.0)
     assert of_chance.name == choose(result).name
     assert of_chance.headline == choose(result).headline
     assert "33.3% of the forecasts have an outcome that teaches, by a known chance" in of_chance.reasons[-1]
