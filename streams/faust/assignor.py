@@ -17,6 +17,7 @@ from aiokafka.cluster import ClusterMetadata
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import MemberAssignmentMapping, MemberMetadataMapping, PartitionAssignor
 from faust.types import TP
+from yarl import URL
 
 
 @dataclass
@@ -208,6 +209,16 @@ class Assignor(PartitionAssignor):
     def assigned_standbys(self) -> set[TP]:
         """Return none: Faust would read them itself."""
         return set()
+
+    @property
+    def _url(self) -> URL:
+        """The name under which this worker is told what to serve.
+
+        Under a `TRUEUP_INSTANCE_ID` a worker that is started again is told what the one before it was told, also in
+        another container. Faust would take host and port, and end where these are others.
+        """
+        name = self.app.conf.consumer_group_instance_id
+        return URL.build(scheme="http", host="worker", path=f"/{name}") if name else super()._url
 
     @property
     def _metadata(self) -> ClientMetadata:

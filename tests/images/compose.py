@@ -198,12 +198,23 @@ def _serve(trial: Trial, compose: Compose) -> None:
 
 def _sourced(trial: Trial, compose: Compose) -> None:
     """Look at sources of other keys: every worker's container runs intake and router, too."""
-    with trial.timed("up, with sources of other keys"):
-        compose.run("up", "--detach")
+    if not _started(trial, compose, "up, with sources of other keys"):
+        return
     _answering(trial, compose)
     trial.becomes("workers, intakes, routers and Prometheus are targets that are up", lambda: _up(compose, 7))
     compose.run("stop", "--timeout=10", "producer")
     _audited(trial, compose)
+
+
+def _started(trial: Trial, compose: Compose, claim: str, *services: str) -> bool:
+    """Start services, all if none is named; if one does not come up, print what its workers logged."""
+    up = compose.done("up", "--detach", *services)
+    if not trial.found(claim, up.returncode == 0, "".join(up.stderr.splitlines()[-1:])):
+        for service in ("worker-1", "worker-2"):
+            print(compose.run("logs", "--tail=40", service))
+            print(json.dumps(compose.container(service).get("State"), indent=1))
+        return False
+    return True
 
 
 def _answering(trial: Trial, compose: Compose) -> None:
@@ -269,10 +280,7 @@ def _killed(trial: Trial, compose: Compose) -> None:
 def _kept(trial: Trial, compose: Compose) -> None:
     """Take all containers down and start them again on the volumes."""
     compose.run("down", "--timeout=60")
-    again = compose.done("up", "--detach", "worker-1", "worker-2", "prometheus")
-    if not trial.found("up again on the volumes", again.returncode == 0, "".join(again.stderr.splitlines()[-1:])):
-        print(compose.run("logs", "--tail=40", "kafka", "worker-1", "worker-2"))
-        print(json.dumps(compose.container("worker-1").get("State"), indent=1))
+    if not _started(trial, compose, "up again on the volumes", "worker-1", "worker-2", "prometheus"):
         return
     for service in ("worker-1", "worker-2"):
         _healthy(trial, compose, service)

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from faust.assignor.partition_assignor import PartitionAssignor
+from faust.assignor.partition_assignor import MemberAssignmentMapping, PartitionAssignor
 from hypothesis import given
 from hypothesis import strategies as st
+from yarl import URL
 
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor, Share, assign
@@ -145,20 +146,22 @@ def test_who_served_a_partition_that_moves_keeps_the_copy() -> None:
 # -- the messages of the group -------------------------------------------------------------------------------------
 
 
-def member(directory: Path, standbys: int) -> Assignor:
+def member(directory: Path, standbys: int, instance_id: str = "") -> Assignor:
     directory.mkdir()
-    return cast(
-        "Assignor", wire(directory, settings=Settings(data_dir=directory, standbys=standbys)).app.faust.assignor
-    )
+    settings = Settings(data_dir=directory, standbys=standbys, instance_id=instance_id)
+    return cast("Assignor", wire(directory, settings=settings).app.faust.assignor)
 
 
-def decide(leader: PartitionAssignor, members: Mapping[str, PartitionAssignor], partitions: int = 4) -> None:
-    """Let a leader decide for all, and tell them."""
+def decide(
+    leader: PartitionAssignor, members: Mapping[str, PartitionAssignor], partitions: int = 4
+) -> MemberAssignmentMapping:
+    """Let a leader decide for all, tell them, and return what they were told."""
     cluster = cast("Any", SimpleNamespace(partitions_for_topic=lambda _: set(range(partitions))))
     topics = {F, O, C}
     told = leader.assign(cluster, {name: each.metadata(topics) for name, each in members.items()})
     for name, each in members.items():
         each.on_assignment(told[name])
+    return told
 
 
 def settle(leader: PartitionAssignor, members: Mapping[str, PartitionAssignor]) -> None:
@@ -240,3 +243,11 @@ def test_a_worker_that_knows_nothing_of_copies_can_be_in_the_group(tmp_path: Pat
         assert sorted(served(new) | served(old)) == [0, 1, 2, 3]
         assert not served(new) & served(old)
         assert new.copied == (served(old) if leads == "new" else set())
+
+
+def test_under_an_instance_id_a_worker_takes_over_on_another_host_what_it_was_told(tmp_path: Path) -> None:
+    first, second = (member(tmp_path / host, 0, "worker 1") for host in ("first", "second"))
+    cast("Any", second.app).conf.canonical_url = URL("http://second:6066")
+    told = decide(first, {"a": first})
+    second.on_assignment(told["a"])  # brokers do not ask a group anew whose member comes back in time
+    assert served(second) == set(range(4))
