@@ -209,7 +209,7 @@ def _sourced(trial: Trial, compose: Compose) -> None:
 def _started(trial: Trial, compose: Compose, claim: str, *services: str) -> bool:
     """Start services, all if none is named; if one does not come up, print what its workers logged."""
     up = compose.done("up", "--detach", *services)
-    if not trial.found(claim, up.returncode == 0, "".join(up.stderr.splitlines()[-1:])):
+    if not trial.found(claim, up.returncode == 0, up.stderr.splitlines()[-1:] if up.returncode else ""):
         for service in ("worker-1", "worker-2"):
             print(compose.run("logs", "--tail=40", service))
             print(json.dumps(compose.container(service).get("State"), indent=1))
