@@ -30,7 +30,7 @@ def ports(settings: Settings) -> dict[str, int]:
     first one.
     """
     first = settings.metrics_port
-    stages = STAGES if len(settings.stages) > 1 else STAGES[:1]
+    stages = STAGES if settings.has_intake else STAGES[:1]
     if first + len(stages) - 1 > 65_535:
         raise SettingsError(f"TRUEUP_METRICS_PORT={first}: {', '.join(stages)} need a port each, from this one on")
     return {stage: first + n if first else 0 for n, stage in enumerate(stages)}

@@ -65,7 +65,7 @@ def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:
     SettingsError
         If a worker or router of these settings would not take it.
     """
-    if len(of.stages) > 1:
+    if of.has_intake:
         if scope is not None:
             raise SettingsError("--scope is of no use behind intake: an event is erased in all its streams")
         stamp = int(time() * 1000)
@@ -91,12 +91,11 @@ async def _send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: 
     The router has an event in the partition of its id. Workers have it in that of the forecast's key, which nobody
     knows here: so each partition gets the record, and where the event is not, nothing else is erased.
     """
-    routed = len(of.stages) > 1
-    topic = of.labels if routed else of.outcomes
+    topic = of.labels if of.has_intake else of.outcomes
     count = await partitions(of, topic)
     if count is None:
         raise TopicsError(f"there is no topic {topic}")
-    places = [None] if routed else list(range(count))
+    places = [None] if of.has_intake else list(range(count))
     if dry_run:
         return topic, len(records) * len(places)
     try:

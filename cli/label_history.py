@@ -11,7 +11,7 @@ import numpy as np
 
 from replay.sources.record import Source, loaded
 from state.arrays import Floats
-from state.events import Forecast, Outcome
+from state.events import Forecast, Outcome, erases
 from state.fence import FORECASTS, OUTCOMES
 from streams.records.decoding import Decoder
 
@@ -172,7 +172,7 @@ def _read(source: Source, decoder: Decoder, only: str | None) -> _History:
                 outcome = decoder.outcome(
                     record.offset, record.key, record.value, max(record.timestamp, 0), record.headers
                 )
-                if not record.reason and isinstance(outcome, Outcome) and not math.isnan(outcome.y):  # else it erases
+                if not record.reason and isinstance(outcome, Outcome) and not erases(outcome.y):
                     said = outcome.revision, outcome.ts, outcome.y
                     history.came.setdefault(outcome.event_id, partition)
                     history.told.setdefault(outcome.event_id, []).append(said)

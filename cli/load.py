@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     options.partitions = group.partitions
     source = history.of_files(options)
     (plan,) = configurations(settings, [], [])
-    source = replace(source, routed=plan.policies if len(settings.stages) > 1 else None)
+    source = replace(source, routed=plan.policies if settings.has_intake else None)
     if options.table:
         source = replace(source, by_stream=options.keys == "stream")
         history.require_used(source.columns, [plan])

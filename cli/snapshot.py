@@ -67,7 +67,7 @@ def _take(options: argparse.Namespace) -> int:
         f"{options.file} has {made.rows:,} rows of {made.application}, in {len(made.partitions)} partitions with "
         f"{made.applied:,} records applied" + (f"; signed: {options.file}.sig" if options.sign else "")
     )
-    if len(of.stages) > 1:
+    if of.has_intake:
         said += ". It serves audits: a group with sources for intake cannot be restored from it"
     tell(options, said, **made.shown())
     return DONE

@@ -11,7 +11,6 @@ import hashlib
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,6 +29,9 @@ from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
+
+from replay import signature
+from replay.signature import SignatureError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: What a signature is of, for ssh-keygen's -n.
@@ -146,7 +148,10 @@ def build(directory: Path, key: Path | None) -> list[str]:
     sums = directory / "SHA256SUMS"
     sums.write_text("".join(f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files))
     if key is not None:
-        _sign(sums, key)
+        try:
+            signature.sign(sums, key, NAMESPACE)
+        except SignatureError as exc:
+            raise ReleaseError(f"{sums.name} cannot be signed: {exc}") from exc
     return [each.name for each in sorted(directory.iterdir())]
 
 
@@ -164,15 +169,6 @@ def _steady(source: Path, when: int) -> None:
                 member.pax_headers = {}
                 new.addfile(member, content)
     source.write_bytes(packed.getvalue())
-
-
-def _sign(sums: Path, key: Path) -> None:
-    if (program := shutil.which("ssh-keygen")) is None:
-        raise ReleaseError("there is no ssh-keygen on the PATH, which signs: install OpenSSH's client")
-    command = [program, "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(sums)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise ReleaseError(f"{sums.name} cannot be signed with {key}: {ended.stderr.strip()}")
 
 
 def _git(*arguments: str) -> str:

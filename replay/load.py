@@ -83,7 +83,7 @@ def opened(settings: Settings) -> Group:
 
 async def _opened(settings: Settings) -> Group:
     names = [settings.forecasts, settings.outcomes, *settings.outputs, settings.changelog, settings.configurations]
-    if _is_routed(settings):
+    if settings.has_intake:
         names.append(settings.routes)
     counts = {name: await topics.partitions(settings, name) for name in names}
     if lacking := [name for name, found in counts.items() if found is None]:
@@ -114,10 +114,6 @@ async def _opened(settings: Settings) -> Group:
         )
     since = [[ends[place] for place in places] for places in outputs]
     return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
-
-
-def _is_routed(settings: Settings) -> bool:
-    return len(settings.stages) > 1
 
 
 async def require_stopped(settings: Settings) -> None:
@@ -176,7 +172,7 @@ def load(
         f"{sum(fates[:FORECAST_FATES]):,} forecasts and {sum(fates[FORECAST_FATES:INPUT_FATES]):,} outcomes are loaded "
         f"into {settings.app_id}: {written:,} rows in {group.partitions} partitions{lost}. {found.pending:,} forecasts "
         f"wait for a label, and {found.waiting:,} labels for their forecast to mature."
-        + (f" The router is told of {routes:,} events." if _is_routed(settings) else "")
+        + (f" The router is told of {routes:,} events." if settings.has_intake else "")
         + " Start the workers"
     )
 
@@ -220,7 +216,7 @@ async def _write(
     last_ms: int,
 ) -> tuple[int, int]:
     """Return how many rows were written, and how many routes."""
-    if _is_routed(settings):
+    if settings.has_intake:
         await _require_kept(settings, last_ms)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     written = routes = 0
@@ -233,7 +229,7 @@ async def _write(
             written += await give(
                 producer, settings, n, partial(_rows, each), fence, Loaded(files, at, 0, group.since[n])
             )
-        if _is_routed(settings):
+        if settings.has_intake:
             attempt = uuid4().hex
             for n, each in enumerate(folded):
                 made = _routes(each, configuration, place(LOADED, attempt, n), group.partitions)

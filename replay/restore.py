@@ -64,7 +64,7 @@ def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_
     TopicsError
         If topics are not there, workers run, the group has a state, or the brokers refuse.
     """
-    if len(settings.stages) > 1:
+    if settings.has_intake:
         raise SnapshotError(
             "a group with sources for intake is not restored from a snapshot: the places of intake and router in the "
             "sources are not in it. Mirror the sources, and replay them (docs/how-to/replay.md)"

@@ -127,22 +127,21 @@ class Partition(Tickets):
         self._life[row.status][ledger.FORECAST](key, row, forecast)
 
     def _outcome(self, outcome: Outcome) -> None:
-        ts = outcome.ts
-        if outcome.y != outcome.y:  # it is `state.events.ERASE`, sent by the clock: it moves no stream time
-            key = _LEDGER + outcome.event_id.encode()
-            row = self._row(key)
-            self._life[row.status][ledger.ERASURE](key, row, outcome)
-            return
-        self._advance(ts)
+        ts, met = outcome.ts, ledger.OUTCOME
+        if outcome.y != outcome.y:  # `erases`, without a call; sent by the clock, it moves no stream time
+            met = ledger.ERASURE
+        else:
+            self._advance(ts)
         key = _LEDGER + outcome.event_id.encode()
         row = self._row(key)
-        if self._quotas is not None and row.status != ledger.ERASED and self._over(self._quotas, outcome, row):
-            return
-        if not row.admits(outcome.y):
-            self.fence.fates[OUTCOME_DEAD] += 1
-            self._reject(_letter(outcome, OUTCOMES, "label"), row.stream, ts)
-            return
-        self._life[row.status][ledger.OUTCOME](key, row, outcome)
+        if met == ledger.OUTCOME and row.status != ledger.ERASED:
+            if self._quotas is not None and self._over(self._quotas, outcome, row):
+                return
+            if not row.admits(outcome.y):
+                self.fence.fates[OUTCOME_DEAD] += 1
+                self._reject(_letter(outcome, OUTCOMES, "label"), row.stream, ts)
+                return
+        self._life[row.status][met](key, row, outcome)
 
     def _over(self, quotas: Quotas, outcome: Outcome, row: Row) -> bool:
         """Refuse an outcome that is beyond a quota.
@@ -314,16 +313,23 @@ class Partition(Tickets):
 
     def _leave(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
         """Remove a labelled event, or keep it while its label may be revised."""
-        _, event_id, role = told
-        longer = 0
-        if row.status == ledger.RESOLVED and role != REVISION:
-            policy = self._policies.of(row.stream)
-            longer = 0 if policy is None else policy.kept_ms - policy.ttl_ms
-        if longer:
-            self._expiry.push(REVISION, longer, row.born, event_id)
-        else:
+        longer = self._revisable(row) if row.status == ledger.RESOLVED else 0
+        if not self._stays(row, told, longer):
             self._services.release(row)
             self._remove(key)
+
+    def _revisable(self, row: Row) -> int:
+        """Return for how long after the time to live the label of an event may be revised, ms."""
+        policy = self._policies.of(row.stream)
+        return 0 if policy is None else policy.kept_ms - policy.ttl_ms
+
+    def _stays(self, row: Row, told: tuple[int, str, int], longer: int) -> bool:
+        """Keep a row whose time to live has passed for so much longer, ms, but only once; return whether it stays."""
+        _, event_id, role = told
+        if not longer or role == REVISION:
+            return False
+        self._expiry.push(REVISION, longer, row.born, event_id)
+        return True
 
     def _erase(self, key: bytes, row: Row, outcome: Outcome) -> None:
         """Forget all of an event but its name and its stream; what it has taught stays in the sums.
@@ -366,14 +372,8 @@ class Partition(Tickets):
         Stream time may have been far behind when an unknown event was erased. So its name stays for two periods: the
         second begins with the records that moved stream time.
         """
-        _, event_id, role = told
-        policy = self._policies.of(row.stream) if row.stream else None
-        longer = 0 if policy is None else policy.kept_ms - policy.ttl_ms
-        if not row.stream:
-            longer = self._policies.early_ttl_ms
-        if longer and role != REVISION:
-            self._expiry.push(REVISION, longer, row.born, event_id)
-        else:
+        longer = self._revisable(row) if row.stream else self._policies.early_ttl_ms
+        if not self._stays(row, told, longer):
             self._remove(key)
 
 

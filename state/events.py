@@ -1,11 +1,17 @@
 """Inputs and outputs of the engine."""
 
+from math import isnan
 from typing import Final, NamedTuple
 
 from state import forecasts
 
 #: Stands for the label where a record erases its event. It is NaN, so it equals nothing, not even itself.
 ERASE: Final = float("nan")
+
+
+def erases(y: float) -> bool:
+    """Return whether a label is `ERASE`."""
+    return isnan(y)
 
 
 class Carried(NamedTuple):

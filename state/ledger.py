@@ -239,8 +239,8 @@ class Row:
         return self.names[_NAMES.size + self.names[4] :].decode()
 
     def admits(self, y: float) -> bool:
-        """Whether the event's forecast can have this outcome; any without a forecast, and any of an erased event."""
-        if self.status <= EARLY or self.status == ERASED:
+        """Whether the event's forecast can have this outcome; without a forecast, any."""
+        if self.status <= EARLY:
             return True
         return y in (0.0, 1.0) if self.kind == PROBABILITY else forecasts.admits(self.raw, y)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from state.calibrators.answer import new
 from state.effects import Changes
-from state.events import Rejected
+from state.events import Rejected, erases
 from state.fence import EXPIRY, Queue
 from state.fold import Fold
 from state.policies import Policies
@@ -99,7 +99,7 @@ class Router(Fold):
                 fence.fates[ROUTE_DEAD if topic == ROUTES else LABEL_DEAD] += 1
                 self._reject(record)
                 continue
-            if isinstance(record, Label) and record.y != record.y:  # `state.events.ERASE`, which moves no stream time
+            if isinstance(record, Label) and erases(record.y):  # it moves no stream time
                 self._erase(record)
                 continue
             self._advance(record.stamp)

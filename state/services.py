@@ -189,11 +189,16 @@ class Services:
     def _versions(self, stream: str) -> Versions:
         return self.value(stream, kinds.VERSIONS, kinds.VERSIONS.key(stream), Versions)
 
-    def _has_versions(self, stream: str) -> bool:
-        """Whether a stream's model has versions, or had some: the streams file may have stopped to name them."""
-        policy, key = self._policies.of(stream), kinds.VERSIONS.key(stream)
-        named = policy is not None and bool(policy.model_version)
-        return named or key in self._values_of(stream) or self._stored(key) is not None
+    def _has_versions(self, stream: str, config: str) -> bool:
+        """Whether a configuration may be of a version of a stream's model.
+
+        It may be of one that the streams file does not name any more. The configuration that is named is not.
+        """
+        policy = self._policies.of(stream)
+        if policy is not None and (policy.model_version or policy.config == config):
+            return bool(policy.model_version)
+        key = kinds.VERSIONS.key(stream)
+        return key in self._values_of(stream) or self._stored(key) is not None
 
     def _take_over(self, service: Service, policy: Policy) -> None:
         """Give the first version what its stream had learnt before there were versions."""
@@ -216,7 +221,7 @@ class Services:
     def release(self, row: Row) -> None:
         """Note that the row of an answered forecast leaves the ledger: a version may wait for it."""
         service = self._by_names.get(row.names)
-        if not (self._has_versions(row.stream) if service is None else service.versions is not None):
+        if not (self._has_versions(row.stream, row.config) if service is None else service.versions is not None):
             return
         if self.frozen.streams:
             self.frozen.make(row.stream)
@@ -320,7 +325,7 @@ class Services:
         if now is not None and now.label_rate:
             service.chances_key = kinds.CHANCES.key(stream)
             service.chances = self.value(stream, kinds.CHANCES, service.chances_key, Chances)
-        if self._has_versions(stream):
+        if self._has_versions(stream, config):
             service.versions = self._versions(stream)
             service.version = service.versions.by(config)
         own = now if now is None or service.version is None else now.of_version(service.version.name)

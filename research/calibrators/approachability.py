@@ -1,7 +1,6 @@
 """Calibration by Blackwell's approachability: projected gradient steps on the field itself."""
 
 import math
-from collections.abc import Iterable
 from struct import Struct
 from typing import Any, ClassVar, Final
 
@@ -85,8 +84,8 @@ class Approachability(Bucketed):
         theta = self._field.get(cell, 0.0) + step * by
         self._field[cell] = min(max(theta, -1.0), 1.0)
 
-    def _rows(self) -> Iterable[tuple[Any, ...]]:
-        return ((*row, self._late[row[0]], self._field[row[0]]) for row in super()._rows())
+    def _stored(self, cell: int) -> tuple[Any, ...]:
+        return (*super()._stored(cell), self._late[cell], self._field[cell])
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
         super()._take(rows)

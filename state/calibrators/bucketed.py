@@ -7,7 +7,7 @@ its field and its bound.
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, Final
@@ -98,7 +98,7 @@ class Bucketed(Calibrator):
         self._draw = Draw(name, seed)
         self.learnt = 0
         self._cells: dict[int, tuple[int, int]] = {}
-        #: Packed rows of the cells that have not changed since.
+        #: Packed rows of the cells that did not change since.
         self._packed: dict[int, bytes] = {}
         self._field: dict[int, Any] = {}  # φ of touched cells, in any unit; whole numbers keep it exact
         self._start()
@@ -159,6 +159,7 @@ class Bucketed(Calibrator):
         cell = j * (self._grid.last + 1) + i
         n, s = self._cells.get(cell, (0, 0))
         self._cells[cell] = n + 1, s + int(y)
+        self._packed.pop(cell, None)
         self.learnt += 1
         return cell
 
@@ -169,6 +170,7 @@ class Bucketed(Calibrator):
         cell = j * (self._grid.last + 1) + i
         n, s = self._cells[cell]
         self._cells[cell] = n, s + int(y) - int(was)
+        self._packed.pop(cell, None)
         self._refield(cell, y - was)
 
     @abstractmethod
@@ -176,8 +178,11 @@ class Bucketed(Calibrator):
         """Update the field after a cell's sum of outcomes has changed."""
 
     def encode(self) -> bytes:
-        head = _HEAD.pack(*self._shape, len(self._cells))
-        return head + b"".join(self._row.pack(*row) for row in self._rows())
+        packed, pack = self._packed, self._row.pack
+        for cell in self._cells:
+            if cell not in packed:
+                packed[cell] = pack(*self._stored(cell))
+        return _HEAD.pack(*self._shape, len(packed)) + b"".join([packed[cell] for cell in sorted(packed)])
 
     def largest(self, slots: int = MOST_SLOTS) -> int:
         return _HEAD.size + self._buckets.last * (self._grid.last + 1) * self._row.size
@@ -190,12 +195,13 @@ class Bucketed(Calibrator):
         require_length(payload, _HEAD.size + cells * self._row.size)
         self._take(list(self._row.iter_unpack(payload[_HEAD.size :])))
 
-    def _rows(self) -> Iterable[tuple[Any, ...]]:
-        """Return the stored numbers of each touched cell, in ascending order: its number, n, s."""
-        return ((cell, *counts) for cell, counts in sorted(self._cells.items()))
+    def _stored(self, cell: int) -> tuple[Any, ...]:
+        """Return the stored numbers of a touched cell: its number, n, s. They change only with the cell's counts."""
+        return (cell, *self._cells[cell])
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
         self._cells = {cell: (n, s) for cell, n, s, *_ in rows}
+        self._packed = {}
         self.learnt = sum(n for n, _ in self._cells.values())
 
     def error(self) -> float | None:
@@ -298,19 +304,10 @@ class Counting(Bucketed):
         self._refield(self._count(j, i, y), y)
 
     def _refield(self, cell: int, change: float) -> None:
-        self._packed.pop(cell, None)
         self._field[cell] = self.field(cell % (self._grid.last + 1), *self._cells[cell])
-
-    def encode(self) -> bytes:
-        packed, pack = self._packed, self._row.pack
-        for cell, (n, s) in self._cells.items():
-            if cell not in packed:
-                packed[cell] = pack(cell, n, s)
-        return _HEAD.pack(*self._shape, len(packed)) + b"".join([packed[cell] for cell in sorted(packed)])
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
         super()._take(rows)
-        self._packed = {}
         width = self._grid.last + 1
         self._field = {cell: self.field(cell % width, n, s) for cell, (n, s) in self._cells.items()}
 

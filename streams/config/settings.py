@@ -127,8 +127,13 @@ class Settings(Declared):
 
     @property
     def stages(self) -> "tuple[Settings, ...]":
-        """The settings of each stage that has state: of the worker, and of the router if intake reads any source."""
-        return (self,) if all(mode.direct for mode in self.modes) else (self, self.router)
+        """The settings of each stage that has state: of the worker, and of the router if there is an intake."""
+        return (self, self.router) if self.has_intake else (self,)
+
+    @property
+    def has_intake(self) -> bool:
+        """Whether intake reads any source."""
+        return not all(mode.direct for mode in self.modes)
 
     @property
     def state_dir(self) -> Path:

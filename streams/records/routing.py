@@ -5,14 +5,13 @@ record, so that repeated ones are noticed.
 """
 
 from collections.abc import Iterable
-from math import isnan
 from typing import Any, ClassVar, Final
 from zlib import crc32
 
 import orjson
 
 from state.calibrators.answer import new
-from state.events import ERASE, Rejected
+from state.events import ERASE, Rejected, erases
 from state.policies import Policies
 from state.routes import LABELS, ROUTES, Label, Route, Routed
 from streams.records.decoding import LAST_REVISION
@@ -91,7 +90,7 @@ def encode_label(event_id: str, stream: str, key: str, y: float, ts: int, number
 def encode_outcome(routed: Routed) -> bytes:
     """Return the value of an outcome, or of the record that erases the event."""
     _, event_id, stream, y, ts, number, _ = routed
-    if isnan(y):
+    if erases(y):
         return orjson.dumps({"event_id": event_id, "scope": stream, "erase": True, "ts": ts})
     return orjson.dumps({"event_id": event_id, "scope": stream, "y": y, "ts": ts, "revision": number})
 
