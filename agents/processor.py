@@ -6,14 +6,14 @@ the journal, and one produces their outputs. The next turn is folded meanwhile.
 The numbered steps are those of the operations page. Step 3, the journal entry, is the commit point: a crash before it
 leaves no trace. After it, the next owner of the partition folds the same records in the same order.
 
-Checkpoints write rows to the changelog, and hold only batches whose outputs are acknowledged. Batches since the last
+Checkpoints write rows to the changelog, beside the turns. They hold only batches whose outputs are acknowledged. Batches since the last
 checkpoint are folded again after a crash, with the same outputs.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -95,6 +95,8 @@ class BatchProcessor:
         self._partitions: dict[int, Served] = {}
         #: The locks of the three steps, taken in this order. So turns pass each step in their order.
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        #: Held while checkpoints are written, and taken last: turns go on meanwhile.
+        self._writing = asyncio.Lock()
 
     def _terms_of(self, settings: Settings) -> Terms:
         """Return the terms that these settings set for records."""
@@ -142,7 +144,8 @@ class BatchProcessor:
         async with self._folding, self._answered():
             served = self._partitions[partition]
             served.forgo(found)
-            await self._write(partition, served, served.freeze())
+            served.freeze()
+            await self._written()
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         """Return the engine of a partition whose rows ``read`` returns."""
@@ -265,8 +268,9 @@ class BatchProcessor:
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
-        """Wait until all folded turns are answered. The caller holds the fold lock meanwhile."""
+        """Wait until all folded turns are answered, and their checkpoints written. The caller holds the fold lock."""
         async with self._noting, self._answering:
+            await self._written()
             yield
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
@@ -281,22 +285,23 @@ class BatchProcessor:
 
     async def _settled(self, number: int, served: Served) -> None:
         """Adopt changed settings, and wait if checkpoints fall behind."""
-        if served.waiting is not None and served.engine.weight > self._settings.batch_bytes:
+        if served.waiting is not None and served.engine.weight > self._settings.enough_bytes // 2:
             async with self._answered():
                 pass
         if served.heard is not None:
             self._hearing.compare(number, served.heard)
             served.heard = None
         if served.terms is not self._terms:
-            await self._close_order(number, served)
+            await self._close_order(served)
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
 
-    async def _close_order(self, number: int, served: Served) -> None:
+    async def _close_order(self, served: Served) -> None:
         """Make a checkpoint of the batches since the last one, if there are any."""
-        if served.order:
-            async with self._answered():
-                await self._write(number, served, served.freeze())
+        async with self._answered():
+            if served.order:
+                served.freeze()
+                await self._written()
 
     async def _fold(self, batch: Batch, served: Served) -> Folded:
         """Fold a batch as one journal entry, if its rows fit one checkpoint; else as several."""
@@ -320,7 +325,7 @@ class BatchProcessor:
 
     async def _tick(self, batch: Batch, served: Served) -> Folded:
         """Advance stream time without records, between two checkpoints. Only the journal has such an entry."""
-        await self._close_order(batch.partition, served)
+        await self._close_order(served)
         served.engine.begin()
         outputs = self._outputs.batch(batch.partition, served.terms.settings, served.heard)
         outputs.add(served.engine.tick(batch.tick))
@@ -348,7 +353,7 @@ class BatchProcessor:
                 self.notices.dead(self._topics[each.topic], number, each.offset, each.reason)
 
     async def _send(self, parts: Sequence[Folded]) -> None:
-        """Produce outputs, step 4, then write the checkpoints that waited for them, steps 5 and 6."""
+        """Produce outputs, step 4. Checkpoints may hold these turns from now on."""
         parts = self._here(parts)
         unsaid = [part.outputs for part in parts if part.served.unsaid(part.batch)]
         if unsaid:
@@ -357,13 +362,18 @@ class BatchProcessor:
             for part in parts:
                 part.served.hears(ends.get(part.batch.partition, {}))
             self._applying.done(4, perf_counter() - began)
-        parts = self._here(parts)
-        for part in parts:
+        for part in self._here(parts):
             part.served.answered = max(part.served.answered, part.number)
-        for part in parts:
-            waiting = part.served.waiting
-            if waiting is not None and part.served.answered >= waiting.entry.number:
-                await self._write(part.batch.partition, part.served, waiting)
+
+    async def _written(self) -> None:
+        """Write the checkpoints whose turns are answered, steps 5 and 6."""
+        async with self._writing:
+            for number, served in list(self._partitions.items()):
+                waiting = served.waiting
+                here = self._partitions.get(number) is served
+                if here and waiting is not None and served.answered >= waiting.entry.number:
+                    with suppress(MovedError):  # its new owner folds what this one did
+                        await self._write(number, served, waiting)
 
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write a waiting checkpoint; the entries before it are answered."""
@@ -378,14 +388,23 @@ class BatchProcessor:
         self._showing.written(number, changes, self._partitions)
 
     async def checkpoint(self, *, due: bool = True) -> None:
-        """Make checkpoints one after another: of the due partitions between turns, or of all. Raises as `fold`."""
-        for number, served in list(self._partitions.items()):
-            if due and (self._folding.locked() or not served.due(self._settings)):
-                continue
-            async with self._folding, self._answered(), self._wholly({number: served}):
-                free = self._partitions.get(number) is served and served.waiting is None
-                if free and served.whole and served.order:
-                    await self._write(number, served, served.freeze())
+        """Make the checkpoints that are due, or of all partitions, and write them one after another. Raises as `fold`.
+
+        Turns go on while those that are due are written.
+        """
+        if due:
+            if not self._folding.locked():
+                self._freeze(lambda served: served.due(self._settings))
+            await self._written()
+            return
+        async with self._folding, self._answered():
+            self._freeze(lambda served: bool(served.order))
+            await self._written()
+
+    def _freeze(self, wanted: Callable[[Served], bool]) -> None:
+        for served in self._partitions.values():
+            if served.waiting is None and served.whole and wanted(served):
+                served.freeze()
 
 
 def _moved(batch: Batch) -> MovedError:

@@ -21,7 +21,6 @@ from agents.topology import Topology, build
 from state.policies import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
-from streams.faust.changelog import MovedError
 from streams.faust.stores import DamagedStoreError
 from streams.kafka import backlog, owners, topics
 from streams.metrics.mirror import Mirror, Source
@@ -242,13 +241,11 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
 
 
 async def _checkpoints(topology: Topology) -> None:
-    """Write checkpoints of partitions that no batch comes for."""
+    """Write checkpoints, beside the turns."""
     while not topology.stopping:
         await asyncio.sleep(CHECKPOINT_PAUSE)
         try:
             await topology.processor.checkpoint()
-        except MovedError:
-            pass  # its new owner folds what this one did
         except DamagedStoreError as exc:
             topology.app.repair(exc)
         except Exception as exc:  # noqa: BLE001 - whatever it is, rows are not written

@@ -214,6 +214,12 @@ class Declared:
         _seconds(0, 60),
         2.0,
     )
+    checkpoint_bytes: int = _setting(
+        "Most bytes of rows that are written at once, as one record batch of the changelog, before compression; the "
+        "changelog's max.message.bytes must be larger, and some providers allow 8 MB or 20 MB",
+        _number(20_000, 100_000_000),
+        19_000_000,
+    )
     standbys: int = _setting(
         "How many other workers keep a copy of a partition's state; each takes as much disk again", _number(0, 3), 0
     )

@@ -193,7 +193,7 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
 def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  # noqa: ANN401 - of `LIMITS`
     """Return settings with other policies and limits, whatever the size of a batch is today."""
     # Batch size decides no answer, so the checks of letters and rows against it must pass.
-    return replace(settings, policies=policies, batch_bytes=sys.maxsize, **limits)
+    return replace(settings, policies=policies, batch_bytes=sys.maxsize, checkpoint_bytes=2 * sys.maxsize, **limits)
 
 
 def _plain(policy: Policy) -> dict[str, Any]:

@@ -50,6 +50,11 @@ class Settings(Declared):
                 f"TRUEUP_LETTER_BYTES={self.letter_bytes} is too much for TRUEUP_BATCH_BYTES={self.batch_bytes}: "
                 "a batch must hold four times a letter"
             )
+        if self.checkpoint_bytes < 2 * self.batch_bytes:
+            raise SettingsError(
+                f"TRUEUP_CHECKPOINT_BYTES={self.checkpoint_bytes} is less than twice TRUEUP_BATCH_BYTES="
+                f"{self.batch_bytes}: raise the first or lower the second"
+            )
         self._check_rows()
         try:
             _ = self.modes
@@ -89,14 +94,9 @@ class Settings(Declared):
                     )
 
     @property
-    def checkpoint_bytes(self) -> int:
-        """Most bytes of the rows of a checkpoint, which is one record batch of the changelog, before compression."""
-        return 8 * self.batch_bytes
-
-    @property
     def enough_bytes(self) -> int:
         """With how many bytes of rows that changed, as they are estimated, a checkpoint is due."""
-        return self.checkpoint_bytes // 4
+        return self.checkpoint_bytes // 2
 
     @property
     def owner(self) -> str:

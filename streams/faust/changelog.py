@@ -7,9 +7,11 @@ appends a row under it. An append of the old owner comes before that row and is 
 refused. Appends are idempotent and use no transaction, which costs nothing per batch and leaves no markers.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from time import monotonic
 
 from aiokafka.errors import ProducerFenced
@@ -28,6 +30,18 @@ log = logging.getLogger("trueup")
 RENEW_SECONDS = 6 * 3600.0
 
 RowWrites = Mapping[bytes, bytes | None]
+
+#: Rows that are packed or written at a time, while others wait: some two milliseconds.
+SLICE = 1000
+
+
+async def sliced(rows: Collection[tuple[bytes, bytes | None]]) -> AsyncIterator[list[tuple[bytes, bytes | None]]]:
+    """Yield rows in slices of at most `SLICE`, and let others go on in between."""
+    left = iter(rows)
+    for at in range(0, len(rows), SLICE):
+        if at:
+            await asyncio.sleep(0)
+        yield list(islice(left, SLICE))
 
 
 class TooLargeError(Exception):
@@ -197,10 +211,13 @@ class Changelog:
         producer, topic = self._producer(), self._topic()
         batches = []
         for partition, (_, rows) in written.items():
-            batch = producer.batch(self._size)
-            if batch.extend([(key, value, None, NO_HEADERS) for key, value in rows.items()]) < len(rows):
+            batch, taken = producer.batch(self._size), 0
+            async for part in sliced(rows.items()):
+                taken += batch.extend([(key, value, None, NO_HEADERS) for key, value in part])
+            if taken < len(rows):
                 raise TooLargeError(
-                    f"{len(rows)} rows of partition {partition} do not fit one record batch: raise TRUEUP_BATCH_BYTES"
+                    f"{len(rows)} rows of partition {partition} do not fit one record batch: "
+                    "raise TRUEUP_CHECKPOINT_BYTES"
                 )
             batches.append((batch, topic, partition))
         for batch, _, partition in batches:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import aiokafka
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Records of fewer bytes in all are not compressed: starting a codec takes longer than it saves.
 FEW = 1000
+#: Batches of more bytes are compressed in a thread: the codec takes milliseconds, and holds no lock of the interpreter.
+MANY = 100_000
 #: Longest wait for slow replicas, s. Brokers go on without one after ``replica.lag.time.max.ms``, 30 s by default.
 REPLICA_SECONDS = 60.0
 
@@ -161,7 +164,8 @@ class BatchProducer(driver.Producer):
         for batch, topic, partition in batches:
             place = TopicPartition(topic, partition)
             sequence = self._sequences[place]
-            sealed[place] = batch.sealed(own.producer_id, own.producer_epoch, sequence)
+            seal = partial(batch.sealed, own.producer_id, own.producer_epoch, sequence)
+            sealed[place] = seal() if batch.size() < MANY else await asyncio.to_thread(seal)
             if batch.stamp is None:
                 self._sequences[place] = (sequence + batch.record_count()) % 2**31
         now = asyncio.get_running_loop().time

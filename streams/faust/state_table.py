@@ -18,10 +18,10 @@ from faust.types import TP, EventT
 from state import kinds
 from state.fence import Fence
 from state.inputs import InputIds, Widths
-from streams.faust.changelog import Changelog, RowWrites
+from streams.faust.changelog import Changelog, MovedError, RowWrites, sliced
 from streams.faust.inputs import DataLossError
 from streams.faust.producing import BatchProducer
-from streams.faust.stores import RocksStore, restore
+from streams.faust.stores import RocksStore, RowItems, restore
 from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
 
@@ -237,9 +237,18 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         """
         async with self._locked([partition]):
             await self._append({partition: rows})
-            probe(1)
-            self.store.write(partition, self._unwritten.pop(partition).items(), self._next[partition] - 1, _now())
-            probe(2)
+            unwritten, offset = self._unwritten.pop(partition), self._next[partition] - 1
+        probe(1)
+        claim, parts = self._claimed.get(partition), list[RowItems]()
+        async for part in sliced(unwritten.items()):
+            if self._claimed.get(partition) is not claim or partition not in self._next:
+                raise MovedError(f"partition {partition} has moved: its new owner restores the rows that are left")
+            for before in parts:
+                self.store.begin(partition, before, offset)
+            parts = [part]
+        for last in parts:
+            self.store.write(partition, last, offset, _now())
+        probe(2)
 
     async def _append(self, rows: Mapping[int, RowWrites]) -> None:
         for partition in rows:

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ RowItems = Iterable[tuple[bytes, bytes | None]]
 #: Keys of a database's origin (`streams.kafka.provenance.Origin`), and of the time its rows are as of (i64, ms since
 #: 1970).
 ORIGIN, AS_OF = b"__trueup\0origin__", b"__trueup\0as-of__"
+#: Key of the changelog offset that a write in slices was to reach.
+BEGUN: Final = b"__trueup\0begun__"
 
 #: Reasons to set a database aside; the new name ends with one.
 SET_ASIDE: Final = ("foreign", "ahead", "old", "damaged")
@@ -147,16 +150,17 @@ class RocksStore(rocksdb.Store):
         self._suspects.discard(partition)
 
     def _unfit(self, partition: int, origin: bytes, end: int, oldest: int, begin: int) -> tuple[str, str] | None:
-        offset = self.offset(partition)
-        if offset is None:
+        offset, begun = self.offset(partition), self.read(partition, BEGUN)
+        if offset is None and begun is None:
             return None  # there are no rows
+        offset, reached = -1 if offset is None else offset, -1 if begun is None else int(begun)
         found, as_of = self.read(partition, ORIGIN), self.as_of(partition)
         if found != origin:
             shown = "unknown" if found is None else found.decode(errors="replace")
             return "foreign", f"they are of {shown}, and the changelog is {origin.decode()}"
-        if offset >= end:
+        if (reached := max(offset, reached)) >= end:
             return "ahead", (
-                f"they reach to offset {offset}, but the changelog ended at {end}: the brokers have lost acknowledged "
+                f"they reach to offset {reached}, but the changelog ended at {end}: the brokers have lost acknowledged "
                 "records, or its topic was emptied"
             )
         if offset + 1 < begin:
@@ -190,6 +194,20 @@ class RocksStore(rocksdb.Store):
         DamagedStoreError
             If RocksDB finds damage now, found it in the background, or had found it before.
         """
+        own = [(self.offset_key, str(offset).encode())]
+        if as_of is not None:
+            own.append((AS_OF, as_of.to_bytes(8, "little", signed=True)))
+        self._put(partition, chain(rows, own))
+
+    def begin(self, partition: int, rows: RowItems, offset: int) -> None:
+        """Write some of the rows up to an offset; `write` ends it. Before that the database counts as of before.
+
+        Its rows come from the changelog again then. If the changelog ends before ``offset``, they are set aside.
+        Raises as `write`.
+        """
+        self._put(partition, chain(rows, [(BEGUN, str(offset).encode())]))
+
+    def _put(self, partition: int, rows: RowItems) -> None:
         number = write_ring.number(self.read(partition, write_ring.WRITES)) + 1
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key, value in rows:
@@ -197,11 +215,8 @@ class RocksStore(rocksdb.Store):
                 batch.delete(key)
             else:
                 batch.put(key, value)
-        batch.put(self.offset_key, str(offset).encode())
         for key, value in write_ring.rows(number):
             batch.put(key, value)
-        if as_of is not None:
-            batch.put(AS_OF, as_of.to_bytes(8, "little", signed=True))
         try:
             self._db_for_partition(partition).write(batch)
         except Exception as exc:
@@ -344,7 +359,7 @@ class RocksStore(rocksdb.Store):
             return 0, 0
         try:
             rows = db.property_int_value("rocksdb.estimate-num-keys") or 0
-            own = (self.offset_key, ORIGIN, AS_OF)
+            own = (self.offset_key, ORIGIN, AS_OF, BEGUN)
             writes = write_ring.number(db.get(write_ring.WRITES))
             own_rows = write_ring.size(writes) + sum(db.get(key) is not None for key in own)
             held = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")

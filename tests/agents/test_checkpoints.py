@@ -151,8 +151,10 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
             await worker.processor.answer(await worker.processor.fold([Batch(0, part, {}, 0)]))
         frozen = await worker.processor.fold([Batch(0, parts[2], {}, 0)])
         behind = await worker.processor.fold([Batch(0, parts[3], {}, 0)])  # its events' rows are in none of the tables
+        await worker.processor.checkpoint()
         assert kinds.FENCE.key() not in worker.state()
         await worker.processor.answer(frozen)
+        await worker.processor.checkpoint()
         assert Fence.decode(worker.state()[kinds.FENCE.key()]).applied == 3 * LIMIT
         await worker.processor.answer(behind)
         await worker.processor.checkpoint(due=False)
@@ -168,7 +170,7 @@ def test_a_batch_that_changes_more_than_a_checkpoint_may_have_is_cut_in_order(
 ) -> None:
     whole = Machine()
     state = run(whole, tmp_path / "whole").state()
-    monkeypatch.setattr(Settings, "checkpoint_bytes", 60_000)
+    monkeypatch.setattr(Settings, "enough_bytes", 15_000)
     machine = Machine()
     assert run(machine, tmp_path / "cut", limit=200).state() == state
     assert flat(machine.answers) == flat(whole.answers)

@@ -630,6 +630,9 @@ class Batched:
     def record_count(self) -> int:
         return self._records
 
+    def size(self) -> int:
+        return 0
+
 
 @pytest.fixture
 def producer(run: Run, topology: Topology) -> BatchProducer:
