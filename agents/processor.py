@@ -131,7 +131,8 @@ class BatchProcessor:
             entries = found.entries
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
-                terms = self._terms_of(await recall(entries[0].config.hex()))
+                # Under the name that the journal has: another build may describe the same settings by more fields.
+                terms = replace(self._terms_of(await recall(entries[0].config.hex())), config=entries[0].config)
             served = self._partitions[partition] = Served.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
             self._showing.taken_up(partition, served.engine.fence)

@@ -138,6 +138,8 @@ class Rederivation:
         since: Derivation,
     ) -> None:
         self.checked = replace(since.checked)
+        #: Why it ended before the last entry of the journal; empty if it did not.
+        self.unable = ""
         #: The configurations in force of the records folded so far, in order.
         self.terms: list[InForce] = []
         #: The progress for the next audit, once all entries are folded.
@@ -150,7 +152,7 @@ class Rederivation:
         place = f"{settings.journal}/{partition}"
         fence = fence_of(since.rows)
         inputs, order = (forecasts, outcomes), since.reached.order
-        self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied)
+        self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied, self._ends)
         own, values = (settings.forecasts, settings.outcomes), OutputValues(settings.registry)
 
         def elsewhere(identity: Any) -> bool:  # noqa: ANN401 - of the topic's kind
@@ -181,6 +183,10 @@ class Rederivation:
         checked = replace(self.checked)
         self.derivation = Derivation(since.rows, outputs, reached, self._config, checked, since.skips)
         self._judge_rest()
+
+    def _ends(self, config: bytes) -> bool:
+        self.unable = self._configurations.of_another_build(config)
+        return bool(self.unable)
 
     def _under(self, config: bytes) -> Partition:
         """Return an engine that goes on under the configuration with this hash."""
@@ -236,7 +242,7 @@ class Rederivation:
         """Count the records after the last entry. If no inputs follow it, the outputs may have only copies there."""
         self.checked.waiting = sum(1 for _ in self._along.rest())
         for matcher in self._matchers.values():
-            self.checked.unsettled += matcher.rest(whole=not self.checked.waiting)
+            self.checked.unsettled += matcher.rest(whole=not (self.checked.waiting or self.unable))
         self._settle_outputs()
 
 

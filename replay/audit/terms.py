@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from state.fence import Fence
 from streams.config import in_force
-from streams.config.in_force import InForce, InForceError
+from streams.config.in_force import InForce, InForceError, OtherArithmeticError
 from streams.config.settings import Settings
 
 
@@ -24,6 +24,14 @@ class Configurations:
         self._settings, self._partition, self.recorded = settings, partition, recorded
         self._restored: dict[str, Settings] = {}
 
+    def of_another_build(self, config: bytes) -> str:
+        """Return why this build cannot derive what was folded under a configuration; empty if it can."""
+        try:
+            self.under(config)
+        except Unauditable as exc:
+            return str(exc) if isinstance(exc.__cause__, OtherArithmeticError) else ""
+        return ""
+
     def under(self, config: bytes) -> Settings:
         """Return the settings that have a hash.
 
@@ -40,6 +48,11 @@ class Configurations:
                 raise Unauditable(f"records were folded under configuration {name}, which {place} does not have")
             try:
                 self._restored[name] = in_force.restored(found, self._settings)
+            except OtherArithmeticError as exc:
+                raise Unauditable(
+                    f"{place}: {exc}. What is before was derived. Audit with --checkpoint by each of the two builds in "
+                    "turn: each goes on where the other ended; see docs/how-to/upgrade.md"
+                ) from exc
             except InForceError as exc:
                 raise Unauditable(f"{place}: {exc}") from exc
         return self._restored[name]
@@ -67,5 +80,6 @@ class Configurations:
             if offset > begin
         ] or [(end, None)]
 
-    def _unpacked(self, taken: InForce) -> int:
-        return self.under(bytes.fromhex(taken.digest)).unpacked_bytes
+    def _unpacked(self, taken: InForce) -> int | None:
+        config = bytes.fromhex(taken.digest)
+        return None if self.of_another_build(config) else self.under(config).unpacked_bytes
