@@ -219,7 +219,8 @@ class Rederivation:
             headers = () if output.carried is None else tuple(output.carried.headers)
             made[label].append(Derived(output.event_id, output.key, value, headers))
         elif isinstance(output, Resolved):
-            made[label].append(Derived(_Joined(output.event_id, output.revision), output.key, value))
+            headers = () if output.carried is None else tuple(output.carried.headers)
+            made[label].append(Derived(_Joined(output.event_id, output.revision), output.key, value, headers))
         else:
             topic = (self._settings.forecasts, self._settings.outcomes)[output.topic]
             place = topic, self._number, output.offset
