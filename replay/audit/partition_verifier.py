@@ -138,8 +138,6 @@ class Rederivation:
         since: Derivation,
     ) -> None:
         self.checked = replace(since.checked)
-        #: Why it ended before the last entry of the journal; empty if it did not.
-        self.unable = ""
         #: The configurations in force of the records folded so far, in order.
         self.terms: list[InForce] = []
         #: The progress for the next audit, once all entries are folded.
@@ -152,7 +150,8 @@ class Rederivation:
         place = f"{settings.journal}/{partition}"
         fence = fence_of(since.rows)
         inputs, order = (forecasts, outcomes), since.reached.order
-        self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied, self._ends)
+        ends = configurations.ends
+        self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied, ends)
         own, values = (settings.forecasts, settings.outcomes), OutputValues(settings.registry)
 
         def elsewhere(identity: Any) -> bool:  # noqa: ANN401 - of the topic's kind
@@ -162,6 +161,11 @@ class Rederivation:
             label: Matcher(partition, label, records, identify, values, elsewhere, settled)
             for (label, identify), records, settled in zip(IDENTIFY.items(), outputs, since.outputs, strict=True)
         }
+
+    @property
+    def unable(self) -> str:
+        """Why it ended before the last entry of the journal; empty if it did not."""
+        return self._configurations.unable
 
     def run(self) -> Iterator[int]:
         """Fold and compare to the end; yields how many input records each step folded.
@@ -183,10 +187,6 @@ class Rederivation:
         checked = replace(self.checked)
         self.derivation = Derivation(since.rows, outputs, reached, self._config, checked, since.skips)
         self._judge_rest()
-
-    def _ends(self, config: bytes) -> bool:
-        self.unable = self._configurations.of_another_build(config)
-        return bool(self.unable)
 
     def _under(self, config: bytes) -> Partition:
         """Return an engine that goes on under the configuration with this hash."""

@@ -18,11 +18,22 @@ class Configurations:
         For everything that is not written down.
     recorded
         What they wrote, the oldest first.
+
+    Attributes
+    ----------
+    unable
+        Why an audit ended before the last entry of the journal, see `ends`; empty if it did not.
     """
 
     def __init__(self, settings: Settings, partition: int, recorded: Sequence[InForce]) -> None:
         self._settings, self._partition, self.recorded = settings, partition, recorded
         self._restored: dict[str, Settings] = {}
+        self.unable = ""
+
+    def ends(self, config: bytes) -> bool:
+        """Whether an audit ends before what was folded under a configuration: only another build derives it."""
+        self.unable = self.of_another_build(config)
+        return bool(self.unable)
 
     def of_another_build(self, config: bytes) -> str:
         """Return why this build cannot derive what was folded under a configuration; empty if it can."""
