@@ -100,10 +100,11 @@ dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana/*.toml
 	$(BIN)/python -m deploy.grafana.write
 
 lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)
-	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo --extra dev -o requirements/dev.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo --extra dev --extra tracing -o requirements/dev.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/runtime.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra build -c requirements/dev.txt -o requirements/build.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo -c requirements/dev.txt -o requirements/demo.txt pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra tracing -c requirements/dev.txt -o requirements/tracing.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/uv.txt requirements/uv.in
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/mcgrad.txt requirements/mcgrad.in

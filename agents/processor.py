@@ -24,6 +24,7 @@ from agents.hearing import Hearing
 from agents.notices import Notices
 from agents.served import Frozen, Served, Terms
 from agents.showing import Showing
+from agents.tracing import Spans
 from state import journal
 from state.engine import Partition
 from state.fence import FORECASTS, Fence
@@ -77,6 +78,8 @@ class BatchProcessor:
         notices: Notices | None = None,
     ) -> None:
         self.notices = notices or Notices()
+        #: Told of each turn that is answered; None: nobody is.
+        self.spans: Spans | None = None
         self._policies = settings.policies
         self._topics = settings.forecasts, settings.outcomes
         self._settings = settings
@@ -133,7 +136,8 @@ class BatchProcessor:
             entries = found.entries
             terms = self._terms
             if entries and entries[0].config != terms.config and recall is not None:
-                terms = self._terms_of(await recall(entries[0].config.hex()))
+                # Under the name that the journal has: another build may describe the same settings by more fields.
+                terms = replace(self._terms_of(await recall(entries[0].config.hex())), config=entries[0].config)
             served = self._partitions[partition] = Served.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
             self._showing.taken_up(partition, served.engine.fence)
@@ -245,12 +249,15 @@ class BatchProcessor:
         async with self._wholly({part.batch.partition: part.served for part in turn.parts}):
             async with self._noting:
                 await self._note(turn.parts)
+            noted = perf_counter()
             async with self._answering:
                 await self._send(turn.parts)
         new = [record for part in turn.parts if part.batch.again is None for record in part.batch.records]
         if new:
             self._gauges.batch(len(new), perf_counter() - turn.started)
             self._gauges.waited([record.timestamp for topic, record in new if topic == FORECASTS])
+        if self.spans is not None:
+            self.spans.turn(turn, noted)
 
     @asynccontextmanager
     async def _wholly(self, partitions: Mapping[int, Served]) -> AsyncIterator[None]:

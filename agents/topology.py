@@ -246,7 +246,7 @@ class Topology:
             return "it cannot go on"
         if self.stopping:
             return STOPPING
-        if waits := self.app.contact.lost or self.wait.said or self.processor.wait.said:
+        if waits := self.app.contact.lost or self.wait.said or self.processor.wait.said or self._unserved:
             return waits
         if self.behind:
             stages = "intake has" if self.settings.routed else "intake and router have"
@@ -254,6 +254,11 @@ class Topology:
         if self.app.serving:
             return ""
         return "restoring the state" if self.app.unrestored() else "no partition is served"
+
+    @property
+    def _unserved(self) -> str:
+        which = ", ".join(map(str, sorted(self.app.unserved)))
+        return which and f"partition {which} waits for a worker of the build that answered it last"
 
     async def process(self, turn: Sequence[Batch], folded: Callable[[], None]) -> bool:
         """Process a turn; return whether it is done."""

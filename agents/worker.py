@@ -18,6 +18,7 @@ from agents.readers import Readers, ReadersError
 from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build
+from agents.tracing import Spans
 from state.policies import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
@@ -182,6 +183,7 @@ def _where(task: "asyncio.Task[object]") -> str:
 async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Readers) -> int:
     collect_rarely()
     topology = stage.build(settings, abort=abort, probe=probe)
+    spans = topology.processor.spans = Spans.wanted(settings, os.environ)
     readers.measure(topology.gauges.registry)
     topology.failed_logins = lambda: readers.failed_logins
     gauges = topology.gauges if stage.pages else None
@@ -205,6 +207,8 @@ async def _serve(settings: Settings, probe: Probe, stage: Stage, readers: Reader
             await _work(topology, known, stop)
     for task in (reporting, watching):
         task.cancel()
+    if spans is not None:
+        await asyncio.to_thread(spans.close)
     log.info("stopped")
     return 0
 

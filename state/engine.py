@@ -208,7 +208,7 @@ class Partition(Tickets):
         made.label(ledger.WAITING if waits else ledger.RESOLVED, y, row.resolved_ts, row.as_of, row.number)
         self._labelled(service, made, y, row.resolved_ts)
         if not waits:
-            self._learn(service, made, forecast.key, forecast.event_id)
+            self._learn(service, made, forecast.key, forecast.event_id, forecast.carried)
 
     def _answer_again(self, key: bytes, row: Row, forecast: Forecast) -> None:  # noqa: ARG002 - the row stays
         """Answer a repeated forecast again; one with other contents is a dead letter."""
@@ -237,13 +237,13 @@ class Partition(Tickets):
 
     def _resolve(self, key: bytes, row: Row, outcome: Outcome) -> None:
         """Learn a forecast's first outcome."""
-        _, record_key, event_id, y, ts, _, number = outcome
+        _, record_key, event_id, y, ts, _, number, carried = outcome
         self.fence.fates[RESOLVED] += 1
         self._rows[key] = row
         service = self._services.by(row)
         row.label(ledger.RESOLVED, y, ts, ts, number)
         self._labelled(service, row, y, ts)
-        self._learn(service, row, record_key, event_id)
+        self._learn(service, row, record_key, event_id, carried)
 
     def _keep(self, key: bytes, row: Row, outcome: Outcome) -> None:
         """Keep the first outcome of a forecast that has not matured."""
@@ -255,7 +255,7 @@ class Partition(Tickets):
 
     def _say_again(self, key: bytes, row: Row, outcome: Outcome) -> None:
         """Handle a further outcome of a labelled event: it confirms the label, replaces it, or is too old."""
-        _, record_key, event_id, y, ts, _, number = outcome
+        _, record_key, event_id, y, ts, _, number, carried = outcome
         fates, newer, was = self.fence.fates, row.newer(ts, number), row.y
         if row.status == ledger.RESOLVED and row.as_of == ledger.UNSAID:  # the first outcome since silence
             service = self._services.by(row)
@@ -274,7 +274,7 @@ class Partition(Tickets):
             row.label(row.status, y, ts, ts, number)
             if row.status == ledger.RESOLVED:
                 row.revisions += 1
-                self._revise(row, record_key, event_id, was)
+                self._revise(row, record_key, event_id, was, carried)
 
     def _imply(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
         """Mature a forecast without an outcome: learn the label that silence implies, or go on waiting."""

@@ -15,7 +15,7 @@ def erases(y: float) -> bool:
 
 
 class Carried(NamedTuple):
-    """What is copied from a forecast's record to its answer: headers, and ``fields``, a JSON object or empty."""
+    """What is copied from a record to what it brings about: headers, and ``fields``, a JSON object or empty."""
 
     headers: tuple[tuple[str, bytes | None], ...]
     fields: bytes
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
     If ``y`` is `ERASE`, the record erases its event.
 
     ``value`` is the record as it came, for the dead letter. ``revision`` is the record's own number, at least 1; 0 if
-    it has none.
+    it has none. ``carried`` has headers only.
     """
 
     offset: int
@@ -63,6 +63,7 @@ class Outcome(NamedTuple):
     ts: int
     value: bytes | None = None
     revision: int = 0
+    carried: Carried | None = None
 
 
 class Rejected(NamedTuple):
@@ -122,7 +123,8 @@ class Resolved(NamedTuple):
     """A forecast joined with its label.
 
     ``revision`` is 0, then 1, 2, ... for each change of the label, a record each. ``implied``: no outcome came, and
-    silence implied the label.
+    silence implied the label. ``carried`` comes from the record that brought it about, an outcome or a forecast; None
+    where stream time did.
     """
 
     key: bytes | None
@@ -138,6 +140,7 @@ class Resolved(NamedTuple):
     resolved_ts: int
     revision: int
     implied: bool
+    carried: Carried | None = None
 
 
 Event = Forecast | Outcome | Rejected | Passed

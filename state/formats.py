@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from state import kinds  # noqa: F401 - declares them
+from state import kinds, rescale  # noqa: F401 - declare them
 from state.frames import CorruptFrame, OtherFormat
 from state.kind import CONFIG, KINDS, Moves
 from state.policies import Policies
@@ -11,6 +11,10 @@ from state.policy import Policy
 
 #: Version of the answers: raised when the same records give other bytes, which `tests/frozen` notices.
 ARITHMETIC: Final = 3
+
+
+#: How keys begin that are the store's own.
+_STORE: Final = b"_"
 
 
 def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Policies) -> None:
@@ -28,13 +32,17 @@ def check(first: Callable[[bytes], tuple[bytes, bytes] | None], policies: Polici
     Raises
     ------
     OtherFormat
-        If another build wrote a row. Damaged rows are noticed later, when they are needed.
+        If another build wrote a row, or a row of a kind that this one does not have: it would stay as it is while
+        records are folded. Damaged rows are noticed later, when they are needed.
     """
 
     def get(key: bytes) -> bytes | None:
         found = first(key)
         return found[1] if found is not None and found[0] == key else None
 
+    for letter in (bytes([n]) for n in range(256)):
+        if letter not in KINDS and letter != _STORE and (held := first(letter)) is not None:
+            raise OtherFormat(f"this build has no rows of the kind {letter.decode('latin-1')!r}, and found {held[0]!r}")
     configs = {each.config for policy in _configured(policies) for each in (policy, *policy.challengers)}
     for kind in KINDS.values():
         if kind.moves == Moves.OUTSIDE:

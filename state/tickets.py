@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
-from state import kinds, ledger
+from state import events, kinds, ledger
 from state.banding import UNMARKED
 from state.calibrators.answer import new
 from state.calibrators.carried import Carried
@@ -273,7 +273,9 @@ class Tickets(Fold):
             self._services.touched[service.coverage_key] = service.coverage
         self._observer.labelled(service, row, y, ts)
 
-    def _learn(self, service: Service, row: Row, record_key: bytes | None, event_id: str) -> None:
+    def _learn(
+        self, service: Service, row: Row, record_key: bytes | None, event_id: str, carried: events.Carried | None = None
+    ) -> None:
         """Redeem a row's tickets once, by its label: the champion learns, and the challengers."""
         y, ts, effects, stream = row.y, row.resolved_ts, self._effects, service.stream
         implied = row.as_of == ledger.UNSAID
@@ -301,7 +303,7 @@ class Tickets(Fold):
         effects.resolved[stream] += 1
         joined = (
             record_key, event_id, stream, row.raw, row.p, row.draw, y, service.calibrator, row.version, row.issued_ts,
-            ts, 0, implied,
+            ts, 0, implied, carried,
         )  # fmt: skip
         self._outputs.append(new(Resolved, joined))
 
@@ -311,12 +313,14 @@ class Tickets(Fold):
         served.calibrator.update(ticket, y, at)
         self._services.touched[learner.key] = served
 
-    def _revise(self, row: Row, record_key: bytes | None, event_id: str, was: float) -> None:
+    def _revise(
+        self, row: Row, record_key: bytes | None, event_id: str, was: float, carried: events.Carried | None
+    ) -> None:
         """Replace a label that was learnt, in all counts, and output the change."""
         service, y = self._services.by(row), row.y
         said = (
             record_key, event_id, service.stream, row.raw, row.p, row.draw, y, service.calibrator, row.version,
-            row.issued_ts, row.resolved_ts, row.revisions, False,
+            row.issued_ts, row.resolved_ts, row.revisions, False, carried,
         )  # fmt: skip
         self._outputs.append(new(Resolved, said))
         if row.window != ledger.UNTAUGHT:

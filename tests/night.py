@@ -131,6 +131,9 @@ NIGHT: Final = {
     "e2e/test_transport.py": {
         "test_a_topic_far_ahead*": "the same in streams/records/test_merge.py, and in simulation/",
     },
+    "e2e/test_upgrade.py": {
+        "*": "what is left to another build, and who gets it: streams/faust/test_seeks.py, test_assignor.py there",
+    },
     "e2e/test_zombies.py": {
         "test_a_worker_stopped_at_any_moment*": "a worker that is frozen before its append",
         "test_without_the_claim*": "it shows what claims are for; with claims the same worker is refused",

@@ -69,6 +69,8 @@ class Along:
         See `Reached`.
     applied
         Records that were folded before: those of entries that came earlier than ``order`` are passed over.
+    ends
+        Whether to end before an entry that has a configuration.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class Along:
         begins: Sequence[int],
         order: Sequence[tuple[int, int]] = (),
         applied: int = 0,
+        ends: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
         self._place, self._partition, self._labels = place, partition, labels
         self._journal, self._inputs = journal, inputs
         self.next = list(begins)
         self._order = list(order)
         self._known = applied - len(self._order)
+        self._ends = ends
         self._read = 0
 
     def reached(self, journal: int) -> Reached:
@@ -108,6 +112,8 @@ class Along:
                 entry = Entry.decode(record.value or b"")
             except CorruptFrame as exc:
                 raise Unauditable(f"{self._place} offset {record.offset} is no entry of a journal: {exc}") from exc
+            if self._ends(entry.config):
+                return
             yield from self._parts(entry, record.offset)
             self._read = record.offset + 1
 

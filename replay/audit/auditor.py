@@ -243,6 +243,8 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
         ]
     if path:
         checkpoints.write(path, task.of, recorded, audited.derivation)
+    if audited.unable:
+        raise Unauditable(audited.unable)
     if task.until is not None:
         groups.require_end(task.settings, partition, task.until, rows)
         found.rows = checkpoints.write_rows(task.directory, ENDED, partition, rows)

@@ -264,7 +264,8 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
         stretch[journal] = max(span.journal.first, reached.journal), span.journal.end
         *records, noted = reader.stretches(stretch, plan.settings.unpacked_bytes)
         place = f"{router.journal}/{number}"
-        along = Along(place, number, router_verifier.TOPICS, noted, records, begin, reached.order)
+        labels, ends = router_verifier.TOPICS, configurations.ends
+        along = Along(place, number, labels, noted, records, begin, reached.order, ends=ends)
 
         def letter(rejected: Rejected) -> bytes:
             value = encode(rejected, router, number)[2]
@@ -289,6 +290,8 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
         )
         for _ in verifier.run():
             pass
+        if configurations.unable:
+            verifier.found.unable.append(configurations.unable)
         if plan.leaves is not None:
             reached = along.reached(reached.journal)
             rows_left = checkpoints.write_rows(plan.leaves, ROUTER, number, rows, reached)

@@ -150,7 +150,8 @@ class Rederivation:
         place = f"{settings.journal}/{partition}"
         fence = fence_of(since.rows)
         inputs, order = (forecasts, outcomes), since.reached.order
-        self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied)
+        ends = configurations.ends
+        self._along = Along(place, partition, INPUTS, journal, inputs, fence.next, order, fence.applied, ends)
         own, values = (settings.forecasts, settings.outcomes), OutputValues(settings.registry)
 
         def elsewhere(identity: Any) -> bool:  # noqa: ANN401 - of the topic's kind
@@ -160,6 +161,11 @@ class Rederivation:
             label: Matcher(partition, label, records, identify, values, elsewhere, settled)
             for (label, identify), records, settled in zip(IDENTIFY.items(), outputs, since.outputs, strict=True)
         }
+
+    @property
+    def unable(self) -> str:
+        """Why it ended before the last entry of the journal; empty if it did not."""
+        return self._configurations.unable
 
     def run(self) -> Iterator[int]:
         """Fold and compare to the end; yields how many input records each step folded.
@@ -213,7 +219,8 @@ class Rederivation:
             headers = () if output.carried is None else tuple(output.carried.headers)
             made[label].append(Derived(output.event_id, output.key, value, headers))
         elif isinstance(output, Resolved):
-            made[label].append(Derived(_Joined(output.event_id, output.revision), output.key, value))
+            headers = () if output.carried is None else tuple(output.carried.headers)
+            made[label].append(Derived(_Joined(output.event_id, output.revision), output.key, value, headers))
         else:
             topic = (self._settings.forecasts, self._settings.outcomes)[output.topic]
             place = topic, self._number, output.offset
@@ -236,7 +243,7 @@ class Rederivation:
         """Count the records after the last entry. If no inputs follow it, the outputs may have only copies there."""
         self.checked.waiting = sum(1 for _ in self._along.rest())
         for matcher in self._matchers.values():
-            self.checked.unsettled += matcher.rest(whole=not self.checked.waiting)
+            self.checked.unsettled += matcher.rest(whole=not (self.checked.waiting or self.unable))
         self._settle_outputs()
 
 

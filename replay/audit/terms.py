@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from replay.audit.output_matcher import Differs, OutputDifference, Unauditable
 from state.fence import Fence
 from streams.config import in_force
-from streams.config.in_force import InForce, InForceError
+from streams.config.in_force import InForce, InForceError, OtherArithmeticError
 from streams.config.settings import Settings
 
 
@@ -18,11 +18,30 @@ class Configurations:
         For everything that is not written down.
     recorded
         What they wrote, the oldest first.
+
+    Attributes
+    ----------
+    unable
+        Why an audit ended before the last entry of the journal, see `ends`; empty if it did not.
     """
 
     def __init__(self, settings: Settings, partition: int, recorded: Sequence[InForce]) -> None:
         self._settings, self._partition, self.recorded = settings, partition, recorded
         self._restored: dict[str, Settings] = {}
+        self.unable = ""
+
+    def ends(self, config: bytes) -> bool:
+        """Whether an audit ends before what was folded under a configuration: only another build derives it."""
+        self.unable = self.of_another_build(config)
+        return bool(self.unable)
+
+    def of_another_build(self, config: bytes) -> str:
+        """Return why this build cannot derive what was folded under a configuration; empty if it can."""
+        try:
+            self.under(config)
+        except Unauditable as exc:
+            return str(exc) if isinstance(exc.__cause__, OtherArithmeticError) else ""
+        return ""
 
     def under(self, config: bytes) -> Settings:
         """Return the settings that have a hash.
@@ -40,6 +59,11 @@ class Configurations:
                 raise Unauditable(f"records were folded under configuration {name}, which {place} does not have")
             try:
                 self._restored[name] = in_force.restored(found, self._settings)
+            except OtherArithmeticError as exc:
+                raise Unauditable(
+                    f"{place}: {exc}. What is before was derived. Audit with --checkpoint by each of the two builds in "
+                    "turn: each goes on where the other ended; see docs/how-to/upgrade.md"
+                ) from exc
             except InForceError as exc:
                 raise Unauditable(f"{place}: {exc}") from exc
         return self._restored[name]
@@ -67,5 +91,6 @@ class Configurations:
             if offset > begin
         ] or [(end, None)]
 
-    def _unpacked(self, taken: InForce) -> int:
-        return self.under(bytes.fromhex(taken.digest)).unpacked_bytes
+    def _unpacked(self, taken: InForce) -> int | None:
+        config = bytes.fromhex(taken.digest)
+        return None if self.of_another_build(config) else self.under(config).unpacked_bytes

@@ -49,6 +49,17 @@ class InForceError(ValueError):
     """The records of configurations cannot be read; the message says which and why."""
 
 
+class OtherArithmeticError(InForceError):
+    """What was answered has another version of the arithmetic, `version`, than this build."""
+
+    def __init__(self, name: str, version: int) -> None:
+        super().__init__(
+            f"what was answered under configuration {name} has version {version} of the arithmetic, this build has "
+            f"{ARITHMETIC}"
+        )
+        self.version = version
+
+
 class _Configured:
     """What runs under a configuration."""
 
@@ -159,12 +170,16 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
 
     Raises
     ------
+    OtherArithmeticError
+        If this version answers in another way.
     InForceError
-        If this version does not know what it names, or answers in another way.
+        If this version does not know what it names.
     """
     try:
         found = orjson.loads(configuration)
         arithmetic = found.get("arithmetic", ARITHMETIC)
+        if arithmetic != ARITHMETIC:
+            raise OtherArithmeticError(digest(configuration), arithmetic)
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
@@ -173,14 +188,13 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, found["on_error"])
         coin = found.get("coin", policies.coin_name)
         sources = source_config.parse(dict(orjson.loads(found.get("sources", "[]"))), headers)
+    except InForceError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise InForceError(f"configuration {digest(configuration)} cannot be read by this version: {exc!r}") from exc
-    if arithmetic != ARITHMETIC:
         raise InForceError(
-            f"what was answered under configuration {digest(configuration)} has version {arithmetic} of the "
-            f"arithmetic, this build has {ARITHMETIC}: start the build that answered it, and stop it by SIGTERM; then "
-            "start this one"
-        )
+            f"configuration {digest(configuration)} cannot be read by this version: {exc!r}. Another build wrote it: "
+            "run that one; see docs/how-to/upgrade.md"
+        ) from exc
     if coin != policies.coin_name:
         drew, here = f"key {coin}" if coin else "no key", policies.coin_name or "not set"
         raise InForceError(

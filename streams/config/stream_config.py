@@ -5,7 +5,7 @@
     closed = false                # true: a stream that no pattern matches is rejected
     early_ttl = "7d"              # how long an outcome waits for its forecast
     on_error = "none"             # or "raw": a forecast that is a dead letter is answered with its raw score, too
-    carry_headers = ["traceparent", "tracestate"]   # of forecasts, to go on to their answers
+    carry_headers = ["traceparent", "tracestate"]   # of records, to go on to what they bring about
 
     [quota]                       # of all streams that no pattern matches, and of records whose stream is not known
     ids = "200/s"                 # in each partition of each input topic

@@ -177,6 +177,11 @@ class Application:
         return bool(self.faust.started and self.consumer.expelled)
 
     @property
+    def unserved(self) -> frozenset[int]:
+        """Partitions that no worker of the group may serve: they wait for another build; any thread may ask."""
+        return cast("Assignor", self.faust.assignor).unserved
+
+    @property
     def crash(self) -> BaseException | None:
         """The error that ended the application, or None."""
         if not self.faust.crashed:

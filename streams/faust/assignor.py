@@ -5,6 +5,10 @@ partition stays with its worker or moves to a worker that has a copy. A worker t
 makes copies, and takes the partitions over when the copies are whole, so nobody waits for a restore. Without copies,
 partitions move at once.
 
+Workers of two builds may be in one group. What one build has answered since the last checkpoint, a build of another
+arithmetic cannot take up. So a worker says which version a partition needs, and only workers of that version are
+assigned it. If there is none, nobody serves it, and all workers say so.
+
 The messages are those of Faust, so a worker that knows nothing of copies can be in the same group. It keeps none.
 """
 
@@ -18,6 +22,8 @@ from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 from faust.assignor.partition_assignor import MemberAssignmentMapping, MemberMetadataMapping, PartitionAssignor
 from faust.types import TP
 from yarl import URL
+
+from state.formats import ARITHMETIC
 
 
 @dataclass
@@ -33,11 +39,17 @@ class Share:
     behind
         Partitions of which it has a partial copy; in an assignment, partitions that it will ask for when its copies of
         them are whole.
+    arithmetic
+        Version of its answers, see `state.formats`.
+    needs
+        Partitions that it could not take up, and the version of the arithmetic that can.
     """
 
     served: set[int] = field(default_factory=set)
     copied: set[int] = field(default_factory=set)
     behind: set[int] = field(default_factory=set)
+    arithmetic: int = ARITHMETIC
+    needs: dict[int, int] = field(default_factory=dict)
 
 
 def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[str, Share]:
@@ -55,11 +67,12 @@ def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[st
     Returns
     -------
     dict of str to Share
-        Each partition is served by one worker. No worker serves two more than another, unless the other has no whole
-        copy of what could move. A copy is never on the worker that serves its partition. The copies of a worker's
-        partitions are spread over all other workers.
+        Each partition is served by one worker, or by none if no worker has the arithmetic that it needs. No worker
+        serves two more than another, unless the other has no whole copy of what could move, or may not serve it. A copy
+        is never on the worker that serves its partition. The copies of a worker's partitions are spread over all other
+        workers.
     """
-    after = {name: Share() for name in sorted(before)}
+    after = {name: Share(arithmetic=before[name].arithmetic) for name in sorted(before)}
     _serve(partitions, before, after)
     _balance(before, after, cold=not copies)
     _copy(before, after, min(copies, len(after) - 1))
@@ -69,9 +82,15 @@ def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[st
     return after
 
 
+def _may(before: Mapping[str, Share]) -> Callable[[int, str], bool]:
+    """Return whether a partition may be assigned to a worker."""
+    needs = {n: version for share in before.values() for n, version in share.needs.items()}
+    return lambda n, name: needs.get(n, before[name].arithmetic) == before[name].arithmetic
+
+
 def _serve(partitions: int, before: Mapping[str, Share], after: Mapping[str, Share]) -> None:
     """Leave served partitions where they are. Give the others to workers with a copy, else to those with fewest."""
-    homeless = set(range(partitions))
+    may, homeless = _may(before), set(range(partitions))
     for name in after:
         after[name].served |= before[name].served & homeless
         homeless -= after[name].served
@@ -80,7 +99,10 @@ def _serve(partitions: int, before: Mapping[str, Share], after: Mapping[str, Sha
         return [name for name in after if partition in before[name].copied]
 
     for partition in sorted(homeless, key=lambda n: (not holders(n), len(holders(n)), n)):
-        after[min(holders(partition) or after, key=lambda name: len(after[name].served))].served.add(partition)
+        able = [name for name in after if may(partition, name)]
+        warm = [name for name in holders(partition) if name in able]
+        if able:
+            after[min(warm or able, key=lambda name: len(after[name].served))].served.add(partition)
 
 
 def _fuller(after: Mapping[str, Share], name: str) -> list[str]:
@@ -91,8 +113,10 @@ def _fuller(after: Mapping[str, Share], name: str) -> list[str]:
 
 def _balance(before: Mapping[str, Share], after: Mapping[str, Share], *, cold: bool) -> None:
     """Move partitions to workers that serve fewer and have a copy, or with ``cold`` to any."""
+    may = _may(before)
     while True:
-        pairs = [(n, o, name) for name in after for o in _fuller(after, name) for n in sorted(after[o].served)]
+        fuller = [(o, name) for name in after for o in _fuller(after, name)]
+        pairs = [(n, o, name) for o, name in fuller for n in sorted(after[o].served) if may(n, name)]
         pairs.sort(key=lambda pair: (len(after[pair[2]].served), -len(after[pair[1]].served)))
         warm = [pair for pair in pairs if pair[0] in before[pair[2]].copied]
         if not (warm or (cold and pairs)):
@@ -187,14 +211,23 @@ class Assignor(PartitionAssignor):
         Returns the partitions of which this worker has a whole copy.
     lost
         Partitions of this worker whose rows were set aside: each goes to a worker with a copy, if there is one.
+    arithmetic
+        Version of this worker's answers.
+    needs
+        Partitions that this worker could not take up, and the version of the arithmetic that can.
     """
 
     def __init__(self, app: faust.App, replicas: int = 0) -> None:
         super().__init__(cast("Any", app), replicas=replicas)
         #: Copies are reported as partitions of topics that do not exist, so that no consumer is assigned them.
         self._copies, self._behind = f"{app.conf.id}-copies", f"{app.conf.id}-copies-behind"
+        #: So are the version of a worker's answers, what it could not take up, and what nobody serves.
+        self._arithmetic, self._needs = f"{app.conf.id}-arithmetic", f"{app.conf.id}-needs"
+        self._unserved = f"{app.conf.id}-unserved"
         self.whole: Callable[[], Iterable[int]] = lambda: ()
         self.lost: set[int] = set()
+        self.arithmetic = ARITHMETIC
+        self.needs: dict[int, int] = {}
 
     @property
     def copied(self) -> frozenset[int]:
@@ -205,6 +238,11 @@ class Assignor(PartitionAssignor):
     def awaited(self) -> frozenset[int]:
         """The partitions that this worker will ask for when its copies of them are whole."""
         return frozenset(self._assignment.standbys.get(self._behind, ()))
+
+    @property
+    def unserved(self) -> frozenset[int]:
+        """The partitions that no worker of the group may serve."""
+        return frozenset(self._assignment.standbys.get(self._unserved, ()))
 
     def assigned_standbys(self) -> set[TP]:
         """Return none: Faust would read them itself."""
@@ -225,9 +263,15 @@ class Assignor(PartitionAssignor):
         """The message of this worker to the leader when it joins."""
         told = super()._metadata
         whole, actives = set(self.whole()), self._assignment.actives
+        gone = self.lost | self.needs.keys()
         told.assignment = ClientAssignment(
-            actives={topic: [n for n in served if n not in self.lost] for topic, served in actives.items()},
-            standbys={self._copies: sorted(whole), self._behind: sorted(self.copied - whole)},
+            actives={topic: [n for n in served if n not in gone] for topic, served in actives.items()},
+            standbys={
+                self._copies: sorted(whole),
+                self._behind: sorted(self.copied - whole),
+                self._arithmetic: [self.arithmetic],
+                self._needs: [number for pair in sorted(self.needs.items()) for number in pair],
+            },
         )
         return told
 
@@ -239,10 +283,15 @@ class Assignor(PartitionAssignor):
         clients = {name: self._get_client_metadata(metadata) for name, metadata in member_metadata.items()}
         before = {name: self._share(client.assignment) for name, client in clients.items()}
         after = assign(max(counts.values(), default=0), before, self.replicas)
+        unserved = sorted(set(range(max(counts.values(), default=0))).difference(*(s.served for s in after.values())))
         assignments = {
             name: ClientAssignment(
                 actives={topic: [n for n in sorted(share.served) if n < count] for topic, count in counts.items()},
-                standbys={self._copies: sorted(share.copied), self._behind: sorted(share.behind)},
+                standbys={
+                    self._copies: sorted(share.copied),
+                    self._behind: sorted(share.behind),
+                    self._unserved: unserved,
+                },
             )
             for name, share in after.items()
         }
@@ -257,4 +306,6 @@ class Assignor(PartitionAssignor):
     def _share(self, assignment: ClientAssignment) -> Share:
         served = {n for partitions in assignment.actives.values() for n in partitions}
         copied, behind = (set(assignment.standbys.get(topic, ())) for topic in (self._copies, self._behind))
-        return Share(served, copied, behind)
+        (arithmetic,) = assignment.standbys.get(self._arithmetic, (0,))
+        needs = assignment.standbys.get(self._needs, ())
+        return Share(served, copied, behind, arithmetic, dict(zip(needs[::2], needs[1::2], strict=True)))

@@ -11,6 +11,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode import Service
 
+from state.formats import ARITHMETIC
 from streams.faust.assignor import Assignor
 from streams.faust.fetching import LoopConsumer
 from streams.faust.inputs import RESTORE, DataLossError, Inputs
@@ -42,7 +43,7 @@ class Member(driver.Consumer):
         self._claims: set[asyncio.Task[None]] = set()
         #: Partitions that were asked for since the last assignment.
         self._asked_for: frozenset[int] = frozenset()
-        #: Whether the group was asked to assign anew since damage was found, and the task that asks.
+        #: Whether the group was asked to assign anew since the last assignment.
         self._repairing = False
 
     def hold(self) -> None:
@@ -113,11 +114,31 @@ class Member(driver.Consumer):
         The partition goes to a copy, or is restored here. Nothing is handed out until then, and what was handed out is
         void: it is read again from the last checkpoint, and what of it is in the journal is folded along that.
         """
-        self.hold()
         self._assignor.lost.add(exc.partition)
+        self._assigned_anew(str(exc))
+
+    def leave(self, needs: Mapping[int, int]) -> None:
+        """Have the group give partitions to workers of other builds.
+
+        Parameters
+        ----------
+        needs
+            The version of the arithmetic that each partition needs.
+        """
+        self._assignor.needs.update(needs)
+        which, versions = (", ".join(map(str, sorted(each))) for each in (needs, set(needs.values())))
+        self._assigned_anew(
+            f"partition {which} is not taken up: what was answered after the last checkpoint has version {versions} of "
+            f"the arithmetic, this build has {ARITHMETIC}. A worker of that build takes it up: if none runs, start one "
+            "in this group, and stop it by SIGTERM once it is ready. See docs/how-to/upgrade.md"
+        )
+
+    def _assigned_anew(self, why: str) -> None:
+        """Hand nothing out, and have the group share its partitions out anew."""
+        self.hold()
         if self._ours and not self._repairing:
             self._repairing = True
-            self.log.error("%s", exc)
+            self.log.error("%s", why)
             self._thread.rejoin()
 
     # -- membership ------------------------------------------------------------------------------------------------

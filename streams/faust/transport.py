@@ -20,6 +20,7 @@ from faust.types import TP, Message
 from mode import Service
 
 from state.journal import Journal
+from streams.config.in_force import OtherArithmeticError
 from streams.faust.buffering import Buffering
 from streams.faust.contact import Contact
 from streams.faust.fetching import LoopConsumer
@@ -206,6 +207,7 @@ class BatchConsumer(Buffering):
         self._copying = False
         self._asked_for = frozenset()
         self._assignor.lost.clear()
+        self._assignor.needs.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
@@ -274,16 +276,22 @@ class BatchConsumer(Buffering):
         Raises
         ------
         RebalanceAgain
-            If they are.
+            If they are, or if only another build can take one up.
         """
-        revocations, taken_up = self._revocations, {}
+        revocations, taken_up, needs = self._revocations, {}, dict[int, int]()
         try:
             for partition, said in partitions.items():
                 if not self.inputs.claimed(partition):  # a recovery that a rebalance has overtaken
                     raise RebalanceAgain
-                taken_up[partition] = await self.inputs.applied(partition, said)
+                try:
+                    taken_up[partition] = await self.inputs.applied(partition, said)
+                except OtherArithmeticError as exc:
+                    needs[partition] = exc.version
                 if revocations != self._revocations:
                     raise RebalanceAgain
+            if needs:
+                self.leave(needs)
+                raise RebalanceAgain
         except Exception:
             if revocations != self._revocations:
                 raise RebalanceAgain from None

@@ -243,7 +243,8 @@ class Decoder:
             ts = self._time(record, timestamp)
             if ts < timestamp - FAR_OFF:
                 self._far(OUTCOMES, ts, timestamp)
-            return new(Outcome, (offset, key, event_id, float(y), ts, value, revision))
+            carried = self._carrier.carried(headers, _NOTHING) if headers else None
+            return new(Outcome, (offset, key, event_id, float(y), ts, value, revision, carried))
         except Unusable as unusable:
             reason = unusable.args[0]
             return (

@@ -66,8 +66,10 @@ def encoded(outputs: Iterable[Output], settings: Settings, partition: int) -> di
             value = encode_calibrated(output) if made is None else made.calibrated(output)
             calibrated.append((output.key, value, output.ts, headers))
         elif type(output) is Resolved:
+            carried = output.carried
+            headers = NO_HEADERS if carried is None else list(carried.headers)
             value = encode_resolved(output) if made is None else made.resolved(output)
-            resolved.append((output.key, value, output.resolved_ts, NO_HEADERS))
+            resolved.append((output.key, value, output.resolved_ts, headers))
         else:
             letter = cast("Rejected", output)
             _, timestamp, value = encode(letter, settings, partition)

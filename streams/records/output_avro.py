@@ -105,7 +105,7 @@ class AvroValues:
 
     def resolved(self, record: Resolved) -> bytes:
         """Return the value of a ``resolved`` record."""
-        _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
+        _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied, _ = record
         if type(p) is not float:
             return self.of_json("resolved", encode_resolved(record))
         name, _, scope = event_id.partition(SCOPED)

@@ -89,7 +89,7 @@ def encode_raw(record: Rejected, topic: str, partition: int) -> bytes:
 
 def encode_resolved(record: Resolved) -> bytes:
     """Return the JSON value of a ``resolved`` record."""
-    _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied = record
+    _, event_id, stream, raw, p, draw, y, calibrator, version, issued_ts, resolved_ts, revision, implied, _ = record
     scope = ""
     if SCOPED in event_id:
         event_id, _, scope = event_id.partition(SCOPED)

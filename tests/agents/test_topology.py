@@ -314,14 +314,14 @@ def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
     assert line.exc_info is None
 
 
-def test_what_another_arithmetic_answered_ends_the_start_for_good(
+def test_a_configuration_that_this_build_cannot_read_ends_the_start_for_good(
     topology: Topology, caplog: pytest.LogCaptureFixture
 ) -> None:
     statuses: list[int] = []
     topology.abort = statuses.append
-    topology.failed(in_force.InForceError("start the build that answered it"))
+    topology.failed(in_force.InForceError("another build wrote it: run that one"))
     assert statuses == [78]
-    assert "start the build that answered it" in caplog.text
+    assert "another build wrote it: run that one" in caplog.text
 
 
 # -- readiness and samples -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ BATCHES`` stops it there until SIGCONT; ``--slow-seeks S`` delays the return of 
 under way come back after it; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills it when so many
 rows have been restored; ``--poison KEY`` fails at every record of this key; ``--unfenced`` appends to the changelog as
 a producer that no claim has named; ``--stage`` runs another stage than a worker; ``--unsynced`` has the group's
-coordinator answer SyncGroup by an unknown error.
+coordinator answer SyncGroup by an unknown error; ``--arithmetic VERSION`` makes it a build of that arithmetic.
 """
 
 import argparse
@@ -25,7 +25,10 @@ from faust.types import TP
 from agents import intake, logs, router, worker
 from agents.applying import Probe
 from state.events import Event
+from state.formats import ARITHMETIC
+from streams.config import in_force
 from streams.config.settings import Settings
+from streams.faust import assignor, membership
 from streams.faust.fetching import LoopConsumer
 from streams.faust.producing import RecordBatch
 from streams.faust.progress import Progress
@@ -45,6 +48,7 @@ def main() -> int:
     parser.add_argument("--kill-restoring", type=int, default=0)
     parser.add_argument("--poison", type=str.encode)
     parser.add_argument("--unsynced", action="store_true")
+    parser.add_argument("--arithmetic", type=int, default=ARITHMETIC)
     parser.add_argument("--stage", choices=("worker", "intake", "router"), default="worker")
     options = parser.parse_args()
     logs.configure()
@@ -65,6 +69,7 @@ def main() -> int:
         slow_down(options.slow_seeks)
     if options.unsynced:
         refuse_to_sync()
+    of_arithmetic(options.arithmetic)
     if options.poison:
         poison(options.poison)
     if options.kill_restoring:
@@ -79,6 +84,12 @@ def run(stage: str, settings: Settings, probe: Probe) -> int:
     if stage == "router":
         return worker.run(settings.router, probe=probe, stage=router.ROUTER)
     return worker.run(settings, probe=probe)
+
+
+def of_arithmetic(version: int) -> None:
+    """Let this be a build whose answers have a version."""
+    for module in (assignor, in_force, membership):
+        vars(module)["ARITHMETIC"] = version
 
 
 def slow_down(seconds: float) -> None:

@@ -324,7 +324,7 @@ class World:
 
     def wait_until_applied(self, records: int) -> None:
         """Return when as many input records have been applied, all offsets are committed, and all rows are written."""
-        wait_for(f"{records} records to be applied", lambda: self._progress() >= records or self._ended())
+        wait_for(f"{records} records to be applied", lambda: self.committed() >= records or self._ended())
         self._until_written()
 
     def _written(self) -> bool:
@@ -342,7 +342,9 @@ class World:
         assert any(running) or not running, f"the workers have ended:\n{self._workers[-1].printed[-4000:]}"
         return False
 
-    def _progress(self) -> int:
+    def committed(self) -> int:
+        """Return how many input records the committed offsets are behind."""
+
         async def run() -> int:
             consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.name)
             async with consumer:

@@ -55,6 +55,12 @@ def test_a_row_of_another_version_is_named_with_both(stored: dict[bytes, bytes],
         check({key: of_old(row) if key[:1] == kind else row for key, row in stored.items()})
 
 
+def test_a_row_of_a_kind_that_only_another_build_has_is_named(stored: dict[bytes, bytes]) -> None:
+    with pytest.raises(OtherFormat, match="no rows of the kind '0', and found b'0s'"):
+        check(stored | {b"0s": seal(ord("0"), 1, b"")})
+    check(stored | {b"__trueup\0writes__": b"the store's own"})
+
+
 def test_a_damaged_row_is_left_to_whoever_needs_it(stored: dict[bytes, bytes]) -> None:
     damaged = {key: row[:-1] + bytes((row[-1] ^ 1,)) for key, row in stored.items()}
     check(damaged)

@@ -61,14 +61,14 @@ def flood(seed: int, n: int = 250) -> list[Sent]:
 
 
 def carrying(seed: int, n: int = 250) -> list[Sent]:
-    """Return everything that happens to events; most forecasts carry a trace and a field, each record its own."""
+    """Return everything that happens to events; most records carry a trace, and forecasts a field, each its own."""
     rng = random.Random(seed)
     made = []
     for i, sent in enumerate(mixed(n, seed).sent):
         each = sent
-        if each.topic == "forecasts" and rng.random() < 0.8:
+        if rng.random() < 0.8:
             each = each._replace(headers=(("traceparent", b"%d" % i), ("other", b"x")))
-            if each.value.endswith(b"}"):
+            if each.topic == "forecasts" and each.value.endswith(b"}"):
                 each = each._replace(value=each.value[:-1] + b',"carried":{"n":%d}}' % i)
         made.append(each)
     return made

@@ -10,9 +10,11 @@ import pytest
 from replay.audit import checkpoint
 from replay.audit.output_matcher import Differs, Unauditable
 from replay.audit.rows import Memory
+from state.formats import ARITHMETIC
+from streams.config import in_force
 from streams.config.settings import Settings
 from tests.events import Sent, forecast, mixed, outcome
-from tests.replay.audit.partitions import OF, RAW, TIGHT, carrying, configured, flood, resumed, served
+from tests.replay.audit.partitions import OF, RAW, TIGHT, Topics, carrying, configured, flood, resumed, served
 from tests.replay.audit.test_terms import CHAMPION, CLOSED, PROMOTED, across
 
 
@@ -68,6 +70,25 @@ def test_an_answer_that_was_altered_after_a_checkpoint_is_named(tmp_path: Path) 
     with pytest.raises(Differs) as found:
         resumed(topics, champion, path)
     assert found.value.args[0].offset == at
+
+
+def test_what_two_builds_answered_is_audited_by_each_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics, rows, path, folded = Topics(RAW), Memory(), tmp_path / "3", []
+    for day, version in enumerate((ARITHMETIC, ARITHMETIC + 1, ARITHMETIC)):
+        monkeypatch.setattr(in_force, "ARITHMETIC", version)
+        topics = served(promoted(day), RAW, day, 0.3, topics=topics, rows=rows)
+        folded.append(len(topics.records["forecasts"]) + len(topics.records["outcomes"]))
+    for version, until, unable in (
+        (ARITHMETIC, folded[0], f"has version {ARITHMETIC + 1} of the arithmetic, this build has {ARITHMETIC}"),
+        (ARITHMETIC + 1, folded[1], f"has version {ARITHMETIC} of the arithmetic, this build has {ARITHMETIC + 1}"),
+        (ARITHMETIC, folded[2], ""),
+    ):
+        monkeypatch.setattr(in_force, "ARITHMETIC", version)
+        found = resumed(topics, RAW, path)
+        assert found.checked.forecasts + found.checked.outcomes == until
+        assert found.checked.waiting == folded[-1] - until
+        assert unable in found.unable
+        assert bool(found.unable) == bool(unable)
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from state.policies import Policies
 from state.policy import Policy
 from state.quotas import Quota, Rate
 from streams.config import in_force
-from streams.config.in_force import InForce, InForceError, Mapped
+from streams.config.in_force import InForce, InForceError, Mapped, OtherArithmeticError
 from streams.config.settings import Settings
 
 FILE = """
@@ -82,9 +82,13 @@ def test_what_another_arithmetic_answered_is_not_answered_by_this_one(monkeypatc
     written = in_force.described(Settings())
     monkeypatch.setattr(in_force, "ARITHMETIC", ARITHMETIC + 1)
     assert in_force.digest(in_force.described(Settings())) != in_force.digest(written)
-    said = rf"version {ARITHMETIC} of the arithmetic, this build has {ARITHMETIC + 1}: start the build that answered"
-    with pytest.raises(InForceError, match=said):
+    said = rf"version {ARITHMETIC} of the arithmetic, this build has {ARITHMETIC + 1}"
+    with pytest.raises(OtherArithmeticError, match=said) as caught:
         in_force.restored(written, Settings())
+    assert caught.value.version == ARITHMETIC
+    fields = orjson.loads(written) | {"streams": "what only that build reads"}
+    with pytest.raises(OtherArithmeticError, match=said):
+        in_force.restored(orjson.dumps(fields), Settings())
 
 
 @pytest.mark.parametrize("name", [*calibrators.REGISTRY, *calibrators.VECTORS])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
+from state.formats import ARITHMETIC
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor, Share, assign
 from tests.streams.brokers import C, F, O
@@ -243,6 +244,26 @@ def test_a_worker_that_knows_nothing_of_copies_can_be_in_the_group(tmp_path: Pat
         assert sorted(served(new) | served(old)) == [0, 1, 2, 3]
         assert not served(new) & served(old)
         assert new.copied == (served(old) if leads == "new" else set())
+
+
+def test_what_only_another_build_can_take_up_goes_to_it_or_waits_for_it(tmp_path: Path) -> None:
+    old, one, two = (member(tmp_path / name, 0) for name in ("old", "one", "two"))
+    old.arithmetic = ARITHMETIC - 1
+    members = {"one": one, "two": two}
+    decide(one, members)
+    lost = min(served(one))
+    one.needs[lost] = old.arithmetic
+    decide(two, members)
+    assert served(one) | served(two) == {0, 1, 2, 3} - {lost}, "nobody tries what nobody of the group can do"
+    assert one.unserved == two.unserved == {lost}
+    one.needs.clear()
+    two.needs[lost] = old.arithmetic
+    decide(two, members | {"old": old})
+    assert lost in served(old)
+    assert not one.unserved
+    two.needs.clear()
+    decide(two, members)
+    assert served(one) | served(two) == {0, 1, 2, 3}, "once the other build has left the group"
 
 
 def test_under_an_instance_id_a_worker_takes_over_on_another_host_what_it_was_told(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from agents.topology import Topology
 from state import kinds
 from state.fence import Fence
 from state.journal import NONE, Entry, Journal, Last, begun, read
+from streams.config.in_force import OtherArithmeticError
 from streams.config.settings import Settings
 from streams.faust.assignor import Assignor
 from streams.faust.inputs import DataLossError
@@ -476,6 +477,30 @@ def test_damage_that_is_found_when_a_partition_is_taken_up_ends_nothing(
         run(scenario())
     assert topology.failure is None
     assert cast("Assignor", consumer.app.assignor).lost == {0}
+
+
+def test_what_another_build_must_take_up_is_left_to_it_and_ends_nothing(
+    run: Run,
+    topology: Topology,
+    consumer: BatchConsumer,
+    brokers: Brokers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def applied(partition: int, *_: object) -> tuple[int, int]:
+        raise OtherArithmeticError("abc", 7 + partition)
+
+    async def scenario() -> None:
+        consumer._ours = True
+        await consumer.perform_seek()
+
+    brokers.assigned = {F0, O0, F1, O1}
+    monkeypatch.setattr(topology, "applied", applied)
+    with pytest.raises(RebalanceAgain):
+        run(scenario())
+    assert topology.failure is None
+    assert cast("Assignor", consumer.app.assignor).needs == {0: 7, 1: 8}
+    assert "partition 0, 1 is not taken up: what was answered after the last checkpoint has version 7, 8" in caplog.text
 
 
 # -- copies --------------------------------------------------------------------------------------------------------

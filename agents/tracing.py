@@ -1,0 +1,130 @@
+"""Traces: a span for each turn, if OpenTelemetry is installed and the environment names a receiver.
+
+Spans are sent by OTLP over HTTP; the variables of OpenTelemetry say where and how. A thread sends them. While the
+receiver does not answer they are dropped, and nothing waits. That the trace of a forecast goes on in its answer does
+not need this: see `streams.sources.carrying`.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from time import perf_counter, time_ns
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from agents.folded import FoldedTurn
+from state.fence import FORECASTS
+from streams.config.settings import Settings
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import SpanContext
+
+log = logging.getLogger("trueup")
+
+#: The variables that name a receiver; without one there are no spans.
+RECEIVERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+#: Most links of a span: a turn has up to thousands of records.
+LINKS: Final = 32
+_HEADER: Final = "traceparent"
+
+
+class Spans:
+    """Makes spans of turns.
+
+    Parameters
+    ----------
+    settings
+        Names the application and this worker.
+    environment
+        Has ``OTEL_SERVICE_NAME``, or not.
+    exporter
+        Sends spans; None: by OTLP over HTTP.
+
+    Raises
+    ------
+    ImportError
+        If OpenTelemetry is not installed.
+    """
+
+    def __init__(
+        self, settings: Settings, environment: Mapping[str, str], exporter: "SpanExporter | None" = None
+    ) -> None:
+        # ruff: noqa: PLC0415 - an extra, which most do not install
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        named = {
+            "service.name": environment.get("OTEL_SERVICE_NAME", "trueup"),
+            "service.instance.id": settings.owner,
+            "trueup.app_id": settings.app_id,
+        }
+        self._provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
+        self._tracer = self._provider.get_tracer("trueup")
+        self._trace: Any = trace
+
+    @classmethod
+    def wanted(cls, settings: Settings, environment: Mapping[str, str]) -> Self | None:
+        """Return what makes spans; None if the environment names no receiver, or OpenTelemetry is not installed."""
+        name = next((each for each in RECEIVERS if environment.get(each)), None)
+        if name is None:
+            return None
+        try:
+            return cls(settings, environment)
+        except ImportError as exc:
+            log.warning("%s is set, and no spans are sent: %s; pip install 'trueup[tracing]'", name, exc)
+            return None
+
+    def turn(self, turn: FoldedTurn, noted: float) -> None:
+        """Make the span of a turn that is answered; ``noted`` is when it was in the journal, on the turn's clock."""
+        batches = [part.batch for part in turn.parts]
+        records = [record for batch in batches for record in batch.records]
+        forecasts = sum(topic == FORECASTS for topic, _ in records)
+        now, clock = time_ns(), perf_counter()
+
+        def at(seconds: float) -> int:
+            return now - int((clock - seconds) * 1e9)
+
+        span = self._tracer.start_span(
+            "turn",
+            kind=self._trace.SpanKind.CONSUMER,
+            links=self._links([record.headers for _, record in records if record.headers]),
+            attributes={
+                "messaging.system": "kafka",
+                "messaging.batch.message_count": len(records),
+                "trueup.forecasts": forecasts,
+                "trueup.outcomes": len(records) - forecasts,
+                "trueup.partitions": [batch.partition for batch in batches],
+                "trueup.epochs": [batch.epoch for batch in batches],
+                "trueup.folded_again": any(batch.again is not None for batch in batches),
+            },
+            start_time=at(turn.started),
+        )
+        span.add_event("journal", timestamp=at(noted))
+        span.end(now)
+
+    def _links(self, headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> list[Any]:
+        """Return links to the spans that the first records with a trace name."""
+        links: list[Any] = []
+        for each in headers:
+            for name, value in each:
+                if name == _HEADER and value and (context := self._context(value)) is not None:
+                    links.append(self._trace.Link(context))
+            if len(links) >= LINKS:
+                break
+        return links
+
+    def _context(self, value: bytes) -> "SpanContext | None":
+        """Return what a ``traceparent`` names: its version, trace, span and flags in hex digits; None if it is none."""
+        try:
+            _, trace, span, flags = (int(part, 16) for part in value.split(b"-")[:4])
+        except ValueError:
+            return None
+        context: SpanContext = self._trace.SpanContext(trace, span, True, self._trace.TraceFlags(flags))  # noqa: FBT003 - is_remote
+        return context if context.is_valid else None
+
+    def close(self) -> None:
+        """Send what is left; call it outside of the loop, as it waits for the receiver."""
+        self._provider.shutdown()
