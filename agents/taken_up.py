@@ -119,8 +119,11 @@ class TakenUp:
         self._maker.know(*await self._asked(client))
 
     async def look(self, client: AIOKafkaClient) -> None:
-        """Compare the topics with what they were; raises as `begin`."""
-        widths, ids = await self._asked(client)
+        """Compare the topics with what they were; raises as `begin`. Brokers that do not answer are asked next time."""
+        try:
+            widths, ids = await self._asked(client)
+        except TimeoutError:
+            return
         for label, had in self._maker.widths.items():
             self._refuse(label, had, widths[label])
         for topic, before in self._maker.ids.items():

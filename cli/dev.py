@@ -51,6 +51,7 @@ def _add_broker(actions: Commands) -> None:
     send.add_argument(
         "--key", metavar="FIELD", default="event_id", help="JSON field that is the record's key (default: %(default)s)"
     )
+    send.add_argument("--partitions", type=positive, metavar="N", help="make the topic with N, if there is none")
     watch = by_hand.add_parser("watch", help="print the records of a topic as they come, until Ctrl-C")
     watch.add_argument("topic", metavar="TOPIC")
     watch.add_argument("--first", action="store_true", help="begin with the first record that is kept")
@@ -89,7 +90,7 @@ def _broker(options: argparse.Namespace) -> int:
         if options.by_hand == "watch":
             asyncio.run(records.watch(of, options.topic, first=options.first))
         else:
-            sent = asyncio.run(records.send(of, options.topic, sys.stdin.buffer, options.key))
+            sent = asyncio.run(records.send(of, options.topic, sys.stdin.buffer, options.key, options.partitions))
             print(f"sent {sent} records to {options.topic}", file=sys.stderr)
     except KafkaError as exc:
         raise TopicsError(f"{options.topic} at {', '.join(of.brokers)}: {exc}") from exc

@@ -63,7 +63,9 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
         return DONE
     streams = {seen.stream: asdict(proposal) for seen, proposal in proposals}
     done = "would write" if options.dry_run else "wrote"
-    said = f"{done} {options.file}, {len(streams)} streams; export TRUEUP_STREAMS={options.file}"
+    said = (
+        f"{done} {options.file}, {len(streams)} stream{'s' * (len(streams) != 1)}; export TRUEUP_STREAMS={options.file}"
+    )
     tell(options, said, streams=streams, toml=text)
     return DONE
 

@@ -26,7 +26,7 @@ from aiokafka.errors import KafkaError
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
-from cli import show
+from cli import show, show_tables
 from replay.console import Console
 from state import kinds
 from state.frames import CorruptFrame
@@ -342,7 +342,7 @@ def _tell(promotion: Promotion, figures: Mapping[str, Any], missing: str | None,
     if missing is not None:
         say(f"the state could not be read, the audit line has no figures: {missing}")
     elif figures["events"]:
-        console.print(challengers.table([figures]))
+        show_tables.fitted(console, challengers.table([figures]))
     else:
         say("nothing has resolved under both yet: what serves after the restart has learnt nothing")
     say(f"written down in {audit}")

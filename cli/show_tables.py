@@ -39,7 +39,7 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
         resolved += each.get("warm_up", {}).get("resolved", 0)
         table.add_row(name, f"{resolved:,}", *scores, regret, made)
-    _print(shown_on, table)
+    fitted(shown_on, table)
     if not whole:
         shown_on.print("  ".join(f"{fate} {n:,}" for fate, n in counts.items() if n))
         return
@@ -65,21 +65,21 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             for one in each.get(kind, {}).get(name, ()):
                 curve.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
         if each["resolved"] or "vectors" not in each:
-            _print(shown_on, curve)
+            fitted(shown_on, curve)
     _print_those_of_the_page(shown_on, [*score_tables.scores(each), tables.forecasts(each), tables.ages(each)])
     for what, said in view.notes(each):
         shown_on.print(what, said)
     if "bands" in each:
         shown_on.print(bands.table(each["bands"], "bands"))
     if "weighted" in each:
-        _print(shown_on, weights.table(each["weighted"]))
+        fitted(shown_on, weights.table(each["weighted"]))
     if "segments" in each:
-        _print(shown_on, segments.table(each["segments"]))
+        fitted(shown_on, segments.table(each["segments"]))
         if (lately := segments.recent_table(each["segments"])) is not None:
-            _print(shown_on, lately)
+            fitted(shown_on, lately)
     _print_those_of_the_page(shown_on, [tables.models(each.get("versions", []))])
     if "shadows" in each:
-        _print(shown_on, challengers.table(each["shadows"]))
+        fitted(shown_on, challengers.table(each["shadows"]))
     _print_those_of_the_page(shown_on, [tables.biases(each)])
     _calibrators(shown_on, each["calibrators"])
 
@@ -95,7 +95,7 @@ def _print_those_of_the_page(shown_on: Console, given: Sequence[score_tables.Tab
             made.add_row(*(cell.striptags() if isinstance(cell, Markup) else str(cell) for cell in row))
         for said in each.words:
             shown_on.print(said)
-        _print(shown_on, made)
+        fitted(shown_on, made)
 
 
 def _calibrators(shown_on: Console, calibrators: list[dict[str, Any]]) -> None:
@@ -111,14 +111,14 @@ def _calibrators(shown_on: Console, calibrators: list[dict[str, Any]]) -> None:
             figures.append("–" if one["saturated"] is None else f"{one['saturated']:,}")
         of = f"{one['calibrator']} ({one['config']})"
         held.add_row(str(one["partition"]), of, f"{one['version']:,}", f"{one['outstanding']:,}", *figures)
-    _print(shown_on, held)
+    fitted(shown_on, held)
 
 
 def _figures(heading: str) -> Column:
     return Column(heading.replace("_", "\n"), no_wrap=True)
 
 
-def _print(shown_on: Console, *made: Table) -> None:
+def fitted(shown_on: Console, *made: Table) -> None:
     """Print tables so that they can be read at 80 columns: what is too wide is folded, nothing is cut off."""
     for table in made:
         table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)

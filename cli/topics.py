@@ -97,8 +97,8 @@ async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[
     """
     wrong = [await topics.check(stage, as_worker=as_worker, **asked) for stage in of.stages]
     without = await topics.missing_sources(of)
-    noted = [] if any(wrong) else [await remarks.of(stage) for stage in of.stages]
-    return list(dict.fromkeys(chain(*wrong))), without, list(dict.fromkeys(chain(*noted)))
+    noted = [] if any(wrong) else await remarks.of(of.stages)
+    return list(dict.fromkeys(chain(*wrong))), without, list(dict.fromkeys(noted))
 
 
 def _take(options: argparse.Namespace) -> int:

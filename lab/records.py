@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import NewTopic
 
 from streams.config.settings import Settings
 from streams.kafka import topics
@@ -16,13 +17,15 @@ from streams.kafka.topics import TopicsError
 from streams.records.output_values import OutputValues
 
 
-async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str) -> int:
+async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str, partitions: int | None = None) -> int:
     """Send each line that is not empty as one record, and return how many; all are acknowledged then.
 
     Parameters
     ----------
     key
         The field of a JSON line whose text is the record's key. A line without it gets no key.
+    partitions
+        How many a topic gets that does not exist; None: it is not made.
 
     Raises
     ------
@@ -31,6 +34,8 @@ async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str)
     KafkaError
         If the brokers refuse.
     """
+    if partitions and await topics.partitions(settings, topic) is None:
+        await topics.make(settings, [NewTopic(topic, partitions, 1)])
     await _exists(settings, topic)
     options = settings.security.client_options()
     async with AIOKafkaProducer(bootstrap_servers=",".join(settings.brokers), acks="all", **options) as producer:
@@ -84,7 +89,10 @@ async def watch(settings: Settings, topic: str, *, first: bool) -> None:
 
 async def _exists(settings: Settings, topic: str) -> None:
     if await topics.partitions(settings, topic) is None:
-        raise TopicsError(f"there is no topic {topic}: 'trueup topics create' makes trueup's own")
+        raise TopicsError(
+            f"there is no topic {topic}: 'trueup topics create' makes trueup's own, and 'trueup dev broker send "
+            f"--partitions 1 {topic}' one for your records"
+        )
 
 
 def _key(value: bytes, field: str) -> bytes | None:

@@ -1,5 +1,6 @@
 """One diagram as inline SVG. Colours are classes of the style sheet, so they follow light, dark and paper."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -15,6 +16,8 @@ MARGINS: Final = (52.0, 27.0, 14.0, 38.0)
 
 #: Pictures wider than this are made smaller on a phone; their words are made larger there.
 BROAD: Final = 400.0
+#: How wide a letter of a tick's word is, in units.
+_WIDE: Final = 7.0
 
 
 class Plot:
@@ -43,10 +46,14 @@ class Plot:
             at = self.y.at(value)
             self.rule(left, at, right, at, "grid")
             self.write(left - 6, at + 3.6, said, "tick", "end")
+        written = -math.inf  # how far the words reach: one that would meet the last is left out
         for value, said in self.x.ticks(x_ticks) if x_ticks else ():
-            at = self.x.at(value)
+            at, side = self.x.at(value), self.side(self.x.at(value), said)
             self.rule(at, bottom, at, bottom + 4, "axis")
-            self.write(at, bottom + 17, said, "tick", self.side(at, said))
+            start = at - _WIDE * len(said) * (1.0 if side == "end" else 0.5)
+            if start > written:
+                self.write(at, bottom + 17, said, "tick", side)
+                written = start + _WIDE * (len(said) + 0.5)
         self.rule(left, bottom, right, bottom, "axis")
         for at, down, said, side in ((0, top - 13, y_name, "start"), (right, bottom + 33, x_name, "end")):
             if said:
@@ -54,7 +61,7 @@ class Plot:
 
     def side(self, at: float, said: str) -> str:
         """Return how a tick's word is anchored: inwards where it would leave the picture."""
-        return "end" if at + 3.5 * len(said) > self.width else "middle"
+        return "end" if at + _WIDE * len(said) / 2 > self.width else "middle"
 
     def line(self, points: Sequence[XY], style: str, title: str | None = None) -> None:
         """Draw a line through points; none through fewer than two."""

@@ -19,13 +19,13 @@ from state.scoring import vector_history
 from state.scoring.losses import NAMES
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS, Windows, log_alarm, overall
-from state.served import Served
 from streams.config import effective_config
 from streams.config.settings import Settings
 from streams.metrics import standing
 from streams.metrics.description import describe, guarantee
 from streams.metrics.mirror import Mirror
-from streams.metrics.rows import KNOWN, StateRows, covered
+from streams.metrics.rows import KNOWN, StateRows
+from streams.metrics.served_map import answering
 
 #: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, which are as dense
 #: among rare events as among others.
@@ -139,7 +139,8 @@ class Readings:
         found = self._found(name)
         if not any(found.of(kind, name) for kind in KNOWN):
             return None
-        now_ms = max((each.fence.stream_time for each in self.mirror.held().values()), default=0)
+        times = (each.fence.stream_time for each in self.mirror.held().values() if name in each.rows)
+        now_ms = max(times, default=0)  # other partitions may be ahead while a backlog is read
         updated = self.mirror.overview.updated
         idle_ms = int(1000 * max(time() - updated, 0.0)) if updated else 0
         return {"stream": name, **describe(found, name, self.settings.policies.of(name), now_ms, idle_ms)}
@@ -169,12 +170,6 @@ class Readings:
         if policy is None or policy.kind != PROBABILITY:
             return []
         x = (0.0,) * policy.n_features
-        found = self._found(name)
-        uncovered = {n for n, each in covered(found, name, policy).items() if each.uncovered}
-        answering = {
-            place: Served.fresh(served.recipe, name) if place[0] in uncovered else served
-            for place, served in sorted(found.of(kinds.CALIBRATOR, name).items())
-        }
         return [
             {
                 "partition": partition,
@@ -183,7 +178,7 @@ class Readings:
                 "raw": list(POINTS),
                 "calibrated": [served.calibrator.predict(p, x, b"status").p for p in POINTS],
             }
-            for (partition, config), served in answering.items()
+            for (partition, config), served in answering(self._found(name), name, policy).items()
         ]
 
     def _found(self, name: str) -> StateRows:

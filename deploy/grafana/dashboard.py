@@ -95,14 +95,6 @@ class Dashboard:
                     "options": options,
                     "current": options[0],
                 }
-        yield {
-            "name": "runbooks",
-            "label": "Runbook",
-            "type": "constant",
-            "query": "docs/how-to/runbook.md",
-            "hide": 2,
-            "description": "Address of your copy of docs/how-to/runbook.md",
-        }
 
     def _placed(self) -> Iterator[dict[str, Any]]:
         number, y = 1, 0

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from deploy.grafana.runbook import PANELS, address
+
 #: Columns of Grafana's grid.
 COLUMNS: Final = 24
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -23,10 +25,12 @@ JOB: Final = f'{APP}, job=~"$job"'
 ALERTS: Final = 'alertstate="firing", alertname=~"Trueup.+", app=~"$app|"'
 #: A series in PromQL: its name, and what it is matched by beside the matchers that all have.
 _SERIES: Final = re.compile(r"(?<![\w:])(ALERTS|[a-z_]+:trueup_\w+:\w+|(?:trueup|process)_\w+)(?:\{([^}]*)\})?")
-#: Decimals of a column that has a unit of its own.
-DECIMALS: Final = {"locale": 0, "percentunit": 1}
+#: Decimals of a column that has a unit of its own. Shares have none: Grafana then shows .4 % and .0041 % alike.
+DECIMALS: Final = {"locale": 0}
 #: Raw forecasts, calibrated ones, what is neither, and what is bad.
 COLORS: Final = {"raw": "#e0a030", "calibrated": "#3274d9", "muted": "#808080", "bad": "#d44a3a"}
+#: The column of alerts whose cells show, and lead to, their entry in the runbook.
+ENTRY: Final = "entry"
 #: What the word ``kind`` stands for in a query or a panel with ``kinds``.
 KINDS: Final = ("raw", "calibrated")
 
@@ -124,6 +128,8 @@ class Panel:
         Of a scatter panel: the columns of x and of y.
     log
         Whether values stand by powers of ten: rates that are far apart, and small.
+    order
+        The column of a table by which rows stand, the largest first; of hundreds, one page is shown.
     """
 
     title: str
@@ -141,6 +147,7 @@ class Panel:
     links: Mapping[str, str] = field(default_factory=dict)
     curves: Sequence[Sequence[str]] = ()
     log: bool = False
+    order: str = ""
 
     @classmethod
     def read(cls, table: Mapping[str, Any], *, of_a_stream: bool) -> "Panel":
@@ -183,7 +190,7 @@ class Panel:
             "options": self._options(),
         }
         if self.alert:
-            made["links"] = [{"title": f"Runbook: {self.alert}", "url": runbook(self.alert), "targetBlank": True}]
+            made["links"] = [{"title": f"Runbook: {self.alert}", "url": address(self.alert), "targetBlank": True}]
         if self.kind in {"table", "xychart"}:
             made["transformations"] = self._transformations()
         return made
@@ -245,29 +252,38 @@ class Panel:
                 yield {"matcher": {"id": "byName", "options": query.legend}, "properties": properties}
             elif properties:
                 yield {"matcher": {"id": "byFrameRefID", "options": chr(ord("A") + i)}, "properties": properties}
-        for column, url in self.links.items():
-            link = {"title": "Open", "url": url}
-            yield {"matcher": {"id": "byName", "options": column}, "properties": [{"id": "links", "value": [link]}]}
+        yield from self._linked()
         for column in dict.fromkeys([*self.units, *self.limits]):
             properties = []
             if column in self.units:
                 properties.append({"id": "unit", "value": self.units[column]})
-                properties.append({"id": "decimals", "value": DECIMALS[self.units[column]]})
+                if self.units[column] in DECIMALS:
+                    properties.append({"id": "decimals", "value": DECIMALS[self.units[column]]})
             if column in self.limits:
                 steps = [{"value": value, "color": color} for value, color in self.limits[column]]
                 properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
             yield {"matcher": {"id": "byName", "options": column}, "properties": properties}
 
+    def _linked(self) -> Iterator[dict[str, Any]]:
+        for column, url in self.links.items():
+            properties: list[dict[str, Any]] = [{"id": "links", "value": [{"title": "Open", "url": url}]}]
+            if column == ENTRY:
+                numbers = {alert: {"index": at, "text": str(at)} for alert, at in PANELS.items()}
+                properties.append({"id": "mappings", "value": [{"type": "value", "options": numbers}]})
+            yield {"matcher": {"id": "byName", "options": column}, "properties": properties}
+
     def _options(self) -> dict[str, Any]:
         if self.kind == "stat":
+            several = len(self.queries) > 1
             return {
-                "colorMode": "background_solid" if len(self.levels) > 1 else "none",
+                "colorMode": "value" if several else "background_solid" if len(self.levels) > 1 else "none",
                 "graphMode": "none",
-                "textMode": "auto",
+                "textMode": "value_and_name" if several else "auto",
                 "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
             }
         if self.kind == "table":
-            return {"showHeader": True, "cellHeight": "sm"}
+            made: dict[str, Any] = {"showHeader": True, "cellHeight": "sm", "footer": {"enablePagination": True}}
+            return made | ({"sortBy": [{"displayName": self.order, "desc": True}]} if self.order else {})
         if self.kind == "xychart":
             return {
                 "mapping": "manual",
@@ -295,8 +311,3 @@ class Panel:
             {"id": "joinByField", "options": {"byField": self.by, "mode": "outer"}},
             {"id": "organize", "options": {"excludeByName": times, "renameByName": names}},
         ]
-
-
-def runbook(alert: str) -> str:
-    """Return the address of an alert's entry; ``runbooks`` is a variable, because nobody knows where yours are."""
-    return f"${{runbooks}}#{alert.lower()}"

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
+from deploy.grafana import runbook
 from deploy.grafana.dashboard import Dashboard
 
 HERE: Final = Path(__file__).parent
@@ -13,10 +14,10 @@ DIRECTORY: Final = HERE / "dashboards"
 
 def written() -> dict[Path, str]:
     """Return the text of each file."""
+    documents = {each.uid: each.json() for each in DASHBOARDS} | {runbook.UID: runbook.document()}
     return {
-        DIRECTORY / f"{each.uid.removeprefix('trueup-')}.json": json.dumps(each.json(), indent=1, ensure_ascii=False)
-        + "\n"
-        for each in DASHBOARDS
+        DIRECTORY / f"{uid.removeprefix('trueup-')}.json": json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        for uid, document in documents.items()
     }
 
 

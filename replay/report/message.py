@@ -68,7 +68,7 @@ def _sentences(contender: Contender, scored: Scored, name: str | None, volume: f
     chance = _chance(served.mean_forecast, rate, n)
     off = served.mean_forecast - rate
     judged = (
-        f"right to ±{points(chance)}"
+        f"right to ±{points(chance)} points"
         if abs(off) <= chance
         else f"{points(abs(off))} points too {'high' if off > 0 else 'low'}"
     )

@@ -47,17 +47,20 @@ _MISSING: Final = (
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning: its subject, and its meaning for the reader."""
+    """A warning: its subject, its meaning for the reader, and lines of a file to be written, if any."""
 
     title: str
     sentence: str
+    lines: Sequence[str] = ()
 
 
 def cautions(result: Result) -> list[Caution]:
     """Return the warnings that this replay calls for, the gravest first."""
     found: list[Caution] = []
     contenders = recommendation.base(result)
-    found += [Caution("How the table was read.", sentence) for sentence in result.taken]
+    for said in result.taken:
+        sentence, *lines = said.split("\n")
+        found.append(Caution("How the table was read.", sentence, lines))
     found += lateness(result)
     if contenders and contenders[0].overall:
         sampled = recommendation.sampled(contenders)

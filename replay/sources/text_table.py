@@ -70,7 +70,7 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
         notes.append("The table is not UTF-8 and was read as cp1252. If letters look wrong, --encoding names another.")
     header = _header(path, decoded, named)
     if header is None:
-        there = max((row for _, rows in _heads(path, decoded) for row in rows), key=len)
+        there = max((row for _, rows in _heads(path, decoded) for row in rows), key=lambda row: _likeness(row, named))
         if there:
             places(path, there, named)
         raise TableError(f"{path} has no rows")
@@ -181,6 +181,11 @@ def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | No
             if len(row) > 1 and names <= {cell.strip() for cell in row}:
                 return _Header(row, number, separator)
     return None
+
+
+def _likeness(row: Sequence[str], named: Mapping[str, str]) -> tuple[int, int]:
+    """Return how many of the named columns a row holds, and how many cells."""
+    return len({cell.strip() for cell in row}.intersection(named.values())), len(row)
 
 
 def _columns(

@@ -129,7 +129,7 @@ def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"
     _known("the streams file", table, _TOP)
     closed = _typed(table, "closed", bool, default=False)
     streams = _typed(table, "streams", dict, default={})
-    early = duration(table["early_ttl"]) if "early_ttl" in table else DEFAULT_TTL_MS
+    early = _duration(table, "early_ttl", DEFAULT_TTL_MS)
     on_error = _typed(table, "on_error", str, default=NOTHING)
     patterns = []
     for pattern, stream in streams.items():
@@ -150,6 +150,13 @@ def duration(value: object) -> int:
     if match is None:
         raise ValueError(f"{value!r} is not a duration such as 90s, 12h or 30d")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def _duration(table: Mapping[str, Any], name: str, default: int) -> int:
+    try:
+        return duration(table[name]) if name in table else default
+    except ValueError as exc:
+        raise ValueError(f"{name}: {exc}") from exc
 
 
 def quota(table: Mapping[str, Any]) -> Quota | None:
@@ -190,7 +197,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         features = tuple(features)
     elif type(features) is not int:
         raise ValueError("features must be a count or a list of different names")
-    matures = duration(stream["matures"]) if "matures" in stream else 0
+    matures = _duration(stream, "matures", 0)
     silence = stream.get("silence")
     if silence is not None and type(silence) not in (int, float):
         raise ValueError(f"silence must be a label, got {silence!r}")
@@ -198,13 +205,13 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         calibrator=_typed(stream, "calibrator", str, default=default_calibrator),
         options=_options(stream),
         features=features,
-        ttl_ms=duration(stream["ttl"]) if "ttl" in stream else matures + DEFAULT_TTL_MS,
+        ttl_ms=_duration(stream, "ttl", matures + DEFAULT_TTL_MS),
         matures_ms=matures,
         silence=None if silence is None else float(silence),
         unlabelled=_typed(stream, "unlabelled", str, default=UNKNOWN),
         learn=_typed(stream, "learn", str, default=""),
         frozen=_typed(stream, "frozen", bool, default=False),
-        revisable_ms=duration(stream["revisable"]) if "revisable" in stream else 0,
+        revisable_ms=_duration(stream, "revisable", 0),
         segments=_segments(stream),
         pairs=_pairs(stream),
         segments_required=_typed(stream, "segments_required", bool, default=False),

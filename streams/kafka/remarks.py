@@ -1,30 +1,31 @@
 """Settings of topics that are allowed, and that somebody should know of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from streams.config.settings import Settings
 from streams.kafka import owners, permissions
 from streams.kafka.topics import DELETE_RETENTION_MS, Topic, admin_client, configs_of, wanted
 
 
-async def of(settings: Settings) -> list[str]:
-    """Return warnings about settings of the topics that are allowed, one sentence each.
+async def of(stages: Sequence[Settings]) -> list[str]:
+    """Return warnings about settings of the topics of some stages that are allowed, one sentence each.
 
     They are about topics of another application, about a ``compression.type`` that makes the brokers compress batches
     again, about a changelog that keeps deletions for a short time, and about acknowledged records that may be lost.
     """
-    async with admin_client(settings) as admin:
-        topics = wanted(settings)
-        allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), settings.owners])
-        found: list[str] = []
-        configs: dict[str, dict[str, str]] = {}
-        for topic in topics:
-            granted = allowed.get(topic.name, frozenset())
-            if granted is None or "DescribeConfigs" in granted:
-                configs[topic.name] = await configs_of(admin, topic.name)
-                found += _remarks(topic, settings, configs[topic.name])
-        foreign = await owners.problems(settings, allowed.get(settings.owners, frozenset()))
-        return foreign + found + _losable(configs)
+    found: list[str] = []
+    configs: dict[str, dict[str, str]] = {}
+    for settings in stages:
+        async with admin_client(settings) as admin:
+            topics = [topic for topic in wanted(settings) if topic.name not in configs]
+            allowed = await permissions.of_topics(admin, [*(topic.name for topic in topics), settings.owners])
+            found += await owners.problems(settings, allowed.get(settings.owners, frozenset()))
+            for topic in topics:
+                granted = allowed.get(topic.name, frozenset())
+                if granted is None or "DescribeConfigs" in granted:
+                    configs[topic.name] = await configs_of(admin, topic.name)
+                    found += _remarks(topic, settings, configs[topic.name])
+    return found + _losable(configs)
 
 
 def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:

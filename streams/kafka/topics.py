@@ -125,18 +125,26 @@ async def create(
                 configs["retention.ms"] = str(retention_ms)
             width = 1 if topic.name == settings.owners else partitions
             requests.append(NewTopic(topic.name, width, replication, topic_configs=configs))
-        made = []
-        if requests:
-            response = await admin.create_topics(requests)
-            for name, code, *message in response.topic_errors:
-                if not code:
-                    made.append(name)
-                elif (
-                    name != settings.owners or code != TopicAlreadyExistsError.errno
-                ):  # another application has made it
-                    raise TopicsError(f"cannot make topic {name}: {for_code(code).__name__} {message or ''}")
-            await _led(admin, made)
-        return made
+        return await _made(admin, requests, settings.owners) if requests else []
+
+
+async def make(settings: Settings, asked: list[NewTopic]) -> None:
+    """Make topics; raises as `create`."""
+    async with admin_client(settings) as admin:
+        await _made(admin, asked)
+
+
+async def _made(admin: AIOKafkaAdminClient, asked: list[NewTopic], shared: str = "") -> list[str]:
+    """Make topics, and return the names of those made; ``shared`` may have been made by another application."""
+    made = []
+    response = await admin.create_topics(asked)
+    for name, code, *message in response.topic_errors:
+        if not code:
+            made.append(name)
+        elif name != shared or code != TopicAlreadyExistsError.errno:
+            raise TopicsError(f"cannot make topic {name}: {for_code(code).__name__} {message or ''}")
+    await _led(admin, made)
+    return made
 
 
 async def _led(admin: AIOKafkaAdminClient, names: list[str]) -> None:
@@ -276,8 +284,8 @@ async def missing_sources(settings: Settings) -> list[str]:
 def _missing_sources(settings: Settings, existing: set[str]) -> list[str]:
     sources = {mode.topic: mode.source.name for mode in settings.modes if not mode.direct}
     return [
-        f"source topic {topic} of sources.{name} does not exist, or this user may not see it: 'trueup topics create' "
-        "does not make it, because it belongs to those who write to it"
+        f"source topic {topic} of sources.{name} does not exist, or this user may not see it: those who write to it "
+        "make it, not 'trueup topics create'"
         for topic, name in sources.items()
         if topic not in existing
     ]

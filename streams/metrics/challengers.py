@@ -126,7 +126,7 @@ def _pair_table(described: Iterable[Mapping[str, Any]]) -> Table:
 
 def _difference(of: Mapping[str, float | None] | None) -> str:
     mean, error = (of["mean"], of["error"]) if of else (None, None)
-    return "–" if mean is None else f"{mean:+.5f}" if error is None else f"{mean:+.5f} ± {error:.5f}"
+    return "–" if mean is None else f"{mean:+.5f}" if error is None else f"{mean:+.5f}\n±{error:.5f}"
 
 
 def _figure(value: float | None) -> str:

@@ -122,14 +122,14 @@ _TODO: Final = {
     "unlabelled": "If no report means no: set silence = 0 and matures. If the labelled are like the others: set "
     'unlabelled = "alike".',
     "few": "Nothing: it takes some more labels.",
-    "unsupported": "Nothing: raw scores are as good as any so far.",
+    "unsupported": "Nothing: the next forecasts are answered by what the labels support.",
     None: "",
 }
 _WARMING: Final = {
     "unknown": "Raw scores are served. No label is known yet.",
     "unlabelled": "Raw scores are served: most forecasts have no label.",
     "few": "Raw scores are served: too few labels have come to say whether most forecasts get one.",
-    "unsupported": "Raw scores are served: the labels do not support others so far.",
+    "unsupported": "Raw scores were served so far: others are served once the labels support them.",
     None: "",
 }
 

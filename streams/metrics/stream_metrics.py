@@ -10,7 +10,7 @@ from state.scoring import vector_history
 from state.scoring.history import WINDOW
 from state.scoring.warm_up import LONGEST
 from state.scoring.windows import RECENT
-from streams.metrics import functions
+from streams.metrics import functions, served_map
 from streams.metrics.metric import Metric, counter, gauge
 from streams.metrics.segments import SERIES
 from streams.metrics.versions import SERIES as MODELS
@@ -73,6 +73,12 @@ STREAMS: Final[tuple[Metric, ...]] = (
         f"Chance that what happened was ranked above what did not, within the last windows of {WINDOW:,} events",
         "if calibrated is far below raw, recalibration spoils the model's ranking; Gini is 2 auc - 1",
         series=2,
+    ),
+    gauge(
+        "served_score{stream, raw}",
+        "What is served at present for this raw probability, features at 0: the mean over the partitions",
+        "far from raw, the model is off there; trueup streams map has more scores and each partition",
+        series=len(served_map.RAW),
     ),
     gauge("auc_error{stream, kind}", "Standard error of auc, as if events were independent", series=1),
     gauge(

@@ -16,7 +16,7 @@ from state.scoring.certificate import certificate
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.windows import KINDS, worst
-from streams.metrics import bands, challengers, functions, segments, vectors, versions, weights, windows
+from streams.metrics import bands, challengers, functions, segments, served_map, vectors, versions, weights, windows
 from streams.metrics.description import (
     aged,
     banded,
@@ -68,6 +68,7 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         if (count := saturated(known)) is not None:
             yield "saturated_answers", (stream,), count
         yield from functions.samples(stream, biased(found, stream, policy))
+        yield from served_map.samples(found, stream, policy)
 
 
 def _counted(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:

@@ -35,8 +35,8 @@ def describe(
         ``resolved`` forecasts ``raw`` is the mean raw probability, and ``observed`` what happened (of classes and
         numbers see `state.scoring.warm_up.WarmUp`). ``alarm_log10``: the evidence that raw is off there. ``why`` it
         lasts: ``unknown`` (no outcome is known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels
-        to say whether most get one), ``unsupported`` (outcomes support no other score than raw), None once no partition
-        is in it.
+        to say whether most get one), ``unsupported`` (no forecast was answered otherwise so far), None once no
+        partition is in it.
     """
     if not serving:
         return None
@@ -70,7 +70,7 @@ _WHY = {
     "unknown": "raw scores are served. No outcome is known yet.",
     "unlabelled": "raw scores are served. Most forecasts have no label yet.",
     "few": "too few labels have come to say whether most forecasts get one.",
-    "unsupported": "raw scores are served. The outcomes so far do not support others.",
+    "unsupported": "raw scores were served so far. Others are served once outcomes support them.",
 }
 
 

@@ -11,6 +11,11 @@ UNROUTED: Final = (
     "Labels that come through intake find no forecast that it did not write; with silence that is learnt as a good "
     "one. Send forecasts to the topic of a source, too: see docs/how-to/decide.md"
 )
+#: Why a source for intake has no scope of its own, and what to set instead.
+SCOPED: Final = (
+    "and gives each event its stream as scope, so labels would find no forecast. Name what sets the ids apart in "
+    'event_id, such as "{kind}:{id}", in the sources of forecasts and of their outcomes'
+)
 
 
 class Mode(NamedTuple):
@@ -49,7 +54,8 @@ def of(sources: Sequence[Source], forecasts: str, outcomes: str) -> list[Mode]:
     Raises
     ------
     ValueError
-        If a topic is read in the other role, or the worker would map what the intake has mapped.
+        If a topic is read in the other role, a source for the intake has a scope, or the worker would map what the
+        intake has mapped.
     """
     inputs = {FORECAST: forecasts, OUTCOME: outcomes}
     variable = {FORECAST: "TRUEUP_FORECASTS", OUTCOME: "TRUEUP_OUTCOMES"}
@@ -64,6 +70,8 @@ def of(sources: Sequence[Source], forecasts: str, outcomes: str) -> list[Mode]:
                     f"sources.{source.name}: the worker reads {topic} as the other role's topic, "
                     f"and role is {source.role}"
                 )
+            elif "scope" in source.table:
+                raise ValueError(f"sources.{source.name}: scope: the intake reads {topic}, {SCOPED}")
             else:
                 why = f"it is not {variable[source.role]}: the intake maps it and writes to {own}"
             found.append(Mode(source, topic, topic == own, why))

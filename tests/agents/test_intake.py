@@ -736,6 +736,20 @@ async def test_topics_that_change_meanwhile_are_noticed(scene: Scene) -> None:
         await scene.intake._taken.look(cast("Any", None))
 
 
+@story
+async def test_brokers_that_do_not_answer_end_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(_: object, name: str) -> Identity:
+        raise TimeoutError(name)
+
+    await scene.intake.on_partitions_assigned({S0, L0})
+    with monkeypatch.context() as frozen:
+        frozen.setattr(provenance, "identity", silent)
+        await scene.intake._taken.look(cast("Any", None))
+    scene.identities["scores.v3"] = Identity("70", 2)
+    with pytest.raises(DataLossError, match=r"scores\.v3 was deleted and made anew"):
+        await scene.intake._taken.look(cast("Any", None))
+
+
 @pytest.mark.parametrize(
     ("policy", "first", "goes_on"), [("continue", 9, True), ("stop", 9, False), ("continue", 3, False)]
 )
@@ -780,4 +794,11 @@ def test_its_user_reads_sources_and_writes_what_follows(settings: Settings) -> N
 def test_a_source_may_not_be_a_topic_of_the_other_role(tmp_path: Path) -> None:
     (tmp_path / "streams.toml").write_text(STREAMS.replace("labels.v1", "forecasts"))
     with pytest.raises(SettingsError, match="other role"):
+        Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")})
+
+
+def test_a_source_for_intake_has_no_scope_of_its_own(tmp_path: Path) -> None:
+    """Intake makes the stream the scope of its forecasts, so labels of another scope would find none."""
+    (tmp_path / "streams.toml").write_text(STREAMS.replace('role = "forecast"', 'role = "forecast"\nscope = "kind"', 1))
+    with pytest.raises(SettingsError, match=r"sources\.scores: scope: .* Name what sets the ids apart in event_id"):
         Settings.from_env({"TRUEUP_STREAMS": str(tmp_path / "streams.toml")})

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from deploy.grafana import runbook
 from deploy.grafana.dashboard import Dashboard
 from deploy.grafana.write import DASHBOARDS, DIRECTORY, written
 from tests.deploy.promtool import PROMETHEUS
@@ -78,8 +79,8 @@ def test_a_panel_says_what_it_shows_and_in_what() -> None:
         assert panel.description.endswith("."), panel.title
         assert {panel.unit, *panel.units.values()} <= UNITS, panel.title
         assert not panel.alert or panel.alert in alerts, panel.title
-        columns = {query.legend for query in panel.queries} | {panel.by, "alertname"}
-        assert {*panel.links, *panel.units, *panel.limits} <= columns, panel.title
+        columns = {query.legend for query in panel.queries} | {panel.by, "alertname", "entry", ""}
+        assert {*panel.links, *panel.units, *panel.limits, panel.order} <= columns, panel.title
         assert {column for curve in panel.curves for column in curve} <= columns, panel.title
 
 
@@ -111,7 +112,7 @@ def test_a_dashboard_is_provisioned_and_not_edited_by_hand(dashboard: Dashboard)
         assert panel["datasource"]["uid"] == "${datasource}"
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
         assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
-    used = set(re.findall(r"\$\{?(\w+)", json.dumps(document))) - {"__rate_interval", "__value", "__all"}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(document))) - {"__rate_interval", "__value", "__all", "1"}
     assert used <= {*variables}
 
 
@@ -127,9 +128,26 @@ def test_panels_lie_within_the_grid_and_side_by_side(dashboard: Dashboard) -> No
 
 
 def test_dashboards_link_to_each_other_by_the_names_they_have() -> None:
-    uids = {each.uid for each in DASHBOARDS}
-    for each in DASHBOARDS:
-        assert set(re.findall(r"/d/([\w-]+)", json.dumps(each.json()))) <= uids
+    uids = {json.loads(text)["uid"] for text in written().values()}
+    for text in written().values():
+        assert set(re.findall(r"/d/([\w-]+)", text)) <= uids
+
+
+def test_a_link_to_the_runbook_opens_the_entry_of_its_alert() -> None:
+    shown = {panel["id"]: panel for panel in runbook.document()["panels"]}
+    for panel in (panel for each in DASHBOARDS for panel in each.panels() if panel.alert):
+        (link,) = panel.json(1, 0, 0)["links"]
+        entry = shown[int(link["url"].rpartition("=")[2])]
+        assert entry["title"] == panel.alert
+        assert "**Remedy.**" in entry["options"]["content"]
+        assert "](" not in entry["options"]["content"], "a page that Grafana does not have"
+    (fires,) = (panel for each in DASHBOARDS for panel in each.panels() if panel.title == "What fires")
+    overrides = {
+        each["matcher"]["options"]: each["properties"] for each in fires.json(1, 0, 0)["fieldConfig"]["overrides"]
+    }
+    mapped = next(each["value"][0]["options"] for each in overrides["entry"] if each["id"] == "mappings")
+    assert all(shown[int(each["text"])]["title"] == alert for alert, each in mapped.items())
+    assert set(mapped) == {rule["alert"] for rule in rules() if "alert" in rule}
 
 
 def test_provisioning_names_the_data_source_and_the_folder_of_the_dashboards() -> None:

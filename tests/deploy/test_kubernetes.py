@@ -292,7 +292,7 @@ def test_kustomize_puts_production_together() -> None:
     for manifest in found:
         allowed(manifest)
     kinds = sorted(manifest["kind"] for manifest in found)
-    assert kinds == sorted([*(each["kind"] for _, each in written()), *["ConfigMap"] * 5])
+    assert kinds == sorted([*(each["kind"] for _, each in written()), *["ConfigMap"] * 6])
     assert {m["metadata"].get("namespace", "trueup") for m in found} == {"trueup"}
     by_kind = {manifest["kind"]: manifest for manifest in found}
     configs = {manifest["metadata"]["name"]: manifest["data"] for manifest in found if manifest["kind"] == "ConfigMap"}
@@ -356,7 +356,7 @@ def test_kustomize_takes_each_part_alone(name: str) -> None:
 @needs_kubectl
 def test_dashboards_are_what_the_sidecar_looks_for() -> None:
     found = rendered(ROOT / "deploy/grafana")
-    assert len(found) == 3
+    assert len(found) == 4
     for manifest in found:
         assert manifest["metadata"]["labels"]["grafana_dashboard"] == "1"
         ((name, text),) = manifest["data"].items()

@@ -1,4 +1,4 @@
-"""``python -m tests.e2e.pictures DIRECTORY``: draw what the dashboards' queries answer, to be looked at.
+"""``python -m tests.e2e.pictures DIRECTORY [STREAMS]``: draw what the dashboards' queries answer, to be looked at.
 
 A real Prometheus scrapes two real workers under load. These are drawings of its answers, not screenshots of Grafana,
 which is not installable here: they show whether a panel says what somebody needs to know, not how Grafana draws it.
@@ -72,7 +72,7 @@ def _text(value: float, unit: str, decimals: int | None) -> str:
     if math.isnan(value):
         return "–"
     if unit == "percentunit":
-        return f"{100 * value:.{decimals or 0}f} %"
+        return f"{100 * value:.3g} %" if decimals is None else f"{100 * value:.{decimals}f} %"
     if unit == "s":
         return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"
     return f"{value:,.{decimals}f}" if decimals is not None else f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
@@ -80,7 +80,7 @@ def _text(value: float, unit: str, decimals: int | None) -> str:
 
 def _cell(panel: Panel, column: str, value: float) -> str:
     unit = panel.units.get(column)
-    return _text(value, unit or panel.unit, DECIMALS[unit] if unit else panel.decimals)
+    return _text(value, unit or panel.unit, DECIMALS.get(unit) if unit else panel.decimals)
 
 
 def _color(value: float, levels: object) -> str:
@@ -93,16 +93,14 @@ def _color(value: float, levels: object) -> str:
 
 def _stat(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
     axes.set_axis_off()
-    value = answers[0][0].values[0] if answers[0] else math.nan
-    axes.text(
-        0.5,
-        0.45,
-        _text(value, panel.unit, panel.decimals),
-        ha="center",
-        va="center",
-        fontsize=20,
-        color=_color(value, panel.levels),
-    )
+    for at, (query, answer) in enumerate(zip(panel.queries, answers, strict=True)):
+        value = answer[0].values[0] if answer else math.nan
+        x = (at + 0.5) / len(answers)
+        color = query.color or _color(value, panel.levels)
+        said = _text(value, panel.unit, panel.decimals)
+        axes.text(x, 0.45, said, ha="center", va="center", fontsize=20, color=color)
+        if len(answers) > 1:
+            axes.text(x, 0.95, query.legend, ha="center", va="center", fontsize=9, color="#444444")
 
 
 def _table(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
@@ -115,14 +113,19 @@ def _table(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
         axes.text(0.5, 0.5, "empty", ha="center", color="gray")
         return
     names = [query.legend for query in panel.queries]
+    page = sorted(rows.items())
+    if panel.order:
+        at = names.index(panel.order)
+        page.sort(key=lambda row: -math.inf if math.isnan(row[1][at]) else row[1][at], reverse=True)
+    del page[max(panel.size[1] - 3, 1) :]  # as many as Grafana shows on a page
     cells = [
         [name, *(_cell(panel, column, value) for column, value in zip(names, values, strict=True))]
-        for name, values in sorted(rows.items())
+        for name, values in page
     ]
     table = axes.table(cells, colLabels=[panel.by, *names], loc="upper center", cellLoc="center")
     table.auto_set_font_size(value=False)
     table.set_fontsize(8)
-    for i, (_, values) in enumerate(sorted(rows.items())):
+    for i, (_, values) in enumerate(page):
         for j, (value, name) in enumerate(zip(values, names, strict=True)):
             if name in panel.limits and not math.isnan(value):
                 table[i + 1, j + 1].get_text().set_color(_color(value, panel.limits[name]))
@@ -154,6 +157,8 @@ def _lines(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
             style = "--" if query.dashed else "-"
             ago = np.array(series.times) - series.times[-1]
             axes.plot(ago, series.values, style, color=query.color or None, label=name)
+    if panel.log:
+        axes.set_yscale("log")
     for start, color in panel.levels[1:]:
         if start is not None and axes.get_ylim()[1] > start / 2:
             axes.axhline(start, color=color, linestyle=":", linewidth=1)
@@ -167,9 +172,9 @@ def _lines(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1])
+    target, streams = Path(sys.argv[1]), int((*sys.argv[2:], "2")[0])
     with tempfile.TemporaryDirectory() as scratch, Broker() as broker:
         world = World(broker.bootstrap, Path(scratch))
-        with watched(world, slices=20) as (server, _):
+        with watched(world, 20, streams) as (server, _):
             for each in DASHBOARDS:
                 draw(each, server, target / f"{each.uid}.png")

@@ -138,7 +138,7 @@ class Server:
 
 
 @contextmanager
-def watched(world: World, slices: int = 8) -> Iterator[tuple[Server, list[Worker]]]:
+def watched(world: World, slices: int = 8, streams: int = 2) -> Iterator[tuple[Server, list[Worker]]]:
     """Run two workers under load with a Prometheus that scrapes them; yield when it has seen all of it."""
     with (
         world.worker(TRUEUP_DATA_DIR=str(world.directory / "one")) as one,
@@ -154,10 +154,10 @@ def watched(world: World, slices: int = 8) -> Iterator[tuple[Server, list[Worker
             # A backlog that closes a window of 5,000 outcomes on a partition, then what comes as it comes. Prometheus
             # must have seen the backlog before: the counters of a stream begin with its first records, and only what
             # they gain after that counts in rate().
-            sent = _send(world, 13_000, 0, 1)
+            sent = _send(world, 13_000, 0, streams - 1)
             _seen(world, server, sent)
             for i in range(slices):
-                sent += _send(world, 300, i + 1, 2)
+                sent += _send(world, 300, i + 1, streams)
             _seen(world, server, sent)
             yield server, workers
 

@@ -46,7 +46,7 @@ def test_inputs_outputs_and_changelog_that_are_compressed_are_read(world: MakeWo
 
 
 def packings(settings: Settings) -> list[str]:
-    return [remark for remark in asyncio.run(remarks.of(settings)) if "compression.type" in remark]
+    return [remark for remark in asyncio.run(remarks.of([settings])) if "compression.type" in remark]
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -145,7 +145,7 @@ def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions
     labels = (*OUTPUTS, "forecasts", "outcomes", "journal", "changelog", "configurations")
 
     def noted() -> list[str]:
-        return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(remarks.of(w.settings))]
+        return [each.split(" for ")[0].split(":")[0] for each in asyncio.run(remarks.of([w.settings]))]
 
     assert noted() == ["min.insync.replicas is below 2"], "of one replica; deletions are kept for seven days"
     for label in labels:

@@ -161,8 +161,7 @@ def command(bootstrap: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def test_lines_that_are_sent_are_watched_and_keyed_by_their_event(kafka: str) -> None:
-    asyncio.run(create(kafka, "by-hand"))
-    with command(kafka, "send", "by-hand") as sending:
+    with command(kafka, "send", "--partitions", "1", "by-hand") as sending:  # makes the topic
         _, said = sending.communicate(b'{"event_id": "a1", "p": 0.3}\n\nno JSON \x1b[2J\n', 60)
     assert sending.returncode == 0
     assert said.endswith(b"sent 2 records to by-hand\n")

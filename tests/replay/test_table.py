@@ -87,6 +87,9 @@ def test_columns_of_segments_become_segments_as_they_are_written(tmp_path: Path)
     assert all("segments" not in made for _, made in values(source, OUTCOMES))
     with pytest.raises(TableError, match=r"--segments country: .* has no such column; there are: p, fraud"):
         values(table(tmp_path, "p,fraud,at\n.1,,2026-01-01\n", columns), FORECASTS)
+    under_a_title = "Report of 2026,,,,\np,fraud,at,mcc\n.1,,2026-01-01,1\n"
+    with pytest.raises(TableError, match=r"--segments country: .* there are: p, fraud, at, mcc$"):
+        values(table(tmp_path, under_a_title, columns), FORECASTS)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_who_is_served_raw_scores_is_told_why() -> None:
     assert words(worker.table) == "Warm-up: raw scores are served. No outcome is known yet."
     for policy, why in (
         (Policy(), "too few labels have come to say whether most forecasts get one."),
-        (Policy(unlabelled="alike"), "raw scores are served. The outcomes so far do not support others."),
+        (Policy(unlabelled="alike"), "raw scores were served so far. Others are served once outcomes support them."),
     ):
         table, _ = lived(policy, lambda _, p: p, 30, late=1)
         assert words(table, policy).startswith(f"Warm-up: {why} Of 30 outcomes raw said 0.")

@@ -416,7 +416,8 @@ def test_the_page_shows_how_far_restoring_is() -> None:
 def test_a_stream_is_told_in_one_sentence_with_its_state() -> None:
     text = Tags(get(pages(learnt(DEFAULT, ["churn", "fraud"], 3000)), "/").text).text
     said = (
-        r"Your model says [\d.]+\xa0%; [\d.]+\xa0% came true. trueup serves [\d.]+\xa0%, right to ±[\d.]+ since 1 Jan"
+        r"Your model says [\d.]+\xa0%; [\d.]+\xa0% came true. "
+        r"trueup serves [\d.]+\xa0%, right to ±[\d.]+ points since 1 Jan"
     )
     assert len(re.findall(said, text)) == 2
     assert len(re.findall(r"The highest 2\xa0% of the scores hold [\d.]+\xa0% of what came true", text)) == 2
@@ -447,7 +448,8 @@ def test_streams_that_need_somebody_come_first() -> None:
         course.label_ms = 5 * DAY_MS if name == "a" else DAY_MS // 2
         hold(held, kinds.COURSE, kinds.COURSE.encode(course), name)
         hold(held, kinds.SCORES, ONE.row(kinds.SCORES, "churn") or b"", name)
-    listed = get(pages(held), "/api/streams", "sort=state").json["streams"]
+    ahead = PartitionSnapshot.of(replace(ONE.fence, stream_time=30 * DAY_MS), {})  # as while a backlog is read
+    listed = get(pages(held, ahead), "/api/streams", "sort=state").json["streams"]
     assert [(each["stream"], each["standing"]["state"]) for each in listed] == [("z", "no labels"), ("a", "right")]
 
 

@@ -51,6 +51,11 @@ def test_same_result_gives_the_same_bytes(result: Result, tmp_path: Path) -> Non
     assert page(played(tmp_path)) == page(result), "another run, from other paths"
 
 
+def test_lines_for_the_streams_file_stand_as_lines(result: Result) -> None:
+    found = page(replace(result, taken=('Write these:\n[streams."a"]\nsilence = 0',))).decode()
+    assert "<pre>[streams.&#34;a&#34;]<br>silence = 0<br></pre>" in found
+
+
 def test_page_is_whole_and_asks_for_nothing(result: Result) -> None:
     found = Page(page(result).decode())
     assert found.open == []

@@ -139,6 +139,12 @@ def test_what_is_not_a_duration_is_refused_with_an_example(bad: object) -> None:
         stream_config.duration(bad)
 
 
+@pytest.mark.parametrize("name", ["ttl", "matures", "revisable"])
+def test_what_is_not_a_duration_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=rf'^streams\."s": {name}: .30 days. is not a duration'):
+        stream_config.parse(f'[streams.s]\n{name} = "30 days"', DEFAULT)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
