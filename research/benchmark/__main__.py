@@ -10,7 +10,7 @@ import numpy as np
 
 from lab.reliability import curve
 from research.benchmark import summary
-from research.benchmark.contenders import CONTENDERS, RAW
+from research.benchmark.contenders import CONTENDERS, RAW, SEGMENTED
 from research.benchmark.judge import Judged, judge
 from research.benchmark.streams import STREAMS, Dated
 from research.benchmark.tables import TABLES
@@ -22,8 +22,6 @@ from streams.atomic_file import written
 
 #: Rows of each stream that are played where time is short, and who is left out then.
 QUICK, SLOW = 50_000, ("MCGrad, segments",)
-#: Who is left out over all streams, most of which have no segments.
-SEGMENTED: Final = ("MCGrad, segments", "trueup, segments")
 ALL: Final = {**STREAMS, **TABLES}
 #: Whose reliability is drawn.
 DRAWN: Final = (RAW, "trueup", "isotonic, every night")
@@ -52,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("trueup-benchmark"), help="directory (default: %(default)s)")
     given = parser.parse_args(arguments)
     began, played, skipped = monotonic(), list[Played](), dict[str, None]()
-    left_out = SEGMENTED if given.all else SLOW if given.quick else ()
     for name in given.only or (ALL if given.all else STREAMS):
         served: dict[str, Floats] = {}
         try:
             stream = ALL[name]()
             stream = stream.first(QUICK) if given.quick or given.all else stream
+            left_out = () if stream.segments else SEGMENTED
             for each, contender in CONTENDERS.items():
-                if each in left_out:
+                if each in left_out or (given.quick and each in SLOW):
                     continue
                 try:
                     served[each] = contender(stream)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Final, cast
@@ -35,12 +36,16 @@ WINDOW: Final = 10_000
 NIGHTS: Final = 365
 #: Fits of MCGrad, and the labels that it sees: each takes 3 s of a processor.
 FITS, MOST = 25, 50_000
+#: Labels after which streamcal forgets a tenth.
+STREAMCAL_BATCH: Final = 500
 MCGRAD: Final = Path(sys.prefix) / "mcgrad" / "bin" / "python"
 #: Events that the engine is given at a time.
 BATCH: Final = 2000
 #: How much longer than the latest label a forecast is kept, ms.
 SPARE_MS: Final = 30 * DAY_MS
 RAW: Final = "raw"
+#: Who sees the segments of a stream: the default, and its rival.
+SEGMENTED: Final = ("trueup, segments", "MCGrad, segments")
 
 
 def told(stream: Dated, label_ms: Integers) -> Iterator[tuple[int, int, bool]]:
@@ -135,6 +140,35 @@ def mcgrad(stream: Dated) -> Floats:
     return served
 
 
+def streamcal(stream: Dated) -> Floats:
+    """Serve by streamcal's isotonic map of 100 bins, which forgets a tenth with each batch of 500 labels: its defaults.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not downloaded.
+
+    References
+    ----------
+    Sood 2026, *streamcal*, https://finite-sample.github.io/streamcal/.
+    """
+    wheel = kept("streamcal-0.2.0")
+    if wheel not in sys.path:
+        sys.path.append(wheel)
+    calibrator = import_module("streamcal").StreamingIsotonicCalibrator()
+    learnt = 0
+
+    def learn(seen: Integers) -> Served:
+        nonlocal learnt
+        while learnt < len(seen):
+            batch = seen[learnt : learnt + STREAMCAL_BATCH]
+            calibrator.update(stream.p[batch], stream.y[batch])
+            learnt += len(batch)
+        return lambda rows: np.asarray(calibrator.calibrate(stream.p[rows]))
+
+    return refitted(stream, learn, None, max(1, _days(stream) // NIGHTS))
+
+
 def refitted(stream: Dated, learn: Callable[[Integers], Served], window: int | None, every: int) -> Floats:
     """Serve by a map that is fitted again at midnight, where so many days are over since the last fit.
 
@@ -200,11 +234,12 @@ def online_platt(stream: Dated) -> Floats:
 CONTENDERS: Final[dict[str, Contender]] = {
     RAW: lambda stream: stream.p,
     "trueup": trueup,
-    "trueup, segments": partial(trueup, by_segment=True),
+    SEGMENTED[0]: partial(trueup, by_segment=True),
     "Platt, every night": partial(nightly, fit=nightly_refit.platt),
     "beta, every night": partial(nightly, fit=nightly_refit.beta),
     "isotonic, every night": partial(nightly, fit=isotonic),
     f"isotonic, the last {WINDOW:,}": partial(nightly, fit=isotonic, window=WINDOW),
     "online Platt (OPS)": online_platt,
-    "MCGrad, segments": mcgrad,
+    "streamcal, every night": streamcal,
+    SEGMENTED[1]: mcgrad,
 }

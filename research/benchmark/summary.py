@@ -1,4 +1,4 @@
-"""One row a stream: the default beside raw scores, and beside the rival that turned out best there."""
+"""One row a stream: the default beside raw scores and the rival that was best there; with segments, beside MCGrad."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from research.benchmark.contenders import RAW
+from research.benchmark.contenders import RAW, SEGMENTED
 from research.benchmark.judge import Judged, Relative, judge
 from research.benchmark.streams import Dated
 from research.experiments import picture
@@ -19,12 +19,16 @@ BEHIND, ERRORS = 0.005, 2.0
 
 
 class Row(NamedTuple):
-    """A stream, its contenders beside raw, and the default beside the best of the rivals in log loss."""
+    """A stream, its contenders beside raw, and the default beside the best of the rivals in log loss.
+
+    ``segmented``: the default with segments beside MCGrad, where the stream has segments and both were played.
+    """
 
     stream: Dated
     judged: Mapping[str, Judged]
     best: str
     beside_best: Judged
+    segmented: Judged | None
 
     @property
     def ours(self) -> Judged:
@@ -44,26 +48,43 @@ class Row(NamedTuple):
 
 def row(stream: Dated, served: Mapping[str, Floats], judged: Mapping[str, Judged]) -> Row:
     """Return a stream's row; what was served, [n] by name, has raw, the default and at least one rival."""
-    best = min((name for name in judged if name not in (RAW, OURS)), key=lambda name: judged[name].log_loss.value)
-    pair = {best: served[best], OURS: served[OURS]}
-    return Row(stream, judged, best, judge(stream, pair, beside=best)[OURS])
+    rivals = [name for name in judged if name not in (RAW, OURS, *SEGMENTED)]
+    best = min(rivals, key=lambda name: judged[name].log_loss.value)
+
+    def beside(name: str, rival: str) -> Judged:
+        return judge(stream, {rival: served[rival], name: served[name]}, beside=rival)[name]
+
+    segmented = beside(*SEGMENTED) if all(name in served for name in SEGMENTED) else None
+    return Row(stream, judged, best, beside(OURS, best), segmented)
 
 
 def table(rows: Sequence[Row]) -> TextTable:
     """Return the table of all streams, and below it what is counted."""
     cells = []
-    for stream, judged, best, beside in rows:
+    for stream, judged, best, beside, segmented in rows:
         known = stream.y[~np.isnan(stream.y)]
         ours = judged[OURS]
         rivals = f"{best} {100 * judged[best].log_loss.value:+.2f}"
         cells.append((
             stream.name, stream.origin, f"{len(known):,}", f"{100 * known.mean():.1f} %", _error(ours.log_loss),
             _error(ours.brier), rivals, _error(beside.log_loss),
+            _error(segmented.log_loss) if segmented else "",
         ))  # fmt: skip
-    head = ("stream", "who scores; labels", "labels", "ones", "log loss", "Brier score", "best rival", "less the best")
+    head = (
+        "stream",
+        "who scores; labels",
+        "labels",
+        "ones",
+        "log loss",
+        "Brier score",
+        "best rival",
+        "less the best",
+        "segments less MCGrad",
+    )
     note = (
         "Log loss and Brier score less raw's, in % of raw's, ± a standard error, clustered by entity and week; the "
-        f"last column is log loss less the best rival's, in % of it. {counted(rows)}"
+        "last columns are log loss less the best rival's, in % of it, without segments, and with them less MCGrad's. "
+        f"{counted(rows)}"
     )
     return TextTable("The default over all streams", head, cells, note)
 
@@ -75,13 +96,15 @@ def counted(rows: Sequence[Row]) -> str:
     ahead = {
         rival: sum(each.ours.log_loss.value <= each.judged[rival].log_loss.value for each in rows)
         for rival in (rows[0].judged if rows else ())
-        if rival not in (RAW, OURS)
+        if rival not in (RAW, OURS, *SEGMENTED)
     }
     beaten = "; ".join(f"{rival} {n}" for rival, n in ahead.items())
     best = sum(each.beside_best.log_loss.value <= 0 for each in rows)
+    segmented = [each.segmented.log_loss.value for each in rows if each.segmented]
     return (
         f"Worse than raw beyond {ERRORS:.0f} errors: {', '.join(harmed) or 'nowhere'}. More than {BEHIND:.1%} behind "
-        f"the best rival: {', '.join(behind) or 'nowhere'}. Not behind, of {len(rows)}: all rivals {best}; {beaten}."
+        f"the best rival: {', '.join(behind) or 'nowhere'}. Not behind, of {len(rows)}: all rivals {best}; {beaten}. "
+        f"With segments not behind MCGrad: {sum(value <= 0 for value in segmented)} of {len(segmented)}."
     )
 
 

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from lab import fraud
 from lab.datasets import KEPT, bank, elec2, frame
-from research.benchmark.streams import DAY_MS, MONTH, Dated, compas, kept
+from research.benchmark.streams import DAY_MS, MONTH, Dated, Names, compas, kept
 from state.arrays import Floats, Integers
 
 HOUR_MS: Final = DAY_MS // 24
@@ -35,24 +35,26 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 class Table(NamedTuple):
-    """Features, [n, d], labels, when rows were scored and labels known, ms, and what rows are of; [n] each."""
+    """Features, [n, d], labels, when rows were scored and labels known, ms, what rows are of, segments; [n] each."""
 
     x: Floats
     y: Floats
     ms: Integers
     known_ms: Integers
     entity: npt.NDArray[Any]
+    segments: dict[str, Names]
 
     def of(self, rows: Integers) -> "Table":
         """Return some of the rows."""
-        return Table(self.x[rows], self.y[rows], self.ms[rows], self.known_ms[rows], self.entity[rows])
+        segments = {name: each[rows] for name, each in self.segments.items()}
+        return Table(self.x[rows], self.y[rows], self.ms[rows], self.known_ms[rows], self.entity[rows], segments)
 
 
 def scored(name: str, origin: str, role: str, read: Callable[[], Table], *, line: bool = False) -> Dated:
     """Return what a model says of a table's later rows, in the order of time."""
     table = read()
     order = np.argsort(table.ms, kind="stable")
-    x, y, ms, known_ms, entity = table.of(order)
+    x, y, *_ = table.of(order)
     x = np.where(np.isfinite(x), x, np.nanmedian(np.where(np.isfinite(x), x, np.nan), axis=0))
     first = len(y) // LEARNT
     model: Any = HistGradientBoostingClassifier(random_state=0)
@@ -60,16 +62,18 @@ def scored(name: str, origin: str, role: str, read: Callable[[], Table], *, line
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
     p = model.fit(x[:first], y[:first]).predict_proba(x[first:])[:, 1]
     made = f"{'a line' if line else 'trees'}; {origin}"
-    return _dated(name, made, role, p, y[first:], ms[first:], known_ms[first:], entity[first:])
+    played = table.of(order[first:])
+    return _dated(name, made, role, p, played.y, played.ms, played.known_ms, played.entity, played.segments)
 
 
 def _dated(
-    name: str, origin: str, role: str, p: Floats, y: Floats, ms: Integers, known_ms: Integers, entity: npt.NDArray[Any]
-) -> Dated:
+    name: str, origin: str, role: str, p: Floats, y: Floats, ms: Integers, known_ms: Integers,
+    entity: npt.NDArray[Any], segments: dict[str, Names],
+) -> Dated:  # fmt: skip
     """Return a stream all of whose labels are told."""
     _, number = np.unique(entity, return_inverse=True)
     # A label that is told at once is told after the score.
-    return Dated(name, f"{origin}; {role}", p, y, ms, np.maximum(known_ms, ms + 1), 0, number, {})
+    return Dated(name, f"{origin}; {role}", p, y, ms, np.maximum(known_ms, ms + 1), 0, number, segments)
 
 
 def numbers(columns: Columns, *names: str) -> Floats:
@@ -80,6 +84,11 @@ def numbers(columns: Columns, *names: str) -> Floats:
         ranked = np.unique(values.astype(str), return_inverse=True)[1] if values.dtype == object else values
         found.append(ranked.astype(np.float64))
     return np.column_stack(found)
+
+
+def named(columns: Columns, *names: str) -> dict[str, Names]:
+    """Return columns as segments, by name."""
+    return {name: columns[name].astype(str) for name in names}
 
 
 def moments(texts: npt.NDArray[Any]) -> Integers:
@@ -122,7 +131,7 @@ def _storms() -> Table:
     storm = np.array([f"{a}/{b}" for a, b in zip(columns["year"], columns["name"], strict=True)])
     y = later(columns["wind"] >= 64, storm, ms, DAY_MS)
     x = numbers(columns, "lat", "long", "month", "wind", "pressure", "status")
-    return Table(x, y, ms, ms + DAY_MS, storm)
+    return Table(x, y, ms, ms + DAY_MS, storm, named(columns, "status"))
 
 
 def _stops() -> Table:
@@ -135,7 +144,8 @@ def _stops() -> Table:
         [numbers(columns, "lat", "long", "policePrecinct", "problem", "race", "gender", "neighborhood"), when]
     )
     y = columns["personSearch"] == "YES"
-    return Table(x, y.astype(float), ms, ms + DAY_MS, columns["neighborhood"].astype(str))
+    segments = named(columns, "problem", "race", "policePrecinct")
+    return Table(x, y.astype(float), ms, ms + DAY_MS, columns["neighborhood"].astype(str), segments)
 
 
 def _tests() -> Table:
@@ -146,9 +156,8 @@ def _tests() -> Table:
     hours = np.nan_to_num(columns["col_rec_tat"]).clip(0) + np.nan_to_num(columns["rec_ver_tat"]).clip(0)
     names = ("age", "gender", "drive_thru_ind", "orderset", "clinic_name", "demo_group", "payor_group", "patient_class")
     y = columns["result"] == "positive"
-    return Table(
-        numbers(columns, *names), y.astype(float), ms, ms + (hours * HOUR_MS).astype(np.int64), columns["subject_id"]
-    )
+    known_ms, segments = ms + (hours * HOUR_MS).astype(np.int64), named(columns, "demo_group", "patient_class")
+    return Table(numbers(columns, *names), y.astype(float), ms, known_ms, columns["subject_id"], segments)
 
 
 def _birds() -> Table:
@@ -157,7 +166,8 @@ def _birds() -> Table:
     ms = moments(np.array([f"{y}-{int(m):02}-{int(d):02}" for m, d, y in dates]))
     y = ~np.isin(columns["effect"].astype(str), ("nan", "None", "NONE", ""))
     names = ("ac_mass", "num_engs", "height", "speed", "phase_of_flt", "time_of_day", "state", "sky", "birds_struck")
-    return Table(numbers(columns, *names), y.astype(float), ms, ms + MONTH * DAY_MS, columns["operator"].astype(str))
+    operator, segments = columns["operator"].astype(str), named(columns, "phase_of_flt", "sky", "time_of_day")
+    return Table(numbers(columns, *names), y.astype(float), ms, ms + MONTH * DAY_MS, operator, segments)
 
 
 def _mails() -> Table:
@@ -165,7 +175,8 @@ def _mails() -> Table:
     ms = moments(columns["time"])
     left_out = ("rownames", "spam", "time")
     x = numbers(columns, *(name for name in columns if name not in left_out))
-    return Table(x, columns["spam"].astype(float), ms, ms + DAY_MS, np.arange(len(ms)))
+    segments = named(columns, "number", "format")
+    return Table(x, columns["spam"].astype(float), ms, ms + DAY_MS, np.arange(len(ms)), segments)
 
 
 def _tweets() -> Table:
@@ -175,7 +186,8 @@ def _tweets() -> Table:
     ms = moments(columns["created_at"])
     long = [len(str(text)) for text in columns["text"]]
     x = np.column_stack([numbers(columns, "source"), ms % DAY_MS // HOUR_MS, ms // DAY_MS % 7, long])
-    return Table(x, (columns["retweet_count"] > 100).astype(float), ms, ms + 2 * DAY_MS, ms // DAY_MS)
+    y = (columns["retweet_count"] > 100).astype(float)
+    return Table(x, y, ms, ms + 2 * DAY_MS, ms // DAY_MS, named(columns, "source"))
 
 
 def _rain_in_new_york() -> Table:
@@ -183,7 +195,7 @@ def _rain_in_new_york() -> Table:
     ms, place = moments(columns["time_hour"]), columns["origin"].astype(str)
     y = later(columns["precip"] > 0, place, ms, 6 * HOUR_MS)
     names = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib", "hour", "origin")
-    return Table(numbers(columns, *names), y, ms, ms + 6 * HOUR_MS, ms // HOUR_MS)
+    return Table(numbers(columns, *names), y, ms, ms + 6 * HOUR_MS, ms // HOUR_MS, named(columns, "origin"))
 
 
 def _rain_in_omaha() -> Table:
@@ -196,7 +208,7 @@ def _rain_in_omaha() -> Table:
             raise FileNotFoundError(f"no weather.csv in {path.name}")
         table = np.loadtxt(io.TextIOWrapper(member, encoding="ascii"), delimiter=",", skiprows=1)
     ms = spaced(len(table), DAY_MS)
-    return Table(table[:, :-1], table[:, -1], ms, ms + DAY_MS, ms)
+    return Table(table[:, :-1], table[:, -1], ms, ms + DAY_MS, ms, {})
 
 
 def _shares() -> Table:
@@ -208,7 +220,7 @@ def _shares() -> Table:
     y = np.diff(close)[back:] > 0
     # The first day is 1970, as in `inside`.
     ms = day[back:-1] - day[0]
-    return Table(x, y.astype(float), ms, day[back + 1 :] - day[0], ms)
+    return Table(x, y.astype(float), ms, day[back + 1 :] - day[0], ms, {})
 
 
 def _unions() -> Table:
@@ -217,14 +229,16 @@ def _unions() -> Table:
     columns = {name: values[some] for name, values in columns.items()}
     ms = inside(columns["year"])
     x = numbers(columns, "age", "grade", "south", "ind_code", "occ_code", "tenure", "hours", "ln_wage", "race")
-    return Table(x, columns["union"].astype(float), ms, ms + MONTH * DAY_MS, columns["idcode"])
+    segments = named(columns, "race", "south", "occ_code")
+    return Table(x, columns["union"].astype(float), ms, ms + MONTH * DAY_MS, columns["idcode"], segments)
 
 
 def _hospital() -> Table:
     columns = frame("sampleSelection/RandHIE")
     ms = inside(columns["year"])
     x = numbers(columns, "xage", "female", "income", "educdec", "disea", "physlm", "mhi", "coins", "site", "black")
-    return Table(x, (columns["totadm"] > 0).astype(float), ms, ms + 365 * DAY_MS, columns["zper"])
+    segments = named(columns, "site", "plan", "female")
+    return Table(x, (columns["totadm"] > 0).astype(float), ms, ms + 365 * DAY_MS, columns["zper"], segments)
 
 
 def _crashes() -> Table:
@@ -232,7 +246,8 @@ def _crashes() -> Table:
     ms = inside(columns["yearacc"])
     x = numbers(columns, "dvcat", "airbag", "seatbelt", "frontal", "sex", "ageOFocc", "yearVeh", "occRole", "deploy")
     crash = np.array([str(case).rsplit(":", 1)[0] for case in columns["caseid"]])
-    return Table(x, (columns["dead"] == "dead").astype(float), ms, ms + MONTH * DAY_MS, crash)
+    segments = named(columns, "dvcat", "occRole", "sex")
+    return Table(x, (columns["dead"] == "dead").astype(float), ms, ms + MONTH * DAY_MS, crash, segments)
 
 
 def _opinions() -> Table:
@@ -241,26 +256,28 @@ def _opinions() -> Table:
     columns = {name: values[some] for name, values in columns.items()}
     ms = inside(columns["year"])
     x = numbers(columns, "age", "educ", "race", "sex", "pid")
-    return Table(x, columns["abany"].astype(float), ms, ms + MONTH * DAY_MS, np.arange(len(ms)))
+    segments = named(columns, "race", "sex", "pid")
+    return Table(x, columns["abany"].astype(float), ms, ms + MONTH * DAY_MS, np.arange(len(ms)), segments)
 
 
 def _arrests() -> Table:
     columns = frame("carData/Arrests")
     ms = inside(columns["year"])
     x = numbers(columns, "age", "checks", "colour", "sex", "employed", "citizen")
-    return Table(x, (columns["released"] == "Yes").astype(float), ms, ms + DAY_MS, np.arange(len(ms)))
+    segments = named(columns, "colour", "sex", "employed")
+    return Table(x, (columns["released"] == "Yes").astype(float), ms, ms + DAY_MS, np.arange(len(ms)), segments)
 
 
 def _bank() -> Table:
     x, y = bank()
     ms = spaced(len(y), 900 * DAY_MS // len(y))
-    return Table(x, y, ms, ms + 14 * DAY_MS, np.arange(len(y)))
+    return Table(x, y, ms, ms + 14 * DAY_MS, np.arange(len(y)), {})
 
 
 def _elec2() -> Table:
     x, y = elec2()
     ms = spaced(len(y), HOUR_MS // 2)
-    return Table(x, y, ms, ms + HOUR_MS // 2, np.arange(len(y)))
+    return Table(x, y, ms, ms + HOUR_MS // 2, np.arange(len(y)), {})
 
 
 def _deaths() -> Dated:
@@ -273,13 +290,16 @@ def _deaths() -> Dated:
     names = ("age", "sex", "kappa", "lambda", "creatinine", "flc.grp", "mgus")
 
     def read() -> Table:
-        return Table(numbers(columns, *names), y, ms, ms + columns["futime"] * DAY_MS, np.arange(len(y)))
+        segments = named(columns, "sex", "flc.grp")
+        return Table(numbers(columns, *names), y, ms, ms + columns["futime"] * DAY_MS, np.arange(len(y)), segments)
 
     made = scored("deaths", "within a year, told on the day, else by silence", JUDGES, read, line=True)
     return made._replace(report_ms=np.where(made.y == 1, made.report_ms, -1), matures_ms=365 * DAY_MS)
 
 
-def _own(name: str, parts: Sequence[str], score: str, target: tuple[str, str], days: int) -> Dated:
+def _own(
+    name: str, parts: Sequence[str], score: str, target: tuple[str, str], days: int, names: Sequence[str]
+) -> Dated:
     """Read scores of NannyML's own example: forecasts of both parts, with targets here or in a file of their own."""
     rows: list[dict[str, str]] = []
     with zipfile.ZipFile(kept("nannyml-0.13.1")) as archive:
@@ -297,14 +317,15 @@ def _own(name: str, parts: Sequence[str], score: str, target: tuple[str, str], d
     y = np.array([row[target[0]] in {target[1], f"{target[1]}.0"} for row in rows]).astype(float)
     origin = f"made by NannyML, its model's own, labels {days} days later (made)"
     known_ms = ms + days * DAY_MS
-    return _dated(name, origin, JUDGES, p[order], y[order], ms[order], known_ms[order], order)
+    segments = {each: np.array([row[each] for row in rows])[order] for each in names}
+    return _dated(name, origin, JUDGES, p[order], y[order], ms[order], known_ms[order], order, segments)
 
 
 def _made(name: str, shape: fraud.Shape, role: str) -> Dated:
     """Make payments, whose frauds are told on day 45, as all others."""
     made = fraud.make(shape)
     known_ms = made.forecast_ms + 45 * DAY_MS
-    return _dated(name, "made", role, made.raw, made.y, made.forecast_ms, known_ms, np.arange(len(made)))
+    return _dated(name, "made", role, made.raw, made.y, made.forecast_ms, known_ms, np.arange(len(made)), {})
 
 
 def _wet() -> Dated:
@@ -313,18 +334,18 @@ def _wet() -> Dated:
     wet = np.column_stack([columns[f"rainfc.{k}"] > 0 for k in range(1, 12)]).sum(axis=1)
     ms = moments(columns["rownames"])
     y = (columns["rain"] > 0).astype(float)
-    return _dated("rain, Innsbruck", "members that are wet", JUDGES, (wet + 0.5) / 12, y, ms, ms + 8 * DAY_MS, ms)
+    return _dated("rain, Innsbruck", "members that are wet", JUDGES, (wet + 0.5) / 12, y, ms, ms + 8 * DAY_MS, ms, {})
 
 
 TABLES: Final[dict[str, Callable[[], Dated]]] = {
     "COMPAS, violence": partial(compas, violent=True),
     "car loans": lambda: _own(
         "car loans", [f"synthetic_car_loan_{part}" for part in ("reference", "analysis", "analysis_target")],
-        "y_pred_proba", ("repaid", "1"), MONTH,
+        "y_pred_proba", ("repaid", "1"), MONTH, ["salary_range", "size_of_downpayment", "repaid_loan_on_prev_car"],
     ),
     "credit cards": lambda: _own(
         "credit cards", ["mc_reference", "mc_analysis", "mc_analysis_gt"],
-        "y_pred_proba_prepaid_card", ("y_true", "prepaid_card"), MONTH,
+        "y_pred_proba_prepaid_card", ("y_true", "prepaid_card"), MONTH, ["acq_channel", "app_channel", "is_customer"],
     ),
     "bank": lambda: scored("bank", "deposits, 14 days later (made)", CHOSE, _bank),
     "Elec2": lambda: scored("Elec2", "price above its mean, half an hour later", CHOSE, _elec2),

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import Calibrator, require_length, require_probability
 from state.calibrators.bend import Bend
+from state.calibrators.certainties import Certainties
 from state.calibrators.crowds import SIZE as CROWDS_SIZE
 from state.calibrators.crowds import Crowds
 from state.calibrators.guard import SIZE as GUARD_SIZE
@@ -47,12 +48,6 @@ SETTLED: Final = 60.0
 FLAT: Final = 0.05
 STEEP: Final = 5.0
 FAR: Final = 20.0
-
-#: Once a score of 0 or 1 was wrong, such scores are read as this far beyond the lowest or highest other score, in
-#: log-odds.
-BEYOND: Final = 1.0
-#: Log-odds of a score of 0, plus a margin, because those of a score of 1 are not exactly as far from 0.
-CERTAIN: Final = Z_CLIP + 1e-6
 
 #: First word of the state.
 _FORMAT: Final = 1 << 63 | 6
@@ -116,11 +111,8 @@ class TwoSpeed(Calibrator):
     from the same tickets as the blend. Its share k starts at 0 and takes the same steps on v and r as issued, so a bend
     that comes too late to be right keeps no share.
 
-    *Certainties.* Scores of 0 and 1 (beyond 1e-6) have log-odds of ∓13.8. Where scores are rounded, a 0 may mean little
-    less than the lowest other score. A line through both is too flat everywhere else. So once a forecast of 0 has come
-    true, the maps read log-odds below a floor as floor + `FLAT` (z - floor). The floor lies `BEYOND` the lowest other
-    score that was learnt. Forecasts of 1 that did not come true are treated in the same way. The weight w compares raw
-    forecasts as they were sent.
+    *Certainties.* Once a forecast of 0 has come true, or one of 1 has not, the maps read such forecasts as log-odds
+    that their own outcomes teach (`Certainties`). The weight w compares raw forecasts as they were sent.
 
     *Crowds.* Forecasts of one hour share what happened in it. So an outcome counts only for the share that `Crowds`
     derives from the errors of the slow map: in that map, in the blend, in L and V, and in the lasting corrections of
@@ -201,36 +193,11 @@ class TwoSpeed(Calibrator):
         self._crowds = Crowds()
         #: Share of the last outcome or revision that counted, see *Crowds*.
         self.part = 1.0
-        self._lowest, self._highest, self._floor, self._ceiling = 0.0, 0.0, Z_CLIP, -Z_CLIP
+        self._ends = Certainties()
 
     def evident(self) -> bool:
         """Return whether the outcomes so far support serving anything but the raw forecast."""
         return self._zeros >= ZEROS and (self._ones > 0 or self._expected >= EXPECTED)
-
-    def _read(self, z: float) -> float:
-        """Return the log-odds as the maps read them, see *Certainties*."""
-        if z < self._floor:
-            return self._floor + FLAT * (z - self._floor)
-        if z > self._ceiling:
-            return self._ceiling + FLAT * (z - self._ceiling)
-        return z
-
-    def _note(self, z: float, y: float) -> None:
-        """Track the range of scores, and whether a score of 0 or 1 was wrong."""
-        if z <= CERTAIN:
-            if y > 0.5:
-                self._floor = max(self._lowest - BEYOND, Z_CLIP)
-        elif z >= -CERTAIN:
-            if y < 0.5:
-                self._ceiling = min(self._highest + BEYOND, -Z_CLIP)
-        elif z < self._lowest:
-            self._lowest = z
-            if self._floor > Z_CLIP:
-                self._floor = max(z - BEYOND, Z_CLIP)
-        elif z > self._highest:
-            self._highest = z
-            if self._ceiling < -Z_CLIP:
-                self._ceiling = min(z + BEYOND, -Z_CLIP)
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         require_probability(p)
@@ -241,7 +208,8 @@ class TwoSpeed(Calibrator):
             p = 1.0 / (1.0 + math.exp(-z))
         if self._zeros < ZEROS or (self._ones == 0 and self._expected < EXPECTED):
             return new(Answer, (p, p, _RAW.pack(z, self._information)))
-        read = z if self._floor <= z <= self._ceiling else self._read(z)
+        ends = self._ends
+        read = z if ends.floor <= z <= ends.ceiling else ends.read(z)
         slow, fast, blend = self._slow, self._fast, self._blend
         u = slow.a * read + slow.b
         f = fast.a * read + fast.b
@@ -257,12 +225,13 @@ class TwoSpeed(Calibrator):
     def now(self, ticket: bytes) -> tuple[float, float]:
         """Return today's log-odds for a ticket's forecast, and the information learnt since it was issued."""
         z, since = _RAW.unpack_from(ticket)
-        read = z if self._floor <= z <= self._ceiling else self._read(z)
+        ends = self._ends
+        read = z if ends.floor <= z <= ends.ceiling else ends.read(z)
         w = self._guard.weight
         return w * z + (1.0 - w) * self._mapped(read), self._information - since
 
     def _mapped(self, z: float) -> float:
-        """Return today's log-odds before the blend with raw, from log-odds as `_read` returns them."""
+        """Return today's log-odds before the blend with raw, from log-odds as `Certainties` reads them."""
         slow, fast, blend = self._slow, self._fast, self._blend
         u = slow.a * z + slow.b
         v = u + blend.b + blend.a * min(max(fast.a * z + fast.b - u, -REACH), REACH)
@@ -291,9 +260,9 @@ class TwoSpeed(Calibrator):
             u = f = v = r = 0.0
         raw = 1.0 / (1.0 + math.exp(-z))
         self._expected += raw
-        if not self._lowest <= z <= self._highest:
-            self._note(z, y)
-            z = self._read(z)
+        ends, said = self._ends, z
+        if not ends.lowest <= z <= ends.highest:
+            z = ends.noted(z, y)
         slow = self._slow.a * z + self._slow.b
         fast = self._fast.a * z + self._fast.b
         if not settled:
@@ -314,6 +283,8 @@ class TwoSpeed(Calibrator):
             self._bent, self._bent_held = share_step(self._bent, self._bent_held, IN_BENT_SHARE, v, r, y, late)
             self._bend.learn(v, y, max(BENT, 2.0 * memory))
         self._learn_slow(z, slow, y, max(SLOW, memory), part)
+        if z != said:
+            ends.learn(said, part * self._slow.a * (sigmoid(self._mapped(z)) - y))
         fast = sigmoid(fast)
         information = fast * (1.0 - fast)
         self._fast.learn(z, fast - y, information, information * (_LN2 / FAST))
@@ -350,7 +321,7 @@ class TwoSpeed(Calibrator):
             return
         g *= part
         raw = 1.0 / (1.0 + math.exp(-z))
-        z = self._read(z)
+        z = self._ends.read(z)
         if self.evident():
             q = sigmoid(self._mapped(z))
             self._guard.correct(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
@@ -369,9 +340,9 @@ class TwoSpeed(Calibrator):
         slow, fast = [(line.a, line.b, line.aa, line.ab, line.bb) for line in (self._slow, self._fast)]
         blend = (self._blend.b, self._blend.a, self._blend.bb, self._blend.ab, self._blend.aa)
         bent = (self._bent, self._bent_held)
-        ends = (self._lowest, self._highest, self._floor, self._ceiling)
         others = self._guard.encode() + self._crowds.encode() + self._bend.encode()
         counts = (self.learnt, self._zeros, self._ones, self._settled, self._expected, self._information)
+        ends = (self._ends.lowest, self._ends.highest, self._ends.floor, self._ends.ceiling)
         return _STATE.pack(_FORMAT, *counts, *slow, *fast, *blend, *bent, *ends) + others
 
     def decode(self, payload: bytes) -> None:
@@ -386,4 +357,5 @@ class TwoSpeed(Calibrator):
             line.a, line.b, line.aa, line.ab, line.bb = numbers
         self._blend.b, self._blend.a, self._blend.bb, self._blend.ab, self._blend.aa = maps[10:15]
         self._bent, self._bent_held = maps[15:17]
-        self._lowest, self._highest, self._floor, self._ceiling = maps[17:]
+        ends = self._ends
+        ends.lowest, ends.highest, ends.floor, ends.ceiling = maps[17:]

@@ -280,6 +280,19 @@ def test_order_is_kept_where_certainties_were_wrong(stream: list[tuple[float, fl
     assert all(left < right for left, right in pairwise(served))
 
 
+@pytest.mark.parametrize("end", [0, 1])
+def test_a_certainty_learns_its_place_and_stays_beyond_all_other_scores(end: int) -> None:
+    """Scores of 0 are .02, or those of 1 are .98. A log-odds beyond all others, which are right, they would be .004."""
+    rng = random.Random(3)
+    calibrator = TwoSpeed()
+    for k in range(6000):
+        p = rng.randrange(1, 100) / 100 if k % 2 else 0.0
+        y = float(rng.random() < (p or 0.02))
+        calibrator.update(calibrator.predict(abs(end - p)).ticket, abs(end - y))
+    certain, nearest = (abs(end - calibrator.predict(abs(end - p)).p) for p in (0.0, 0.01))
+    assert 0.008 < certain < nearest < 0.025
+
+
 def test_certainties_that_are_right_are_left_as_they_are() -> None:
     calibrator = taught("twospeed", [(k % 2, k % 2) for k in range(5000)])
     assert calibrator.predict(0.0).p < 1e-5
