@@ -145,7 +145,7 @@ def _tick_of_now(again: Any) -> Any:
     def made(self: PartitionBuffer, records: Any, entry: Any, tick: int) -> Any:
         return again(self, records, entry, tick and int(clock() * 1000))
 
-    from tests.simulation.loop import _wall as clock  # noqa: PLC0415 - the clock of the simulation
+    from tests.simulation.loop import wall as clock  # noqa: PLC0415 - the clock of the simulation
 
     return made
 
