@@ -62,7 +62,7 @@ def _again(unsaid: Any) -> Any:
 #: By what is wrong, in words.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "intake commits what it has sent before it is acknowledged": [(Sender, "send", _done_when_sent)],
-    "a route is sent before its forecast": [(Sender, "_deliver", _route_first)],
+    "intake sends a route before its forecast": [(Sender, "_deliver", _route_first)],
     "a batch of intake does not wait for the one before it": [(Sender, "_deliver", _all_at_once)],
     "intake goes on where it was, not where its group is": [(TakenUp, "begin", _where_it_was)],
     "the router does not wait for what it sends": [(RoutedOutputs, "send", _not_awaited)],
