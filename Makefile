@@ -48,7 +48,7 @@ chaos: compiled jars ## 200,000 events and every kind of fault, judged; about fi
 soak: compiled jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
 	$(BIN)/python -m tests.chaos.soak --brokers $(or $(BROKERS),1)
 
-simulate: setup ## play histories of one worker's whole code in virtual time, for a minute (SECONDS=60); one of them with SEED=…
+simulate: setup ## play histories of the whole code of all stages in virtual time, for a minute (SECONDS=60); one of them with SEED=…
 	$(BIN)/python -m tests.simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 24 targets (SECONDS=60)

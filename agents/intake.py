@@ -44,8 +44,9 @@ from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
 
-#: Longest wait for new records, ms; then the loop looks at other things.
+#: Longest wait for new records, ms; then the loop looks at other things. And how long a broker waits for some, ms.
 WAIT_MS: Final = 200
+FETCH_WAIT_MS: Final = 100
 #: Seconds between two checks that the topics are still the same.
 LOOK_SECONDS: Final = 60.0
 
@@ -172,7 +173,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             heartbeat_interval_ms=int(settings.session_seconds * 100),
             request_timeout_ms=int(max(settings.session_seconds, 40.0) * 1000),
             metadata_max_age_ms=int(LOOK_SECONDS * 1000),  # a source topic may have got partitions
-            fetch_max_wait_ms=100,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
             **options,
         )
         listen(consumer, self.contact)

@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
     of = settings()
     events = list(dict.fromkeys(options.events))
     values = [erasure(of, each, options.scope) for each in events]
-    topic, written = asyncio.run(_send(of, list(zip(events, values, strict=True)), dry_run=options.dry_run))
+    topic, written = asyncio.run(send(of, list(zip(events, values, strict=True)), dry_run=options.dry_run))
     verb = "would erase" if options.dry_run else "erase"
     tell(
         options,
@@ -85,7 +85,7 @@ def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:
     return value
 
 
-async def _send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: bool = False) -> tuple[str, int]:
+async def send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: bool = False) -> tuple[str, int]:
     """Send each record where its event is, and return the topic and how many there are.
 
     The router has an event in the partition of its id. Workers have it in that of the forecast's key, which nobody

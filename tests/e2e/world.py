@@ -25,10 +25,12 @@ from aiokafka.protocol.group import LeaveGroupRequest
 
 from state import kinds, rescale
 from state.engine import Partition
-from state.events import Event, Output
+from state.events import Event
 from state.fence import FATES, Fence
+from state.fold import Fold
 from state.frames import CorruptFrame
 from state.journal import Entry
+from state.kind import Get
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust import unpacking
@@ -498,32 +500,39 @@ def folded(
     rows = begun if begun is not None else {}
     outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
 
-    def events(entry: Entry, decoder: Decoder) -> list[Event]:
-        return [_decoded(decoder, *each) for each in along(entry, inputs, entry.begins)]
+    def opened(settings: Settings, get: Get) -> Opened:
+        decoder = Decoder(settings.policies, settings.limits)
+        return Partition(settings.policies, get), lambda entry: [
+            _decoded(decoder, *each) for each in along(entry, inputs, entry.begins)
+        ]
 
-    for settings, made in along_the_journal(in_force, entries, events, rows):
+    for settings, made in along_the_journal(in_force, entries, opened, rows):
         for output in made:
             label, _, value = encode(output, settings, partition)
             outputs[label][identity(label, value)] = value
     return rows, outputs
 
 
+#: An engine, and what decodes the records of an entry for it.
+Opened = tuple[Fold, Callable[[Entry], list[Any]]]
+
+
 def along_the_journal(
     in_force: Callable[[bytes], Settings],
     entries: Sequence[Entry],
-    events: Callable[[Entry, Decoder], list[Event]],
+    opened: Callable[[Settings, Get], Opened],
     rows: dict[bytes, bytes],
-) -> Iterator[tuple[Settings, list[Output]]]:
+) -> Iterator[tuple[Settings, list[Any]]]:
     """Fold entry after entry with the pure engine into ``rows``; yield the settings and the outputs of each."""
-    engine: Partition | None = None
+    engine: Fold | None = None
     settings: Settings | None = None
     for entry in entries:
         now = in_force(entry.config)
         if engine is None or now is not settings:
-            engine = Partition(now.policies, rows.get)
+            engine, events = opened(now, rows.get)
         settings = now
         assert list(entry.begins) == engine.fence.next, f"entry {entry.number} goes on elsewhere: a second writer"
-        found = events(entry, Decoder(now.policies, now.limits))
+        found = events(entry)
         engine.begin()
         made = engine.tick(entry.tick) if entry.tick else engine.apply(found)
         engine.end()

@@ -35,8 +35,9 @@ def main() -> int:
             {**os.environ, **FIXED},
         )
     from tests.simulation.mutants import MUTANTS, planted  # noqa: PLC0415 - under the right environment alone
+    from tests.simulation.plan import planned  # noqa: PLC0415 - as above
+    from tests.simulation.playing import simulated  # noqa: PLC0415 - as above
     from tests.simulation.shrink import failing, told  # noqa: PLC0415 - as above
-    from tests.simulation.world import planned, simulated  # noqa: PLC0415 - as above
 
     if options.mutants:
         return _mutants(SOON if options.histories == sys.maxsize else options.histories, options.first)
@@ -63,8 +64,9 @@ def main() -> int:
 def _mutants(histories: int, first: int) -> int:
     """Look for each planted bug, and say how soon it was found."""
     from tests.simulation.mutants import MUTANTS, RARE, planted  # noqa: PLC0415 - as in `main`
+    from tests.simulation.plan import planned  # noqa: PLC0415 - as above
+    from tests.simulation.playing import simulated  # noqa: PLC0415 - as above
     from tests.simulation.shrink import failing  # noqa: PLC0415 - as above
-    from tests.simulation.world import planned, simulated  # noqa: PLC0415 - as above
 
     missed, most = 0, min(histories, 5000)
     names = [name for name in MUTANTS if name not in RARE or most > SOON]

@@ -18,6 +18,8 @@ from streams.faust import rocks_options, stores
 from tests.simulation.loop import PROCESS
 
 _MARK = "database"
+#: What RocksDB says when a write finds no room.
+FULL = "IO error: No space left on device: While appending to file"
 
 
 class WriteBatch:
@@ -92,8 +94,8 @@ class Iter:
 class Rdict:
     """An open database; stands for `rocksdict.Rdict`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, full: set[str]) -> None:
+        self._database, self._full = database, full
 
     def _of(self) -> Database:
         if self._database.damaged:
@@ -115,6 +117,8 @@ class Rdict:
 
     def _write(self, rows: list[tuple[bytes, bytes | None]]) -> None:
         process = PROCESS.get()
+        if process is not None and process.name in self._full:
+            raise Exception(FULL)  # noqa: TRY002 - as rocksdict does
         if process is None or process.alive:
             self._of().apply(rows)
 
@@ -131,10 +135,17 @@ class Rdict:
 
 
 class Disks:
-    """All disks of a simulation."""
+    """All disks of a simulation.
+
+    Attributes
+    ----------
+    full
+        Names of processes whose disk is full.
+    """
 
     def __init__(self) -> None:
         self.databases: dict[str, Database] = {}
+        self.full: set[str] = set()
         self._names = count()
 
     def open(self, path: Path) -> Rdict:
@@ -143,7 +154,7 @@ class Disks:
         if not mark.exists():
             path.mkdir(parents=True, exist_ok=True)
             mark.write_text(str(next(self._names)))
-        return Rdict(self.databases.setdefault(mark.read_text(), Database()))
+        return Rdict(self.databases.setdefault(mark.read_text(), Database()), self.full)
 
     def of(self, directory: Path) -> list[Database]:
         """Return the databases of a worker that are in use, by their paths."""

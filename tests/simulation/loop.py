@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from datetime import UTC, datetime
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, cast
 
 #: What the clocks say when a simulation begins: ms since 1970, as s.
@@ -245,7 +245,8 @@ def _now() -> float:
     return loop.now if isinstance(loop, Loop) else 0.0
 
 
-def _wall() -> float:
+def wall() -> float:
+    """Return what the wall clock of the process that runs says, s since 1970."""
     process = PROCESS.get()
     return BEGIN + _now() + (process.ahead if process else 0.0)
 
@@ -253,7 +254,7 @@ def _wall() -> float:
 class _Datetime(datetime):
     @classmethod
     def now(cls, tz: Any = None) -> Any:
-        return datetime.fromtimestamp(_wall(), tz or UTC)
+        return datetime.fromtimestamp(wall(), tz or UTC)
 
 
 class _Time(ModuleType):
@@ -263,29 +264,39 @@ class _Time(ModuleType):
         return getattr(time, name)
 
 
+def _with_defaults(each: Any) -> Iterator[FunctionType]:
+    """Yield the functions of a module's value that have defaults: itself, or methods."""
+    for function in (each, *(vars(each).values() if isinstance(each, type) else ())):
+        if isinstance(function, FunctionType) and (function.__defaults__ or function.__kwdefaults__):
+            yield function
+
+
 @contextmanager
 def virtual_clocks() -> Iterator[None]:
     """Let all modules of the product, and of what it runs on, read the clocks of the loop that runs."""
-    clocks = {time.monotonic: _now, time.perf_counter: _now, time.time: _wall}
     module = _Time("time")
-    module.__dict__.update({each.__name__: other for each, other in clocks.items()})
+    module.__dict__.update(monotonic=_now, perf_counter=_now, time=wall)
+    pairs = ((time.monotonic, _now), (time.perf_counter, _now), (time.time, wall), (time, module))
+    clocks: dict[int, Any] = {id(real): other for real, other in (*pairs, (datetime, _Datetime))}
     replaced: list[tuple[dict[str, Any], str, Any]] = []
+    defaults: list[tuple[FunctionType, Any, Any]] = []
     for name, each in list(sys.modules.items()):
-        if name.partition(".")[0] not in ("agents", "state", "streams", "faust", "mode", "aiokafka"):
+        if name.partition(".")[0] not in ("agents", "cli", "state", "streams", "faust", "mode", "aiokafka"):
             continue
         for key, value in list(vars(each).items()):
-            other: Any = None
-            if value is time:
-                other = module
-            elif value is datetime:
-                other = _Datetime
-            elif callable(value) and getattr(value, "__module__", None) == "time":
-                other = clocks.get(value)
-            if other is not None:
+            if (other := clocks.get(id(value))) is not None:
                 replaced.append((vars(each), key, value))
                 vars(each)[key] = other
+            for function in _with_defaults(value):
+                given, named = function.__defaults__ or (), function.__kwdefaults__ or {}
+                if any(id(one) in clocks for one in (*given, *named.values())):
+                    defaults.append((function, function.__defaults__, function.__kwdefaults__))
+                    function.__defaults__ = tuple(clocks.get(id(one), one) for one in given)
+                    function.__kwdefaults__ = {key: clocks.get(id(one), one) for key, one in named.items()}
     try:
         yield
     finally:
         for names, key, value in replaced:
             names[key] = value
+        for function, positional, keywords in defaults:
+            function.__defaults__, function.__kwdefaults__ = positional, keywords

@@ -26,9 +26,8 @@ from streams.faust.state_table import StateTable
 from streams.faust.stores import RocksStore
 from streams.faust.transport import BatchConsumer
 from streams.records.merge import PartitionBuffer
-
-#: Object, name of the attribute, and what makes the mutant of what stands there.
-Change = tuple[Any, str, Callable[[Any], Any]]
+from tests.simulation import mutants_of_sources
+from tests.simulation.mutants_of_sources import Change
 
 
 def _returning(value: Any) -> Callable[[Any], Any]:
@@ -146,7 +145,7 @@ def _tick_of_now(again: Any) -> Any:
     def made(self: PartitionBuffer, records: Any, entry: Any, tick: int) -> Any:
         return again(self, records, entry, tick and int(clock() * 1000))
 
-    from tests.simulation.loop import _wall as clock  # noqa: PLC0415 - the clock of the simulation
+    from tests.simulation.loop import wall as clock  # noqa: PLC0415 - the clock of the simulation
 
     return made
 
@@ -307,7 +306,7 @@ def _left_over(unsaid: Any) -> Any:
     return mutant
 
 
-#: By what is wrong, in words. The last of these were bugs, and a seed found them.
+#: By what is wrong, in words. The last of the worker's were bugs, and a seed found them.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "answers go out before the journal has their entry": [(BatchProcessor, "answer", _answers_first)],
     "answers are not waited for": [(Outputs, "send", _not_awaited)],
@@ -355,6 +354,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "a leader of the group that no broker answers shares out nothing for minutes": [
         (fetching.LoopConsumer, "ask_for_topics", _returning(None))
     ],
+    **mutants_of_sources.MUTANTS,
 }
 
 

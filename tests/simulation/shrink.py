@@ -2,8 +2,11 @@
 
 from collections import Counter
 
-from tests.simulation.judge import WrongError, judge
-from tests.simulation.world import Plan, World, play
+from tests.simulation.folds import WrongError
+from tests.simulation.judge import judge
+from tests.simulation.plan import Plan
+from tests.simulation.playing import play
+from tests.simulation.world import World
 
 #: Most lines of what happened that are shown.
 LINES = 150
@@ -14,7 +17,7 @@ def failing(plan: Plan, struck: Counter[str] | None = None) -> str | None:
 
     def judged(world: World) -> None:
         if struck is not None:
-            struck.update(world.counts)
+            struck.update(world.faults.counts)
         judge(world)
 
     try:
@@ -56,7 +59,7 @@ def told(plan: Plan, *, shorten: bool = False) -> str:
     shown = lines if len(lines) <= LINES or not shorten else ["          …", *lines[-LINES:]]
     return "\n".join(
         [
-            f"{len(plan.records)} records, {plan.width} partitions, {plan.workers} workers; {settings}",
+            f"{len(plan.records)} records, {plan.width} partitions; {', '.join(plan.names)}; {settings}",
             *[f"fault {fault}" for fault in plan.faults],
             *shown,
             wrong,

@@ -25,8 +25,9 @@ from streams.faust.appends import Appender
 from streams.faust.producing import RecordBatch
 from streams.kafka import producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
-from tests.simulation.kafka import Kafka, Network
+from tests.simulation.kafka import Kafka
 from tests.simulation.loop import Loop
+from tests.simulation.network import Network
 
 #: Plays a scene: with a client, the name of a topic of two partitions, and a name that nobody else has.
 Scene = Callable[[AIOKafkaClient, str, str], Coroutine[Any, Any, None]]
@@ -253,10 +254,12 @@ def test_a_group_shares_out_by_generations_and_knows_who_is_behind(play: Play) -
         assert (await syncing).member_assignment == b"b"
 
         for at, code in ((generation, errors.IllegalGenerationError.errno), (generation + 1, 0)):
-            commit = OffsetCommitRequest(group, at, two, -1, [(topic, [(0, 7, "")])])
+            commit = OffsetCommitRequest(group, at, two, -1, [(topic, [(0, 7, "noted")])])
             assert (await ask(client, group, commit)).topics[0][1][0][1] == code
         committed = await ask(client, group, OffsetFetchRequest(group, [(topic, [0, 1])]))
-        assert [(n, offset) for n, offset, *_ in committed.topics[0][1]] == [(0, 7), (1, -1)]
+        assert [each[:3] for each in committed.topics[0][1]] == [(0, 7, "noted"), (1, -1, "")]
+        every = await ask(client, group, OffsetFetchRequest(group, None))
+        assert [(name, [each[:3] for each in found]) for name, found in every.topics] == [(topic, [(0, 7, "noted")])]
 
         # Who joins again and says nothing new is told the generation that there is.
         assert (await join(client, group, two)).generation_id == generation + 1

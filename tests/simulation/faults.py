@@ -1,0 +1,201 @@
+"""Lets faults happen: when each is due, whom it strikes, and what becomes of them."""
+
+import asyncio
+import random
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from aiokafka.errors import KafkaError
+
+from cli import forget
+from streams.kafka.topics import TopicsError
+from tests.simulation.loop import Process, within
+from tests.simulation.plan import AMID, INTAKE, STAGES, Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Actor, World
+
+
+class Faults:
+    """The faults of a history.
+
+    Attributes
+    ----------
+    counts
+        How many struck, by kind.
+    erasing
+        How many events are being erased.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.counts: Counter[str] = Counter()
+        self.erasing = 0
+
+    def due(self, fault: Fault) -> None:
+        """Let a fault strike as soon as whom it is for is where it is to be struck."""
+        if not fault.worker:
+            self.strike(fault)
+            return
+        actor = self._world.actors[fault.worker]
+        (actor.amid if fault.kind.endswith(AMID) else actor.due).append(fault)
+        self.arm(actor)
+
+    def arm(self, actor: "Actor") -> None:
+        """Let the next fault that is due strike the process that runs."""
+        if actor.process is None or actor.process.left is not None or not actor.due:
+            return
+        fault = actor.due[0]
+
+        def struck() -> None:
+            actor.due.remove(fault)
+            with within(None):
+                self.strike(fault)
+            self.arm(actor)
+
+        actor.process.left, actor.process.struck = fault.after, struck
+
+    def met(self, name: str, applied: bool) -> None:  # noqa: FBT001 - see `Network.met`
+        """Let what is due amid an append strike: before it is sent, or when it is applied and nobody has been told."""
+        actor = self._world.actors.get(name)
+        if actor is None or not actor.amid:
+            return
+        fault = actor.amid[0]
+        actor.appends += 1
+        if actor.appends > fault.after % 12 and applied == bool(fault.after % 2):
+            actor.amid.pop(0)
+            actor.appends = 0
+            with within(None):
+                self.strike(fault)
+
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen."""
+        world = self._world
+        self.counts[fault.kind] += 1
+        world.log(f"FAULT {fault.kind} {fault.worker}")
+        if not fault.worker:
+            self._for_all(fault)
+            return
+        kind, actor = fault.kind.removesuffix(AMID), world.actors[fault.worker]
+        process = actor.process
+        if process is None:
+            return
+        if kind == "pause":
+            process.stands = True
+            world.loop.call_later(fault.long, self._wake, process)
+        elif kind == "cut":
+            world.network.cut.add(actor.name)
+            world.loop.call_later(fault.long, world.network.cut.discard, actor.name)
+        elif kind == "jump":
+            process.ahead += (fault.long - 1) * 30
+        elif kind == "stop":
+            assert actor.stop is not None
+            with within(process):
+                actor.stop.set()
+        elif kind == "full disk":
+            world.disks.full.add(actor.name)
+            world.loop.call_later(fault.long, world.disks.full.discard, actor.name)
+        elif kind == "damaged disk":
+            for each in world.disks.of(actor.directory):
+                each.damaged = True
+        else:
+            world.end(actor, process, fault.long, said=False)
+            self._afterwards(kind, actor, random.Random(f"{world.plan.seed} {fault}"))
+
+    def _for_all(self, fault: Fault) -> None:
+        world = self._world
+        rng = random.Random(f"{world.plan.seed} {fault}")
+        if fault.kind == "trouble":
+            world.network.troubled = 0.02 + 0.1 * fault.long
+            world.loop.call_later(1 + fault.long, self._untroubled)
+        elif fault.kind == "compact":
+            for settings in world.folding.values():
+                for n in range(world.plan.width):
+                    world.kafka.logs[settings.changelog, n].compact()
+        elif fault.kind == "leaders":
+            moved = {place for place in world.kafka.logs if rng.random() < 0.3}
+            world.kafka.moving |= moved
+            world.loop.call_later(0.3 + fault.long, world.kafka.moving.difference_update, moved)
+        elif fault.kind == "offsets":
+            self._set_offsets(rng.choice([stage for stage in STAGES if stage in world.plan.names.values()]), rng)
+        else:
+            event_id = f"{world.plan.seed}-{rng.randrange(60)}"
+            with within(world.operator):
+                world.loop.create_task(self._erase(event_id))
+
+    async def _erase(self, event_id: str) -> None:
+        """Erase an event as `trueup forget` does, again until it is done."""
+        self.erasing += 1
+        settings = self._world.base
+        value = forget.erasure(settings, event_id)
+        while True:
+            try:
+                await forget.send(settings, [(event_id, value)])
+            except (TopicsError, KafkaError, TimeoutError) as exc:
+                self._world.log(f"operator: {exc!r}")
+                await asyncio.sleep(1)
+            else:
+                break
+        self.erasing -= 1
+
+    def _set_offsets(self, stage: str, rng: random.Random) -> None:
+        """Stop a stage, and set offsets of its group as `kafka-consumer-groups.sh --reset-offsets` does.
+
+        Those of intake go back; those of others also ahead, as nobody may go by them.
+        """
+        world = self._world
+        for actor in world.actors.values():
+            if actor.stage == stage and actor.process is not None:
+                world.end(actor, actor.process, said=False)
+        group = world.kafka.groups[world.group(stage)]
+        group.empty()
+        for place, (offset, _) in list(group.offsets.items()):
+            end = offset if stage == INTAKE else world.kafka.logs[place].end
+            group.offsets[place] = rng.randrange(end + 1), ""
+
+    def _afterwards(self, kind: str, actor: "Actor", rng: random.Random) -> None:
+        """Do to one that was killed what goes with a kind of fault."""
+        world = self._world
+        found = world.disks.of(actor.directory)
+        if kind == "configure":
+            actor.policies ^= 1
+        elif kind == "lost disk":
+            shutil.rmtree(actor.directory, ignore_errors=True)
+        elif kind == "swapped disks":
+            self._swap(actor, rng.choice([each for each in world.actors.values() if each.stage == actor.stage]))
+        for each in found:
+            if kind == "old disk":
+                each.again(each.writes[: rng.randrange(len(each.writes) + 1)])
+            elif kind == "torn disk" and each.writes:
+                hole = max(0, len(each.writes) - 1 - rng.randrange(4))
+                each.again(each.writes[:hole] + each.writes[hole + 1 :])
+            elif kind == "foreign disk":
+                each.again(
+                    [
+                        [
+                            (key, value and value.replace(b'"cluster"', b'"another"'))
+                            for key, value in write
+                            if key[:2] == b"__" or rng.random() < 0.7
+                        ]
+                        for write in each.writes
+                    ]
+                )
+
+    def _swap(self, actor: "Actor", other: "Actor") -> None:
+        """Give each of two the disk of the other."""
+        if other.process is not None:
+            self._world.end(other, other.process, said=False)
+        if other is actor or not (actor.directory.exists() and other.directory.exists()):
+            return
+        aside = self._world.directory / "aside"
+        for source, target in ((actor.directory, aside), (other.directory, actor.directory), (aside, other.directory)):
+            source.rename(target)
+
+    def _untroubled(self) -> None:
+        self._world.network.troubled = 0.0
+
+    def _wake(self, process: Process) -> None:
+        if process.alive:
+            self._world.log(f"{process.name} wakes")
+        process.stands = False

@@ -1,0 +1,186 @@
+"""Folds the inputs of a stage again along its journal, and judges the journal, its order and the rows.
+
+The journal says in which order records were folded. The judge folds them again in that order, with the pure engine and
+nothing that can fail between. First it judges the journal itself: one entry after another, each going on where the one
+before it ended, every record in one of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from state import journal, kinds
+from state.engine import Partition
+from state.journal import Entry
+from state.kind import Get
+from state.router import Router
+from state.witnesses import SLACK
+from streams.config import in_force
+from streams.config.settings import Settings
+from streams.records.decoding import Decoder
+from streams.records.refused import named
+from streams.records.routing import RouteDecoder
+from tests.e2e.world import BESIDE, Opened, along_the_journal
+from tests.simulation.log import Record
+from tests.simulation.plan import POLICIES, WORKER
+from tests.simulation.world import World
+
+
+class WrongError(AssertionError):
+    """A history did not end as it must."""
+
+
+@dataclass
+class Claim:
+    """That a process took up a partition.
+
+    Attributes
+    ----------
+    at, by
+        The number of its append, and who.
+    told
+        The first entry whose outputs it had to send: those of all before were known to be acknowledged.
+    """
+
+    at: int
+    by: str
+    told: int
+
+
+@dataclass
+class Folded:
+    """A partition of a stage, folded again.
+
+    Attributes
+    ----------
+    made
+        Entries of the journal, each with its settings and its outputs.
+    """
+
+    claims: list[Claim]
+    made: list[tuple[Entry, Settings, list[Any]]]
+
+    def era(self, by: str, at: int) -> int:
+        """Return which claim a process appended under: its last one before; -1 if it had none."""
+        return max((n for n, claim in enumerate(self.claims) if claim.by == by and claim.at < at), default=-1)
+
+
+def fold(world: World, stage: str, n: int) -> Folded:
+    """Judge a partition of a stage up to its rows, and return what it must have put out.
+
+    Raises
+    ------
+    WrongError
+        If the journal, the order of records or a row is not as it must be.
+    """
+    of, logs = world.folding[stage], world.kafka.logs
+    place = f"partition {n}" if stage == WORKER else f"{stage}'s partition {n}"
+    inputs = [list(logs[topic, n].records()) for topic in (of.forecasts, of.outcomes)]
+    changelog = list(logs[of.changelog, n].records(whole=True))
+    entries = [Entry.decode(each.value) for each in changelog if _of_journal(each) and each.value]
+    _journal(place, entries, inputs, [Entry.decode(each.value or b"") for each in logs[of.journal, n].records()])
+    _merged(place, entries, inputs)
+    rows: dict[bytes, bytes] = {}
+    folding = along_the_journal(_known(world, stage).__getitem__, entries, _engine(stage, inputs), rows)
+    made = [(entry, *each) for entry, each in zip(entries, folding, strict=True)]
+    found: dict[bytes, bytes] = {}
+    for each in changelog:
+        if each.key and each.key[:1] not in BESIDE:
+            found.pop(each.key, None)
+            if each.value is not None:
+                found[each.key] = each.value
+    _same(f"rows of {place}", rows, found)
+    _same(f"rows of {place} on the disk of its {stage}", found, world.tables.get((stage, n), found))
+    return Folded(_claims(changelog), made)
+
+
+def _same(what: str, wanted: dict[bytes, bytes], found: dict[bytes, bytes]) -> None:
+    wrong = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
+    if wrong:
+        raise WrongError(f"{len(wrong)} {what} differ, as {wrong[0]!r}")
+
+
+def _of_journal(record: Record) -> bool:
+    letter = kinds.JOURNAL.letter
+    return record.key is not None and record.key[:1] == letter and record.key != letter
+
+
+def _claims(changelog: Sequence[Record]) -> list[Claim]:
+    claims, told = [], 0
+    for each in changelog:
+        if each.key == kinds.CLAIM.key():
+            claims.append(Claim(each.at, each.by, told))
+        elif _of_journal(each) and each.value:
+            told = max(told, Entry.decode(each.value).answered)
+        elif each.key == kinds.JOURNAL.key() and each.value:
+            told = max(told, journal.read({each.key: each.value}.get).number)
+    return claims
+
+
+def _known(world: World, stage: str) -> dict[bytes, Settings]:
+    """Return the settings that a stage may have had, by the hash that the journal has of them."""
+    of = world.folding[stage]
+    every = [Settings(**{**vars(of), "policies": policies}) for policies in POLICIES]
+    return {bytes.fromhex(in_force.digest(in_force.described(each))): each for each in every}
+
+
+def _engine(stage: str, inputs: Sequence[list[Record]]) -> Callable[[Settings, Get], Opened]:
+    """Return what opens the engine of a stage."""
+
+    def worker(settings: Settings, get: Get) -> Opened:
+        decoder = Decoder(settings.policies, settings.limits)
+        reads = decoder.forecast, decoder.outcome
+
+        def events(entry: Entry) -> list[Any]:
+            found: list[Any] = []
+            for topic, record in _records(entry, inputs):
+                found += named([reads[topic](record.offset, record.key, record.value, record.timestamp)])
+            return found
+
+        return Partition(settings.policies, get), events
+
+    def router(settings: Settings, get: Get) -> Opened:
+        return Router(settings.policies, get), lambda entry: RouteDecoder().events(_records(entry, inputs))
+
+    return worker if stage == WORKER else router
+
+
+def _records(entry: Entry, inputs: Sequence[list[Record]]) -> Iterator[tuple[int, Record]]:
+    at = list(entry.begins)
+    for topic in entry.topics:
+        yield topic, inputs[topic][at[topic]]
+        at[topic] += 1
+
+
+def _journal(place: str, entries: Sequence[Entry], inputs: Sequence[list[Record]], noted: Sequence[Entry]) -> None:
+    """Judge the journal in the changelog, and what its own topic says of it."""
+    numbers = [each.number for each in entries]
+    if numbers != list(range(len(numbers))):
+        raise WrongError(f"the journal of {place} has the entries {numbers}")
+    at: tuple[int, int] = (0, 0)
+    for entry in entries:
+        if entry.begins != at or entry.ends != (at[0] + entry.topics.count(0), at[1] + entry.topics.count(1)):
+            raise WrongError(
+                f"entry {entry.number} of {place} goes from {entry.begins} to {entry.ends}, not on from {at}"
+            )
+        at = entry.ends
+    ends = tuple(len(each) for each in inputs)
+    if at != ends:
+        raise WrongError(f"the journal of {place} ends at {at}, its inputs at {ends}")
+    order = b"".join(each.topics for each in entries)
+    for each in noted:
+        whole = order[sum(each.begins) : sum(each.ends)]
+        if each.topics != whole:
+            raise WrongError(f"the topic of the journal of {place} does not say what entry {each.number} ends with")
+    if entries and max([each.number for each in noted], default=0) != len(entries):
+        raise WrongError(f"{place} was stopped without a last checkpoint")
+
+
+def _merged(place: str, entries: Sequence[Entry], inputs: Sequence[list[Record]]) -> None:
+    """Judge that records which were merged together went by time, a forecast before an outcome of its millisecond."""
+    for entry in entries:
+        for (first, one), (second, other) in pairwise(_records(entry, inputs)):
+            early = other.timestamp - one.timestamp + (second - first if second != first else 0) * 0.5
+            if first != second and -SLACK < early < 0:
+                raise WrongError(f"entry {entry.number} of {place} has offset {one.offset} before {other.offset}")

@@ -1,0 +1,152 @@
+"""Connections of the model, which lose requests and answers."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+from aiokafka import errors
+from aiokafka.conn import CloseReason
+
+from tests.simulation.kafka import VERSIONS, Kafka
+from tests.simulation.loop import PROCESS, Loop, Process
+
+
+class Network:
+    """Carries requests and answers, each in its time; what it loses is drawn from the seed.
+
+    Attributes
+    ----------
+    troubled
+        How often a request meets trouble, from 0 to 1, until `calm`.
+    troubles
+        How many did.
+    cut
+        Names of processes of which nothing gets through.
+    met
+        Called with the name of a process that is about to send an append, and with True when it was applied.
+    """
+
+    def __init__(self, loop: Loop, kafka: Kafka, seed: str, log: Callable[[str], None]) -> None:
+        self.loop, self.kafka, self.log = loop, kafka, log
+        self.rng = random.Random(seed)
+        self.troubled, self.troubles = 0.0, 0
+        self.cut: set[str] = set()
+        self.met: Callable[[str, bool], None] = lambda *_: None
+
+    async def connect(self, host: str, port: int, **options: Any) -> "Connection":  # noqa: ARG002 - as `create_conn`
+        """Open a connection."""
+        await asyncio.sleep(self.delay())
+        return Connection(self, PROCESS.get(), options["request_timeout_ms"] / 1000, options.get("on_close"))
+
+    def delay(self) -> float:
+        """Return how long something is on its way, s."""
+        return 0.0005 + 0.004 * self.rng.random() ** 3
+
+    def trouble(self) -> str:
+        """Return what happens to a request: mostly nothing."""
+        if not self.troubled or self.rng.random() >= self.troubled:
+            return ""
+        self.troubles += 1
+        return self.rng.choice(("lost", "applied", "late", "late"))
+
+
+class Connection:
+    """A connection of a process: its requests are applied one after another, and answered in their order."""
+
+    def __init__(
+        self, network: Network, process: Process | None, timeout: float, on_close: Callable[..., None] | None
+    ) -> None:
+        self._network, self._process, self._on_close = network, process, on_close
+        self._request_timeout = timeout
+        self._open = True
+        self._pending: list[asyncio.Future[Any]] = []
+        self._queue: deque[tuple[Any, asyncio.Future[Any], str]] = deque()
+        self._busy = False
+
+    def connected(self) -> bool:
+        """Whether it is open."""
+        return self._open
+
+    def close(self, reason: object = None, exc: object = None) -> asyncio.Future[None]:  # noqa: ARG002 - as aiokafka's
+        """Close it; nobody is answered any more. Returns what is done when it is closed."""
+        closed = self._network.loop.create_future()
+        closed.set_result(None)
+        if not self._open:
+            return closed
+        self._open = False
+        for waiting in self._pending:
+            if not waiting.done():
+                waiting.set_exception(errors.KafkaConnectionError("the connection was closed"))
+        self._pending.clear()
+        if self._on_close is not None:
+            self._on_close(self, reason)
+        return closed
+
+    def send(self, request: Any, expect_response: bool = True) -> Any:  # noqa: ARG002, FBT001, FBT002 - as aiokafka's
+        """Send a request; what is returned is to be awaited."""
+        if not self._open:
+            raise errors.KafkaConnectionError("the connection is closed")
+        network, prepared = self._network, request.prepare(VERSIONS)
+        answered = network.loop.create_future()
+        self._pending.append(answered)
+        trouble = network.trouble()
+        if trouble:
+            network.log(f"{self._process.name if self._process else ''}: {type(request).__name__} is {trouble}")
+        if prepared.API_KEY == 0:
+            network.met(self._process.name if self._process else "", False)  # noqa: FBT003 - see there
+        # It goes out in the name of the process: one that stands still from now on sends it when it goes on.
+        network.loop.call_soon(self._depart, prepared, answered, trouble)
+        return asyncio.wait_for(answered, self._request_timeout)
+
+    def _depart(self, request: Any, answered: asyncio.Future[Any], trouble: str) -> None:
+        network = self._network
+        if self._process is None or self._process.name not in network.cut:
+            network.loop.call_later(network.delay(), self._arrived, request, answered, trouble, context=Context())
+
+    def _arrived(self, request: Any, answered: asyncio.Future[Any], trouble: str) -> None:
+        if trouble == "lost":
+            self._break()
+            return
+        self._queue.append((request, answered, trouble))
+        if not self._busy:
+            self._next()
+
+    def _next(self) -> None:
+        if not self._queue:
+            return
+        request, answered, trouble = self._queue.popleft()
+        self._busy = True
+        name, identity = (self._process.name, self._process.identity) if self._process else ("", "")
+        self._network.kafka.handle(request, partial(self._said, request, answered, trouble), identity)
+        if request.API_KEY == 0:
+            self._network.met(name, True)  # noqa: FBT003 - see there
+
+    def _said(self, request: Any, answered: asyncio.Future[Any], trouble: str, *fields: Any) -> None:
+        network = self._network
+        delay = network.delay()
+        if trouble == "late":
+            delay += network.rng.random() * 4
+        response = request.RESPONSE_TYPE(*fields)
+        if trouble == "applied":
+            network.loop.call_later(delay, self._break, context=Context())
+        else:
+            network.loop.call_later(delay, self._answer, answered, response, context=Context())
+        self._busy = False
+        network.loop.call_soon(self._next, context=Context())
+
+    def _answer(self, answered: asyncio.Future[Any], response: Any) -> None:
+        if self._process is not None and self._process.name in self._network.cut:
+            return
+        if self._open and not answered.done():
+            self._pending.remove(answered)
+            answered.set_result(response)
+
+    def _break(self) -> None:
+        """Close it in its process's name, as when a reset arrives."""
+        context = Context()
+        context.run(PROCESS.set, self._process)
+        self._network.loop.call_soon(self.close, CloseReason.CONNECTION_BROKEN, context=context)

@@ -1,0 +1,182 @@
+"""What a seed stands for: the records that come, the processes that serve them, and the faults that strike."""
+
+import random
+from typing import Any, Final, NamedTuple
+
+from state.policies import Policies
+from state.policy import Challenger, Policy
+from streams.sources import config as source_config
+from tests.events import Sent, mixed
+from tests.simulation.loop import BEGIN
+
+#: How long records come, s, and how long faults strike.
+FEED: Final = 8.0
+SESSION: Final = 3.0
+NAMES: Final = ("anna", "berta", "carla")
+#: The stages, the first of them first, and who may run each.
+INTAKE, ROUTER, WORKER = STAGES = ("intake", "router", "worker")
+OF_STAGE: Final = {INTAKE: ("ida", "ines"), ROUTER: ("rita", "romy"), WORKER: NAMES}
+#: How many of the histories have all stages, and begin at topics with any keys.
+SOURCED: Final = 0.3
+
+#: Sources that may be mapped: their topics, with how many partitions these have.
+SOURCES: Final = source_config.parse(
+    {
+        "scores": {"topic": "scores", "role": "forecast", "event_id": "event_id", "stream": "stream", "p": "p"},
+        "chargebacks": {"topic": "chargebacks", "role": "outcome", "event_id": "event_id", "y": "y"},
+    }
+)
+WIDTHS: Final = {"scores": 3, "chargebacks": 2}
+#: The source topic of what else would be sent to trueup's own topics.
+SOURCE_OF: Final = {"forecasts": "scores", "outcomes": "chargebacks"}
+
+
+class Fault(NamedTuple):
+    """Something that happens to a process, or to all.
+
+    Attributes
+    ----------
+    kind
+        What: see `World.strike`.
+    worker
+        Whom; empty: all.
+    at
+        When it is due, virtual s.
+    after
+        How many callbacks of the process later it strikes: between any two of them. Where the process is down it
+        strikes while it starts and recovers.
+    long
+        How long it lasts, s, or how much of it.
+    """
+
+    kind: str
+    worker: str
+    at: float
+    after: int
+    long: float
+
+    def __str__(self) -> str:
+        whom = f" {self.worker}" if self.worker else ""
+        return f"at {self.at:.2f} s, {self.after} callbacks later: {self.kind}{whom} for {self.long:.2f}"
+
+
+#: How the kinds end that strike amid an append.
+AMID: Final = " amid an append"
+#: Which faults there are, and how often each is drawn.
+KINDS: Final = {
+    "kill": 20,
+    "kill amid an append": 25,
+    "pause": 8,
+    "pause amid an append": 16,
+    "trouble": 10,
+    "cut": 6,
+    "stop": 6,
+    "old disk": 5,
+    "lost disk": 4,
+    "torn disk": 4,
+    "swapped disks": 3,
+    "foreign disk": 2,
+    "damaged disk": 3,
+    "jump": 5,
+    "configure": 6,
+    "compact": 4,
+}
+#: What is drawn beside them: operators erase events and set offsets of a group, leaders of partitions move, and one
+#: finds its disk full.
+BESIDES: Final = {"erase": 4, "offsets": 3, "leaders": 3, "full disk": 2}
+
+
+class Plan(NamedTuple):
+    """What a seed stands for, besides chance.
+
+    Attributes
+    ----------
+    records
+        Sent to source topics, or to trueup's own.
+    width
+        Number of partitions of trueup's topics.
+    names
+        The stage of each process, by its name.
+    policies
+        Which of `POLICIES` processes begin with; another one of the same pair may follow.
+    """
+
+    seed: int
+    records: list[Sent]
+    width: int
+    names: dict[str, str]
+    settings: dict[str, Any]
+    policies: int
+    faults: tuple[Fault, ...]
+
+    @property
+    def sourced(self) -> bool:
+        """Whether there are all stages."""
+        return INTAKE in self.names.values()
+
+
+#: Policies that a process may be started with, by twos. Under the first, rows expire within the history; under the
+#: second, every label finds its forecast.
+POLICIES: Final = (
+    Policies([("*", Policy("histogram", ttl_ms=3_000, matures_ms=1_000, silence=0.0))], early_ttl_ms=1_500),
+    Policies(
+        [
+            ("stream-0", Policy("platt", ttl_ms=4_000, learn="arrival", shadow=(Challenger("histogram", {}),))),
+            ("*", Policy("histogram", ttl_ms=2_500, matures_ms=1_200, silence=0.0, revisable_ms=4_000)),
+        ],
+        early_ttl_ms=1_500,
+    ),
+    Policies([("*", Policy("histogram"))]),
+    Policies(
+        [("stream-0", Policy("platt", shadow=(Challenger("histogram", {}),))), ("*", Policy("histogram", seed=1))]
+    ),
+)
+#: From which of `POLICIES` on nothing expires.
+LASTING: Final = 2
+
+
+def planned(seed: int) -> Plan:
+    """Return what a seed stands for."""
+    rng, more = random.Random(f"plan {seed}"), random.Random(f"more {seed}")
+    width, workers = rng.choice((1, 1, 2, 2, 3)), rng.choice((1, 2, 2, 3))
+    names = dict.fromkeys(NAMES[:workers], WORKER)
+    sourced = more.random() < SOURCED
+    if sourced:
+        counts = {INTAKE: more.choice((1, 2)), ROUTER: more.choice((1, 2)), WORKER: min(workers, 2)}
+        names = {name: stage for stage, n in counts.items() for name in OF_STAGE[stage][:n]}
+    n = rng.choice((20, 40, 60))
+    start = int((BEGIN + rng.choice((0.5, 0.5, -20.0))) * 1000)
+    step = int(FEED * 1000 / (n + 75))
+    records = mixed(n, seed=seed, start=start, step=step).sent
+    again = [each for each in records if each.topic == "forecasts" and rng.random() < rng.choice((0.0, 0.3))]
+    records += [each._replace(ts=each.ts + step * rng.randrange(12)) for each in again]
+    records.sort(key=lambda sent: sent.ts)
+    settings = {
+        "batch_records": rng.choice((5, 20, 20_000)),
+        "checkpoint_seconds": rng.choice((0.2, 1.0, 2.0, 5.0)),
+        "quiet_seconds": rng.choice((0.0, 1.0, 1.0)),
+        "latency_ms": rng.choice((0.0, 5.0, 200.0)),
+        "batch_bytes": rng.choice((900_000, 20_000)),
+    }
+    faults = []
+    for _ in range(rng.choice((1, 2, 3, 4, 6, 8))):
+        (kind,) = rng.choices(tuple(KINDS), tuple(KINDS.values()))
+        at, after, long = rng.random() * FEED, int(rng.random() ** 2 * 1500), rng.random() * 2
+        if kind.startswith("pause") or kind == "cut":
+            long = rng.choice((0.5, 2 * SESSION, 3 * SESSION)) * (0.6 + rng.random())
+        whom = "" if kind in ("trouble", "compact") else rng.choice(tuple(names))
+        faults.append(Fault(kind, whom, at, after, long))
+        if kind not in ("trouble", "compact", "jump") and rng.random() < 0.3:  # and once more while it recovers
+            faults.append(Fault("kill", whom, at + rng.random() * 0.2, int(rng.random() * 900), long))
+    policies = rng.randrange(LASTING)
+    if sourced:
+        policies += more.choice((0, LASTING, LASTING))
+        keys = [f"card-{k}".encode() for k in range(7)]
+        records = [each._replace(topic=SOURCE_OF[each.topic], key=more.choice(keys)) for each in records]
+    for _ in range(more.choice((0, 0, 1, 1, 2))):
+        (kind,) = more.choices(tuple(BESIDES), tuple(BESIDES.values()))
+        whom = more.choice(tuple(names)) if kind == "full disk" else ""
+        faults.append(Fault(kind, whom, more.random() * FEED, 0, more.random() * 2))
+    settings["standbys"] = more.choice((0, 0, 1))
+    faults.sort(key=lambda fault: fault.at)
+    return Plan(seed, records, width, names, settings, policies, tuple(faults))

@@ -1,0 +1,262 @@
+"""Judges what intake and router have sent, and that each source record has come to its end.
+
+Both may send a record again: intake what it had not committed when it took a partition up, the router what its journal
+did not know to be acknowledged. Nothing else comes twice, and what comes first is in order.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import orjson
+from aiokafka.structs import TopicPartition
+
+from streams.faust.routed_outputs import RoutedOutputs
+from streams.records.making import Maker
+from tests.simulation.folds import Folded, WrongError, fold
+from tests.simulation.group import Place
+from tests.simulation.log import Record
+from tests.simulation.plan import INTAKE, LASTING, OF_STAGE, ROUTER, WIDTHS
+from tests.simulation.world import World
+
+
+class Made(NamedTuple):
+    """A record that must be there: of which one it was made, its key and its timestamp; None: that of the broker.
+
+    ``then`` if it must come after what else was made of the same.
+    """
+
+    source: Place
+    offset: int
+    then: bool
+    key: bytes | None
+    stamp: int | None
+
+
+class TakenUp(NamedTuple):
+    """That an intake took a source partition up: the number of its append, who, and from which offset on."""
+
+    at: int
+    by: str
+    since: int
+
+
+#: What must be there, by its place and its value.
+Wanted = dict[Place, dict[bytes, Made]]
+#: The number of the append with which it came first.
+First = dict[tuple[Place, bytes], int]
+_MAPPED: Final = b"mapped/"
+
+
+def judge(world: World) -> None:
+    """Raise `WrongError` if what intake and router have sent is not as it must be."""
+    wanted = _wanted(world)
+    first = _intake(world, wanted)
+    _committed_late(world, wanted, first)
+    _router(world, [fold(world, ROUTER, n) for n in range(world.plan.width)])
+    if world.plan.policies >= LASTING:
+        _ends(world)
+
+
+def sent_by(world: World, stage: str) -> Iterator[tuple[Place, Record]]:
+    """Yield what the processes of a stage have appended to topics that are no state, in each partition in order."""
+    own = {name for of in world.folding.values() for name in (of.changelog, of.journal)}
+    own |= {world.base.configurations, world.base.owners}
+    for (topic, n), log in world.kafka.logs.items():
+        for record in log.records() if topic not in own else ():
+            if record.by.split(".")[0] in OF_STAGE[stage]:
+                yield (topic, n), record
+
+
+def _wanted(world: World) -> Wanted:
+    """Return what intake must send."""
+    maker = Maker(world.base)
+    ids = {topic: world.kafka.topic_id(topic).hex for topic in WIDTHS}
+    maker.know({label: world.widths[topic] for label, topic in maker.topics.items()}, ids)
+    wanted: Wanted = defaultdict(dict)
+    for source in world.reads(INTAKE):
+        for record in world.kafka.logs[source].records():
+            making = maker.make([(TopicPartition(*source), record)], record.timestamp)
+            for then, made in enumerate((making.first, making.then)):
+                for (label, n), records in made.items():
+                    for each in records:
+                        one = Made(source, record.offset, bool(then), each.key, each.stamp)
+                        wanted[maker.topics[label], n][each.value] = one
+    return wanted
+
+
+def _intake(world: World, wanted: Wanted) -> First:
+    """Judge each record that intakes sent, and that none is missing; return when each came first."""
+    taken_up = _taken_up(world)
+    first: First = {}
+    reached: dict[tuple[Place, Place], int] = {}
+    seen: set[tuple[Place, bytes, str, int]] = set()
+    for place, record in sent_by(world, INTAKE):
+        value, said = record.value or b"", f"{place[0]}/{place[1]}@{record.offset}"
+        made = wanted[place].get(value)
+        if made is None or made.key != record.key or made.stamp not in (None, record.timestamp):
+            raise WrongError(f"{said} is nothing that a source record becomes")
+        eras = [each for each in taken_up[made.source] if each.by == record.by and each.at < record.at]
+        if not eras or eras[-1].since > made.offset:
+            raise WrongError(f"{said} is of {made.source}@{made.offset}, which {record.by} had not taken up")
+        once = place, value, record.by, len(eras)
+        if once in seen:
+            raise WrongError(f"{said} was sent twice by {record.by}")
+        seen.add(once)
+        if (place, value) in first:
+            continue
+        if reached.get((place, made.source), -1) >= made.offset:
+            raise WrongError(f"{said} comes behind a later record of {made.source}")
+        reached[place, made.source] = made.offset
+        first[place, value] = record.at
+    for place, values in wanted.items():
+        for value, made in values.items():
+            if (place, value) not in first:
+                raise WrongError(f"{place[0]}/{place[1]} lacks what {made.source}@{made.offset} becomes")
+    return first
+
+
+def _taken_up(world: World) -> dict[Place, list[TakenUp]]:
+    """Return which source partitions intakes took up, in order."""
+    found: dict[Place, list[TakenUp]] = defaultdict(list)
+    for n in range(world.plan.width):
+        for each in world.kafka.logs[world.base.configurations, n].records(whole=True):
+            if each.key and each.key.startswith(_MAPPED):
+                said = orjson.loads(each.value or b"")
+                found[said["topic"], said["partition"]].append(TakenUp(each.at, each.by, said["since"]))
+    return found
+
+
+def _committed_late(world: World, wanted: Wanted, first: First) -> None:
+    """Judge that a route came after its forecast, and an offset was committed after all that came of those before."""
+    came: dict[tuple[Place, int], int] = {}
+    routes = []
+    for place, values in wanted.items():
+        for value, made in values.items():
+            at = first[place, value]
+            if made.then:
+                routes.append((at, made))
+            else:
+                came[made.source, made.offset] = at
+    for at, made in routes:
+        if at < came[made.source, made.offset]:
+            raise WrongError(f"the route of {made.source}@{made.offset} was sent before its forecast")
+        came[made.source, made.offset] = at
+    for commit in world.kafka.groups[world.base.intake_group].commits:
+        late = [
+            n for (source, n), at in came.items() if source == commit.place and n < commit.offset and at > commit.at
+        ]
+        if late:
+            raise WrongError(
+                f"{commit.place} was committed up to {commit.offset} before what {late[0]} becomes was sent"
+            )
+
+
+class _Routed(NamedTuple):
+    """What the router must send to a partition: of which of its own, and the number of the journal's entry."""
+
+    router: int
+    entry: int
+    key: bytes | None
+    value: bytes
+    stamp: int | None
+
+
+def _router(world: World, folded: list[Folded]) -> None:
+    """Judge each record that routers sent, and that none is missing."""
+    wanted = _routed(world, folded)
+    follows: dict[tuple[Place, int], int] = defaultdict(int)
+    seen: set[tuple[Place, int, int, str, int]] = set()
+    first: dict[tuple[int, int], int] = {}
+    for place, record in sent_by(world, ROUTER):
+        for router, made in wanted[place].items():
+            n = _found(record, made, follows[place, router])
+            if n is not None:
+                break
+        else:
+            raise WrongError(f"{place[0]}/{place[1]}@{record.offset} is nothing that a label becomes, or out of order")
+        one, era = made[n], folded[router].era(record.by, record.at)
+        said = f"{place[0]}/{place[1]}@{record.offset} of partition {router} of the router"
+        if era < 0 or folded[router].claims[era].told > one.entry:
+            raise WrongError(f"{said} was sent by {record.by}, who need not")
+        if (place, router, n, record.by, era) in seen:
+            raise WrongError(f"{said} was sent twice by {record.by}")
+        seen.add((place, router, n, record.by, era))
+        if n == follows[place, router]:
+            follows[place, router] += 1
+            first[router, one.entry] = max(first.get((router, one.entry), 0), record.at)
+    for place, routers in wanted.items():
+        for router, made in routers.items():
+            if follows[place, router] < len(made):
+                lacking = len(made) - follows[place, router]
+                raise WrongError(f"{place[0]}/{place[1]} lacks {lacking} of {len(made)} of router's partition {router}")
+    _answered_early(world, folded, first)
+
+
+def _routed(world: World, folded: list[Folded]) -> dict[Place, dict[int, list[_Routed]]]:
+    """Return what the router must send, by its place and by the partition of the router, in order."""
+    wanted: dict[Place, dict[int, list[_Routed]]] = defaultdict(lambda: defaultdict(list))
+    sending: Any = lambda: None  # noqa: E731 - nothing is sent
+    outputs = RoutedOutputs(world.folding[ROUTER], sending, lambda: world.plan.width, lambda *_: None)
+    for n, each in enumerate(folded):
+        for entry, settings, made in each.made:
+            batch = outputs.batch(n, settings)
+            batch.add(made)
+            for (label, partition), records in batch.made.items():
+                for key, value, stamp, _ in records:
+                    one = _Routed(n, entry.number, key, value, stamp)
+                    wanted[outputs.topics[label], partition][n].append(one)
+    return wanted
+
+
+def _found(record: Record, made: list[_Routed], follows: int) -> int | None:
+    """Return which of the records it is: the one that follows, or one that was there before; None: neither."""
+    for n in (follows, *range(follows - 1, -1, -1)):
+        if n < len(made) and (made[n].key, made[n].value) == (record.key, record.value):
+            return n if made[n].stamp in (None, record.timestamp) else None
+    return None
+
+
+def _answered_early(world: World, folded: list[Folded], first: dict[tuple[int, int], int]) -> None:
+    """Judge that the router committed no offset before what came of the records before it was sent."""
+    of = world.folding[ROUTER]
+    topics = of.forecasts, of.outcomes
+    for commit in world.kafka.groups[of.app_id].commits:
+        (name, n), topic = commit.place, topics.index(commit.place[0])
+        for entry, *_ in folded[n].made:
+            some = entry.begins[topic] < min(commit.offset, entry.ends[topic])
+            if some and first.get((n, entry.number), 0) > commit.at:
+                raise WrongError(f"{name}/{n} was committed up to {commit.offset} before entry {entry.number} was sent")
+
+
+def _ends(world: World) -> None:
+    """Judge that each forecast has its answer, and that the last label of an event has reached all its streams."""
+    base = world.base
+    every = {
+        name: [
+            orjson.loads(each.value or b"")
+            for n in range(world.plan.width)
+            for each in world.kafka.logs[name, n].records()
+        ]
+        for name in (base.forecasts, base.labels, base.calibrated, base.resolved)
+    }
+    erased = {each["event_id"] for each in every[base.labels] if each.get("erase")}
+    forecasts = {(each["stream"], each["event_id"]): each["p"] for each in every[base.forecasts]}
+    answered = {(each["stream"], each["event_id"], each["raw"]) for each in every[base.calibrated]}
+    labels: dict[str, dict[int, set[float]]] = defaultdict(lambda: defaultdict(set))
+    for each in every[base.labels]:
+        if not each.get("erase"):
+            labels[each["event_id"]][each["ts"]].add(each["y"])
+    resolved: dict[tuple[str, str], tuple[int, float]] = {}
+    for each in every[base.resolved]:
+        where = each["stream"], each["event_id"]
+        resolved[where] = max(resolved.get(where, (-1, 0.0)), (each["revision"], each["y"]))
+    for (stream, event_id), p in forecasts.items():
+        if event_id in erased:
+            continue
+        if (stream, event_id, p) not in answered:
+            raise WrongError(f"the forecast of {event_id} in {stream} has no answer")
+        if event_id in labels:
+            last = labels[event_id][max(labels[event_id])]
+            if resolved.get((stream, event_id), (0, None))[1] not in last:
+                raise WrongError(f"the last label of {event_id} has not reached {stream}")
