@@ -176,9 +176,6 @@ NIGHT: Final = {
         "test_intervals_of_ranks*[[]0.4-5000]": "the same of rarer events",
         "test_intervals_of_ranks*-50]": "the same in larger windows",
     },
-    "replay/test_table.py": {
-        "test_what_is_due*[[]1]": "the same in two partitions",
-    },
     "secure/test_signing_in.py": {
         "test_a_worker_outlives*": "a connection that is replaced, there; a worker with a token in test_connections.py",
     },
