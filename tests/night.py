@@ -169,9 +169,6 @@ NIGHT: Final = {
         "test_challengers_change*-0.0]": "the same with kills",
         "test_rows_that_expire*[[]0.0]": "the same with kills",
     },
-    "replay/test_flights.py": {
-        "*": "flights in frozen/; tables that are exported and replayed in replay/test_table.py",
-    },
     "replay/test_ranking.py": {
         "test_intervals_of_ranks*[[]0.4-5000]": "the same of rarer events",
         "test_intervals_of_ranks*-50]": "the same in larger windows",

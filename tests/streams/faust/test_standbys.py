@@ -172,15 +172,6 @@ def aside(topology: Topology, what: str) -> list[Path]:
     return list(topology.settings.data_dir.glob(f"*/*/tables/*.{what}"))  # not into what is renamed meanwhile
 
 
-def test_nothing_runs_without_a_copy_to_keep(topology: Topology) -> None:
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([], [0, 1])
-        assert standbys._thread is None
-        assert (standbys.look(), standbys.missing, standbys.whole()) == ([], 0, [])
-
-    follow(topology, scenario)
-
-
 def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, log: Log) -> None:
     log.append(0, (b"a", b"1"), (b"b", b"1"), (b"a", None))
 
@@ -243,13 +234,15 @@ def test_what_is_served_is_not_let_go_for_a_copy_of_before(topology: Topology) -
     follow(topology, scenario)
 
 
-def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NOW) -> None:
+def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NOW, manifest: bytes = b"") -> None:
     """Leave rows that reach to ``offset`` on the disk."""
     store = topology.table.store
     store.write(0, [(b"a", b"wrong")], offset, as_of)
     assert isinstance(store, RocksStore)
     store._db_for_partition(0).put(ORIGIN, origin.encode())
     store.close(0)
+    if manifest:
+        (Path(store.partition_path(0)) / "CURRENT").write_bytes(manifest)
 
 
 @pytest.mark.parametrize(
@@ -258,6 +251,7 @@ def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NO
         ("foreign", {"offset": 1, "origin": OURS._replace(topic="another")}),
         ("ahead", {"offset": 9}),
         ("old", {"offset": 1, "as_of": NOW - 2 * DAY}),
+        ("damaged", {"offset": 1, "manifest": b"MANIFEST-999999\n"}),
     ],
 )
 def test_an_unfit_disk_is_set_aside_and_copied_anew(
@@ -289,11 +283,8 @@ def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
     topology: Topology, log: Log, disk: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else its partition would come here and be restored, where another worker has a copy."""
-    manifest = disk.pop("manifest", None)
     left(topology, **disk)
     store = topology.table.rocks()
-    if manifest:
-        (Path(store.partition_path(0)) / "CURRENT").write_bytes(manifest)
     store.write(1, [(b"a", b"1")], 1, NOW)
     store._db_for_partition(1).put(ORIGIN, OURS.encode())
     store.close(1)
@@ -397,27 +388,6 @@ def test_claims_that_are_seen_or_were_compacted_change_nothing(topology: Topolog
     store = follow(topology, scenario)
     assert store.read(0, b"c") == b"1"
     assert not aside(topology, "ahead")
-
-
-def test_a_damaged_copy_is_set_aside_and_made_anew(topology: Topology, log: Log) -> None:
-    log.append(0, *[(b"k%d" % n, b"1") for n in range(6)])
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 6)
-        await standbys.follow([], [])
-
-    store = follow(topology, scenario)
-    current = Path(store.partition_path(0)) / "CURRENT"
-    current.write_text("MANIFEST-999999\n")
-
-    async def again(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 6)
-
-    store = follow(topology, again)
-    assert store.read(0, b"k5") == b"1"
-    assert aside(topology, "damaged")
 
 
 def test_a_consumer_that_cancels_itself_ends_no_copies(
