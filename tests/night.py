@@ -165,10 +165,6 @@ NIGHT: Final = {
     "replay/audit/test_checkpoints.py": {
         "test_a_day_costs*-0.0]": "the same with kills",
     },
-    "replay/audit/test_derived.py": {
-        "test_challengers_change*-0.0]": "the same with kills",
-        "test_rows_that_expire*[[]0.0]": "the same with kills",
-    },
     "replay/test_ranking.py": {
         "test_intervals_of_ranks*[[]0.4-5000]": "the same of rarer events",
         "test_intervals_of_ranks*-50]": "the same in larger windows",
