@@ -168,6 +168,12 @@ def lags(standbys: Standbys) -> dict[int, int | None]:
     return {each.partition: each.lag for each in standbys.look()}
 
 
+async def copied(standbys: Standbys, rows: int) -> None:
+    """Follow partition 0 until its copy is whole, after so many rows."""
+    await standbys.follow([0], [])
+    await until(lambda: lags(standbys) == {0: 0} and standbys.rows == rows)
+
+
 def aside(topology: Topology, what: str) -> list[Path]:
     return list(topology.settings.data_dir.glob(f"*/*/tables/*.{what}"))  # not into what is renamed meanwhile
 
@@ -176,8 +182,7 @@ def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, lo
     log.append(0, (b"a", b"1"), (b"b", b"1"), (b"a", None))
 
     async def scenario(standbys: Standbys, store: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 3)
+        await copied(standbys, 3)
         log.append(0, (b"b", b"2"), (b"c", b"3"))
         await until(lambda: standbys.rows == 5)
         await standbys.follow([], [0])
@@ -261,8 +266,7 @@ def test_an_unfit_disk_is_set_aside_and_copied_anew(
     log.append(0, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 3)
+        await copied(standbys, 3)
 
     store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"b")) == (None, b"1")
@@ -313,8 +317,7 @@ def test_a_disk_of_before_what_the_changelog_still_has_is_set_aside(topology: To
     log.begins[0] = 4
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
 
     store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"k5"), log.read[0]) == (None, b"1", [4, 5])
@@ -326,8 +329,7 @@ def test_retention_that_overtakes_a_copy_makes_it_anew(topology: Topology, log: 
     log.append(0, (b"a", b"1"), (b"b", b"1"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
         log.down = True
         log.append(0, *[(b"k%d" % n, b"1") for n in range(4)])
         log.begins[0] = 4
@@ -343,8 +345,7 @@ def test_a_changelog_that_lost_its_tail_under_a_copy_makes_it_anew(topology: Top
     log.append(0, (b"a", b"1"), (b"lost", b"1"), (b"lost", b"2"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 4)
+        await copied(standbys, 4)
         del log.held[0][2:]
         await until(lambda: bool(aside(topology, "ahead")))
         log.claim(0, (7, 1))
@@ -362,8 +363,7 @@ def test_a_lost_tail_that_was_filled_before_anybody_looked_is_noticed_by_its_cla
     log.append(0, (b"a", b"1"), (b"lost", b"1"), (b"lost", b"2"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 4)
+        await copied(standbys, 4)
         del log.held[0][2:]
         log.claim(0, (7, 1))
         log.append(0, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"), writer=(7, 1))
@@ -379,8 +379,7 @@ def test_claims_that_are_seen_or_were_compacted_change_nothing(topology: Topolog
     log.append(0, (b"b", b"1"), writer=(7, 2))  # the claim of 7, 2 is compacted
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
         log.claim(0, (7, 3))
         log.append(0, (b"c", b"1"), writer=(7, 3))
         await until(lambda: standbys.rows == 4)
@@ -451,8 +450,7 @@ def test_a_copy_in_which_damage_is_found_while_it_is_kept_is_made_anew(topology:
     log.append(0, (b"a", b"1"), (b"b", b"2"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
         dbs = cast("Any", standbys.store._dbs)
         dbs[0] = Damaged(dbs[0])
         log.append(0, (b"c", b"3"))
