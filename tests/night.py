@@ -162,9 +162,6 @@ NIGHT: Final = {
     "lab/test_flights.py": {
         "*": "frozen/: digests of the flights and of all answers to them",
     },
-    "replay/audit/test_checkpoints.py": {
-        "test_a_day_costs*-0.0]": "the same with kills",
-    },
     "replay/test_ranking.py": {
         "test_intervals_of_ranks*[[]0.4-5000]": "the same of rarer events",
         "test_intervals_of_ranks*-50]": "the same in larger windows",
