@@ -165,22 +165,9 @@ NIGHT: Final = {
     "lab/test_flights.py": {
         "*": "frozen/: digests of the flights and of all answers to them",
     },
-    "replay/audit/test_checkpoints.py": {
-        "test_a_day_costs*-0.0]": "the same with kills",
-    },
-    "replay/audit/test_derived.py": {
-        "test_challengers_change*-0.0]": "the same with kills",
-        "test_rows_that_expire*[[]0.0]": "the same with kills",
-    },
-    "replay/test_flights.py": {
-        "*": "flights in frozen/; tables that are exported and replayed in replay/test_table.py",
-    },
     "replay/test_ranking.py": {
         "test_intervals_of_ranks*[[]0.4-5000]": "the same of rarer events",
         "test_intervals_of_ranks*-50]": "the same in larger windows",
-    },
-    "replay/test_table.py": {
-        "test_what_is_due*[[]1]": "the same in two partitions",
     },
     "secure/test_signing_in.py": {
         "test_a_worker_outlives*": "a connection that is replaced, there; a worker with a token in test_connections.py",

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, cast
@@ -16,10 +16,10 @@ from state.events import Output
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.journal import Entry
 from streams.config.settings import Settings
-from streams.faust.outputs import Heard, Outputs
+from streams.faust.outputs import Outputs
 from streams.records.merge import Batch, Merged, PartitionBuffer
 from tests.events import Sent, mixed
-from tests.streams.fakes import Producer, record, restore, wire
+from tests.streams.fakes import Producer, record, wire
 
 CHANGELOG = "trueup-state-changelog"
 SOURCES = TP("forecasts", 0), TP("outcomes", 0)
@@ -48,9 +48,6 @@ class Told:
     async def note(self, _: int, entry: bytes) -> None:
         await asyncio.sleep(0)
         self.machine.noted.append(Entry.decode(entry))
-
-    async def heard(self, starts: Mapping[int, object]) -> dict[int, Heard]:
-        return {number: Heard() for number in starts}
 
     async def send(self, batches: Sequence["Told.Batch"]) -> dict[int, dict[str, int]]:
         await asyncio.sleep(0)
@@ -88,18 +85,16 @@ OWN = kinds.JOURNAL.letter, kinds.CLAIM.key(), b"__trueup", b"__faust"
 class Worker:
     """A worker on an empty disk."""
 
-    def __init__(self, machine: Machine, directory: Path, settings: Settings | None = None) -> None:
+    def __init__(self, machine: Machine, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.topology = wire(Path(mkdtemp(dir=directory)), producer=machine.producer, settings=settings)
+        self.topology = wire(Path(mkdtemp(dir=directory)), producer=machine.producer)
         self.processor = BatchProcessor(
             self.topology.settings, self.topology.table, cast("Outputs", Told(machine)), self.topology.gauges
         )
 
-    async def run(
-        self, records: Sequence[Merged], limit: int = LIMIT, recall: Callable[[str], Awaitable[Settings]] | None = None
-    ) -> None:
+    async def run(self, records: Sequence[Merged], limit: int = LIMIT) -> None:
         """Take up the partition, fold what there is and answer it, a batch while the next is folded; stop."""
-        fence, found = await self.processor.reopen(0, recall)
+        fence, found = await self.processor.reopen(0)
         buffer = PartitionBuffer(0, SOURCES)
         buffer.begin(fence.next, found)
         for topic in (FORECASTS, OUTCOMES):
@@ -180,27 +175,3 @@ def test_a_batch_that_changes_more_than_a_checkpoint_may_have_is_cut_in_order(
     assert run(machine, tmp_path / "cut", limit=200).state() == state
     assert flat(machine.answers) == flat(whole.answers)
     assert len(machine.noted) > 3
-
-
-def test_what_another_build_has_answered_keeps_the_name_of_its_configuration(tmp_path: Path) -> None:
-    """A build with more settings describes those of an older one by more fields, and so by another hash."""
-    machine, asked = Machine(), []
-    killed = Worker(machine, tmp_path, Settings(carry_headers=("one",)))
-
-    async def answer() -> None:
-        await killed.processor.reopen(0)
-        await killed.processor.answer(await killed.processor.fold([Batch(0, RECORDS[:LIMIT], {}, 0)]))
-
-    async def recall(name: str) -> Settings:
-        asked.append(name)
-        return Settings(carry_headers=("one", "described by more fields"))
-
-    asyncio.run(answer())
-    worker = Worker(machine, tmp_path, Settings(carry_headers=("another",)))
-    machine.producer.newest.clear()  # it appends as another producer
-    restore(worker.topology)
-    asyncio.run(worker.run(RECORDS, recall=recall))
-    first, *later = machine.noted
-    assert [first.config.hex()] == asked
-    assert first.applied == LIMIT
-    assert all(entry.config != first.config for entry in later)

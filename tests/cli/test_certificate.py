@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import certificate, main
+from cli import certificate
 from state.scoring import certificate as kept
 from state.scoring.cells import EDGES, FINE
 from state.scoring.ranking import Ranking
 from state.scoring.scores import SCORED, Scores
+from tests.commands import Trueup
 
 P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.25, 0.9, 1.0, *EDGES[::20]]))
 CELLS = st.dictionaries(
@@ -88,15 +89,12 @@ def without(*names: str, **changed: object) -> str:
         (without(revision=None), "its revision cannot be null"),
     ],
 )
-def test_a_record_of_another_kind_is_named_by_its_line(
-    record: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_of_another_kind_is_named_by_its_line(record: str, said: str, tmp_path: Path, trueup: Trueup) -> None:
     path = tmp_path / "calibrated.jsonl"
     path.write_text(f"{resolved(0, 0.2, 0.3, 0.3, 0)}\n{record}\n")
-    assert main.main(["audit", "--certificate", str(path)]) == os.EX_DATAERR
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err == f"trueup: {path}, line 2: {said}; a certificate is of records of the topic resolved\n"
+    ended = trueup(f"audit --certificate {path}")
+    assert ended.status == os.EX_DATAERR
+    assert ended.error == f"trueup: {path}, line 2: {said}; a certificate is of records of the topic resolved"
 
 
 def test_verify_imports_the_standard_library_only_and_has_at_most_60_lines() -> None:
@@ -111,18 +109,14 @@ def test_verify_imports_the_standard_library_only_and_has_at_most_60_lines() -> 
     assert sum(map(bool, map(str.strip, text.splitlines()))) - sum(map(bool, map(str.strip, said))) <= 60
 
 
-def test_command_reads_a_file_and_the_program_alone_reads_its_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_reads_a_file_and_the_program_alone_reads_its_input(tmp_path: Path, trueup: Trueup) -> None:
     path = tmp_path / "resolved.jsonl"
     path.write_text("\n".join(resolved(i, 0.2, 0.25, 0.3, int(i % 4 == 0)) for i in range(40)))
-    assert main.main(["audit", "--certificate", str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = trueup(f"audit --certificate {path} --json").json
     assert found["s"]["raw"][0] == 40
     with path.open() as records:
         alone = subprocess.run(
             [sys.executable, "-I", certificate.__file__], stdin=records, capture_output=True, text=True, check=True
         )
     assert json.loads(alone.stdout) == found
-    assert main.main(["audit", "--certificate", str(path)]) == 0
-    assert f"s: raw, 40 events: at most {found['s']['raw'][1]} from" in capsys.readouterr().out
+    assert f"s: raw, 40 events: at most {found['s']['raw'][1]} from" in trueup(f"audit --certificate {path}").out

@@ -2,9 +2,6 @@
 
 from types import SimpleNamespace
 
-import pytest
-
-from cli import main
 from cli.dead_letters import _letter
 from state.events import Rejected
 from state.fence import FORECASTS
@@ -34,14 +31,3 @@ def test_a_letter_knows_its_record_and_a_topic_that_was_made_anew_has_another() 
     assert whole.whole
     for junk in (b"", b"[]", b"junk", b'{"reason": "empty"}'):
         assert _letter(SimpleNamespace(timestamp=5, value=junk)) is None, "whatever else stands in the topic"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(["--dry-run"], "are of 'trueup letters send'"), (["--last", "soon"], "--last: 'soon' is not a duration")],
-)
-def test_options_that_mean_nothing_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.main(["letters", *arguments]) == 78
-    assert said in capsys.readouterr().err

@@ -3,13 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
-from cli import main
 from state.scoring.ages import DAY_MS
 from streams.config.settings import Settings
+from tests.commands import Trueup
 
-COLUMNS = ("--score", "score", "--label", "fraud", "--time", "at", "--label-time", "known", "--stream-column", "stream")
+COLUMNS = "--score score --label fraud --time at --label-time known --stream-column stream"
 
 
 def table(path: Path, rows: int) -> Path:
@@ -23,15 +21,12 @@ def table(path: Path, rows: int) -> Path:
     return path
 
 
-def test_each_stream_of_a_table_gets_what_fits_it_with_reasons(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_stream_of_a_table_gets_what_fits_it_with_reasons(tmp_path: Path, trueup: Trueup) -> None:
     made = tmp_path / "streams.toml"
-    called = ["streams", "init", str(made), "--table", str(table(tmp_path / "q3.csv", 3000)), *COLUMNS]
-    assert main.main([*called, "--segments", "fraud", "--dry-run"]) == 0
-    shown = capsys.readouterr().out
+    called = f"streams init {made} --table {table(tmp_path / 'q3.csv', 3000)} {COLUMNS}"
+    shown = trueup(f"{called} --segments fraud --dry-run").out
     assert not made.exists()
-    assert main.main([*called, "--segments", "fraud"]) == 0
+    assert trueup(f"{called} --segments fraud").status == 0
     assert made.read_text() == shown
     assert "# 1,350 zeros of the table have no date, so nobody reported them: silence means 0." in shown
     policies = Settings.from_env({"TRUEUP_STREAMS": str(made)}).policies
@@ -39,15 +34,14 @@ def test_each_stream_of_a_table_gets_what_fits_it_with_reasons(
         policy = policies.of(stream)
         assert policy is not None
         assert (policy.silence, policy.matures_ms, policy.segments) == (0.0, 20 * DAY_MS, ("fraud",))
-    assert main.main(called) == 78
-    assert f"{made} is there already" in capsys.readouterr().err
+    assert f"{made} is there already" in trueup(called).error
     assert made.read_text() == shown
 
 
-def test_a_history_that_is_too_small_gives_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_that_is_too_small_gives_no_file(tmp_path: Path, trueup: Trueup) -> None:
     made = tmp_path / "streams.toml"
-    path = table(tmp_path / "few.csv", 60)
-    assert main.main(["streams", "init", str(made), "--table", str(path), *COLUMNS, "--json"]) == 1
-    assert "wires: " in (said := capsys.readouterr().err)
-    assert "too few to propose" in said
+    ended = trueup(f"streams init {made} --table {table(tmp_path / 'few.csv', 60)} {COLUMNS} --json")
+    assert ended.status == 1
+    assert "wires: " in ended.err
+    assert "too few to propose" in ended.err
     assert not made.exists()

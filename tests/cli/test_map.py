@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 
-from cli.main import main
 from cli.options import MISCONFIGURED
 from state.bands import log_odds
+from tests.commands import Trueup
 
 SEGMENTED = '[streams.s]\nsegments = ["country"]\nunlabelled = "alike"\n'
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def history(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the options that name a history whose raw scores are four times too high, in DE more than in FR."""
     made, rng, forecasts, outcomes = tmp_path_factory.mktemp("history"), Random(4), [], []
     for n in range(3000):
@@ -30,31 +30,26 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         outcomes.append({"event_id": f"e{n}", "y": int(rng.random() < true), "ts": ts + 1})
     for name, lines in (("forecasts", forecasts), ("outcomes", outcomes)):
         (made / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
-    return ["--forecasts", str(made / "forecasts"), "--outcomes", str(made / "outcomes")]
+    return f"--forecasts {made / 'forecasts'} --outcomes {made / 'outcomes'}"
 
 
 @pytest.fixture
-def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def streams(tmp_path: Path, trueup: Trueup) -> Path:
     path = tmp_path / "streams.toml"
     path.write_text(SEGMENTED)
-    monkeypatch.setenv("TRUEUP_STREAMS", str(path))
+    trueup.set(STREAMS=path)
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    assert main(["streams", "map", "s", *options]) == 0
-    return capsys.readouterr().out
-
-
-def answers(capsys: pytest.CaptureFixture[str], *options: str) -> dict[float, float]:
-    rows = csv.DictReader(io.StringIO(said(capsys, *options, "--as", "csv")))
+def answers(trueup: Trueup, options: str) -> dict[float, float]:
+    rows = csv.DictReader(io.StringIO(trueup(f"streams map s {options} --as csv").out))
     return {float(row["raw"]): float(row["served"]) for row in rows}
 
 
 @pytest.mark.usefixtures("streams")
-def test_every_form_says_the_same(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    points = answers(capsys, *history)
-    made = json.loads(said(capsys, *history, "--as", "json"))
+def test_every_form_says_the_same(history: str, trueup: Trueup) -> None:
+    points = answers(trueup, history)
+    made = json.loads(trueup(f"streams map s {history} --as json").out)
     (one,) = made["maps"]
     assert dict(zip(one["x"], one["y"], strict=True)) == points
     assert (made["stream"], one["partition"], one["version"]) == ("s", 0, 3000)
@@ -63,44 +58,38 @@ def test_every_form_says_the_same(history: list[str], capsys: pytest.CaptureFixt
     database.create_function("LN", 1, math.log)
     database.execute("CREATE TABLE scores (raw REAL)")
     database.executemany("INSERT INTO scores VALUES (?)", [(x,) for x in points])
-    served = dict(database.execute(said(capsys, *history, "--as", "sql")).fetchall())
+    served = dict(database.execute(trueup(f"streams map s {history} --as sql").out).fetchall())
     database.close()
     assert served.keys() == points.keys()
     assert all(math.isclose(served[x], y, rel_tol=1e-6, abs_tol=1e-12) for x, y in points.items())
-    table = said(capsys, *history)
+    table = trueup(f"streams map s {history}").out
     assert "s, partition 0: prudent+certified" in table
     assert "after 3,000 outcomes" in table
 
 
 @pytest.mark.usefixtures("streams")
-def test_the_map_of_a_segment_is_its_own(history: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_map_of_a_segment_is_its_own(history: str, trueup: Trueup) -> None:
     at = {}
     for country in ("DE", "FR"):
-        points = answers(capsys, *history, "--of", f"country={country}")
+        points = answers(trueup, f"{history} --of country={country}")
         at[country] = min(points.items(), key=lambda point: abs(point[0] - 0.5))[1]
     assert log_odds(at["FR"]) > log_odds(at["DE"]) + 0.5
 
 
-@pytest.mark.usefixtures("streams")
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("stream", "plan", "options", "status", "message"),
     [
-        (("--of", "channel=web"), "'channel' is no segment with a value"),
-        (("--as", "sql", "--diff", "2024-01-01T00:00Z"), "SQL of one"),
-        (("--at", "2024-01-01T00:00Z"), "are of topics, not of files"),
+        ("s", SEGMENTED, "--of channel=web", MISCONFIGURED, "'channel' is no segment with a value"),
+        ("s", SEGMENTED, "--as sql --diff 2024-01-01T00:00Z", MISCONFIGURED, "SQL of one"),
+        ("s", SEGMENTED, "--at 2024-01-01T00:00Z", MISCONFIGURED, "are of topics, not of files"),
+        ("s", '[streams.s]\ncalibrator = "quantile"', "", MISCONFIGURED, "quantile does not serve one probability"),
+        ("other", SEGMENTED, "", 1, "has learnt nothing by then"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
-    history: list[str], capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
+def test_where_there_is_no_map_it_is_said_why(
+    stream: str, plan: str, options: str, status: int, message: str, history: str, streams: Path, trueup: Trueup
 ) -> None:
-    assert main(["streams", "map", "s", *history, *options]) == MISCONFIGURED
-    assert message in capsys.readouterr().err
-
-
-def test_a_stream_without_a_map_says_why(history: list[str], streams: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    streams.write_text('[streams.s]\ncalibrator = "quantile"\n')
-    assert main(["streams", "map", "s", *history]) == MISCONFIGURED
-    assert "quantile does not serve one probability" in capsys.readouterr().err
-    streams.write_text(SEGMENTED)
-    assert main(["streams", "map", "other", *history]) == 1
-    assert "has learnt nothing by then" in capsys.readouterr().err
+    streams.write_text(plan)
+    ended = trueup(f"streams map {stream} {history} {options}")
+    assert ended.status == status
+    assert message in ended.err

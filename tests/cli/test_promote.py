@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.worker import MISCONFIGURED
-from cli import main, promote, show
+from cli import promote, show
 from state import kinds
 from state.policies import Policies
 from state.scoring.comparison import Comparison
@@ -21,6 +21,7 @@ from streams.config import stream_config
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics.rows import StateRows
+from tests.commands import Ended, Trueup
 
 DEFAULT = "platt+minimax"
 COMMENTED = """\
@@ -181,7 +182,7 @@ def test_of_two_challengers_of_one_name_the_configuration_says_which() -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(tmp_path: Path, trueup: Trueup) -> Path:
     """Return a streams file, with a state in which the challenger was compared on two streams of its pattern."""
     path = tmp_path / "streams.toml"
     path.write_text(COMMENTED)
@@ -198,9 +199,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def read(_: object) -> StateRows:
         return found
 
-    monkeypatch.setattr(show, "read", read)
-    monkeypatch.setenv("USER", "grace")
-    monkeypatch.setenv("TRUEUP_DEFAULT_CALIBRATOR", DEFAULT)
+    trueup.patch.setattr(show, "read", read)
+    trueup.patch.setenv("USER", "grace")
+    trueup.set(DEFAULT_CALIBRATOR=DEFAULT, STREAMS=path)
     return path
 
 
@@ -209,14 +210,17 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in audit.read_bytes().splitlines()] if audit.exists() else []
 
 
-def test_promotion_shows_the_change_and_writes_it_down(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def untouched(path: Path) -> bool:
+    """Return whether the file is as it was and nothing was written beside it."""
+    return path.read_text() == COMMENTED and [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_promotion_shows_the_change_and_writes_it_down(file: Path, trueup: Trueup) -> None:
     file.chmod(0o640)
-    arguments = ["streams", "promote", "fraud-eu", "histogram"]
-    arguments += ["--streams", str(file), "--reason", "lower Brier since June"]
-    assert main.main(arguments) == 0
+    shown = trueup("streams promote fraud-eu histogram --reason", "lower Brier since June")
     after = stream_config.parse(file.read_text(), DEFAULT).of("fraud-eu")
     assert after is not None
-    assert after.calibrator == "histogram"
+    assert (shown.status, after.calibrator) == (0, "histogram")
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     (line,) = lines(file)
     assert (line["who"], line["reason"], line["pattern"]) == ("grace", "lower Brier since June", "fraud-*")
@@ -227,30 +231,30 @@ def test_promotion_shows_the_change_and_writes_it_down(file: Path, capsys: pytes
     figures = line["figures"]
     assert (figures["streams"], figures["events"]) == (2, 20), "'other' is another pattern's"
     assert figures["difference"]["brier"]["mean"] < 0
-    shown = capsys.readouterr().out
-    assert '-calibrator = "minimax"' in shown
-    assert '+calibrator = "histogram"' in shown
-    assert "restart the workers" in shown
+    assert '-calibrator = "minimax"' in shown.out
+    assert '+calibrator = "histogram"' in shown.out
+    assert "restart the workers" in shown.out
     assert sorted(path.name for path in file.parent.iterdir()) == ["streams.toml", "streams.toml.audit.jsonl"]
 
 
-def test_promotions_follow_each_other_in_the_audit(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRUEUP_STREAMS", str(file))
+def test_promotions_follow_each_other_in_the_audit(file: Path, trueup: Trueup) -> None:
     for calibrator in ("histogram", "platt", "minimax"):
-        assert main.main(["streams", "promote", "fraud-us", calibrator]) == 0
+        assert trueup(f"streams promote fraud-us {calibrator}").status == 0
     found = lines(file)
     assert [line["to"]["calibrator"] for line in found] == ["histogram", "platt", "minimax"]
     for earlier, later in pairwise(found):
         assert earlier["after"] == later["before"]
         assert earlier["to"]["config"] == later["from"]["config"]
-    assert stream_config.parse(file.read_text(), DEFAULT).of("fraud-eu") is not None
 
 
-def test_dry_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file), "--dry-run"]) == 0
-    assert '+calibrator = "platt"' in capsys.readouterr().out
-    assert file.read_text() == COMMENTED
-    assert [path.name for path in file.parent.iterdir()] == ["streams.toml"]
+def test_dry_run_changes_nothing(file: Path, trueup: Trueup) -> None:
+    assert '+calibrator = "platt"' in trueup("streams promote fraud-eu platt --dry-run").out
+    assert untouched(file)
+
+
+@pytest.mark.usefixtures("file")
+def test_cold_challenger_is_named_as_such(trueup: Trueup) -> None:
+    assert "has learnt nothing" in trueup("streams promote fraud-eu platt").out
 
 
 @pytest.mark.parametrize(
@@ -263,83 +267,49 @@ def test_dry_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_who_is_not_better_by_the_loss_that_is_asked_for_is_not_promoted(
-    enough: int,
-    errors: float,
-    loss: str,
-    status: int,
-    said: str,
-    file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    enough: int, errors: float, loss: str, status: int, said: str, file: Path, trueup: Trueup
 ) -> None:
-    monkeypatch.setattr(promote, "ENOUGH_EVENTS", enough)
-    monkeypatch.setattr(promote, "SURE_ERRORS", errors)
-    arguments = ["streams", "promote", "fraud-eu", "histogram", "--streams", str(file), "--when", loss]
-    assert main.main(arguments) == status
-    printed = capsys.readouterr()
-    assert said in printed.out + printed.err
-    assert (file.read_text() == COMMENTED) == bool(status)
-    assert len(lines(file)) == (status == 0)
+    trueup.patch.setattr(promote, "ENOUGH_EVENTS", enough)
+    trueup.patch.setattr(promote, "SURE_ERRORS", errors)
+    ended = trueup(f"streams promote fraud-eu histogram --when {loss}")
+    assert ended.status == status
+    assert said in ended.out + ended.err
+    assert untouched(file) == bool(status)
 
 
-def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(file: Path, trueup: Trueup) -> None:
     async def read(_: object) -> StateRows:
         raise TopicsError("there is no topic trueup-state-changelog")
 
-    monkeypatch.setattr(show, "read", read)
-    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
+    trueup.patch.setattr(show, "read", read)
+    assert "no figures" in trueup("streams promote fraud-eu platt").out
     (line,) = lines(file)
-    assert line["figures"] is None
-    assert line["figures_missing"] == "there is no topic trueup-state-changelog"
-    assert "no figures" in capsys.readouterr().out
+    assert (line["figures"], line["figures_missing"]) == (None, "there is no topic trueup-state-changelog")
 
 
-def test_cold_challenger_is_named_as_such(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == 0
-    assert "has learnt nothing" in capsys.readouterr().out
+def test_what_cannot_be_promoted_is_refused_in_a_line_and_changes_no_file(file: Path, trueup: Trueup) -> None:
+    def refused(calibrator: str) -> Ended:
+        ended = trueup(f"streams promote fraud-eu {calibrator}")
+        assert ended.status == MISCONFIGURED
+        return ended
 
-
-def test_refusal_leaves_the_file_and_writes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["streams", "promote", "fraud-eu", "twospeed", "--streams", str(file)]) == MISCONFIGURED
-    assert capsys.readouterr().err.startswith("trueup: 'twospeed' is not a challenger")
-    assert file.read_text() == COMMENTED
-    assert lines(file) == []
-
-
-def test_file_a_worker_would_refuse_is_not_promoted_in(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file.write_text(COMMENTED + 'ttl = "soon"\n')
-    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
-    assert "'soon' is not a duration" in capsys.readouterr().err
-    assert lines(file) == []
-
-
-def test_rewriting_that_would_change_more_is_refused(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    assert refused("twospeed").error.startswith("trueup: 'twospeed' is not a challenger")
     rewritten = promote.rewritten
-    monkeypatch.setattr(promote, "rewritten", lambda *given: rewritten(*given).replace('"45d"', '"46d"'))
-    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(file)]) == MISCONFIGURED
-    assert "change it by hand" in capsys.readouterr().err
-    assert file.read_text() == COMMENTED
-    assert [path.name for path in file.parent.iterdir()] == ["streams.toml"]
+    trueup.patch.setattr(promote, "rewritten", lambda *given: rewritten(*given).replace('"45d"', '"46d"'))
+    assert "change it by hand" in refused("platt").error
+    assert untouched(file)
+    file.write_text(COMMENTED + 'ttl = "soon"\n')
+    assert "'soon' is not a duration" in refused("platt").error
+    file.unlink()
+    assert "cannot read" in refused("platt").error
+    trueup.patch.delenv("TRUEUP_STREAMS")
+    assert refused("platt").error
+    assert list(file.parent.iterdir()) == []
 
 
-def test_of_a_link_the_target_is_rewritten(file: Path) -> None:
+def test_of_a_link_the_target_is_rewritten(file: Path, trueup: Trueup) -> None:
     link = file.parent / "current.toml"
     link.symlink_to(file.name)
-    assert main.main(["streams", "promote", "fraud-eu", "platt", "--streams", str(link)]) == 0
+    assert trueup("streams promote fraud-eu platt --streams", link).status == 0
     assert link.is_symlink()
     assert 'calibrator = "platt"' in file.read_text()
-
-
-@pytest.mark.parametrize("arguments", [[], ["--streams", "/nowhere/streams.toml"]])
-def test_missing_file_ends_with_a_line_that_says_so(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
-    assert main.main(["streams", "promote", "s", "platt", *arguments]) == MISCONFIGURED
-    error = capsys.readouterr().err
-    assert error.startswith("trueup: ")
-    assert len(error.splitlines()) == 1

@@ -1,16 +1,11 @@
 """The command: its last line, its table at eighty columns, and what it says to what cannot be."""
 
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import orjson
 import pytest
 from rich.console import Console
 
-from cli.main import UNREAD, main
 from cli.options import MISCONFIGURED
 from cli.replay_table import show
 from replay.configuration import configurations
@@ -18,28 +13,26 @@ from replay.run import Request, replay
 from replay.sources.files import FileSource
 from replay.sources.topics import moment
 from streams.config.settings import Settings, SettingsError
+from tests.commands import Trueup
 from tests.replay.history import written
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[str]:
+def files(tmp_path: Path) -> str:
     forecasts, outcomes = written(tmp_path, 3000)
-    return ["replay", "--forecasts", str(forecasts), "--outcomes", str(outcomes), "--processes", "1"]
+    return f"replay --forecasts {forecasts} --outcomes {outcomes} --processes 1"
 
 
-def test_last_line_is_the_result_as_json(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main([*files, "--calibrator", "platt", "--calibrator", "minimax:grid=20", "--threshold", "0.5", "--json"]) == 0
-    )
-    printed = capsys.readouterr()
-    found = orjson.loads(printed.out)
+def test_last_line_is_the_result_as_json(files: str, trueup: Trueup) -> None:
+    ended = trueup(f"{files} --calibrator platt --calibrator minimax:grid=20 --threshold 0.5 --json")
+    found = ended.json
     assert [each["name"] for each in found["contenders"]] == ["platt", "minimax:grid=20"]
     overall = found["contenders"][1]["overall"]
     for kind in ("raw", "calibrated"):
         assert {"n", "ece", "ece_smooth", "worst_window_ece", "brier", "log_loss"} <= overall[kind].keys()
     assert {"regret_brier", "l1", "bound", "windows", "coverage", "alerts"} <= overall.keys()
     assert found["bootstrap"]["resamples"] == 1000
-    assert "below 0 is better" in printed.err
+    assert "below 0 is better" in ended.err
 
 
 def test_table_at_eighty_columns_cuts_no_figure(tmp_path: Path) -> None:
@@ -55,9 +48,8 @@ def test_table_at_eighty_columns_cuts_no_figure(tmp_path: Path) -> None:
         assert f"{figure:.4f}" in told.getvalue()
 
 
-def test_table_at_eighty_columns_breaks_no_word(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(files) == 0
-    found = capsys.readouterr().out.splitlines()
+def test_table_at_eighty_columns_breaks_no_word(files: str, trueup: Trueup) -> None:
+    found = trueup(files).out.splitlines()
     names = [line.split()[0].rstrip(",") for line in found if line.startswith(" pre")]
     assert names == ["present"] * 7, "\n".join(found)
     assert max(map(len, found[2:20])) <= 80
@@ -66,36 +58,24 @@ def test_table_at_eighty_columns_breaks_no_word(files: list[str], capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--segments", "country"], "--segments is of a table: give --table FILE, too"),
-        (["--stream-name", "s"], "--stream-name is of a table"),
-        (["--last", "7d"], "are of topics, not of files"),
-        (["--threshold", "1.5"], "must be between 0 and 1"),
-        (["--calibrator", "nothing"], "unknown calibrator"),
-        (["--streams", "nowhere.toml"], "cannot read nowhere.toml"),
-        (["--write-state", "x"], "--write-state needs topics"),
-        (["--calibrator", "platt", "--calibrator", "minimax", "--output", "x"], "of one configuration"),
+        ("--segments country", "--segments is of a table: give --table FILE, too"),
+        ("--stream-name s", "--stream-name is of a table"),
+        ("--last 7d", "are of topics, not of files"),
+        ("--threshold 1.5", "must be between 0 and 1"),
+        ("--calibrator nothing", "unknown calibrator"),
+        ("--streams nowhere.toml", "cannot read nowhere.toml"),
+        ("--write-state x", "--write-state needs topics"),
+        ("--calibrator platt --calibrator minimax --output x", "of one configuration"),
     ],
 )
-def test_what_cannot_be_is_said(
-    files: list[str], arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*files, *arguments]) == MISCONFIGURED
-    assert said in capsys.readouterr().err
+def test_what_cannot_be_is_said(files: str, arguments: str, said: str, trueup: Trueup) -> None:
+    ended = trueup(f"{files} {arguments}")
+    assert ended.status == MISCONFIGURED
+    assert said in ended.err
 
 
-def test_a_reader_that_goes_ends_it_quietly(files: list[str]) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    ended = subprocess.run(
-        [sys.executable, "-m", "cli.main", *files], stdout=write, stderr=subprocess.PIPE, text=True, check=False
-    )
-    os.close(write)
-    assert (ended.returncode, ended.stderr) == (UNREAD, "")
-
-
-def test_file_without_its_partner_is_refused(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(files[:3]) == MISCONFIGURED
-    assert "belong together" in capsys.readouterr().err
+def test_file_without_its_partner_is_refused(trueup: Trueup) -> None:
+    assert "belong together" in trueup("replay --forecasts x").error
 
 
 def test_time_without_a_zone_is_utc() -> None:

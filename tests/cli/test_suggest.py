@@ -10,7 +10,6 @@ import numpy as np
 import orjson
 import pytest
 
-from cli import main
 from cli.label_history import Seen, read
 from cli.prices import Change, Price
 from cli.suggest import Proposal, propose
@@ -24,6 +23,7 @@ from state.scoring.ages import DAY_MS
 from streams.config import stream_config
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
+from tests.commands import Trueup
 
 #: Which reports come: of the highest tenth, of a one, and a number in [0, 1) that is drawn.
 Told = Callable[[Any, Any, Any], Any]
@@ -182,31 +182,27 @@ def test_orphans_are_outcomes_of_no_forecast_of_any_stream(tmp_path: Path) -> No
     assert read(source, Decoder(Policies([], Policy()), Limits()), "cards").orphans == 1
 
 
-def test_command_prints_lines_that_the_streams_file_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
+def test_command_prints_lines_that_the_streams_file_takes(tmp_path: Path, trueup: Trueup) -> None:
     exported(tmp_path, fraud.make(SHAPE))
-    files = ["--forecasts", str(tmp_path / "forecasts"), "--outcomes", str(tmp_path / "outcomes")]
-    assert main.main(["streams", "suggest", "cards", "--unpriced", *files]) == 0
-    words = capsys.readouterr().out
+    files = f"--forecasts {tmp_path / 'forecasts'} --outcomes {tmp_path / 'outcomes'}"
+    words = trueup(f"streams suggest cards --unpriced {files}").out
     policy = stream_config.parse(words[words.index("[streams.") :], "platt").of("cards")
     assert policy is not None
     assert policy.silence == 0
-    assert main.main(["streams", "suggest", "cards", "--json", "--unpriced", *files]) == 0
-    told = orjson.loads(capsys.readouterr().out)
-    assert told["proposal"]["prices"] == []
-    assert told["proposal"]["silence"] == 0
+    told = trueup(f"streams suggest cards --json --unpriced {files}").json
+    assert (told["proposal"]["prices"], told["proposal"]["silence"]) == ([], 0)
     assert told["seen"]["last_revised_ms"] is None
-    assert main.main(["streams", "suggest", "nothing", *files]) == 1
-    assert "streams there: cards (6,000)" in capsys.readouterr().err
+    nothing = trueup(f"streams suggest nothing {files}")
+    assert (nothing.status, "streams there: cards (6,000)" in nothing.err) == (1, True)
+
+
+TABLE = "--score p --label y --time at --label-time known --table"
 
 
 def test_labels_of_a_known_chance_mean_no_silence_and_columns_that_are_named_are_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trueup: Trueup
 ) -> None:
     """The score chooses what is labelled: without the chance, the rest would be said to be alike."""
-    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
     path, made = tmp_path / "cases.csv", tmp_path / "streams.toml"
     lines = ["p,y,at,known,chance,amount,model"]
     for n in range(3000):
@@ -214,14 +210,12 @@ def test_labels_of_a_known_chance_mean_no_silence_and_columns_that_are_named_are
         y, known = (int(n % 40 == 0), at + 86_400) if high or n % 100 == 5 else ("", "")
         lines.append(f"{0.9 if high else 0.1},{y},{at},{known},{1 if high else 0.02},{1 + n % 7},m{n // 1500}")
     path.write_text("\n".join(lines) + "\n")
-    table = ["--table", str(path), "--score", "p", "--label", "y", "--time", "at", "--label-time", "known"]
-    named = ["--stream-name", "cases", "--label-rate", "chance", "--weight", "amount", "--model-version", "model"]
-    assert main.main(["streams", "suggest", "cases", "--json", *table, *named[:2]]) == 0
-    assert orjson.loads(capsys.readouterr().out)["proposal"]["unlabelled"] == "alike"
-    assert main.main(["streams", "suggest", "cases", "--json", *table, *named]) == 0
-    told = orjson.loads(capsys.readouterr().out)
+    table = f"{TABLE} {path} --stream-name cases"
+    named = f"{table} --label-rate chance --weight amount --model-version model"
+    assert trueup(f"streams suggest cases --json {table}").json["proposal"]["unlabelled"] == "alike"
+    told = trueup(f"streams suggest cases --json {named}").json
     assert [each["setting"] for each in told["proposal"]["prices"]] == ["ttl"]
-    assert main.main(["streams", "init", str(made), *table, *named]) == 0
+    assert trueup(f"streams init {made} {named}").status == 0
     for text in (told["toml"], made.read_text()):
         policy = stream_config.parse(text, "platt").of("cases")
         assert policy is not None
@@ -231,11 +225,8 @@ def test_labels_of_a_known_chance_mean_no_silence_and_columns_that_are_named_are
     assert "The chance of each label is known" in made.read_text().replace("\n#  ", "")
 
 
-def test_what_a_replay_finds_dear_is_not_proposed_and_every_price_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_replay_finds_dear_is_not_proposed_and_every_price_is_told(tmp_path: Path, trueup: Trueup) -> None:
     """Labels come at two ages, a few after 20 days: to wait for these would tell of each turn of the level too late."""
-    monkeypatch.delenv("TRUEUP_STREAMS", raising=False)
     path, chance = tmp_path / "turns.csv", random.Random(2)
     lines = ["p,y,at,known"]
     for n in range(2400):
@@ -243,9 +234,7 @@ def test_what_a_replay_finds_dear_is_not_proposed_and_every_price_is_told(
         at, days = 1_767_225_600 + 4320 * n, 20 if n % 30 == 0 else 1 + y
         lines.append(f"0.25,{y},{at},{at + days * 86_400}")
     path.write_text("\n".join(lines) + "\n")
-    table = ["--table", str(path), "--score", "p", "--label", "y", "--time", "at", "--label-time", "known"]
-    assert main.main(["streams", "suggest", "turns", "--stream-name", "turns", "--json", *table]) == 0
-    told = orjson.loads(capsys.readouterr().out)
+    told = trueup(f"streams suggest turns --stream-name turns --json {TABLE} {path}").json
     prices = {each["setting"]: each["changes"] for each in told["proposal"]["prices"]}
     assert prices.keys() == {"matures", "ttl"}
     assert all(each["low"] > 0.0 for each in prices["matures"].values())
@@ -264,13 +253,8 @@ def test_a_price_beyond_its_interval_is_a_cost_in_words() -> None:
     assert Proposal(matures_ms=DAY_MS, silence=0, ttl_ms=9 * DAY_MS).without("matures").values.keys() == {"ttl"}
 
 
-def test_names_of_streams_are_quoted() -> None:
-    assert checked(Proposal(ttl_ms=DAY_MS)).ttl_ms == DAY_MS
-    text = Proposal(ttl_ms=DAY_MS).toml('a"b\\c')
-    assert stream_config.parse(text, "platt").matched('a"b\\c') or text.startswith('[streams."a\\"b\\\\c"]')
-
-
-def test_a_name_that_looks_like_a_pattern_is_that_name_alone() -> None:
-    policies = stream_config.parse(Proposal(ttl_ms=DAY_MS).toml("pay[eu]"), "platt")
-    assert policies.matched("pay[eu]")
-    assert policies.matched("paye") is None
+@pytest.mark.parametrize("name", ["cards", 'a"b\\c', "pay[eu]", "a*"])
+def test_the_lines_are_of_that_name_alone(name: str) -> None:
+    policies = stream_config.parse(Proposal(ttl_ms=DAY_MS).toml(name), "platt")
+    assert policies.matched(name)
+    assert not any(map(policies.matched, ("paye", "ab")))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import main
+from tests.commands import Trueup
 
 PLAN = """
 [streams.cards]
@@ -33,18 +33,17 @@ RECORDS = """\
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def plan(tmp_path: Path, trueup: Trueup) -> Path:
     path = tmp_path / "streams.toml"
     path.write_text(PLAN)
     (tmp_path / "records.json").write_text(RECORDS)
-    monkeypatch.setenv("TRUEUP_STREAMS", str(path))
+    trueup.set(STREAMS=path)
     return path
 
 
-def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(plan.with_name("records.json"))
-    assert main.main(["streams", "try", "scores", file]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, trueup: Trueup) -> None:
+    file = plan.with_name("records.json")
+    lines = trueup("streams try scores", file).out.splitlines()
     assert lines[0] == 'records.json:1  {"event_id": "7", "stream": "cards", "p": 0.25}'
     assert lines[1] == "records.json:2  passed over: when does not hold"
     assert lines[2].startswith(
@@ -52,61 +51,47 @@ def test_each_record_of_a_file_is_shown_as_what_it_becomes(plan: Path, capsys: p
     )
     assert lines[3] == "records.json:4  dead letter, probability: p is 'high', which is no number"
     assert lines[4].startswith("records.json:5  dead letter, not_json: the value is not JSON")
-    assert main.main(["streams", "try", "labels", file, "--records", "1", "--json"]) == 1, "not one is a label"
-    assert json.loads(capsys.readouterr().out)["record"] is None
+    none = trueup(f"streams try labels {file} --records 1 --json")
+    assert (none.status, none.json["record"]) == (1, None), "not one is a label"
 
 
-def test_times_are_shown_as_dates_and_one_in_another_unit_with_a_warning(
-    plan: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_times_are_shown_as_dates_and_one_in_another_unit_with_a_warning(plan: Path, trueup: Trueup) -> None:
     plan.write_text(PLAN.replace("[sources.labels]", 'ts = "at"\n[sources.labels]'))
     file = plan.with_name("times.json")
     good = '{"type": "score", "txn": {"id": 7}, "risk": 250, "at": %s}\n'
     file.write_text(good % 1_700_000_000_000 + good % 1_700_000_000 + "\n")
-    assert main.main(["streams", "try", "scores", str(file)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = trueup("streams try scores", file).out.splitlines()
     assert lines[0].endswith("  ts: 2023-11-14 22:13:20 UTC")
     assert lines[1].endswith("  ts: 1970-01-20 16:13:20 UTC")
     assert lines[2].startswith("times.json:2  warning: ts of source scores says 1970-01-20 16:13:20 UTC")
     assert 'set unit = "s" for ts' in lines[2]
-    assert main.main(["streams", "try", "scores", str(file), "--json"]) == 0
-    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = [json.loads(line) for line in trueup(f"streams try scores {file} --json").out.splitlines()]
     assert [bool(each["warning"]) for each in shown] == [False, True, False]
 
 
-def test_where_all_records_are_passed_over_it_is_said_once_and_how_to_try_more(
-    plan: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_all_records_are_passed_over_it_is_said_once_and_how_to_try_more(plan: Path, trueup: Trueup) -> None:
     file = plan.with_name("pings.json")
     file.write_text('{"type": "ping"}\n' * 4 + '{"type": "score", "txn": {"id": 7}, "risk": 250}\n')
-    assert main.main(["streams", "try", "scores", str(file), "--records", "4"]) == 1
-    printed = capsys.readouterr()
-    assert len(printed.out.splitlines()) == 4
-    assert printed.err.splitlines()[-1].startswith("all of the first records are passed over (4)")
-    assert "--records 40 tries more" in printed.err
-    assert main.main(["streams", "try", "scores", str(file), "--records", "40"]) == 0
-    assert "passed over (" not in capsys.readouterr().err
+    passed = trueup(f"streams try scores {file} --records 4")
+    assert (passed.status, len(passed.out.splitlines())) == (1, 4)
+    assert passed.err.splitlines()[-1].startswith("all of the first records are passed over (4)")
+    assert "--records 40 tries more" in passed.err
+    more = trueup(f"streams try scores {file} --records 40")
+    assert (more.status, "passed over (" in more.err) == (0, False)
 
 
-def test_a_source_that_is_none_and_a_file_that_is_not_there_are_said(
-    plan: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.main(["streams", "try", "score"]) == 78
-    assert "there is no source 'score'; there are: scores, labels" in capsys.readouterr().err
-    assert main.main(["streams", "try", "scores", str(plan.with_name("none"))]) == 78
-    assert "cannot read" in capsys.readouterr().err
+def test_a_source_that_is_none_and_a_file_that_is_not_there_are_said(plan: Path, trueup: Trueup) -> None:
+    assert "there is no source 'score'; there are: scores, labels" in trueup("streams try score").error
+    assert "cannot read" in trueup("streams try scores", plan.with_name("none")).error
 
 
-def test_config_check_says_who_reads_each_source_and_why(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["config", "check"]) == 0
-    shown = capsys.readouterr().out
+def test_config_check_says_who_reads_each_source_and_why(plan: Path, trueup: Trueup) -> None:
+    shown = trueup("config check").out
     for topic in ("scores.v3", "scores.v4"):
         why = "it is not TRUEUP_FORECASTS: the intake maps it and writes to forecasts"
         assert f"# source 'scores': {topic} of forecasts is for the intake, for {why}" in shown
     assert "# source 'labels': outcomes of outcomes is direct, for it is TRUEUP_OUTCOMES" in shown
-    assert main.main(["config", "check", "--json"]) == 0
-    sources = json.loads(capsys.readouterr().out)["sources"]
+    sources = trueup("config check --json").json["sources"]
     assert [each["mode"] for each in sources] == ["for the intake", "for the intake", "direct"]
     plan.write_text(PLAN.replace("[0, 1000]", "[0]"))
-    assert main.main(["config", "check"]) == 78
-    assert "sources.scores: p: a range is two numbers such as [0, 1000]" in capsys.readouterr().err
+    assert "sources.scores: p: a range is two numbers such as [0, 1000]" in trueup("config check").error

@@ -16,16 +16,28 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from cli import main, options
+from agents.worker import MISCONFIGURED
+from cli.options import UNUSABLE
 from replay.sources.labels import parse
 from replay.sources.record import SourceRecord, TableError
 from replay.sources.table import Columns, TableSource
 from state.fence import FORECASTS, OUTCOMES
+from tests.commands import Ended, Trueup
 
 PLAIN = Columns("p", "fraud", "at")
 #: 2026-01-01 in ms since 1970.
 JANUARY = 1_767_225_600_000
 DAY = 86_400_000
+
+
+#: Columns of `made` and of `reported`, and those without a time of the label.
+SCORED = "--score p --label fraud --time at"
+COLUMNS = f"{SCORED} --label-time known"
+
+
+def replayed(trueup: Trueup, path: Path, options: str = COLUMNS) -> Ended:
+    """Replay a table."""
+    return trueup(f"replay --json --table {path} {options}")
 
 
 def table(tmp_path: Path, text: str, columns: Columns = PLAIN, **options: Any) -> TableSource:
@@ -60,14 +72,11 @@ def test_a_row_is_a_forecast_and_where_its_label_is_known_an_outcome(tmp_path: P
     assert source.size == 5
 
 
-def test_a_column_says_what_shares_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_says_what_shares_an_outcome(tmp_path: Path, trueup: Trueup) -> None:
     path, page = tmp_path / "scores.csv", tmp_path / "review.html"
     lines = [f"{0.2 + n % 7 / 100},{int(n % 5 == 0)},{1_700_000_000 + n * 60},a{n % 200}" for n in range(2000)]
-    path.write_text("\n".join(["score,label,time,account", *lines]) + "\n")
-    named = ("--table", path, "--score", "score", "--label", "label", "--time", "time", "--report", page)
-    assert run(*named, "--entity", "account") == 0
-    told = capsys.readouterr()
-    (contender,) = orjson.loads(told.out.splitlines()[-1])["contenders"]
+    path.write_text("\n".join(["p,fraud,at,account", *lines]) + "\n")
+    (contender,) = replayed(trueup, path, f"{SCORED} --entity account --report {page}").json["contenders"]
     assert contender["fates"]["outcomes_resolved"] == 2000
     # The first account taught before stream time was known, and once more after it.
     assert (contender["untaught"], contender["overall"]["raw"]["n"]) == (1799, 201)
@@ -169,17 +178,16 @@ def test_usual_labels_need_no_table(tmp_path: Path, written: str) -> None:
     ],
 )
 def test_labels_that_may_mean_several_things_are_asked_about_with_an_answer_that_works(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str, answer: str, meant: list[int]
+    tmp_path: Path, trueup: Trueup, written: str, answer: str, meant: list[int]
 ) -> None:
     path = tmp_path / "scores.csv"
     cells = re.findall(r'"[^"]*"|\S+', written)
     path.write_text("p,fraud,at\n" + "".join(f".1,{cell},2026-01-01\n" for cell in cells))
-    asked = ["--table", str(path), *COLUMNS[:6]]
-    assert run(*asked) == 65
-    said = capsys.readouterr().err
-    assert f"add: --labels {answer};" in said
+    asked = replayed(trueup, path, SCORED)
+    assert asked.status == UNUSABLE
+    assert f"add: --labels {answer};" in asked.err
     typed = shlex.split(f"--labels {answer}")
-    assert run(*asked, *typed) == 0
+    assert trueup(f"replay --table {path} {SCORED}", *typed).status == 0
     source = table(tmp_path, path.read_text(), replace(PLAIN, labels=parse(typed[1])))
     assert [each["y"] for _, each in values(source, OUTCOMES)] == meant
 
@@ -214,20 +222,9 @@ def made(tmp_path: Path, rows: int = 2000) -> Path:
     return path
 
 
-def run(*arguments: object) -> int:
-    return main.main(["replay", "--json", *map(str, arguments)])
-
-
-COLUMNS = ("--score", "p", "--label", "fraud", "--time", "at", "--label-time", "known")
-
-
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_a_report_comes_of_one_table_in_one_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], partitions: int
-) -> None:
+def test_a_report_comes_of_one_table_in_one_command(tmp_path: Path, trueup: Trueup) -> None:
     page = tmp_path / "review.html"
-    assert run("--table", made(tmp_path), *COLUMNS, "--report", page, "--partitions", partitions) == 0
-    found = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    found = replayed(trueup, made(tmp_path), f"{COLUMNS} --report {page} --partitions 3").json
     assert found["records"] == 4000
     (contender,) = found["contenders"]
     assert contender["overall"]["raw"]["n"] == 2000
@@ -235,9 +232,7 @@ def test_a_report_comes_of_one_table_in_one_command(
     assert "One table" in page.read_text()
 
 
-def test_a_column_says_which_version_of_the_model_made_a_score(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_column_says_which_version_of_the_model_made_a_score(tmp_path: Path, trueup: Trueup) -> None:
     """From the middle on a model scores whose scores are four times as large, in odds; one day late labels follow."""
     path, plan, page = tmp_path / "quarter.csv", tmp_path / "streams.toml", tmp_path / "review.html"
     lines = ["p,fraud,at,known,model"]
@@ -249,9 +244,8 @@ def test_a_column_says_which_version_of_the_model_made_a_score(
         lines.append(f"{odds / (1 + odds)},{happened},{at},{at + 86_400},{'v2' if new else 'v1'}")
     path.write_text("\n".join(lines) + "\n")
     plan.write_text('[streams."quarter"]\nunlabelled = "alike"\nmodel_version = "model_version"\n')
-    named = ("--table", path, *COLUMNS, "--streams", plan, "--report", page)
-    assert run(*named, "--model-version", "model") == 0
-    (contender,) = orjson.loads(capsys.readouterr().out.splitlines()[-1])["contenders"]
+    named = f"{COLUMNS} --streams {plan} --report {page}"
+    (contender,) = replayed(trueup, path, f"{named} --model-version model").json["contenders"]
     new, old = contender["streams"]["quarter"]["versions"]
     assert (new["version"], new["after"], new["forecasts"]) == ("v2", "v1", 1200)
     assert (old["version"], old["after"], old["slope"]) == ("v1", None, None)
@@ -262,73 +256,77 @@ def test_a_column_says_which_version_of_the_model_made_a_score(
     assert contender["versions"] == {"quarter": hashes}
     assert set(contender["recipes"]) == set(hashes.values()), "no record bears the hash of the stream itself"
     assert all(f"quarter, version {name}" in page.read_text() for name in hashes)
-    assert run(*named) == 78, "without the column every forecast would be a dead letter"
-    assert "add --model-version COLUMN" in capsys.readouterr().err
+    without = replayed(trueup, path, named)
+    assert without.status == MISCONFIGURED, "without the column every forecast would be a dead letter"
+    assert "add --model-version COLUMN" in without.err
 
 
-def test_segments_that_no_plan_has_are_refused_with_what_to_write(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_segments_that_no_plan_has_are_refused_with_what_to_write(tmp_path: Path, trueup: Trueup) -> None:
     path, plan = tmp_path / "quarter.csv", tmp_path / "streams.toml"
     path.write_text("p,fraud,at,country\n" + "0.25,1,2026-01-02,DE\n0.5,0,2026-01-03,FR\n" * 20)
-    asked = ("--table", path, *COLUMNS[:6], "--segments", "country")
-    assert run(*asked) == 78
-    said = capsys.readouterr().err
-    assert "--segments country: the streams file" in said
-    assert '[streams."quarter"] and below it segments = ["country"]' in said
+    options = f"{SCORED} --segments country"
+    refused = replayed(trueup, path, options)
+    assert refused.status == MISCONFIGURED
+    assert "--segments country: the streams file" in refused.err
+    assert '[streams."quarter"] and below it segments = ["country"]' in refused.err
     plan.write_text('[streams."other"]\nsegments = ["country"]\n')
-    assert run(*asked, "--streams", plan) == 78, "another stream's"
+    assert replayed(trueup, path, f"{options} --streams {plan}").status == MISCONFIGURED, "another stream's"
     plan.write_text('[streams."quarter"]\nsegments = ["country"]\n')
-    assert run(*asked, "--streams", plan) == 0
-    (contender,) = orjson.loads(capsys.readouterr().out.splitlines()[-1])["contenders"]
+    (contender,) = replayed(trueup, path, f"{options} --streams {plan}").json["contenders"]
     assert contender["streams"]["quarter"]["segments"]["warming"] == 2
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("options", "status", "said"),
     [
-        (("--score", "score", "--label", "fraud", "--time", "at"), 65, "there are: p, fraud, at, known"),
-        (("--score", "p", "--label", "fraud"), 78, "--table needs --time too"),
-        ((*COLUMNS, "--score-unit", "thousand"), 78, "--score-unit thousand"),
-        ((*COLUMNS, "--labels", "fraud"), 78, "TEXT=0, TEXT=1 or TEXT=skip"),
-        ((*COLUMNS, "--last", "7d"), 78, "of topics"),
+        ("--score score --label fraud --time at", UNUSABLE, "there are: p, fraud, at, known"),
+        ("--score p --label fraud", MISCONFIGURED, "--table needs --time too"),
+        (f"{COLUMNS} --score-unit thousand", MISCONFIGURED, "--score-unit thousand"),
+        (f"{COLUMNS} --labels fraud", MISCONFIGURED, "TEXT=0, TEXT=1 or TEXT=skip"),
+        (f"{COLUMNS} --last 7d", MISCONFIGURED, "of topics"),
+        (f"{COLUMNS} --time-format=%Q", MISCONFIGURED, "--time-format"),
+        (f"{COLUMNS} --time-zone=Mars", MISCONFIGURED, "--time-zone"),
+        (f"{COLUMNS} --encoding=foo", MISCONFIGURED, "--encoding"),
     ],
 )
 def test_a_wrong_column_is_unusable_data_and_a_wrong_option_a_wrong_question(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, said: str
+    tmp_path: Path, trueup: Trueup, options: str, status: int, said: str
 ) -> None:
-    assert run("--table", made(tmp_path, 10), *arguments) == status
-    assert said in capsys.readouterr().err
+    ended = replayed(trueup, made(tmp_path, 10), options)
+    assert ended.status == status
+    assert said in ended.err
 
 
-@pytest.mark.parametrize("a_month", [100, 1000])
-def test_forecasts_are_kept_until_the_labels_of_a_table_come(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], a_month: int
-) -> None:
-    path, plan = tmp_path / "loans.csv", tmp_path / "plan.toml"
+def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(tmp_path: Path, trueup: Trueup) -> None:
+    wrong = COLUMNS.replace("--score p", "--score score")
+    ended = trueup(f"streams suggest quarter --table {made(tmp_path, 10)} {wrong}")
+    assert ended.status == UNUSABLE
+    assert "there are: p, fraud, at, known" in ended.err
+
+
+def test_forecasts_are_kept_until_the_labels_of_a_table_come(tmp_path: Path, trueup: Trueup) -> None:
+    path, plan, n = tmp_path / "loans.csv", tmp_path / "plan.toml", 800
     rows = [
         f"{(i % 100 + 0.5) / 100},{int(i % 7 == 0)},2024-{m:02}-01,2025-{m:02}-01"
         for m in range(1, 9)
-        for i in range(a_month)
+        for i in range(n // 8)
     ]
     path.write_text("\n".join(["p,fraud,at,known", *rows]) + "\n")
-    assert run("--table", path, *COLUMNS) == 0
-    told = capsys.readouterr()
-    late = orjson.loads(told.out.splitlines()[-1])["contenders"][0]["streams"]["loans"]["late"]
-    assert (late["outcomes"], late["missed"], late["expired"]) == (8 * a_month, 0, 0)
+    kept = replayed(trueup, path)
+    late = kept.json["contenders"][0]["streams"]["loans"]["late"]
+    assert (late["outcomes"], late["missed"], late["expired"]) == (n, 0, 0)
     said = "Labels of loans took up to 366d, longer than the 30d for which a worker keeps forecasts"
-    assert said in told.err.replace("\n", " ")
-    assert 'ttl = "403d"' in told.err
-    assert "too short" not in told.err
+    assert said in kept.err.replace("\n", " ")
+    assert 'ttl = "403d"' in kept.err
+    assert "too short" not in kept.err
     plan.write_text('[streams.loans]\nttl = "20d"\n')
-    assert run("--table", path, *COLUMNS, "--streams", plan) == 0
-    told = capsys.readouterr()
-    late = orjson.loads(told.out.splitlines()[-1])["contenders"][0]["streams"]["loans"]["late"]
-    assert (late["missed"], late["expired"]) == (8 * a_month, 8 * a_month)
-    (line,) = [line for line in told.err.splitlines() if "too short" in line]
+    short = replayed(trueup, path, f"{COLUMNS} --streams {plan}")
+    late = short.json["contenders"][0]["streams"]["loans"]["late"]
+    assert (late["missed"], late["expired"]) == (n, n)
+    (line,) = [line for line in short.err.splitlines() if "too short" in line]
     assert line.startswith("The ttl of loans, 20 d, is too short for its outcomes. 99 in 100 of its ")
     assert 'set `ttl = "403d"` for the stream' in line
-    assert told.err.index(line) < told.err.index("ECE")
+    assert short.err.index(line) < short.err.index("ECE")
 
 
 def reported(tmp_path: Path, rows: int = 3000, span_days: float = 60, late_days: int = 20) -> Path:
@@ -344,87 +342,76 @@ def reported(tmp_path: Path, rows: int = 3000, span_days: float = 60, late_days:
     return path
 
 
-def test_zeros_without_a_date_are_silence_from_the_age_at_which_ones_are_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_zeros_without_a_date_are_silence_from_the_age_at_which_ones_are_known(tmp_path: Path, trueup: Trueup) -> None:
     path, plan, page = reported(tmp_path), tmp_path / "streams.toml", tmp_path / "review.html"
-    assert run("--table", path, *COLUMNS, "--report", page) == 0
-    told = capsys.readouterr()
+    told = replayed(trueup, path, f"{COLUMNS} --report {page}")
     said = "2,700 zeros of cards have no date. They are taken as silence: a forecast without an outcome counts as 0 "
     assert f"{said}from the age of 21d on, by which 99 in 100 ones were known." in told.err
     assert said in page.read_text()
-    result = orjson.loads(told.out.splitlines()[-1])
-    (contender,) = result["contenders"]
-    assert result["dead"] == {"forecasts": {}, "outcomes": {}}
+    assert told.json["dead"] == {"forecasts": {}, "outcomes": {}}
+    (contender,) = told.json["contenders"]
     fates = contender["fates"]
     assert (fates["forecasts_issued"], fates["expired_forecasts"]) == (3000, 0)
     assert fates["matured"] + fates["implied"] + contender["immature"] == 3000
     # The lines that it tells for a worker give the same, and are then what was taken.
     lines = told.err.split("streams file:\n")[1].split("\n\n")[0].splitlines()[:4]
     plan.write_text("\n".join(lines))
-    assert run("--table", path, *COLUMNS, "--streams", plan) == 0
-    again = capsys.readouterr()
+    again = replayed(trueup, path, f"{COLUMNS} --streams {plan}")
     assert f"{said}from the age of 21d on, as the streams file says." in again.err
-    assert orjson.loads(again.out.splitlines()[-1])["contenders"][0]["fates"] == fates
+    assert again.json["contenders"][0]["fates"] == fates
 
 
+@pytest.mark.parametrize(
+    ("rows", "plan", "said"),
+    [
+        (
+            ".5,0,2026-01-01,\n.5,0,2026-01-02,2026-01-03\n",
+            "",
+            "no 1 has a date that says how long reports take",
+        ),
+        (
+            ".5,0,2026-01-01,\n.5,0,2026-01-02,2026-01-03\n",
+            '[streams.cards]\nmatures = "1d"\nsilence = 1',
+            "zeros of cards have no date, so silence means 0, but silence = 1.0",
+        ),
+        (".5,0,2026-01-01,\n.5,1,2026-01-02,\n", "", "no row with label 1 has a time; leave the option out"),
+    ],
+)
 def test_zeros_without_a_date_are_asked_about_where_nothing_says_how_long_silence_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, trueup: Trueup, rows: str, plan: str, said: str
 ) -> None:
-    path, plan = tmp_path / "cards.csv", tmp_path / "streams.toml"
-    path.write_text("p,fraud,at,known\n.5,0,2026-01-01,\n.5,0,2026-01-02,2026-01-03\n")
-    assert run("--table", path, *COLUMNS) == 65
-    assert "no 1 has a date that says how long reports take" in capsys.readouterr().err
-    plan.write_text('[streams.cards]\nmatures = "1d"\nsilence = 1')
-    assert run("--table", path, *COLUMNS, "--streams", plan) == 65
-    assert "zeros of cards have no date, so silence means 0, but silence = 1.0" in capsys.readouterr().err
-    path.write_text("p,fraud,at,known\n.5,0,2026-01-01,\n.5,1,2026-01-02,\n")
-    assert run("--table", path, *COLUMNS) == 65
-    assert "no row with label 1 has a time; leave the option out" in capsys.readouterr().err
+    (path := tmp_path / "cards.csv").write_text(f"p,fraud,at,known\n{rows}")
+    (file := tmp_path / "streams.toml").write_text(plan)
+    ended = replayed(trueup, path, f"{COLUMNS} --streams {file}")
+    assert ended.status == UNUSABLE
+    assert said in ended.err
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
-def test_what_is_due_when_a_table_ends_is_resolved_and_what_is_not_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], partitions: int
-) -> None:
+def test_what_is_due_when_a_table_ends_is_resolved_and_what_is_not_is_counted(tmp_path: Path, trueup: Trueup) -> None:
     # After the last score 20 labels come, and each record lets 64 forecasts mature.
     path, plan = tmp_path / "cards.csv", tmp_path / "streams.toml"
     lines = [f".5,0,{(JANUARY + i * DAY // 500) // 1000}," for i in range(10_000)]
     lines += [f".5,1,{(JANUARY + i * DAY) // 1000},{(JANUARY + (26 + i) * DAY) // 1000}" for i in range(20)]
     path.write_text("\n".join(["p,fraud,at,known", *lines]) + "\n")
     plan.write_text('[streams.cards]\nmatures = "30d"\nsilence = 0\nttl = "40d"\n')
-    assert run("--table", path, *COLUMNS, "--partitions", partitions, "--streams", plan) == 0
-    told = capsys.readouterr()
-    (contender,) = orjson.loads(told.out.splitlines()[-1])["contenders"]
+    told = replayed(trueup, path, f"{COLUMNS} --partitions 2 --streams {plan}")
+    (contender,) = told.json["contenders"]
     young = 2499 + 4  # The table ends on day 45: zeros and ones that are later than day 15.
     assert (contender["immature"], contender["overall"]["raw"]["n"]) == (young, 10_020 - young)
     assert "2,503 of 10,020 forecasts (25.0%) had not matured when the history ended" in told.err
 
 
-def test_labels_without_a_time_are_said_to_be_taken_as_known_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_without_a_time_are_said_to_be_taken_as_known_at_once(tmp_path: Path, trueup: Trueup) -> None:
     path = made(tmp_path)
-    assert run("--table", path, *COLUMNS[:6]) == 0
-    assert "Labels were taken as known at once" in capsys.readouterr().err
-    assert main.main(["streams", "suggest", "quarter", "--table", str(path), *COLUMNS[:6]]) == 78
-    assert "needs --label-time" in capsys.readouterr().err
-    assert run("--table", path, *COLUMNS) == 0
-    assert "known at once" not in capsys.readouterr().err
-
-
-def test_a_proposal_of_a_table_with_a_wrong_column_is_the_same_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wrong = ("--score", "score", *COLUMNS[2:])
-    assert main.main(["streams", "suggest", "quarter", "--table", str(made(tmp_path, 10)), *wrong]) == options.UNUSABLE
-    assert "there are: p, fraud, at, known" in capsys.readouterr().err
+    assert "Labels were taken as known at once" in replayed(trueup, path, SCORED).err
+    refused = trueup(f"streams suggest quarter --table {path} {SCORED}")
+    assert refused.status == MISCONFIGURED
+    assert "needs --label-time" in refused.err
+    assert "known at once" not in replayed(trueup, path).err
 
 
 @pytest.mark.parametrize("topic", ["forecasts", "outcomes"])
-def test_a_replay_of_mostly_dead_letters_of_one_topic_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], topic: str
-) -> None:
+def test_a_replay_of_mostly_dead_letters_of_one_topic_is_an_error(tmp_path: Path, trueup: Trueup, topic: str) -> None:
     files = {
         "forecasts": '{"event_id": "a", "stream": "s", "p": 0.5, "ts": 1}',
         "outcomes": '{"event_id": "a", "y": 1, "ts": 1}',
@@ -432,8 +419,9 @@ def test_a_replay_of_mostly_dead_letters_of_one_topic_is_an_error(
     for name, line in files.items():
         (tmp_path / name).write_text(f"{line}\n" * 100)
     (tmp_path / topic).write_text('{"id": 1, "riskScore": 0.5, "ts": 1}\n' * 11 + f"{files[topic]}\n" * 10)
-    assert run("--forecasts", tmp_path / "forecasts", "--outcomes", tmp_path / "outcomes") == options.UNUSABLE
-    assert f"more than half of 21 {topic} cannot be used: 11 event_id;" in capsys.readouterr().err
+    ended = trueup(f"replay --forecasts {tmp_path / 'forecasts'} --outcomes {tmp_path / 'outcomes'}")
+    assert ended.status == UNUSABLE
+    assert f"more than half of 21 {topic} cannot be used: 11 event_id;" in ended.err
 
 
 def test_a_zone_is_that_of_times_without_one(tmp_path: Path) -> None:
@@ -494,11 +482,12 @@ def test_a_value_inside_a_list_is_named_by_its_path(tmp_path: Path, score: str, 
     ],
 )
 def test_a_file_that_holds_no_records_is_refused_in_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, holds: bytes, said: str
+    tmp_path: Path, trueup: Trueup, name: str, holds: bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(holds)
-    assert run("--forecasts", tmp_path / name, "--outcomes", tmp_path / name) == 65
-    told = capsys.readouterr().err.strip().splitlines()[-1]
+    ended = trueup(f"replay --forecasts {tmp_path / name} --outcomes {tmp_path / name}")
+    assert ended.status == UNUSABLE
+    told = ended.err.strip().splitlines()[-1]
     assert told.startswith("trueup: ")
     assert said in told
 
@@ -520,11 +509,3 @@ def test_a_folder_of_parts_is_refused_with_a_command_that_joins_them(tmp_path: P
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)  # noqa: S602 - the text of the message
     whole = tmp_path / f"table.{kind}"
     assert [made["p"] for _, made in values(TableSource(whole, whole, columns=PLAIN), FORECASTS)] == [0.5, 0.25] * 2
-
-
-@pytest.mark.parametrize("option", ["--time-format=%Q", "--time-zone=Mars", "--encoding=foo"])
-def test_an_option_that_nobody_knows_is_a_wrong_question(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    assert run("--table", made(tmp_path, 10), *COLUMNS, option) == 78
-    assert option.split("=", maxsplit=1)[0] in capsys.readouterr().err

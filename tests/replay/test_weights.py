@@ -3,7 +3,6 @@
 import random
 from pathlib import Path
 
-import orjson
 import pytest
 
 from replay.partition_result import WHOLE
@@ -11,8 +10,8 @@ from state import kinds
 from state.events import Event, Forecast, Outcome
 from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Policy
+from tests.commands import Trueup
 from tests.replay.engines import agreeing
-from tests.replay.test_table import run
 
 POLICY = Policy(DEFAULT_CALIBRATOR, ttl_ms=10**6, label_rate="chance", weight="amount", segments=("country",))
 PLAN = Policies(default=POLICY)
@@ -56,7 +55,7 @@ def test_both_engines_agree_on_what_labels_of_a_chance_teach_and_on_what_is_coun
 
 
 def test_a_table_gives_amounts_and_chances_and_the_report_shows_what_was_expected_by_weight(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, trueup: Trueup
 ) -> None:
     rng = random.Random(2)
     lines = []
@@ -69,10 +68,8 @@ def test_a_table_gives_amounts_and_chances_and_the_report_shows_what_was_expecte
     path, page, streams = tmp_path / "scores.csv", tmp_path / "review.html", tmp_path / "streams.toml"
     path.write_text("\n".join(["score,label,time,amount,chance,country", *lines]) + "\n")
     streams.write_text('[streams."*"]\nweight = "weight"\nlabel_rate = "label_rate"\nsegments = ["country"]\n')
-    named = ("--table", path, "--score", "score", "--label", "label", "--time", "time", "--report", page)
-    weighed = ("--weight", "amount", "--label-rate", "chance", "--segments", "country")
-    assert run(*named, *weighed, "--streams", streams) == 0
-    result = orjson.loads(capsys.readouterr().out.splitlines()[-1])
+    named = f"replay --json --table {path} --score score --label label --time time --report {page} --weight amount"
+    result = trueup(f"{named} --label-rate chance --segments country --streams {streams}").json
     assert result["dead"]["forecasts"] == {"weight": 1}
     (scored,) = result["contenders"][0]["streams"].values()
     weighted = scored["weighted"]
@@ -85,5 +82,6 @@ def test_a_table_gives_amounts_and_chances_and_the_report_shows_what_was_expecte
     assert "country = NL" in text
     assert "By weight" in text
     assert "Outcomes depend on the score" not in text
-    assert run(*named, "--weight", "amount") != 0
-    assert '[streams."scores"]' in capsys.readouterr().err
+    refused = trueup(named)
+    assert refused.status
+    assert '[streams."scores"]' in refused.err

@@ -84,6 +84,10 @@ def answered_raw(topics: Topics, checked: Checked) -> None:
     assert any(b'"carried"' in (each.value or b"") for each in answers)
 
 
+#: How likely a worker dies at each step.
+CRASHES = 0.3
+
+
 class History(NamedTuple):
     """What is sent by a seed, under which file, which kinds of rows must come of it, and what else must hold."""
 
@@ -118,7 +122,7 @@ HISTORIES = {
 
 @pytest.mark.parametrize("name", HISTORIES)
 @examples(max_examples=EXAMPLES // 3, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.3]))
+@given(st.integers(0, 2**32), st.sampled_from([0.0, CRASHES]))
 def test_whatever_order_a_worker_folded_is_followed(name: str, seed: int, crashes: float) -> None:
     history = HISTORIES[name]
     topics = served(history.sent(seed % 5), configured(history.toml), seed, crashes)
@@ -135,10 +139,9 @@ def test_whatever_order_a_worker_folded_is_followed(name: str, seed: int, crashe
     history.also(topics, checked)
 
 
-@pytest.mark.parametrize("crashes", [0.0, 0.3])
-def test_rows_that_expire_are_followed(crashes: float) -> None:
+def test_rows_that_expire_are_followed() -> None:
     settings = configured('early_ttl = "3s"\n[streams."stream-0"]\nttl = "4s"\n[streams."*"]\nttl = "9s"\n')
-    topics = served(mixed(4000).sent, settings, 5, crashes)
+    topics = served(mixed(4000).sent, settings, 5, CRASHES)
     found = topics.audit()
     assert found.checked.calibrated + found.checked.copies >= len(topics.records["calibrated"])
     row = found.derivation.rows.get(kinds.FENCE.key())
@@ -146,13 +149,12 @@ def test_rows_that_expire_are_followed(crashes: float) -> None:
     assert Fence.decode(row).fates[EXPIRED_FORECAST] > 100
 
 
-@pytest.mark.parametrize("crashes", [0.0, 0.3])
 @pytest.mark.parametrize("name", ["challengers", "vectors"])
-def test_challengers_change_no_answer_and_the_file_that_is_audited_with_may_be_any(name: str, crashes: float) -> None:
+def test_challengers_change_no_answer_and_the_file_that_is_audited_with_may_be_any(name: str) -> None:
     toml, sent, *_ = HISTORIES[name]
     given = configured(toml)
     without = configured("\n".join(line for line in toml.splitlines() if not line.startswith("shadow")))
-    topics, alone = (served(sent(1), settings, 5, crashes) for settings in (given, without))
+    topics, alone = (served(sent(1), settings, 5, CRASHES) for settings in (given, without))
     found = topics.audit(without)
     assert found.checked == alone.audit(given).checked
     assert any(key.startswith(kinds.COMPARISON.letter) for key, _ in found.derivation.rows.items())
@@ -160,13 +162,12 @@ def test_challengers_change_no_answer_and_the_file_that_is_audited_with_may_be_a
         assert [record.value for record in topics.records[label]] == [record.value for record in alone.records[label]]
 
 
-@pytest.mark.parametrize("crashes", [0.0, 0.3])
-def test_rates_may_change_between_two_workers(crashes: float) -> None:
+def test_rates_may_change_between_two_workers() -> None:
     sent, loose = flood(3, 500), TIGHT.replace("2/s", "9/s").replace("90/m", "9/s")
     rows, topics = Memory(), None
     for i, toml in enumerate(("", TIGHT, loose, "", TIGHT)):
         part = sent[i * len(sent) // 5 : (i + 1) * len(sent) // 5]
-        topics = served(part, configured(toml), i, crashes, topics=topics, rows=rows)
+        topics = served(part, configured(toml), i, CRASHES, topics=topics, rows=rows)
     assert topics is not None
     assert topics.audit().checked.forecasts == len(topics.records["forecasts"])
     assert sum(b'"quota"' in (record.value or b"") for record in topics.records["dead-letters"]) > 10

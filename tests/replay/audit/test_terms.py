@@ -38,10 +38,9 @@ def across(*texts: str, crashes: float = 0.0) -> tuple[Topics, list[Settings]]:
     return topics, every
 
 
-@pytest.mark.parametrize("crashes", [0.0, 0.3])
 @pytest.mark.parametrize("texts", [(CHAMPION, PROMOTED, CHAMPION), (CHAMPION, CLOSED, PROMOTED)])
-def test_answers_of_every_configuration_agree_whatever_file_is_given(texts: tuple[str, ...], crashes: float) -> None:
-    topics, every = across(*texts, crashes=crashes)
+def test_answers_of_every_configuration_agree_whatever_file_is_given(texts: tuple[str, ...]) -> None:
+    topics, every = across(*texts, crashes=0.3)
     answers = {orjson.loads(each.value or b"")["config"] for each in topics.records["calibrated"]}
     assert len(answers) >= 2
     found = [topics.audit(settings).checked for settings in every]
@@ -51,7 +50,7 @@ def test_answers_of_every_configuration_agree_whatever_file_is_given(texts: tupl
     assert (found[0].waiting, found[0].unsettled) == (0, 0)
 
 
-@pytest.mark.parametrize("offset", [20, 120, 400, 540])
+@pytest.mark.parametrize("offset", [120, 540])
 @pytest.mark.parametrize("field", ["p", "draw", "config"])
 def test_an_altered_answer_under_either_configuration_is_named(offset: int, field: str) -> None:
     topics, every = across(CHAMPION, PROMOTED)

@@ -175,14 +175,3 @@ def test_an_answer_without_an_id_is_asked_for_again(said: dict[str, Any], monkey
 def test_without_an_address_of_the_registry_nothing_starts() -> None:
     with pytest.raises(SettingsError, match="set TRUEUP_REGISTRY_URL"):
         Settings.from_env({"TRUEUP_OUTPUT_FORMAT": "avro"})
-
-
-@pytest.mark.parametrize(("name", "value"), [("OUTPUT_FORMAT", "xml"), ("OUTPUT_REGISTER", "true")])
-def test_other_values_are_refused_with_what_there_is(name: str, value: str) -> None:
-    with pytest.raises(SettingsError, match=f"TRUEUP_{name}='{value}': must be one of"):
-        Settings.from_env({f"TRUEUP_{name}": value})
-
-
-def test_an_unknown_format_is_refused_with_all_there_are() -> None:
-    with pytest.raises(SettingsError, match="json, avro"):
-        Settings.from_env({"TRUEUP_OUTPUT_FORMAT": "xml"})

@@ -4,7 +4,7 @@ import asyncio
 from struct import unpack_from
 
 import pytest
-from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
+from aiokafka.errors import KafkaError
 
 from state import kinds
 from state.claim import Claim
@@ -97,16 +97,6 @@ def test_of_two_claims_at_once_the_later_wins(producer: Producer) -> None:
     asyncio.run(race())
 
 
-def test_partitions_are_claimed_apart(producer: Producer) -> None:
-    one, two = Worker(producer, "one"), Worker(producer, "two")
-    one.take_up(0)
-    one.take_up(1)
-    two.take_up(1)
-    one.write(b"a", partition=0)
-    with pytest.raises(FencedError, match="partition 1"):
-        one.write(b"a", partition=1)
-
-
 def test_what_was_folded_before_a_new_claim_is_refused_until_it_is_adopted(producer: Producer) -> None:
     worker = Worker(producer, "one")
     worker.take_up()
@@ -138,14 +128,6 @@ def test_rows_too_large_for_a_batch_use_up_no_number(producer: Producer) -> None
     with pytest.raises(TooLargeError):
         asyncio.run(worker.append({0: {bytes([i]): bytes(500) for i in range(3)}}))
     worker.write(b"a")  # the log would refuse it after a gap
-
-
-def test_a_gap_in_the_numbers_is_refused_by_the_log(producer: Producer) -> None:
-    worker = Worker(producer, "one")
-    worker.take_up()
-    worker._writers[0].stamp(1)
-    with pytest.raises(OutOfOrderSequenceNumber):
-        worker.write(b"a")
 
 
 def test_numbers_begin_again_where_kafka_begins_again() -> None:

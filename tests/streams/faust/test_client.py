@@ -96,20 +96,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "PROBE", 0.02)
 
 
-def test_a_request_to_a_broker_that_freezes_ends_and_nobody_waits_for_it_again() -> None:
-    async def scenario(client: Client, brokers: list[Broker]) -> None:
-        await client.send(0, MetadataRequest([]))
-        brokers[0].awake.clear()
-        with pytest.raises(RequestTimedOutError):
-            await client.send(0, MetadataRequest([]))
-        asked = asyncio.create_task(client.send(0, MetadataRequest([])))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert isinstance(asked.exception(), NodeNotReadyError)
-
-    run(scenario)
-
-
 def test_a_connection_to_a_frozen_broker_holds_up_no_other() -> None:
     async def scenario(client: Client, brokers: list[Broker]) -> None:
         brokers[0].awake.clear()

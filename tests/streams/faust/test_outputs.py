@@ -63,16 +63,6 @@ def sender() -> Sender:
     return Sender()
 
 
-def test_an_answer_has_the_time_of_its_forecast() -> None:
-    label, timestamp, value = encode(answer(7), SETTINGS, 3)
-    assert (label, timestamp, orjson.loads(value)["ts"]) == ("calibrated", 1007, 1007)
-
-
-def test_a_joined_record_has_the_time_of_its_outcome() -> None:
-    label, timestamp, value = encode(joined(7), SETTINGS, 3)
-    assert (label, timestamp, orjson.loads(value)["issued_ts"]) == ("resolved", 2007, 1007)
-
-
 @pytest.mark.parametrize(("topic", "name"), [(FORECASTS, "my-f"), (OUTCOMES, "my-o")])
 def test_a_letter_has_the_time_it_was_written_and_names_its_place(topic: int, name: str) -> None:
     label, timestamp, value = encode(letter(9, topic=topic), SETTINGS, 3)
@@ -109,13 +99,24 @@ def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks
     assert heard.unlike == 1
 
 
-def test_each_output_goes_to_its_topic_and_to_the_partition_of_its_input(sender: Sender) -> None:
-    sender.send(answer(1), joined(1), letter(1))
-    assert {(sent.topic, sent.partition, len(sent.rows)) for sent in sender.producer.sent} == {
-        ("my-c", 3, 1),
-        ("my-r", 3, 1),
-        ("my-d", 3, 1),
-    }
+def test_each_output_goes_to_its_topic_and_its_inputs_partition_in_order_with_key_value_and_time(
+    sender: Sender,
+) -> None:
+    """An answer has the time of its forecast, a joined record that of its outcome."""
+    sender.send(answer(2), joined(9), answer(1), letter(1), answer(3))
+    assert {(sent.topic, sent.partition) for sent in sender.producer.sent} == {("my-c", 3), ("my-r", 3), ("my-d", 3)}
+    assert sender.producer.rows("my-c") == [
+        Row(f"k{i}".encode(), encode(answer(i), SETTINGS, 3)[2], 1000 + i) for i in (2, 1, 3)
+    ]
+    assert sender.producer.rows("my-r") == [Row(b"k9", encode(joined(9), SETTINGS, 3)[2], 2009)]
+    assert [row.key for row in sender.producer.rows("my-d")] == [b"k"]
+
+
+def test_a_letter_keeps_its_key_up_to_the_limit_and_answers_keep_theirs_however_short_letters_are() -> None:
+    sender = Sender(replace(SETTINGS, letter_bytes=1))
+    sender.send(answer(1), joined(2), letter(3, b"k"), letter(4, b"kk"), letter(5, None))
+    keys = {topic: [row.key for row in sender.producer.rows(topic)] for topic in ("my-c", "my-r", "my-d")}
+    assert keys == {"my-c": [b"k1"], "my-r": [b"k2"], "my-d": [b"k", None, None]}
 
 
 def test_what_an_answer_carries_goes_into_its_value_and_its_headers(sender: Sender) -> None:
@@ -188,13 +189,6 @@ def test_a_raw_answer_of_classes_or_numbers_is_as_it_came(raw: Any, shown: dict[
     assert (value["stream"], value["calibrated"], "p" in value) == (None, False, False)
 
 
-def test_outputs_keep_key_value_time_and_order(sender: Sender) -> None:
-    sender.send(answer(2), joined(9), answer(1), answer(3))
-    assert sender.producer.rows("my-c") == [
-        Row(each.key, encode(each, SETTINGS, 3)[2], each.ts) for each in (answer(2), answer(1), answer(3))
-    ]
-
-
 def test_what_does_not_fit_one_batch_goes_in_several_in_order() -> None:
     sender = Sender(Settings(policies=Policies(()), batch_bytes=20_000, letter_bytes=0))
     sender.send(*map(answer, range(400)))
@@ -208,11 +202,6 @@ def test_what_does_not_fit_one_batch_goes_in_several_in_order() -> None:
 def test_outputs_are_counted_by_topic_once_all_of_them_are_acknowledged(sender: Sender) -> None:
     sender.send(answer(1), answer(2), letter(1))
     assert sorted(sender.counted) == [("calibrated", 2), ("dead-letters", 1)]
-
-
-def test_nothing_to_send_is_nothing_sent(sender: Sender) -> None:
-    sender.send()
-    assert (sender.producer.sent, sender.counted) == ([], [])
 
 
 def test_a_send_that_fails_is_raised_and_not_counted(sender: Sender) -> None:
@@ -234,16 +223,3 @@ def test_a_record_that_does_not_fit_an_empty_batch_is_an_error(sender: Sender) -
     with pytest.raises(ValueError, match="for my-c does not fit TRUEUP_BATCH_BYTES"):
         sender.send(answer(1))
     assert sender.counted == []
-
-
-def test_a_letter_keeps_its_key_up_to_the_limit_and_drops_it_beyond() -> None:
-    sender = Sender(Settings(letter_bytes=10))
-    sender.send(letter(1, b"k" * 10), letter(2, b"k" * 11), letter(3, None))
-    assert [row.key for row in sender.producer.rows("dead-letters")] == [b"k" * 10, None, None]
-
-
-def test_an_answer_keeps_its_key_however_short_letters_are() -> None:
-    sender = Sender(replace(SETTINGS, letter_bytes=0))
-    sender.send(answer(1), joined(2), letter(3))
-    keys = {label: [row.key for row in sender.producer.rows(label)] for label in ("my-c", "my-r", "my-d")}
-    assert keys == {"my-c": [b"k1"], "my-r": [b"k2"], "my-d": [None]}

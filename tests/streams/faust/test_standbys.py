@@ -168,25 +168,21 @@ def lags(standbys: Standbys) -> dict[int, int | None]:
     return {each.partition: each.lag for each in standbys.look()}
 
 
+async def copied(standbys: Standbys, rows: int) -> None:
+    """Follow partition 0 until its copy is whole, after so many rows."""
+    await standbys.follow([0], [])
+    await until(lambda: lags(standbys) == {0: 0} and standbys.rows == rows)
+
+
 def aside(topology: Topology, what: str) -> list[Path]:
     return list(topology.settings.data_dir.glob(f"*/*/tables/*.{what}"))  # not into what is renamed meanwhile
-
-
-def test_nothing_runs_without_a_copy_to_keep(topology: Topology) -> None:
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([], [0, 1])
-        assert standbys._thread is None
-        assert (standbys.look(), standbys.missing, standbys.whole()) == ([], 0, [])
-
-    follow(topology, scenario)
 
 
 def test_a_copy_follows_and_is_taken_over_where_it_stands(topology: Topology, log: Log) -> None:
     log.append(0, (b"a", b"1"), (b"b", b"1"), (b"a", None))
 
     async def scenario(standbys: Standbys, store: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 3)
+        await copied(standbys, 3)
         log.append(0, (b"b", b"2"), (b"c", b"3"))
         await until(lambda: standbys.rows == 5)
         await standbys.follow([], [0])
@@ -243,13 +239,15 @@ def test_what_is_served_is_not_let_go_for_a_copy_of_before(topology: Topology) -
     follow(topology, scenario)
 
 
-def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NOW) -> None:
+def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NOW, manifest: bytes = b"") -> None:
     """Leave rows that reach to ``offset`` on the disk."""
     store = topology.table.store
     store.write(0, [(b"a", b"wrong")], offset, as_of)
     assert isinstance(store, RocksStore)
     store._db_for_partition(0).put(ORIGIN, origin.encode())
     store.close(0)
+    if manifest:
+        (Path(store.partition_path(0)) / "CURRENT").write_bytes(manifest)
 
 
 @pytest.mark.parametrize(
@@ -258,6 +256,7 @@ def left(topology: Topology, offset: int, origin: Origin = OURS, as_of: int = NO
         ("foreign", {"offset": 1, "origin": OURS._replace(topic="another")}),
         ("ahead", {"offset": 9}),
         ("old", {"offset": 1, "as_of": NOW - 2 * DAY}),
+        ("damaged", {"offset": 1, "manifest": b"MANIFEST-999999\n"}),
     ],
 )
 def test_an_unfit_disk_is_set_aside_and_copied_anew(
@@ -267,8 +266,7 @@ def test_an_unfit_disk_is_set_aside_and_copied_anew(
     log.append(0, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 3)
+        await copied(standbys, 3)
 
     store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"b")) == (None, b"1")
@@ -289,11 +287,8 @@ def test_an_unfit_disk_is_not_told_of_when_the_worker_joins(
     topology: Topology, log: Log, disk: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else its partition would come here and be restored, where another worker has a copy."""
-    manifest = disk.pop("manifest", None)
     left(topology, **disk)
     store = topology.table.rocks()
-    if manifest:
-        (Path(store.partition_path(0)) / "CURRENT").write_bytes(manifest)
     store.write(1, [(b"a", b"1")], 1, NOW)
     store._db_for_partition(1).put(ORIGIN, OURS.encode())
     store.close(1)
@@ -322,8 +317,7 @@ def test_a_disk_of_before_what_the_changelog_still_has_is_set_aside(topology: To
     log.begins[0] = 4
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
 
     store = follow(topology, scenario)
     assert (store.read(0, b"a"), store.read(0, b"k5"), log.read[0]) == (None, b"1", [4, 5])
@@ -335,8 +329,7 @@ def test_retention_that_overtakes_a_copy_makes_it_anew(topology: Topology, log: 
     log.append(0, (b"a", b"1"), (b"b", b"1"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
         log.down = True
         log.append(0, *[(b"k%d" % n, b"1") for n in range(4)])
         log.begins[0] = 4
@@ -352,8 +345,7 @@ def test_a_changelog_that_lost_its_tail_under_a_copy_makes_it_anew(topology: Top
     log.append(0, (b"a", b"1"), (b"lost", b"1"), (b"lost", b"2"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 4)
+        await copied(standbys, 4)
         del log.held[0][2:]
         await until(lambda: bool(aside(topology, "ahead")))
         log.claim(0, (7, 1))
@@ -371,8 +363,7 @@ def test_a_lost_tail_that_was_filled_before_anybody_looked_is_noticed_by_its_cla
     log.append(0, (b"a", b"1"), (b"lost", b"1"), (b"lost", b"2"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 4)
+        await copied(standbys, 4)
         del log.held[0][2:]
         log.claim(0, (7, 1))
         log.append(0, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"), writer=(7, 1))
@@ -388,8 +379,7 @@ def test_claims_that_are_seen_or_were_compacted_change_nothing(topology: Topolog
     log.append(0, (b"b", b"1"), writer=(7, 2))  # the claim of 7, 2 is compacted
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
         log.claim(0, (7, 3))
         log.append(0, (b"c", b"1"), writer=(7, 3))
         await until(lambda: standbys.rows == 4)
@@ -397,27 +387,6 @@ def test_claims_that_are_seen_or_were_compacted_change_nothing(topology: Topolog
     store = follow(topology, scenario)
     assert store.read(0, b"c") == b"1"
     assert not aside(topology, "ahead")
-
-
-def test_a_damaged_copy_is_set_aside_and_made_anew(topology: Topology, log: Log) -> None:
-    log.append(0, *[(b"k%d" % n, b"1") for n in range(6)])
-
-    async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 6)
-        await standbys.follow([], [])
-
-    store = follow(topology, scenario)
-    current = Path(store.partition_path(0)) / "CURRENT"
-    current.write_text("MANIFEST-999999\n")
-
-    async def again(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 6)
-
-    store = follow(topology, again)
-    assert store.read(0, b"k5") == b"1"
-    assert aside(topology, "damaged")
 
 
 def test_a_consumer_that_cancels_itself_ends_no_copies(
@@ -481,8 +450,7 @@ def test_a_copy_in_which_damage_is_found_while_it_is_kept_is_made_anew(topology:
     log.append(0, (b"a", b"1"), (b"b", b"2"))
 
     async def scenario(standbys: Standbys, _: RocksStore) -> None:
-        await standbys.follow([0], [])
-        await until(lambda: lags(standbys) == {0: 0} and standbys.rows == 2)
+        await copied(standbys, 2)
         dbs = cast("Any", standbys.store._dbs)
         dbs[0] = Damaged(dbs[0])
         log.append(0, (b"c", b"3"))

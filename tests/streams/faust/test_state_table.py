@@ -116,15 +116,6 @@ def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: Sta
     assert (table.read(0, b"F"), table.offset(0)) == (b"2", 8)
 
 
-def test_partitions_have_changelogs_of_their_own(table: StateTable, producer: Producer) -> None:
-    asyncio.run(table.commit(0, {b"a": b"0", b"b": b"0"}))
-    asyncio.run(table.commit(1, {b"a": b"1"}))
-    asyncio.run(table.commit(0, {b"a": b"2"}))
-    assert (table.offset(0), table.offset(1)) == (2, 0)
-    assert (table.read(0, b"a"), table.read(1, b"a")) == (b"2", b"1")
-    assert [(sent.partition, len(sent.rows)) for sent in producer.sent] == [(0, 2), (1, 1), (0, 1)]
-
-
 def test_restoring_writes_records_in_order_and_the_offset_of_the_last(table: StateTable) -> None:
     table.restore(
         TP(CHANGELOG, 2),
@@ -137,25 +128,6 @@ def test_restoring_writes_records_in_order_and_the_offset_of_the_last(table: Sta
         ],
     )
     assert (table.read(2, b"a"), table.read(2, b"b"), table.offset(2)) == (b"2", None, 19)
-
-
-def test_rows_changed_after_a_commit_do_not_change_what_is_stored(table: StateTable) -> None:
-    rows: dict[bytes, bytes | None] = {b"a": b"1"}
-    asyncio.run(table.commit(0, rows))
-    rows[b"a"] = b"2"
-    rows[b"b"] = b"2"
-    assert (table.read(0, b"a"), table.read(0, b"b")) == (b"1", None)
-
-
-def test_size_counts_the_rows_of_a_partition(table: StateTable) -> None:
-    asyncio.run(table.commit(0, {bytes([i]): bytes(100) for i in range(50)}))
-    assert table.size(0)[0] in {50, 51}  # RocksDB counts its offset row
-    assert table.size(0)[1] >= 5000
-    assert table.size(1)[0] == 0
-
-
-def test_the_changelog_is_named_as_the_settings_say(table: StateTable) -> None:
-    assert table.changelog_topic_name == CHANGELOG
 
 
 def known(producer: Producer, forecasts: str, outcomes: str) -> None:

@@ -197,18 +197,6 @@ def test_a_worker_that_is_expelled_ends_and_is_not_healthy(
     assert "FencedInstanceId" in str(topology.failure)
 
 
-def test_reach_is_what_the_fetcher_hands_over_next_and_where_the_partition_ended(thread: LoopConsumer) -> None:
-    assert thread.reach(F0) == (None, None)
-    state = thread._ensure_consumer()._subscription.subscription.assignment.state_value(TopicPartition(*F0))
-    state.highwater = 9
-    assert thread.reach(F0) == (None, 9)
-    state.seek(4)
-    assert thread.reach(F0) == (4, 9)
-    assert thread.reach(O1) == (None, None), "not assigned"
-    thread._ensure_consumer()._subscription.unsubscribe()
-    assert thread.reach(F0) == (None, None)
-
-
 # -- buffers -------------------------------------------------------------------------------------------------------
 
 
@@ -282,16 +270,6 @@ def test_throttle_lets_through_what_the_merge_waits_for_and_no_more(consumer: Ba
     assert brokers.calls == [("throttle", ([O0], []))]
 
 
-def test_buffers_know_the_bytes_they_hold(consumer: BatchConsumer) -> None:
-    consumer._buffer(F0, [record(F, 0, i, i, b"key", bytes(100)) for i in range(3)])
-    consumer._buffer(O0, [record(O, 0, 0, 9, None, None)])
-    assert consumer.partition_buffers[0].sizes == [309, 0]
-    message(consumer, 0, limit=2)
-    assert consumer.partition_buffers[0].sizes == [103, 0]
-    consumer.partition_buffers[0].restart()
-    assert consumer.partition_buffers[0].sizes == [0, 0]
-
-
 @pytest.mark.parametrize("settings", [Settings(buffer_bytes=4 << 20)], ids=["a buffer of 4 MiB"])
 def test_throttle_shares_the_bytes_out_and_resumes_at_half_a_share(consumer: BatchConsumer, brokers: Brokers) -> None:
     consumer._buffer_of(1)
@@ -355,14 +333,6 @@ def drain(run: Run, consumer: BatchConsumer, *fetches: dict[TP, list[Any]] | Bas
     run(consumer._drain_messages(cast("Any", fetcher)))
 
 
-def test_records_that_come_before_their_partition_is_taken_up_are_fetched_again(
-    run: Run, consumer: BatchConsumer
-) -> None:
-    drain(run, consumer, {F1: [record(F, 1, i, i) for i in range(3)]})
-    assert 1 not in consumer.partition_buffers
-    assert consumer._dropped == {F1}
-
-
 def test_drain_messages_ends_the_process_on_what_it_does_not_expect(
     run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
 ) -> None:
@@ -370,12 +340,6 @@ def test_drain_messages_ends_the_process_on_what_it_does_not_expect(
     drain(run, consumer, failure)
     assert topology.failure is failure
     assert brokers.calls == []
-
-
-def test_drain_messages_may_be_cancelled(run: Run, topology: Topology, consumer: BatchConsumer) -> None:
-    with pytest.raises(asyncio.CancelledError):
-        drain(run, consumer, asyncio.CancelledError())
-    assert topology.failure is None
 
 
 # -- to the agent --------------------------------------------------------------------------------------------------
@@ -473,24 +437,6 @@ def test_deliver_gives_up_when_the_flow_stops(
     run(scenario())
 
 
-def test_deliver_hands_over_at_once_while_nothing_is_held_up(
-    run: Run, topology: Topology, consumer: BatchConsumer
-) -> None:
-    seen: list[object] = []
-
-    async def callback(message: Message) -> None:
-        seen.append(message)
-
-    async def scenario() -> None:
-        consumer.callback = callback
-        topology.app.faust.flow_control.resume()
-        with pytest.raises(StopIteration):  # to its end without a turn of the loop
-            consumer._deliver(cast("Any", 1)).send(None)
-
-    run(scenario())
-    assert seen == [1]
-
-
 @pytest.mark.parametrize("settings", [Settings(patience_seconds=0, buffer_records=1000)], ids=["impatient"])
 def test_dispatch_resumes_what_it_has_drained(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
     buffer(consumer, F0, *range(1000))
@@ -534,39 +480,26 @@ def test_ack_of_a_batch_before_the_one_it_follows_ends_the_process_and_commits_n
     assert not first.acked
 
 
-def test_ack_of_a_batch_from_before_a_restart_changes_nothing(consumer: BatchConsumer) -> None:
+@pytest.mark.parametrize("since", ["a restart", "the partition went and came", "the partition has gone"])
+def test_ack_of_a_batch_from_before_changes_nothing(consumer: BatchConsumer, since: str) -> None:
     buffer(consumer, F0, 1, 2)
     stale = message(consumer, 0, limit=1)
-    consumer.partition_buffers[0].restart()
-    buffer(consumer, F0, 1, 2)
-    current = message(consumer, 0, limit=1)
-    consumer.folded(cast("Turn", stale.value))
-    consumer.ack(stale)
-    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
+    if since == "a restart":
+        consumer.partition_buffers[0].restart()
+    else:
+        del consumer.partition_buffers[0]  # as on_partitions_revoked does
+    current = None
+    if since != "the partition has gone":
+        buffer(consumer, F0, 1, 2)
+        current = message(consumer, 0, limit=1)
+        consumer.folded(cast("Turn", stale.value))
+    assert consumer.ack(stale)
     assert consumer._new_offset(F0) is None
-    consumer.ack(current)
-    assert consumer._new_offset(F0) == 1
-
-
-def test_ack_of_a_batch_from_before_the_partition_went_and_came_changes_nothing(consumer: BatchConsumer) -> None:
-    buffer(consumer, F0, 1, 2)
-    stale = message(consumer, 0, limit=1)
-    del consumer.partition_buffers[0]  # as on_partitions_revoked does
-    buffer(consumer, F0, 1, 2)
-    message(consumer, 0, limit=1)
-    consumer.folded(cast("Turn", stale.value))
-    consumer.ack(stale)
-    assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
-    assert consumer._new_offset(F0) is None
-
-
-def test_ack_of_a_batch_whose_partition_has_moved_changes_nothing(consumer: BatchConsumer) -> None:
-    buffer(consumer, F0, 1)
-    tracked = message(consumer, 0)
-    del consumer.partition_buffers[0]
-    assert consumer.ack(tracked)
-    assert consumer._new_offset(F0) is None
-    assert tracked not in consumer._unacked_messages
+    assert stale not in consumer._unacked_messages
+    if current is not None:
+        assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
+        consumer.ack(current)
+        assert consumer._new_offset(F0) == 1
 
 
 # -- commits -------------------------------------------------------------------------------------------------------

@@ -49,6 +49,14 @@ def damaged(data: bytes) -> bytes:
     return spoilt[:17] + struct.pack(">I", calc_crc32c(spoilt[21:])) + spoilt[21:]
 
 
+def taken(data: bytes, offset: int = 0) -> tuple[FetchResult, SimpleNamespace]:
+    """Return what aiokafka's consumer takes the records of a fetch from, and the place that it keeps."""
+    state = SimpleNamespace(paused=False, position=offset)
+    state.consumed_to = lambda position: setattr(state, "position", position)
+    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
+    return FetchResult(TP, assignment=assignment, partition_records=fetched(data, offset=offset), backoff=0), state
+
+
 def test_aiokafka_reads_by_it() -> None:
     assert fetcher.MemoryRecords is RecordSet
 
@@ -117,10 +125,7 @@ def test_a_fence_within_a_refused_batch_goes_on_behind_it() -> None:
 def test_a_fetch_of_many_batches_is_handed_over_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "PORTION", 2000)
     data = b"".join(batch(4, *[b"x" * 990] * 3, base=3 * i) for i in range(3))
-    state = SimpleNamespace(paused=False, position=0)
-    state.consumed_to = lambda position: setattr(state, "position", position)
-    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
-    result = FetchResult(TP, assignment=assignment, partition_records=fetched(data), backoff=0)
+    result, state = taken(data)
     unpacking.Prefetched(lambda _: LIMIT)[TP] = result
     portions = []
     while result.has_more():
@@ -133,10 +138,7 @@ def test_a_batch_of_many_records_is_handed_over_in_portions_however_small_they_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(unpacking, "PORTION_RECORDS", 40)
-    state = SimpleNamespace(paused=False, position=0)
-    state.consumed_to = lambda position: setattr(state, "position", position)
-    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
-    result = FetchResult(TP, assignment=assignment, partition_records=fetched(batch(4, *[b""] * 100)), backoff=0)
+    result, _ = taken(batch(4, *[b""] * 100))
     assert len(result.getall(30)) == 30
     assert len(result.getall(50)) == 40
     assert [record.offset for record in result.getall()] == list(range(70, 100))
@@ -189,14 +191,10 @@ def test_a_damaged_batch_is_left_out_whole() -> None:
 def test_where_a_fetch_cannot_be_read_is_named_after_what_comes_before_it() -> None:
     spoilt = bytearray(batch(0, b"a", base=1))
     spoilt[-1] ^= 1
-    state = SimpleNamespace(paused=False, position=0)
-    state.consumed_to = lambda position: setattr(state, "position", position)
-    assignment: Any = SimpleNamespace(active=True, state_value=lambda _: state)
-    data = batch(0, b"good") + bytes(spoilt)
-    result = FetchResult(TP, assignment=assignment, partition_records=fetched(data), backoff=0)
+    result, state = taken(batch(0, b"good") + bytes(spoilt))
     assert [record.offset for record in result.getall()] == [0]
     assert state.position == 1
-    again = FetchResult(TP, assignment=assignment, partition_records=fetched(bytes(spoilt), offset=1), backoff=0)
+    again, _ = taken(bytes(spoilt), offset=1)
     with pytest.raises(PoisonError, match=r"forecasts/0@1 cannot be read"):
         again.getall()
 

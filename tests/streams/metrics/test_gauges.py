@@ -387,19 +387,6 @@ def test_partitions_are_counted_when_they_are_taken_up() -> None:
 # -- views of sums -------------------------------------------------------------------------------------------------
 
 
-def test_the_scores_of_two_partitions_add_up() -> None:
-    gauges = made()
-    live = Live(gauges)
-    live.fold(0, pairs(40))
-    live.fold(1, pairs(25, start=3))
-    total = live.scores(0, "s") + live.scores(1, "s")
-    for kind in ("raw", "calibrated"):
-        assert value(gauges, "brier", stream="s", kind=kind) == pytest.approx(total.brier(kind))
-        assert value(gauges, "log_loss", stream="s", kind=kind) == pytest.approx(total.log_loss(kind))
-    assert value(gauges, "resolved", stream="s") == 65
-    assert value(gauges, "scored_events_total", stream="s") == 65
-
-
 def test_streams_without_a_slot_are_counted_together_under_no_name() -> None:
     gauges = made(most_streams=3)
     live = Live(gauges)
@@ -410,16 +397,6 @@ def test_streams_without_a_slot_are_counted_together_under_no_name() -> None:
         assert value(gauges, name, stream="other") == 8
     assert value(gauges, "hidden_streams") == 2
     assert {dict(labels)["stream"] for labels in samples(gauges)["trueup_resolved"]} == {"a", "b", "other"}
-
-
-def test_hidden_streams_are_counted_once_over_batches_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "WINDOW", 20)
-    gauges = made(most_streams=1)
-    live = Live(gauges)
-    live.fold(0, pairs(1, "shown"))
-    for start in range(1, 61, 12):
-        live.fold(0, pairs(12, "hidden", start))
-    assert value(gauges, "scored_events_total", stream=HIDDEN) == 60
 
 
 def test_a_stream_that_the_configuration_names_has_series_whatever_names_came_before_it() -> None:
@@ -598,12 +575,6 @@ def test_what_is_sampled_now_is_shown_as_it_is() -> None:
     assert value(gauges, "state_bytes", partition="0") == 900
     assert value(gauges, "build_info", version="9.9") == 1
     assert value(gauges, "last_update_timestamp_seconds") is None
-
-
-def test_two_workers_in_one_process_have_registries_of_their_own() -> None:
-    one, two = made(), made()
-    one.produced("calibrated", 3)
-    assert value(two, "outputs_total", topic="calibrated") == 0
 
 
 def test_the_oldest_row_is_that_of_any_partition_and_any_queue() -> None:

@@ -60,6 +60,19 @@ def joined(raw: Any, p: Any, y: float) -> Resolved:
     return Resolved(b"k", "e", "s", raw, p, p, y, "prudent", 3, 1_700_000_000_000, 1_700_000_000_001, 2, implied=True)
 
 
+def shown(one: Calibrated | Resolved) -> dict[str, Any]:
+    """Return the fields of a JSON record: those of the event, by the names that readers know."""
+    fields = {name: value for name, value in one._asdict().items() if name != "key" and value not in ("", None)}
+    event, _, scope = fields.pop("event_id").partition(SCOPED)
+    fields |= {"event_id": event, **({"scope": scope} if scope else {})}
+    for ours, theirs in (("low", "p_low"), ("high", "p_high")):
+        if ours in fields:
+            fields[theirs] = fields.pop(ours)
+    if isinstance(carried := fields.pop("carried", None), Carried) and carried.fields:
+        fields["carried"] = orjson.loads(carried.fields)
+    return fields
+
+
 def dead(raw: Any, stream: str = "s") -> bytes:
     carried = Carried((), b'{"customer":"c","n":1}')
     one = Forecast(7, b"k", f"e{SCOPED}scope", stream, raw, (), 1007, None, (), carried)
@@ -111,6 +124,7 @@ def said_in(value: bytes) -> dict[str, Any]:
 )
 def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) -> None:
     said, value = encode_calibrated(one), MADE.calibrated(one)
+    assert orjson.loads(said) == shown(one)
     assert value == MADE.of_json("calibrated", said)
     found = read("calibrated", value)
     assert found == said_in(said)
@@ -138,6 +152,7 @@ def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) 
 )
 def test_a_joined_forecast_is_read_back_and_is_what_the_library_writes(one: Resolved) -> None:
     said, value = encode_resolved(one), MADE.resolved(one)
+    assert orjson.loads(said) == shown(one)
     assert value == MADE.of_json("resolved", said)
     found = read("resolved", value)
     assert found == orjson.loads(said)

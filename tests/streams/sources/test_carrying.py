@@ -273,24 +273,16 @@ def test_of_a_dead_letter_that_is_answered_all_is_known_that_could_be_read(
 
 
 @pytest.mark.parametrize(
-    "fields",
+    "value",
     [
-        {"event_id": None},
-        {"event_id": 7},
-        {"scope": "\n"},
-        {"p": None},
-        {"p": 1.5},
-        {"p": "0.5"},
-        {"probs": [0.5, 0.5]},
+        *(b"", b"{", b"[]", b" " * 70_000),
+        *(orjson.dumps({**GOOD, name: None}) for name in ("event_id", "p")),
+        *(orjson.dumps({**GOOD, **wrong}) for wrong in ({"event_id": 7}, {"scope": "\n"}, {"probs": [0.5, 0.5]})),
+        *(orjson.dumps({**GOOD, "p": p}) for p in (1.5, "0.5")),
     ],
 )
-def test_a_forecast_whose_event_or_score_cannot_be_read_is_not_answered(fields: dict[str, Any]) -> None:
-    assert refused(**fields).forecast is None
-
-
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b" " * 70_000])
-def test_what_is_no_record_is_not_answered(value: bytes) -> None:
-    found = Decoder(RAW, Limits()).forecast(3, b"k", value, NOW)
+def test_a_forecast_whose_event_or_score_cannot_be_read_is_not_answered(value: bytes) -> None:
+    found = Decoder(RAW, Limits()).forecast(3, b"k", value, NOW, [PARENT])
     assert isinstance(found, Rejected)
     assert found.forecast is None
 

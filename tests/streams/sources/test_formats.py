@@ -499,20 +499,54 @@ def test_schemas_are_asked_for_once_and_waited_for_while_the_registry_is_away(
         asyncio.run(scene())
 
 
+def asked(stand_in: StandIn, tls: ssl.SSLContext | None = None, **registry: Any) -> Fetched | None:
+    """Return what a registry gives of schema 1."""
+
+    async def scene() -> Fetched | None:
+        async with stand_in.served(tls) as url:
+            made = Registry(url, **registry)
+            async with made.session() as session:
+                return await made.fetch(session, 1)
+
+    return asyncio.run(scene())
+
+
 @pytest.mark.parametrize("status", [200, 403, 503])
 def test_only_a_registry_can_say_that_there_is_no_schema(status: int) -> None:
-    async def scene() -> None:
-        async with StandIn(types=status).served() as url:
-            made = Registry(url)
-            async with made.session() as session:
-                assert await made.fetch(session, 1) is None
-        async with StandIn(types=404).served() as url:
-            made = Registry(url)
-            async with made.session() as session:
-                with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
-                    await made.fetch(session, 1)
+    assert asked(StandIn(types=status)) is None
+    for none in (StandIn(types=404), StandIn(statuses={"schemas/ids/1": 400, "schemas/types": 400})):
+        with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
+            asked(none)
 
-    asyncio.run(scene())
+
+def test_an_answer_is_read_no_further_than_schemas_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "LONGEST", 1 << 20)
+    with pytest.raises(RegistryError, match="its answer is longer than 1 MiB"):
+        asked(StandIn(bodies={"schemas/ids/1": b'{"schema": "%b"}' % bytes(4 << 20)}))
+
+
+def test_schemas_that_refer_to_each_other_are_collected_once() -> None:
+    subjects = {f"subjects/{name}/versions/1": referring(*"ab") for name in "ab"}
+    found = asked(StandIn({"schemas/ids/1": referring("a"), **subjects}))
+    assert found is not None
+    assert [name for name, _ in found.references] == ["b", "a"]
+
+
+def test_the_registry_is_asked_with_a_password_a_token_and_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    schema, word = {"schemas/ids/1": {"schema": '"string"'}}, "s3cret"
+    basic = StandIn(schema, authorization="Basic " + base64.b64encode(f"me:{word}".encode()).decode())
+    assert asked(basic, username="me", password=word) is not None
+    assert asked(StandIn(schema, authorization=f"Bearer {word}"), token=word) is not None
+    assert asked(StandIn(schema), context, cafile=str(tmp_path / "ca.pem")) is not None
+    with pytest.raises(RegistryError, match="answered 401"):
+        asked(basic)
+    with pytest.raises(RegistryError, match="certificate verify failed"):
+        asked(StandIn(schema), context)
+    assert word not in repr(Registry("https://a", username="me", password=word))
 
 
 @pytest.mark.parametrize(
@@ -549,19 +583,6 @@ def test_an_answer_that_is_none_is_waited_out_and_ends_nothing(answer: bytes) ->
                     with pytest.raises(RegistryError):
                         await ask(session, "s", '"string"')
 
-    asyncio.run(scene())
-
-
-def test_an_answer_is_read_no_further_than_schemas_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
-        answer = b'{"schema": "%b"}' % bytes(4 << 20)
-        async with StandIn(bodies={"schemas/ids/1": answer}).served() as url:
-            made = Registry(url)
-            async with made.session() as session:
-                with pytest.raises(RegistryError, match="its answer is longer than 1 MiB"):
-                    await made.fetch(session, 1)
-
-    monkeypatch.setattr(registry, "LONGEST", 1 << 20)
     asyncio.run(scene())
 
 
@@ -613,33 +634,6 @@ def test_an_id_that_the_registry_refuses_and_a_reference_that_it_lacks_are_no_sc
     assert "there is no subjects/gone/versions/1" in caplog.messages[0]
 
 
-def test_schemas_that_refer_to_each_other_are_collected_once() -> None:
-    stand_in = StandIn(
-        {"schemas/ids/1": referring("a"), **{f"subjects/{n}/versions/1": referring(*"ab") for n in "ab"}}
-    )
-
-    async def scene() -> None:
-        async with stand_in.served() as url:
-            made = Registry(url)
-            async with made.session() as session:
-                found = await made.fetch(session, 1)
-        assert found is not None
-        assert [name for name, _ in found.references] == ["b", "a"]
-
-    asyncio.run(scene())
-
-
-def test_a_server_that_refuses_every_path_is_no_registry() -> None:
-    async def scene() -> None:
-        async with StandIn(statuses={"schemas/ids/1": 400, "schemas/types": 400}).served() as url:
-            made = Registry(url)
-            async with made.session() as session:
-                with pytest.raises(RegistryError, match="is not the address of Confluent's interface"):
-                    await made.fetch(session, 1)
-
-    asyncio.run(scene())
-
-
 def test_who_waits_says_for_which_schema_of_which_source(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -660,32 +654,6 @@ def test_who_waits_says_for_which_schema_of_which_source(
 
     with caplog.at_level(logging.WARNING, "trueup"):
         asyncio.run(scene())
-
-
-def test_the_registry_is_asked_with_a_password_a_token_and_tls(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    schema = {"schemas/ids/1": {"schema": '"string"'}}
-
-    async def asked(registry: dict[str, Any], authorization: str | None, tls: ssl.SSLContext | None) -> Fetched | None:
-        async with StandIn(schema, authorization=authorization).served(tls) as url:
-            made = Registry(url, **registry)
-            async with made.session() as session:
-                return await made.fetch(session, 1)
-
-    word = "s3cret"
-    basic = "Basic " + base64.b64encode(f"me:{word}".encode()).decode()
-    ca = {"cafile": str(tmp_path / "ca.pem")}
-    assert asyncio.run(asked({"username": "me", "password": word}, basic, None)) is not None
-    assert asyncio.run(asked({"token": word}, f"Bearer {word}", None)) is not None
-    assert asyncio.run(asked(ca, None, context)) is not None
-    with pytest.raises(RegistryError, match="answered 401"):
-        asyncio.run(asked({}, basic, None))
-    with pytest.raises(RegistryError, match="certificate verify failed"):
-        asyncio.run(asked({}, None, context))
-    assert word not in repr(Registry("https://a", username="me", password=word))
 
 
 @pytest.mark.parametrize(
