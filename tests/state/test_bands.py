@@ -13,7 +13,6 @@ from state import banding, kinds
 from state.banding import RATE, Marks, Thresholds, marks
 from state.bands import Bands, Points, log_odds
 from state.events import Calibrated, Forecast, Outcome
-from state.frames import CorruptFrame
 from state.policies import Policies
 from state.policy import Policy
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
@@ -146,31 +145,6 @@ def test_a_share_moves_only_beyond_chance_and_without_evidence() -> None:
     assert _counted([0.01, 0.05] * 5 + [0.06], rate, rng).moved(1, 1) == 1.0, "such days were there before"
     assert _counted([*level[:5], 0.06], rate[:6], rng).moved(1, 1) == 1.0, "too few days"
     assert {_counted([0.02] * 11, rate, rng).moved(1, 1) for _ in range(30)} == {1.0}
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans(), st.integers(1, 40)), max_size=60))
-def test_counts_of_partitions_add_up(events: list[tuple[int, int, bool, int]]) -> None:
-    events = sorted(events, key=lambda each: each[3])
-    whole, parts = BandCounts(3), [BandCounts(3), BandCounts(3)]
-    for n, (before, now, y, day) in enumerate(events):
-        for counts in (whole, parts[n % 2]):
-            counts.issue(before, now, day)
-            counts.resolve(before, now, 1, int(y), day)
-    total = parts[0] + parts[1]
-    assert total.sums == whole.sums
-    assert BandCounts.decode(whole.encode()) == whole
-    assert total == whole
-    assert parts[1] + parts[0] == whole
-
-
-@pytest.mark.parametrize("kind", [kinds.BAND_COUNTS, kinds.THRESHOLDS])
-def test_a_damaged_row_is_refused(kind: Any) -> None:
-    value: Any = BandCounts(3) if kind is kinds.BAND_COUNTS else Thresholds.of(SHARES)
-    row = kind.encode(value)
-    assert kind.encode(kind.decode(row)) == row
-    for payload in (row[2:-4][:-1], row[2:-4] + b"\0"):
-        with pytest.raises(CorruptFrame):
-            kind.decode(kind.seal(payload))
 
 
 @given(st.binary(min_size=4, max_size=4), st.text(max_size=8), st.none() | st.integers(-(2**31), 2**31 - 1))

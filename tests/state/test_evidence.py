@@ -51,13 +51,6 @@ def test_an_interval_holds_its_score(p: float, raw: float, whole: Any, segments:
     assert 0.0 <= low <= p <= high <= 1.0
 
 
-@given(OUTCOMES)
-def test_evidence_is_read_again(outcomes: Any) -> None:
-    made = told(outcomes)
-    made.sums, made.issued = [1.0, 2.0, 3.0, 4.0, 0.5], 6
-    assert kinds.EVIDENCE.encode(kinds.EVIDENCE.decode(kinds.EVIDENCE.encode(made))) == kinds.EVIDENCE.encode(made)
-
-
 def test_without_outcomes_nearly_all_is_open_and_with_them_little() -> None:
     low, high = interval(0, 0.1, 1.645, Evidence(), [])
     assert low < 0.002

@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from state import kinds
 from state.forecasts import Classwise, Normal, Probs, Quantiles
-from state.frames import CorruptFrame, seal
 from state.scoring import vector_history, windows
 from state.scoring.alarm import ALPHA
 from state.scoring.class_scores import ClassScores
@@ -179,13 +177,6 @@ def test_a_history_goes_on_from_its_bytes(n: int) -> None:
             for each in (whole, read):
                 each.observe(raw, served, float(t % 4), b"%d" % t)
         assert read.encode() == whole.encode()
-
-
-def test_damaged_histories_are_refused() -> None:
-    payload = played(numbers(), 20, lambda _: 0.0).encode()
-    for damaged in (b"", payload[:30], payload[:-1], payload + b"\0", b"\7" + payload[1:]):
-        with pytest.raises(CorruptFrame, match="not what one holds"):
-            kinds.VECTORS.decode(seal(kinds.VECTORS.letter[0], kinds.VECTORS.version, damaged))
 
 
 def test_partitions_share_the_evidence_that_each_needs() -> None:
