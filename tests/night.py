@@ -186,12 +186,8 @@ NIGHT: Final = {
         "test_every_planted_bug*": "a planted bug that is found soon",
         "test_planted_bugs*[[][!a]*": "the same of another bug",
     },
-    "state/calibrators/test_bounds.py": {
-        "test_error_stays*-uniform-*": "the same with the points that are the default",
-    },
     "state/calibrators/test_by_segment.py": {
         "test_overlapping*[[]500]": "the same with outcomes that come at once",
-        "test_each_of_fifty*": "overlapping segments are each made right",
         "test_a_burst*": "bursts in test_twospeed.py",
     },
     "state/calibrators/test_guard.py": {
@@ -215,7 +211,6 @@ NIGHT: Final = {
         "test_coverage*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
     },
     "state/calibrators/test_rare_events.py": {
-        "test_grids*": "the rate of 1 % in test_noise_margin_is_nearer_still",
         "test_noise_margin*[[]0.0[05]*": "the same at 1 %",
     },
     "state/calibrators/test_twospeed.py": {
