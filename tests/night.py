@@ -229,9 +229,6 @@ NIGHT: Final = {
         "test_every_calibrator_redeems*[[]widths1-*": "three to two; two to five in other tests here",
         "test_every_calibrator_redeems*[[]widths0-[!p]*": "prudent and platt, with others behind them",
     },
-    "state/test_shadows.py": {
-        "test_challengers_row_of_a_long*": "the same over generated histories",
-    },
     "streams/metrics/test_beside.py": {
         "test_segments_that_are_off*[[]classes]": "the same with numbers",
     },
