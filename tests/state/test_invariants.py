@@ -92,8 +92,8 @@ def test_every_accepted_outcome_changes_its_calibrator_exactly_once(history: His
     assert sum(resolved.values()) == fates[RESOLVED] + fates[EARLY_JOINED] + fates[MATURED] + fates[IMPLIED]
     for stream, n in resolved.items():
         assert table.served(stream).calibrator.learnt == n
-        history = kinds.history(table[kinds.SCORES.key(stream)], None)
-        assert history.present.n + history.warm_up.n == n
+        scored = kinds.history(table[kinds.SCORES.key(stream)], None)
+        assert scored.present.n + scored.warm_up.n == n
 
 
 # 2. Every accepted forecast gets at least one calibrated record; all records for one event are identical.

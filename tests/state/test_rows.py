@@ -1,5 +1,7 @@
 """Rows of calibrators and scores, and keys."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,7 @@ def test_outstanding_is_the_mean_rounded_up(late: int, learnt: int, outstanding:
         ("quantile", {"levels": (0.2, 0.9)}),
     ],
 )
-def test_state_that_does_not_fit_its_recipe_is_refused(spec: str, options: dict[str, object]) -> None:
+def test_state_that_does_not_fit_its_recipe_is_refused(spec: str, options: dict[str, Any]) -> None:
     one = served(spec, [])
     one.recipe = Policy(spec, options).recipe
     with pytest.raises(CorruptFrame, match=r"does not fit|bytes"):

@@ -151,3 +151,9 @@ def test_what_is_served_is_ranked_beside_the_model() -> None:
     assert served.value == pytest.approx(raw.value, abs=0.005)
     assert raw.value > 0.8
     assert abs(drawn.value - 0.5) < 4 * drawn.error
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", b"\1\5", b"\1\5\3\1\1", b"\1\377\1\1", b"\5", b"\1\0\1\1"])
+def test_damaged_counts_are_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="counts of cells there are not"):
+        ranking.decode(payload, 0)

@@ -185,3 +185,9 @@ def test_an_atom_that_covers_more_than_its_level_raises_no_alarm() -> None:
     assert evidence > 100.0
     assert stretch is not None
     assert stretch.mark == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"\1\0\0\0\0", b"\x0a\0\0\0\0" + b"\0" * 280])
+def test_what_is_no_recent_windows_is_refused(payload: bytes) -> None:
+    with pytest.raises(Exception, match=r"windows|unpack_from"):
+        Recent().decode(payload, 0)

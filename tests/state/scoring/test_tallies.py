@@ -2,6 +2,7 @@
 
 import math
 import random
+import struct
 
 import pytest
 
@@ -82,3 +83,8 @@ def test_without_events_there_is_no_evidence_and_no_error() -> None:
         assert tally.log_wealth("raw") == 0.0
         assert math.isnan(tally.error("raw"))
         assert math.isnan(tally.noise("raw"))
+
+
+def test_bins_that_there_are_not_are_refused() -> None:
+    with pytest.raises(ValueError, match="has bins that there are not"):
+        TopTally().decode(struct.pack("<I", 1 << 20), 0)
