@@ -143,15 +143,8 @@ NIGHT: Final = {
         "test_running_broker*": "a port that is taken",
         "test_kill_of_the_process*": "a frozen JVM that ends with who started it",
     },
-    "research/test_auto.py": {
-        "test_guarded_aggregate*[[]season]": "the same on other streams that change",
-        "test_guarded_aggregate*[[][bow]*": "the same on four other streams",
-    },
     "research/benchmark/test_contenders.py": {
         "test_no_label*": "what is compared, no product",
-    },
-    "research/test_bounds.py": {
-        "*": "no product: calibrators that ship, in state/calibrators/test_bounds.py",
     },
     "research/test_laws.py": {
         "*": "no product: calibrators that ship, in state/calibrators/test_laws.py",
