@@ -449,14 +449,13 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
     parts = [made[at : at + 20] for at in range(0, 80, 20)]
 
     async def run() -> None:
-        for part in parts[:2]:
-            await through(scene.processor, Batch(0, part, {}, 0))
-        frozen = await scene.processor.fold([Batch(0, parts[2], {}, 0)])
-        behind = await scene.processor.fold([Batch(0, parts[3], {}, 0)])  # its events' rows are in none of the tables
-        assert kinds.FENCE.key() not in scene.state()
-        await scene.processor.answer(frozen)
+        # Behind the third one a checkpoint is due; the events' rows of the last one are in none of the tables.
+        folded = [await scene.processor.fold([Batch(0, part, {}, 0)]) for part in parts]
+        for each in folded[:3]:
+            assert kinds.FENCE.key() not in scene.state()
+            await scene.processor.answer(each)
         assert Fence.decode(scene.state()[kinds.FENCE.key()]).applied == 60
-        await scene.processor.answer(behind)
+        await scene.processor.answer(folded[3])
         await scene.processor.checkpoint(due=False)
 
     asyncio.run(run())

@@ -349,7 +349,7 @@ def _of_rows(rows: list[Row]) -> Target:
     recode, heads = rows[0].recode, sorted({row.frame[:2] for row in rows})
 
     def check(data: bytes) -> None:
-        for frame in (data, *(seal(*head, data) for head in heads)):
+        for frame in (data, *(seal(head[0], head[1], data) for head in heads)):
             try:
                 written = recode(frame)
             except CorruptFrame:

@@ -94,7 +94,7 @@ def test_outcome_is_kept_with_its_forecast_and_scored() -> None:
     assert kinds.history(one.table[kinds.SCORES.key("s")], None).present.n == 1
 
 
-OTHER_P, OTHER_STREAM = (forecast(1, **other)._replace(value=b"record") for other in ({"p": 0.2}, {"stream": "other"}))  # type: ignore[arg-type]  # by name
+OTHER_P, OTHER_STREAM = (forecast(1, **other)._replace(value=b"record") for other in ({"p": 0.2}, {"stream": "other"}))
 CONFLICT = [Rejected(1, b"e", b"record", FORECASTS, "conflict")]
 #: Events, one a batch; what the last one says and counts; then the status of the event's row, how many outcomes were
 #: learnt, how many forecasts and how many outcomes wait.
