@@ -251,7 +251,7 @@ def test_bands_and_points_change_nothing_of_what_is_learnt() -> None:
 
 def test_a_share_of_the_answers_of_a_default_calibrator_is_kept() -> None:
     fed, rng, bands = Fed(Policy(bands=SHARES)), Random(8), list[str]()
-    for n in range(3000):
+    for n in range(2000):
         p = rng.betavariate(1, 3)
         bands.append(fed.forecast(f"e{n}", p, 1000 + n).band)
         fed.outcome(f"e{n}", float(rng.random() < p / 4), 1000 + n)

@@ -42,7 +42,7 @@ def test_a_move_by_half_a_deviation_is_a_quarter() -> None:
 def test_chance_alone_adds_nothing() -> None:
     rng = random.Random(3)
     found = []
-    for _ in range(60):
+    for _ in range(20):
         cells = [[0] * CELLS for _ in range(2)]
         for counts, n in zip(cells, (512, 16_000), strict=True):
             for _ in range(n):

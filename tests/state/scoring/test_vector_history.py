@@ -57,15 +57,14 @@ def sharpened(raw: Probs) -> Probs:
 
 
 def test_calibrated_numbers_and_classes_raise_no_alarm() -> None:
-    for seed in range(12):
+    for seed in range(5):
         for history in (played(numbers(), 2600, lambda _: 0.0, seed), classes(1100, lambda raw: raw, seed)):
             for kind in KINDS:
                 assert history.log_alarm(kind) < math.log(100)
                 assert history.log_recent(kind) < 0.0
 
 
-@pytest.mark.parametrize("every", [100, 250, 500, 1000])
-@pytest.mark.parametrize("calm", [0, 10_000])
+@pytest.mark.parametrize(("every", "calm"), [(100, 0), (250, 0), (1000, 0), (500, 10_000)])
 def test_levels_that_swing_and_are_right_in_all_raise_both_alarms_within_5000_outcomes(every: int, calm: int) -> None:
     history, after = played(numbers(), calm, lambda _: 0.0), 2000
     recent = -math.inf
