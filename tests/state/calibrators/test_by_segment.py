@@ -165,7 +165,7 @@ def test_a_ticket_has_at_most_forty_bytes_more_with_three_segments() -> None:
 def test_a_burst_in_one_segment_raises_its_scores_after_it_less_than_its_labels_say() -> None:
     """Half of 300 forecasts of an hour are ones, which no score says, all in one of four segments."""
     hour, late = range(10_000, 10_300), 2300
-    for seed in (0, 3, 5):
+    for seed in (0, 3):
         rng = random.Random(seed)
         calibrator = Prudent(name="stream", seed=3)
         tickets: list[bytes] = []
