@@ -88,7 +88,7 @@ def test_nine_of_ten_intervals_hold_the_true_risk() -> None:
     assert len(held) == 200
     assert sum(held) >= 0.85 * len(held)
     wide = [log_odds(answer.high or 0.0) - log_odds(answer.low or 0.0) for answer, _ in last]
-    assert sum(wide) / len(wide) < 2.0
+    assert sum(wide) / len(wide) < 1.2
 
 
 def test_an_answer_says_why_and_says_the_same_again() -> None:
