@@ -51,7 +51,7 @@ soak: compiled jars ## an hour of steady load and random faults: memory, waits a
 simulate: setup ## play histories of the whole code of all stages in virtual time, for a minute (SECONDS=60); one of them with SEED=…
 	$(BIN)/python -m tests.simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 24 targets (SECONDS=60)
+fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 42 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 images: setup jars ## build the images with podman and run them confined against a real Kafka; about five minutes; skips without podman

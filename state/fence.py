@@ -149,6 +149,8 @@ class Fence:
     @classmethod
     def _of(cls, payload: bytes) -> "Fence":
         forecasts, outcomes, stream_time, applied, *fates, n = _HEAD.unpack_from(payload)
+        if len(payload) != _HEAD.size + n * _QUEUE.size:
+            raise ValueError(f"a fence of {n} queues has {_HEAD.size + n * _QUEUE.size} bytes, got {len(payload)}")
         queues = [Queue(*_QUEUE.unpack_from(payload, _HEAD.size + i * _QUEUE.size)) for i in range(n)]
         return cls([forecasts, outcomes], stream_time, applied, fates, {(q.role, q.ttl_ms): q for q in queues})
 

@@ -146,15 +146,8 @@ NIGHT: Final = {
         "test_running_broker*": "a port that is taken",
         "test_kill_of_the_process*": "a frozen JVM that ends with who started it",
     },
-    "research/test_auto.py": {
-        "test_guarded_aggregate*[[]season]": "the same on other streams that change",
-        "test_guarded_aggregate*[[][bow]*": "the same on four other streams",
-    },
     "research/benchmark/test_contenders.py": {
         "test_no_label*": "what is compared, no product",
-    },
-    "research/test_bounds.py": {
-        "*": "no product: calibrators that ship, in state/calibrators/test_bounds.py",
     },
     "research/test_laws.py": {
         "*": "no product: calibrators that ship, in state/calibrators/test_laws.py",
@@ -176,12 +169,8 @@ NIGHT: Final = {
         "test_every_planted_bug*": "a planted bug that is found soon",
         "test_planted_bugs*[[][!a]*": "the same of another bug",
     },
-    "state/calibrators/test_bounds.py": {
-        "test_error_stays*-uniform-*": "the same with the points that are the default",
-    },
     "state/calibrators/test_by_segment.py": {
         "test_overlapping*[[]500]": "the same with outcomes that come at once",
-        "test_each_of_fifty*": "overlapping segments are each made right",
         "test_a_burst*": "bursts in test_twospeed.py",
     },
     "state/calibrators/test_guard.py": {
@@ -205,7 +194,6 @@ NIGHT: Final = {
         "test_coverage*[[][!h]*": "worlds that hunt for the calibrator and hide from it",
     },
     "state/calibrators/test_rare_events.py": {
-        "test_grids*": "the rate of 1 % in test_noise_margin_is_nearer_still",
         "test_noise_margin*[[]0.0[05]*": "the same at 1 %",
     },
     "state/calibrators/test_twospeed.py": {
@@ -223,9 +211,6 @@ NIGHT: Final = {
         "test_no_event*[[]widths[13]-*": "two to five to three, and four to one to two",
         "test_every_calibrator_redeems*[[]widths1-*": "three to two; two to five in other tests here",
         "test_every_calibrator_redeems*[[]widths0-[!p]*": "prudent and platt, with others behind them",
-    },
-    "state/test_shadows.py": {
-        "test_challengers_row_of_a_long*": "the same over generated histories",
     },
     "streams/metrics/test_beside.py": {
         "test_segments_that_are_off*[[]classes]": "the same with numbers",

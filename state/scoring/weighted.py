@@ -180,7 +180,7 @@ class Weighted:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote; raises ValueError or struct.error if its length does not fit its mask."""
+        """Read what `encode` wrote; raises ValueError or struct.error if length, mask and counts do not fit."""
         made = cls()
         *squares, mask = _HEAD.unpack_from(payload)
         if mask >> 2 * BANDS or len(payload) != _HEAD.size + _BAND.size * mask.bit_count():
@@ -189,7 +189,10 @@ class Weighted:
         at = _HEAD.size
         for band in range(2 * BANDS):
             if mask >> band & 1:
-                made._sums[band * _SUMS : (band + 1) * _SUMS] = map(float, _BAND.unpack_from(payload, at))
+                n, *sums = _BAND.unpack_from(payload, at)
+                if n >> 53:  # a float holds smaller counts alone
+                    raise ValueError(f"weighted sums of {n} events in band {band}")
+                made._sums[band * _SUMS : (band + 1) * _SUMS] = [float(n), *sums]
                 at += _BAND.size
         return made
 

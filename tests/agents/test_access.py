@@ -84,11 +84,6 @@ def test_without_the_password_only_the_probes_answer(given: str | None) -> None:
             assert status(HTTPConnection(HOST, server.port, timeout=10), path, given) == 200
 
 
-def test_with_the_password_metrics_are_read() -> None:
-    with serving(KNOWN) as server:
-        assert status(HTTPConnection(HOST, server.port, timeout=10), "/metrics", RIGHT) == 200
-
-
 def test_passwords_are_compared_by_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
 

@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 from aiokafka.errors import KafkaError
-from faust.types import TP
 
 from agents.processor import BatchProcessor
 from agents.topology import Topology
@@ -18,14 +17,12 @@ from lab.scrape import ScrapedSamples
 from state import kinds
 from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
-from state.fence import FATES, FORECASTS, OUTCOMES, Fence
-from state.frames import CorruptFrame
+from state.fence import FORECASTS, OUTCOMES, Fence
 from state.journal import Entry, Journal
 from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
 from streams.faust.outputs import Heard, Outputs
-from streams.faust.state_table import ForeignWriterError
 from streams.faust.stores import DamagedStoreError
 from streams.metrics.catalogue import STAGES
 from streams.metrics.slots import REVIEW_SECONDS, Slots
@@ -154,11 +151,6 @@ def batch(sent: Iterable[Sent], start: tuple[int, int] = (0, 0)) -> list[Merged]
 PAIR = [forecast("a", 0.3, 1000), outcome("a", 1, 2000)]
 
 
-def test_a_batch_passes_the_five_steps_in_their_order(scene: Scene) -> None:
-    scene.fold(batch(PAIR))
-    assert scene.steps == [1, 2, 3, 4, 5, 6], "the last two are those of a checkpoint"
-
-
 def test_every_step_and_every_forecast_is_timed(scene: Scene) -> None:
     scene.fold(batch([*PAIR, forecast("b", 0.5, 3000)]))
     for stage in STAGES.values():
@@ -168,73 +160,22 @@ def test_every_step_and_every_forecast_is_timed(scene: Scene) -> None:
     assert scene.counted("forecast_latency_seconds_bucket", le="1800.0") == 0
 
 
-def test_the_state_is_that_of_the_pure_engine_and_the_outputs_are(scene: Scene) -> None:
-    made = batch(mixed(400).sent)
-    scene.fold(made[:300], made[300:])
+def pure(settings: Settings, *batches: Sequence[Merged]) -> tuple[dict[bytes, bytes], list[Output]]:
+    """Return the rows and outputs of the pure engine."""
     rows: dict[bytes, bytes] = {}
-    settings = scene.topology.settings
     engine, decoder = Partition(settings.policies, rows.get), Decoder(settings.policies, settings.limits)
     outputs: list[Output] = []
-    for part in (made[:300], made[300:]):
+    for part in batches:
         effects = engine.fold(decoder.events(part))
         outputs += effects.outputs
         rows.update({key: row for key, row in effects.rows.items() if row is not None})
-    assert scene.state() == rows
-    assert scene.told.outputs == outputs
+    return rows, outputs
 
 
-def test_the_changelog_holds_what_the_table_holds(scene: Scene) -> None:
-    made = batch(mixed(300).sent)
-    scene.fold(made[:200], made[200:])
-    newest = {row.key: row.value for row in scene.producer.rows(CHANGELOG)}
-    kept = {key: value for key, value in newest.items() if value is not None}
-    assert {
-        key: value for key, value in kept.items() if not (key or b"").startswith(kinds.JOURNAL.letter)
-    } == scene.state()
-    assert {key: value for key, value in kept.items() if (key or b"").startswith(kinds.JOURNAL.letter)} == dict(
-        scene.topology.table.range(0, kinds.JOURNAL.letter)
-    )
-    assert len(scene.producer.sent) == 3, "two entries and a checkpoint"
-
-
-def test_outputs_go_out_after_the_commit_and_to_the_partition_of_their_inputs(scene: Scene) -> None:
-    scene.reopen(5)
-    scene.fold(batch(PAIR), partition=5)
-    ((partition, outputs),) = scene.told.sent
-    assert partition == 5
-    assert [type(output) for output in outputs] == [Calibrated, Resolved]
-    assert {sent.partition for sent in scene.producer.sent} == {5}
-
-
-def test_gauges_show_what_is_committed_and_nothing_that_was_only_folded(tmp_path: Path) -> None:
-    shown: list[tuple[int, float]] = []
-
-    def pending() -> float:
-        return topology.gauges.registry.get_sample_value("trueup_pending_events") or 0.0
-
-    producer = Producer()
-    topology = wire(tmp_path, producer=producer)
-    processor = BatchProcessor(
-        topology.settings,
-        topology.table,
-        cast("Outputs", Told()),
-        topology.gauges,
-        lambda step: shown.append((step, pending())),
-    )
-    made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(1500)])
-
-    async def run() -> None:
-        await processor.reopen(0)
-        await through(processor, Batch(0, made[:400], {}, 0))
-        await through(processor, Batch(0, made[400:800], {}, 0))
-        producer.failure = KafkaError("refused")
-        with pytest.raises(KafkaError):
-            await through(processor, Batch(0, made[800:], {}, 0))
-
-    asyncio.run(run())
-    before = {1: [0, 400, 800], 2: [0, 400, 800], 3: [0, 400], 4: [400, 800]}
-    assert {step: [n for at, n in shown if at == step] for step in before} == before
-    assert pending() == 800
+def test_the_state_is_that_of_the_pure_engine_and_the_outputs_are(scene: Scene) -> None:
+    made = batch(mixed(400).sent)
+    scene.fold(made[:300], made[300:])
+    assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, made[:300], made[300:])
 
 
 def test_gauges_do_not_show_a_batch_that_was_folded_in_vain(scene: Scene) -> None:
@@ -296,35 +237,6 @@ def test_when_the_changelog_fails_nothing_is_stored_sent_or_counted(scene: Scene
     assert scene.counted("records_total", topic="forecasts", fate="issued") == 0
 
 
-def test_another_writer_of_the_partition_is_an_error(scene: Scene) -> None:
-    scene.fold(batch(PAIR))
-    scene.producer.ends[CHANGELOG, 0] += 3
-    with pytest.raises(ForeignWriterError):
-        scene.fold(batch([forecast("b", 0.3, 3000)], (1, 1)))
-    assert len(scene.told.sent) == 1
-
-
-@pytest.mark.parametrize("kind", ["ledger", "calibrator", "scores", "fence"])
-def test_a_damaged_row_is_an_error_and_is_not_learnt_from(scene: Scene, kind: str) -> None:
-    scene.fold(batch([*PAIR, forecast("b", 0.3, 3000)]))
-    key = {"ledger": kinds.LEDGER.key("b"), "fence": kinds.FENCE.key()}.get(kind) or next(
-        key for key in scene.state() if key.startswith({"calibrator": b"C", "scores": b"S"}[kind])
-    )
-    table = scene.topology.table
-    row = bytearray(table.read(0, key) or b"")
-    row[len(row) // 2] ^= 4
-    table.store.write(0, [(key, bytes(row))], table.offset(0) or 0)
-    before, sent = scene.state(), list(scene.told.sent)
-
-    def go_on() -> None:
-        scene.reopen()
-        scene.fold(batch([outcome("b", 1, 4000)], (2, 1)))
-
-    with pytest.raises(CorruptFrame):
-        go_on()
-    assert (scene.state(), scene.told.sent) == (before, sent)
-
-
 def test_a_damaged_disk_is_not_blamed_on_the_record_that_was_looked_up(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,26 +272,6 @@ def test_a_record_that_cannot_be_folded_is_named(scene: Scene, monkeypatch: pyte
 # -- partitions that come and go -----------------------------------------------------------------------------------
 
 
-def test_a_partition_without_state_starts_at_the_first_records(scene: Scene) -> None:
-    assert scene.reopen(7) == (0, 0)
-
-
-def test_reopening_forgets_the_working_copy_and_reads_the_table(scene: Scene) -> None:
-    scene.fold(batch(PAIR))
-    rows = [
-        record(CHANGELOG, 0, 1000 + i, 0, key, None if key.startswith(b"L") else row)
-        for i, (key, row) in enumerate(scene.state().items())
-    ]
-    scene.topology.restore(TP(CHANGELOG, 0), rows)  # another worker's rows: the event has expired there
-    scene.producer.ends[CHANGELOG, 0] = 1000 + len(rows)
-    assert scene.reopen() == (1, 1)
-    scene.told.sent.clear()
-    scene.fold(batch([forecast("a", 0.9, 5000)], (1, 1)))
-    (answer,) = scene.told.outputs
-    assert isinstance(answer, Calibrated)
-    assert (answer.raw, answer.version) == (0.9, 1)
-
-
 def test_reopening_shows_the_scores_of_the_table_without_counting_them_again(scene: Scene) -> None:
     scene.fold(batch(PAIR))
     scene.processor.close(0)
@@ -389,14 +281,6 @@ def test_reopening_shows_the_scores_of_the_table_without_counting_them_again(sce
     assert scene.counted("resolved", stream="s") == 1
     assert scene.counted("scored_events_total", stream="s") == 1
     assert scene.counted("outcome_age_seconds", stream="s", label="1", share="0.99") > 0
-
-
-def test_partitions_share_nothing(scene: Scene) -> None:
-    scene.reopen(1)
-    scene.fold(batch(PAIR))
-    scene.fold(batch(PAIR), partition=1)
-    assert scene.state(0) == scene.state(1)
-    assert Fence.decode(scene.state(1)[kinds.FENCE.key()]).fates[FATES.index("forecasts_issued")] == 1
 
 
 def test_turns_are_answered_in_their_order_and_the_partitions_of_one_by_the_same_requests(
@@ -555,6 +439,38 @@ def test_stream_time_follows_the_clock_only_behind_records_that_came_when_they_s
     history, due, young = (processor.tick(partition) for partition in range(3))
     assert (history, young) == (0, 0)
     assert now - 3000 < due <= int(time.time() * 1000) - 2000
+
+
+def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read_meanwhile(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.served.CHECKPOINT_BATCHES", 3)
+    made = batch(mixed(65).sent)
+    parts = [made[at : at + 20] for at in range(0, 80, 20)]
+
+    async def run() -> None:
+        # Behind the third one a checkpoint is due; the events' rows of the last one are in none of the tables.
+        folded = [await scene.processor.fold([Batch(0, part, {}, 0)]) for part in parts]
+        for each in folded[:3]:
+            assert kinds.FENCE.key() not in scene.state()
+            await scene.processor.answer(each)
+        assert Fence.decode(scene.state()[kinds.FENCE.key()]).applied == 60
+        await scene.processor.answer(folded[3])
+        await scene.processor.checkpoint(due=False)
+
+    asyncio.run(run())
+    assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, *parts)
+    assert [(len(entry.topics), entry.applied) for _, entry in scene.told.noted] == [(60, 60), (20, 80)]
+
+
+def test_a_batch_that_changes_more_than_a_checkpoint_may_have_is_cut_in_order(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "checkpoint_bytes", 60_000)
+    made = batch(mixed(130).sent)
+    scene.fold(made)
+    assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, made)
+    assert len(scene.told.noted) > 1
 
 
 def test_what_a_batch_is_taken_apart_in_leaves_no_trace(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

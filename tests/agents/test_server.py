@@ -18,7 +18,6 @@ from prometheus_client.registry import Collector
 
 from agents import server as servers
 from agents.server import Server, named
-from streams.config.settings import Settings
 from streams.kafka.security import Access
 
 HOST = "127.0.0.1"
@@ -111,21 +110,9 @@ def test_it_listens_on_its_address_alone(server: Server) -> None:
         socket.create_connection(("127.0.0.2", server.port), timeout=10).close()
 
 
-def test_unless_told_otherwise_a_worker_listens_on_loopback() -> None:
-    assert Settings().metrics_host == HOST
-
-
 def test_an_address_that_is_taken_is_an_error(server: Server) -> None:
     with pytest.raises(OSError, match="in use"):
         Server(HOST, server.port, bytes, bool, str)
-
-
-def test_stop_frees_the_port() -> None:
-    with serving() as server:
-        port = server.port
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind((HOST, port))
 
 
 def test_requests_are_not_logged(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
@@ -147,23 +134,6 @@ class Slow(Collector):
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
-
-
-def test_a_slow_scrape_does_not_hold_up_the_probes() -> None:
-    registry = CollectorRegistry()
-    registry.register(slow := Slow())
-    scraped: list[Answer] = []
-    with serving(registry) as server:
-        scrape = threading.Thread(target=lambda: scraped.append(get(server, "/metrics")))
-        scrape.start()
-        try:
-            assert slow.asked.wait(10)
-            assert get(server, "/healthz").status == 200
-            assert scraped == []
-        finally:
-            slow.free.set()
-            scrape.join(10)
-    assert scraped[0].status == 200
 
 
 def connected(server: Server) -> socket.socket:

@@ -20,7 +20,7 @@ from streams.faust.turns import Turn
 from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
-from tests.streams.fakes import Producer, record, restore, wire
+from tests.streams.fakes import Producer, record, wire
 
 C0 = TP("trueup-state-changelog", 0)
 
@@ -143,38 +143,6 @@ def test_the_agent_acknowledges_a_batch_when_its_rows_and_outputs_are(
     assert topology.failure is None
 
 
-def test_the_next_batch_may_be_folded_while_one_is_answered_and_is_acknowledged_after_it(
-    run: Run, topology: Topology, messages: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    consumer, producer = topology.app.consumer, cast("Producer", topology.app.faust.producer)
-    agent = cast("Any", topology.app.faust.agents["process"]).fun
-    folded, answers = asyncio.Event(), asyncio.Event()
-    append = producer.append
-
-    async def held(batches: Any) -> Any:
-        if batches[0][1] != C0.topic:
-            await answers.wait()
-        return await append(batches)
-
-    async def scenario() -> None:
-        monkeypatch.setattr(producer, "append", held)
-        monkeypatch.setattr(consumer, "folded", lambda _: folded.set())
-        one = asyncio.create_task(agent(Handed(messages[0])))
-        await folded.wait()
-        other = asyncio.create_task(agent(Handed(messages[1])))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert [sent.topic for sent in producer.sent] == [C0.topic] * 2, "both are in the state"
-        assert not any(message.acked for message in messages)
-        answers.set()
-        await asyncio.gather(one, other)
-
-    run(scenario())
-    assert [sent.topic for sent in producer.sent][2:] == ["calibrated", "resolved"]
-    assert consumer._committable == {F0: 1, O0: 1}
-    assert topology.failure is None
-
-
 def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
     run: Run, topology: Topology, messages: list[Any], ended: Ended
 ) -> None:
@@ -277,28 +245,6 @@ def test_failed_ends_the_process_once_and_keeps_the_first_reason(
     assert topology.unready == "it cannot go on"
 
 
-def test_applied_is_the_fence_and_shows_the_partition_until_it_is_revoked(
-    run: Run,
-    topology: Topology,
-    messages: list[Any],
-) -> None:
-    serve(run, topology, *messages)
-    restore(topology)
-    fence, journal = run(topology.applied(0))
-    assert (fence, journal.entries[-1].ends) == ((0, 0), (1, 1))
-    assert topology.gauges.partitions() == [0]
-    topology.revoked(0)
-    assert topology.gauges.partitions() == []
-
-
-def test_restored_is_the_offset_behind_the_last_row_written(topology: Topology) -> None:
-    assert topology.restored(0) == 0
-    topology.restore(C0, [record(C0.topic, 0, 41, 0, b"k", b"v")])
-    assert topology.restored(0) == 42
-    assert topology.restored(1) == 0
-    assert topology.table.read(0, b"k") == b"v"
-
-
 def test_state_of_another_build_ends_the_start_for_good_and_without_a_traceback(
     topology: Topology, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -368,11 +314,21 @@ def up(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> Brokers:
     return brokers
 
 
-def test_it_is_ready_when_partitions_are_assigned_restored_and_served(topology: Topology, up: Brokers) -> None:
+def test_it_is_ready_when_partitions_are_assigned_restored_and_served(
+    topology: Topology, up: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert topology.unready == ""
     assert value(topology, "ready") == 1
-    up.assigned = set()
-    assert topology.unready == "no partition is served"
+    faust = topology.app.faust
+    for owner, name, changed in (
+        (up, "assigned", set()),
+        (faust, "rebalancing", True),
+        (faust, "in_recovery", True),
+        (faust.tables, "actives_ready", False),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, changed)
+            assert topology.unready == "no partition is served", name
 
 
 def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_all_the_same(
@@ -405,21 +361,6 @@ def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_al
 
     assert up.assigned
     run(scene())
-
-
-@pytest.mark.parametrize("reason", ["rebalancing", "in_recovery"])
-def test_it_is_not_ready_while_partitions_move_or_are_restored(
-    topology: Topology, up: Brokers, monkeypatch: pytest.MonkeyPatch, reason: str
-) -> None:
-    assert up.assigned
-    monkeypatch.setattr(topology.app.faust, reason, True)
-    assert topology.unready == "no partition is served"
-
-
-def test_it_is_not_ready_before_its_tables_are(topology: Topology, up: Brokers) -> None:
-    assert up.assigned
-    topology.app.faust.tables.actives_ready = False
-    assert topology.unready == "no partition is served"
 
 
 def test_lag_buffers_and_sizes_are_sampled_by_partition(

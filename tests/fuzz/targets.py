@@ -22,15 +22,12 @@ from agents import logs, worker
 from cli import main, show
 from lab import broker, demo
 from replay.audit import auditor
-from state import calibrators, expiry, forecasts, journal, kinds
+from state import calibrators, forecasts, kinds
 from state.engine import Partition
 from state.events import Calibrated, Event, Forecast, Outcome, Rejected
-from state.fence import Fence
 from state.forecasts import Normal, Probs
-from state.frames import CorruptFrame
-from state.kind import Kind
+from state.frames import CorruptFrame, seal
 from state.policy import Policy
-from state.quotas import Buckets, Clocks, Quota, Rate
 from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
@@ -46,10 +43,10 @@ from streams.sources.mapping import Mapping
 from streams.sources.refusal import Refusal
 from streams.sources.registry import AVRO, PROTOBUF, Fetched
 from streams.sources.schemas import Schemas
+from tests.state.golden import Row, golden
 from tests.streams.faust.fetches import LIMIT, fetched, handed_over
 
 CORPUS: Final = Path(__file__).with_name("corpus")
-GOLDEN: Final = Path(__file__).parents[1] / "state" / "golden"
 #: Statuses the command line may end with.
 STATUSES: Final = {0, 1, 2, 64, 78}
 
@@ -337,80 +334,29 @@ def arguments(data: bytes) -> None:
 # -- stored rows -----------------------------------------------------------------------------------------------------
 
 
-def _row(kind: Kind[Any], decode: Callable[[bytes], Any], golden: str) -> Target:
-    """Return the target of a kind of row: bytes as they are and bytes well sealed are read, or are a CorruptFrame."""
+def _stored() -> dict[str, Target]:
+    """Return a target for each kind of row: bytes as they are and well sealed are read, or are a CorruptFrame.
+
+    What was read is written, and read and written the same again.
+    """
+    kept: dict[Callable[[bytes], bytes], list[Row]] = {}
+    for row in golden():
+        kept.setdefault(row.recode, []).append(row)
+    return {rows[0].name.partition("-")[0] if rows[1:] else rows[0].name: _of_rows(rows) for rows in kept.values()}
+
+
+def _of_rows(rows: list[Row]) -> Target:
+    recode, heads = rows[0].recode, sorted({row.frame[:2] for row in rows})
 
     def check(data: bytes) -> None:
-        for frame in (data, kind.seal(data)):
+        for frame in (data, *(seal(head[0], head[1], data) for head in heads)):
             try:
-                decode(frame)
+                written = recode(frame)
             except CorruptFrame:
                 continue
+            assert recode(written) == written
 
-    return Target(check, lambda: list(_golden(golden)))
-
-
-def _fence(frame: bytes) -> None:
-    fence = Fence.decode(frame)
-    again = Fence.decode(fence.encode())
-    assert again == fence
-    assert fence.pending is not None
-
-
-def _ledger(frame: bytes) -> None:
-    entry = kinds.LEDGER.decode(frame)
-    # NaN is not equal to itself, and bytes are.
-    assert kinds.LEDGER.decode(kinds.LEDGER.encode(entry)).encode() == entry.encode()
-
-
-def _expiry(frame: bytes) -> None:
-    entries = expiry.QUEUE.decode(frame)
-    assert expiry.QUEUE.decode(expiry.QUEUE.encode(entries)) == entries
-
-
-def _scores(frame: bytes) -> None:
-    kinds.history(frame, None)
-
-
-def _windows(frame: bytes) -> None:
-    present = max(GOLDEN.glob("scores.v*.bin")).read_bytes()
-    kinds.history(present, frame)
-
-
-def _vectors(frame: bytes) -> None:
-    kinds.VECTORS.encode(kinds.VECTORS.decode(frame))
-
-
-def _comparison(frame: bytes) -> None:
-    kinds.COMPARISON.encode(kinds.COMPARISON.decode(frame))
-
-
-def _names(frame: bytes) -> None:
-    dictionary = kinds.NAMES.decode(frame)
-    assert kinds.NAMES.encode(dictionary) == frame
-    assert len({dictionary.segment(slot) for slot in dictionary.slots}) <= len(dictionary.slots)
-    assert len(dictionary.groups(("x",) * len(dictionary.names))) == dictionary.families
-
-
-def _segment(frame: bytes) -> None:
-    kinds.SEGMENT.encode(kinds.SEGMENT.decode(frame))
-
-
-def _quota(frame: bytes) -> None:
-    quota = Quota(Rate(5, 1000), None, Rate(7, 86_400_000))
-    written = Buckets(quota, frame).encode()
-    assert Buckets(quota, written).encode() == written
-
-
-def _quota_times(frame: bytes) -> None:
-    clocks = Clocks(frame)
-    assert clocks.encode() == frame
-    clocks.move(0, LATEST)
-
-
-def _journal(frame: bytes) -> None:
-    entry = journal.Entry.decode(frame)
-    assert journal.Entry.decode(entry.encode()) == entry
+    return Target(check, lambda: [each for row in rows for each in (row.frame, row.frame[2:-4])])
 
 
 def _recipes() -> list[str]:
@@ -438,10 +384,6 @@ def calibrator(data: bytes) -> None:
     assert kinds.CALIBRATOR.encode(kinds.CALIBRATOR.decode(written, "s")) == written
 
 
-def _calibrator_row(frame: bytes) -> None:
-    kinds.CALIBRATOR.encode(kinds.CALIBRATOR.decode(frame, "s"))
-
-
 def forecast(data: bytes) -> None:
     """Any bytes are a forecast, or a ValueError."""
     try:
@@ -457,15 +399,6 @@ def forecast(data: bytes) -> None:
 def _corpus(name: str) -> Iterator[bytes]:
     for path in sorted((CORPUS / name).glob("*")):
         yield path.read_bytes()
-
-
-def _golden(*patterns: str) -> Iterator[bytes]:
-    """Yield golden rows, and their payloads."""
-    for pattern in patterns:
-        for path in sorted(GOLDEN.glob(pattern)):
-            frame = path.read_bytes()
-            yield frame
-            yield frame[2:-4]
 
 
 def _states() -> Iterator[bytes]:
@@ -556,20 +489,8 @@ TARGETS: Final = {
     "plan": Target(streams_file, lambda: [PLAN]),
     "environment": Target(environment, lambda: list(_ENVIRONMENTS)),
     "arguments": Target(arguments, lambda: list(_ARGUMENTS)),
-    "fence": _row(kinds.FENCE, _fence, "fence*"),
-    "ledger": _row(kinds.LEDGER, _ledger, "ledger*"),
-    "expiry": _row(kinds.QUEUE, _expiry, "expiry*"),
-    "scores": _row(kinds.SCORES, _scores, "scores*"),
-    "windows": _row(kinds.WINDOWS, _windows, "windows*"),
-    "vectors": _row(kinds.VECTORS, _vectors, "vectors*"),
-    "comparison": _row(kinds.COMPARISON, _comparison, "comparison*"),
-    "names": _row(kinds.NAMES, _names, "names*"),
-    "segment": _row(kinds.SEGMENT, _segment, "segment*"),
-    "quota": _row(kinds.QUOTA, _quota, "quota.*"),
-    "quota-times": _row(kinds.QUOTA, _quota_times, "quota-times*"),
-    "journal": _row(kinds.JOURNAL, _journal, "journal*"),
-    "calibrator-row": _row(kinds.CALIBRATOR, _calibrator_row, "calibrator*"),
-    "calibrator": Target(calibrator, lambda: list(_states())),
+    **_stored(),
+    "calibrator-state": Target(calibrator, lambda: list(_states())),
     "forecast": Target(forecast, lambda: [forecasts.encode(Normal(0, 1)), forecasts.encode(Probs((0.5, 0.5)))]),
 }
 

@@ -27,7 +27,7 @@ def test_seeds_and_what_was_found_before_hold(name: str) -> None:
     assert seeds
     for seed in seeds:
         TARGETS[name].check(seed)
-        for end in range(min(len(seed), 200)):
+        for end in range(0, min(len(seed), 200), 3):
             TARGETS[name].check(seed[:end])
 
 

@@ -10,7 +10,6 @@ import pytest
 from lab import flights
 from lab.demo import SCENARIOS
 from lab.flights import Flights
-from lab.reliability import loss
 from streams.config import stream_config
 
 
@@ -26,13 +25,6 @@ def loaded(columns: dict[str, np.ndarray]) -> Flights:
         return flights.load()
 
 
-def test_every_flight_after_january_is_forecast_once(loaded: Flights) -> None:
-    assert len(loaded) == 309_772
-    assert len(set(loaded.event_id)) == 309_772
-    assert loaded.event_id[0].startswith("2013-02-01/")
-    assert int(loaded.known.sum()) == 300_948
-
-
 def test_segments_are_those_that_the_demo_configures(loaded: Flights) -> None:
     policy = stream_config.parse(SCENARIOS["flights"].plan, "platt").of(flights.STREAM)
     assert policy is not None
@@ -41,19 +33,6 @@ def test_segments_are_those_that_the_demo_configures(loaded: Flights) -> None:
     assert first == ("2013-02-01/US1117/EWR", {"carrier": "US", "origin": "EWR", "block": "04-08"})
     values = [{each[name] for each in loaded.segments} for name in flights.SEGMENTS]
     assert [len(each) for each in values] == [16, 3, 6]
-
-
-def test_raw_forecasts_are_as_far_off_as_published(loaded: Flights) -> None:
-    scores = loss(loaded.p[loaded.known], loaded.y[loaded.known])
-    assert scores.ece == pytest.approx(0.0405, abs=0.005)
-    assert scores.brier == pytest.approx(0.1775, abs=0.001)
-
-
-def test_delays_of_outcomes_are_those_of_the_flights(loaded: Flights) -> None:
-    minutes = (loaded.outcome_ms - loaded.forecast_ms)[loaded.known] / 60_000
-    assert minutes.min() == 43
-    assert np.median(minutes) == 174
-    assert (np.diff(loaded.forecast_ms) >= 0).all()
 
 
 def test_forecasts_know_nothing_of_what_comes_after_departure(
@@ -66,21 +45,6 @@ def test_forecasts_know_nothing_of_what_comes_after_departure(
     }
     monkeypatch.setattr(flights, "_read", lambda: changed)
     np.testing.assert_array_equal(flights.load().p, loaded.p)
-
-
-def test_rows_keeps_the_first_in_time(
-    columns: dict[str, np.ndarray], loaded: Flights, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flights, "_read", lambda: columns)
-    first = flights.load(1000)
-    assert first.event_id == loaded.event_id[:1000]
-    np.testing.assert_array_equal(first.outcome_ms, loaded.outcome_ms[:1000])
-
-
-@pytest.mark.parametrize("rows", [0, -1])
-def test_rows_must_be_positive(rows: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        flights.load(rows)
 
 
 def small() -> Flights:

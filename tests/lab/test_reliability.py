@@ -28,10 +28,6 @@ def test_loss_agrees_with_the_sums_of_the_state() -> None:
     assert reliability.loss(p, y) == pytest.approx(expected, abs=4e-9)
 
 
-def test_loss_of_no_events_is_not_a_number() -> None:
-    assert np.isnan(reliability.loss(np.array([]), np.array([]))).all()
-
-
 def test_auc_and_mean_agree_with_the_counts_of_the_state() -> None:
     raw, p, y = events()
     scores = Scores()
@@ -46,10 +42,6 @@ def test_auc_and_mean_agree_with_the_counts_of_the_state() -> None:
     assert reliability.auc(few, np.repeat([1.0, 0.0], 50)) == pytest.approx(np.mean(pairs))
     assert np.isnan(reliability.auc(raw, np.zeros_like(y)))
     assert np.isnan(reliability.mean_off(raw, np.zeros_like(y)))
-
-
-def test_a_certain_forecast_belongs_to_the_last_bin() -> None:
-    assert reliability.bin_of(np.array([0.0, 0.1, 0.95, 1.0])).tolist() == [0, 1, 9, 9]
 
 
 def test_intervals_are_wilsons() -> None:
@@ -67,10 +59,3 @@ def test_the_diagram_is_a_picture_of_its_size(tmp_path: Path) -> None:
     picture = imread(path)
     assert picture.shape[:2] == (960, 1200)
     assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 50
-
-
-def test_a_diagram_of_few_events_can_be_drawn(tmp_path: Path) -> None:
-    raw, p, y = (part[:3] for part in events())
-    reliability.draw(raw, p, y, tmp_path / "few.png", title="few")
-    reliability.draw(raw[:0], p[:0], y[:0], tmp_path / "none.png", title="none")
-    assert (tmp_path / "none.png").stat().st_size > 0

@@ -8,9 +8,7 @@ import pytest
 
 from lab import datasets
 from research.experiments import measure, run, streams
-from research.experiments.levels import Levels
-from research.experiments.play import Stream, oppose, play, prompt
-from research.experiments.quantiles import lemma_4
+from research.experiments.play import Stream, oppose, play
 from research.experiments.registry import REGISTRY
 from state.calibrators import make
 from state.policy import DEFAULT_CALIBRATOR
@@ -70,25 +68,6 @@ def test_measures_are_those_of_their_definitions() -> None:
     path = measure.l2_path(p, y)
     assert path[-1] == pytest.approx((0.5**2 / 2 + 0.5**2 / 2) / 4)
     assert measure.slope(np.array([1.0, 10.0, 100.0]), np.array([2.0, 20.0, 200.0])) == pytest.approx(1.0)
-
-
-def test_a_stream_differs_from_itself_by_nothing() -> None:
-    rng = np.random.default_rng(0)
-    p = rng.random(400)
-    stream = prompt("made", p, (rng.random(400) < p).astype(float), 40)
-    same = measure.brier_difference(p, stream)
-    assert (same.low, same.value, same.high) == (0.0, 0.0, 0.0)
-    assert measure.brier_difference(1 - p, stream).low > 0
-
-
-def test_lemma_4_is_false_and_the_chain_keeps_the_order() -> None:
-    low, high = lemma_4()
-    assert (low, high) == pytest.approx((0.4, 0.1))
-    chain = Levels(np.array([0.4, 0.6]), 0.5, "chain")
-    for u in (0.9, 0.25):
-        play = chain.play()
-        assert play[0] <= play[1]
-        chain.update(play, u)
 
 
 def test_data_that_is_not_there_is_said_and_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -38,12 +38,6 @@ def test_beta_is_the_better_map_where_platt_has_not_the_form_and_never_decreases
     assert np.all(np.diff(against) >= 0)
 
 
-def test_platt_recovers_the_map() -> None:
-    mapped = nightly_refit.platt(*overconfident(50_000))
-    ask = np.array([0.1, 0.5, 0.9])
-    assert mapped(ask) == pytest.approx(sigmoid((np.log(ask) - np.log1p(-ask) - 0.7) / 2), abs=0.02)
-
-
 def test_isotonic_pools_adjacent_violators() -> None:
     mapped = nightly_refit.isotonic(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 1.0, 0.0, 1.0]))
     assert mapped(np.array([0.0, 0.1, 0.2, 0.25, 0.3, 0.9])) == pytest.approx([0, 0, 0.5, 0.5, 0.5, 1])
@@ -71,14 +65,3 @@ def test_window_forgets() -> None:
     p, y = overconfident(2000)
     served = nightly_refit.refitted(nightly_refit.platt, p, y, every=1000, window=300)
     assert served[1000:] == pytest.approx(nightly_refit.platt(p[700:1000], y[700:1000])(p[1000:]))
-
-
-def test_one_outcome_only_leaves_the_forecasts_raw() -> None:
-    p, _ = overconfident(100)
-    assert np.array_equal(nightly_refit.refitted(nightly_refit.platt, p, np.zeros(100), every=10), p)
-
-
-@pytest.mark.parametrize("wrong", [{"every": 0}, {"every": 5, "delay": -1}, {"every": 5, "window": 0}])
-def test_wrong_schedule_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        nightly_refit.refitted(nightly_refit.platt, np.array([0.5]), np.array([1.0]), **wrong)

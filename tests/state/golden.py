@@ -5,6 +5,7 @@ state format. It never writes over a file: a row whose bytes changed needs a new
 """
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -361,7 +362,12 @@ def _weighted() -> Weighted:
 def _whole(name: str, kind: Kind[Any], value: Any) -> Row:
     """Return a row that says all of what it holds."""
     frame = kind.encode(value)
-    return Row(name, frame[1], frame, lambda row: kind.encode(kind.decode(row)))
+    return Row(name, frame[1], frame, _recode(kind))
+
+
+@cache
+def _recode(kind: Kind[Any]) -> Callable[[bytes], bytes]:
+    return lambda row: kind.encode(kind.decode(row))
 
 
 def _evidence() -> Evidence:

@@ -21,7 +21,7 @@ from state.coverage import Coverage
 from state.effects import Changes, Effects
 from state.engine import Partition
 from state.events import Event, Forecast, Outcome, Output, Rejected
-from state.fence import FORECASTS, OUTCOMES, Fence
+from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import Challenger, Policy
@@ -211,6 +211,11 @@ class Table(dict[bytes, bytes]):
     def of(self, kind: bytes) -> dict[bytes, bytes]:
         """Return the rows of one kind."""
         return {key: row for key, row in self.items() if key.startswith(kind)}
+
+
+def fates(of: Effects | Fence) -> dict[str, int]:
+    """Return what a batch or a fence has counted, by name."""
+    return {fate: n for fate, n in zip(FATES, of.fates, strict=True) if n}
 
 
 def altered(row: Row, **fields: Any) -> Row:

@@ -1,22 +1,19 @@
 """The engine: every case of the ledger, one at a time."""
 
-from typing import Any
-
 import pytest
 
 from state import kinds, ledger, services
-from state.effects import Effects
 from state.engine import Partition
-from state.events import Calibrated, Forecast, Outcome, Output, Rejected, Resolved
+from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.expiry import CHUNK
-from state.fence import EXPIRY, FATES, FORECASTS, ISSUED, OUTCOMES, Fence
+from state.fence import EXPIRY, FATES, FORECASTS, ISSUED
 from state.fold import SWEEP
 from state.forecasts import PROBABILITY
 from state.frames import CorruptFrame
 from state.policies import Policies
 from state.policy import Policy
 from tests.holding import shown
-from tests.state.histories import Table, Worker
+from tests.state.histories import Table, Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -57,10 +54,6 @@ def joined(
     return Resolved(event_id.encode(), event_id, "s", p, p, p, y, *made)
 
 
-def fates(effects: Effects | Fence) -> dict[str, int]:
-    return {fate: n for fate, n in zip(FATES, effects.fates, strict=True) if n}
-
-
 def worker(policies: Policies = OPEN) -> Worker:
     """Return a worker of an empty partition."""
     return Worker(policies)
@@ -91,39 +84,122 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
     assert (entry.ticket, entry.shadows, entry.key, entry.groups, entry.entity) == (b"", (), b"", (), 0)
 
 
-def test_outcome_after_its_forecast_resolves_it_once() -> None:
+def test_outcome_is_kept_with_its_forecast_and_scored() -> None:
     one = worker()
-    one.fold(forecast(0))
-    effects = one.fold(outcome(0))
-    assert effects.outputs == [joined()]
-    assert fates(effects) == {"outcomes_resolved": 1}
-    assert effects.delays == [10]
+    one.fold(forecast(0), outcome(0))
     entry = one.table.entry("e")
     assert entry is not None
     assert (entry.status, entry.born, entry.issued_ts) == (ledger.RESOLVED, 1, 1000)
     assert (entry.resolved_ts, entry.y) == (1010, 1.0)
-    assert one.table.served("s", OPEN).calibrator.learnt == 1
     assert kinds.history(one.table[kinds.SCORES.key("s")], None).present.n == 1
 
 
-def test_outcome_first_is_parked_and_says_nothing() -> None:
-    one = worker()
-    effects = one.fold(outcome(0))
-    assert (effects.outputs, effects.delays) == ([], [])
-    assert fates(effects) == {"outcomes_early": 1}
-    assert one.table.keys() == {kinds.FENCE.key(), kinds.LEDGER.key("e"), kinds.QUEUE.key(EXPIRY, 50, 0)}
-    assert (one.partition.fence.early, one.partition.fence.pending) == (1, 0)
+OTHER_P, OTHER_STREAM = (forecast(1, **other)._replace(value=b"record") for other in ({"p": 0.2}, {"stream": "other"}))
+CONFLICT = [Rejected(1, b"e", b"record", FORECASTS, "conflict")]
+#: Events, one a batch; what the last one says and counts; then the status of the event's row, how many outcomes were
+#: learnt, how many forecasts and how many outcomes wait.
+CASES: dict[str, tuple[list[Event], list[Output], dict[str, int], tuple[int | None, int, int, int]]] = {
+    "a forecast": ([forecast(0)], [answer()], {"forecasts_issued": 1}, (ledger.ISSUED, 0, 1, 0)),
+    "its outcome": ([forecast(0), outcome(0)], [joined()], {"outcomes_resolved": 1}, (ledger.RESOLVED, 1, 0, 0)),
+    "an outcome first": ([outcome(0)], [], {"outcomes_early": 1}, (ledger.EARLY, 0, 0, 1)),
+    "its forecast": (
+        [outcome(0, ts=990), forecast(0)],
+        [answer(applied=2), joined(resolved=990)],
+        {"forecasts_issued": 1, "early_joined": 1},
+        (ledger.RESOLVED, 1, 0, 0),
+    ),
+    "another score": ([forecast(0), OTHER_P], list(CONFLICT), {"forecasts_dead": 1}, (ledger.ISSUED, 0, 1, 0)),
+    "another stream": ([forecast(0), OTHER_STREAM], list(CONFLICT), {"forecasts_dead": 1}, (ledger.ISSUED, 0, 1, 0)),
+    "the same forecast": (
+        [forecast(0), outcome(0), forecast(1, ts=1020)],
+        [answer()],
+        {"forecasts_duplicate": 1},
+        (ledger.RESOLVED, 1, 0, 0),
+    ),
+    "the same outcome": (
+        [forecast(0), outcome(0), outcome(1, ts=1015)],
+        [],
+        {"outcomes_duplicate": 1},
+        (ledger.RESOLVED, 1, 0, 0),
+    ),
+    "the same early outcome": ([outcome(0), outcome(1)], [], {"outcomes_duplicate": 1}, (ledger.EARLY, 0, 0, 1)),
+    "another early outcome": ([outcome(0), outcome(1, y=0.0)], [], {"outcomes_revised": 1}, (ledger.EARLY, 0, 0, 1)),
+    "the forecast of both": (
+        [outcome(0), outcome(1, y=0.0), forecast(0)],
+        [answer(applied=3), joined(y=0.0)],
+        {"forecasts_issued": 1, "early_joined": 1},
+        (ledger.RESOLVED, 1, 0, 0),
+    ),
+    "the last millisecond": (
+        [forecast(0), outcome(0, "other", ts=1099)],
+        [],
+        {"outcomes_early": 1},
+        (ledger.ISSUED, 0, 1, 1),
+    ),
+    "the time to live": (
+        [forecast(0), outcome(0, "other", ts=1100)],
+        [],
+        {"outcomes_early": 1, "expired_forecasts": 1},
+        (None, 0, 0, 1),
+    ),
+    "an outcome that comes too late": (
+        [forecast(0), outcome(0, ts=1100)],
+        [],
+        {"outcomes_early": 1, "expired_forecasts": 1},
+        (ledger.EARLY, 0, 0, 1),
+    ),
+    "a forecast that comes too late": (
+        [outcome(0, ts=1000), forecast(0, ts=1050)],
+        [answer(ts=1050, applied=2)],
+        {"forecasts_issued": 1, "expired_outcomes": 1},
+        (ledger.ISSUED, 0, 1, 0),
+    ),
+    "a resolved event expires uncounted": (
+        [forecast(0), outcome(0), forecast(1, "x", ts=1100)],
+        [answer("x", ts=1100, version=1, applied=3)],
+        {"forecasts_issued": 1},
+        (None, 1, 1, 0),
+    ),
+    "a joined event stays as long as its forecast": (
+        [outcome(0, ts=1000), forecast(0, ts=1040), forecast(1, "x", ts=1139)],
+        [answer("x", ts=1139, version=1, applied=3)],
+        {"forecasts_issued": 1},
+        (ledger.RESOLVED, 1, 1, 0),
+    ),
+    "and not longer": (
+        [outcome(0, ts=1000), forecast(0, ts=1040), forecast(1, "x", ts=1140)],
+        [answer("x", ts=1140, version=1, applied=3)],
+        {"forecasts_issued": 1},
+        (None, 1, 1, 0),
+    ),
+    "an event that comes again after it expired": (
+        [forecast(0), outcome(0), forecast(1, p=0.2, ts=1100)],
+        [answer(p=0.2, ts=1100, version=1, applied=3)],
+        {"forecasts_issued": 1},
+        (ledger.ISSUED, 1, 1, 0),
+    ),
+}
 
 
-def test_forecast_after_its_outcome_is_answered_and_resolved_at_once() -> None:
+@pytest.mark.parametrize(("events", "outputs", "counted", "after"), CASES.values(), ids=CASES)
+def test_what_becomes_of_an_event(
+    events: list[Event], outputs: list[Output], counted: dict[str, int], after: tuple[int | None, int, int, int]
+) -> None:
     one = worker()
-    one.fold(outcome(0, ts=990))
-    effects = one.fold(forecast(0))
-    assert effects.outputs == [answer(applied=2), joined(resolved=990)]
-    assert fates(effects) == {"forecasts_issued": 1, "early_joined": 1}
-    assert effects.delays == [-10]
-    assert (one.partition.fence.early, one.partition.fence.pending) == (0, 0)
-    assert one.table.served("s", OPEN).calibrator.learnt == 1
+    for each in events[:-1]:
+        one.fold(each)
+    effects = one.fold(events[-1])
+    assert effects.outputs == outputs
+    assert fates(effects) == counted
+    assert effects.rejected == [(each.topic, each.reason) for each in outputs if isinstance(each, Rejected)]
+    row, entry, fence = one.table.get(kinds.CALIBRATOR.key("s", IDENTITY.config)), one.table.entry("e"), one.table.fence
+    learnt = 0 if row is None else kinds.CALIBRATOR.decode(row, "s").calibrator.learnt
+    assert (None if entry is None else entry.status, learnt, fence.pending, fence.early) == after
+
+
+def test_delays_are_from_forecast_to_outcome() -> None:
+    assert worker().fold(forecast(0), outcome(0)).delays == [10]
+    assert worker().fold(outcome(0, ts=990), forecast(0)).delays == [-10]
 
 
 def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
@@ -132,19 +208,6 @@ def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
     last.fold(outcome(0), forecast(0))
     assert first.table.of(kinds.CALIBRATOR.letter) == last.table.of(kinds.CALIBRATOR.letter)
     assert first.table.of(kinds.SCORES.letter) == last.table.of(kinds.SCORES.letter)
-
-
-@pytest.mark.parametrize("other", [{"p": 0.2}, {"stream": "other"}])
-def test_forecast_that_repeats_an_id_with_anything_else_is_a_dead_letter_and_is_not_answered(
-    other: dict[str, Any],
-) -> None:
-    one = worker()
-    one.fold(forecast(0))
-    record = forecast(1, **other)._replace(value=b"record")
-    effects = one.fold(record)
-    assert effects.outputs == [Rejected(1, b"e", b"record", FORECASTS, "conflict")]
-    assert effects.rejected == [(FORECASTS, "conflict")]
-    assert fates(effects) == {"forecasts_dead": 1}
 
 
 def test_duplicate_forecast_gets_the_served_answer() -> None:
@@ -165,95 +228,7 @@ def test_answers_and_resolved_events_are_counted_by_stream() -> None:
     assert effects.resolved == {"s": 1}
 
 
-def test_duplicate_outcome_says_and_teaches_nothing() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0))
-    effects = one.fold(outcome(1, ts=1015))
-    assert not effects.outputs
-    assert effects.rows.keys() == {kinds.FENCE.key(), kinds.LEDGER.key("e")}
-    assert fates(effects) == {"outcomes_duplicate": 1}
-    assert one.table.served("s", OPEN).calibrator.learnt == 1
-
-
-@pytest.mark.parametrize(("y", "fate"), [(1.0, "outcomes_duplicate"), (0.0, "outcomes_revised")])
-def test_second_early_outcome_is_compared_with_the_first(y: float, fate: str) -> None:
-    one = worker()
-    one.fold(outcome(0))
-    assert fates(one.fold(outcome(1, y=y))) == {fate: 1}
-    assert one.fold(forecast(0)).outputs[1] == joined(y=y)
-
-
-def test_dead_records_are_counted_and_handed_on() -> None:
-    letters = [dead(3), dead(0, OUTCOMES, "label")]
-    one = worker()
-    effects = one.fold(*letters)
-    assert effects.outputs == letters
-    assert effects.rejected == [(FORECASTS, "not_json"), (OUTCOMES, "label")]
-    assert fates(effects) == {"forecasts_dead": 1, "outcomes_dead": 1}
-    assert effects.rows.keys() == {kinds.FENCE.key()}
-    assert one.table.fence.next == [4, 1]
-
-
-def test_events_are_told_apart_by_id_and_not_by_record_key() -> None:
-    one = worker()
-    effects = one.fold(Forecast(0, None, "a", "s", 0.1, (), 0), Forecast(1, None, "b", "s", 0.2, (), 0))
-    assert [output.key for output in effects.outputs] == [None, None]
-    assert fates(effects) == {"forecasts_issued": 2}
-
-
 # Expiry.
-
-
-def test_unresolved_forecast_expires_with_its_time_to_live() -> None:
-    one = worker()
-    one.fold(forecast(0))
-    assert fates(one.fold(outcome(0, "other", ts=1099))) == {"outcomes_early": 1}
-    effects = one.fold(outcome(1, "another", ts=1100))
-    assert fates(effects) == {"outcomes_early": 1, "expired_forecasts": 1}
-    assert effects.rows[kinds.LEDGER.key("e")] is None
-    assert one.partition.fence.pending == 0
-
-
-def test_outcome_that_comes_too_late_is_parked_and_teaches_nothing() -> None:
-    one = worker()
-    one.fold(forecast(0))
-    effects = one.fold(outcome(0, ts=1100))
-    assert effects.outputs == []
-    assert fates(effects) == {"outcomes_early": 1, "expired_forecasts": 1}
-    assert one.table.served("s", OPEN).calibrator.learnt == 0
-    assert fates(one.fold(outcome(1, "x", ts=1150))) == {"outcomes_early": 1, "expired_outcomes": 1}
-
-
-def test_parked_outcome_expires_with_its_own_time_to_live() -> None:
-    one = worker()
-    one.fold(outcome(0, ts=1000))
-    effects = one.fold(forecast(0, ts=1050))
-    assert effects.outputs == [answer(ts=1050, applied=2)]
-    assert fates(effects) == {"forecasts_issued": 1, "expired_outcomes": 1}
-
-
-def test_resolved_row_expires_uncounted() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0))
-    effects = one.fold(dead(1), forecast(2, "x", ts=1100))
-    assert fates(effects) == {"forecasts_issued": 1, "forecasts_dead": 1}
-    assert one.table.entry("e") is None
-
-
-def test_joined_row_leaves_by_its_forecasts_time_to_live() -> None:
-    one = worker()
-    one.fold(outcome(0, ts=1000), forecast(0, ts=1040))
-    one.fold(forecast(1, "x", ts=1139))
-    assert one.table.entry("e") is not None
-    assert one.partition.fence.queues[EXPIRY, 50].head == 1
-    one.fold(forecast(2, "y", ts=1140))
-    assert one.table.entry("e") is None
-
-
-def test_expired_event_that_comes_again_is_a_new_one() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0))
-    assert one.fold(forecast(1, p=0.2, ts=1100)).outputs == [answer(p=0.2, ts=1100, version=1, applied=3)]
 
 
 def test_forecast_whose_earlier_copy_would_be_forgotten_is_counted() -> None:
@@ -295,14 +270,6 @@ def test_late_is_how_many_others_were_learnt_while_an_outcome_waited() -> None:
     assert one.table.served("s", OPEN).late == 0 + 1 + 2 + 3
 
 
-def test_streams_learn_apart() -> None:
-    one = worker()
-    one.fold(forecast(0, "a", stream="a"), outcome(0, "a"), forecast(1, "b", stream="b"))
-    assert one.table.served("a", OPEN).calibrator.learnt == 1
-    assert one.table.served("b", OPEN).calibrator.learnt == 0
-    assert list(one.table.of(kinds.SCORES.letter)) == [kinds.SCORES.key("a")]
-
-
 def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tickets() -> None:
     before, after = Policies(default=Policy("minimax")), Policies(default=IDENTITY)
     one = worker(before)
@@ -339,36 +306,6 @@ def test_stream_that_was_closed_still_redeems_its_tickets() -> None:
 def test_forecast_of_a_closed_stream_is_an_error_of_the_caller() -> None:
     with pytest.raises(LookupError, match="stream 's' has no policy"):
         worker(Policies()).fold(forecast(0))
-
-
-# Effects.
-
-
-def test_effects_name_the_rows_that_views_show() -> None:
-    effects = worker().fold(forecast(0, "a"), forecast(1, "b", stream="t"), outcome(0, "a"))
-    assert shown(effects, OPEN, kinds.SCORES) == {("s",): effects.rows[kinds.SCORES.key("s")]}
-    assert shown(effects, OPEN, kinds.CALIBRATOR) == {
-        (stream, IDENTITY.config): effects.rows[kinds.CALIBRATOR.key(stream, IDENTITY.config)] for stream in ("s", "t")
-    }
-
-
-def test_calibrator_of_an_old_configuration_is_written_and_not_shown() -> None:
-    one = worker(Policies(default=Policy("minimax")))
-    one.fold(forecast(0))
-    effects = Worker(OPEN, one.table).fold(outcome(0))
-    assert kinds.CALIBRATOR.key("s", Policy("minimax").config) in effects.rows
-    assert shown(effects, OPEN, kinds.CALIBRATOR) == {}
-    assert shown(effects, OPEN, kinds.SCORES).keys() == {("s",)}
-
-
-def test_first_ticket_stores_the_recipe_it_was_made_by() -> None:
-    one = worker()
-    assert kinds.CALIBRATOR.key("s", IDENTITY.config) in one.fold(forecast(0)).rows
-    one.fold(outcome(0))
-    assert kinds.CALIBRATOR.key("s", IDENTITY.config) not in one.fold(forecast(1, "b")).rows
-
-
-# Offsets.
 
 
 # The working copy.

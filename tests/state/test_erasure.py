@@ -5,10 +5,10 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from state import kinds, ledger
+from state import ledger
 from state.engine import Partition
 from state.events import ERASE, Calibrated, Event, Forecast, Outcome, Rejected
-from state.fence import FATES, INPUT_FATES, OUTCOME_ERASED
+from state.fence import INPUT_FATES, OUTCOME_ERASED
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import Policy
@@ -16,7 +16,7 @@ from state.quotas import Quota, Rate
 from state.rescale import Plan, RescaleError, rescaled
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
-from tests.state.histories import Table, Worker, folded_again, play, seeded
+from tests.state.histories import Table, Worker, fates, folded_again, play, seeded
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -34,15 +34,6 @@ def outcome(offset: int, event_id: str, ts: int, y: float = 1.0) -> Outcome:
 
 def worker(policy: Policy = COUNTS) -> Worker:
     return Worker(Policies(default=policy, early_ttl_ms=60))
-
-
-def row(one: Worker, event_id: str) -> Row | None:
-    frame = one.table.get(kinds.LEDGER.key(event_id))
-    return None if frame is None else kinds.LEDGER.decode(frame)
-
-
-def counts(one: Worker) -> dict[str, int]:
-    return {fate: n for fate, n in zip(FATES, one.table.fence.fates, strict=True) if n}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +54,7 @@ def test_of_an_erased_event_its_name_is_left_and_that_goes_in_its_time(
     one = worker(policy)
     one.fold(*before)
     one.fold(outcome(1, "a", 1002, ERASE))
-    erased = row(one, "a")
+    erased = one.table.entry("a")
     assert erased is not None
     left = Row(ledger.ERASED, erased.born, names=ledger.names("00000000", "", erased.stream))
     assert erased.encode() == left.encode()
@@ -74,10 +65,10 @@ def test_of_an_erased_event_its_name_is_left_and_that_goes_in_its_time(
     (letter,) = again
     assert isinstance(letter, Rejected)
     assert (letter.reason, letter.withheld) == ("erased", True)
-    assert (counts(one)["forecasts_dead"], counts(one)["outcomes_erased"]) == (1, 2)
+    assert (fates(one.table.fence)["forecasts_dead"], fates(one.table.fence)["outcomes_erased"]) == (1, 2)
     for n, ts in enumerate((1045, 1110, 1111, 1180, 1181)):
         one.fold(forecast(2 + n, f"b{n}", ts))
-    assert row(one, "a") is None
+    assert one.table.entry("a") is None
 
 
 def test_an_erasure_moves_no_stream_time() -> None:
@@ -86,7 +77,7 @@ def test_an_erasure_moves_no_stream_time() -> None:
     for n in range(4):  # three others would move it
         one.fold(outcome(n, f"x{n}", 9_000_000, ERASE))
     assert one.table.fence.stream_time == 1000
-    assert counts(one) == {"forecasts_issued": 1, "outcomes_erased": 4}
+    assert fates(one.table.fence) == {"forecasts_issued": 1, "outcomes_erased": 4}
 
 
 def test_an_erased_event_goes_with_its_records_to_another_number_of_partitions() -> None:
@@ -107,7 +98,7 @@ def test_an_erased_event_goes_with_its_records_to_another_number_of_partitions()
     assert one.table.fence.pending == 1
     for n in range(1, 4):
         one.fold(forecast(n, f"c{n}", 1100 + n))
-    assert row(one, "a") is None
+    assert one.table.entry("a") is None
 
 
 def test_erasures_survive_crashes_anywhere_byte_for_byte() -> None:
@@ -156,7 +147,7 @@ def test_the_name_of_an_erased_event_stays_as_long_as_its_label_could_be_revised
     assert isinstance(letter, Rejected)
     assert letter.reason == "erased"
     one.fold(forecast(3, "c", 1400), forecast(4, "d", 1401))
-    assert row(one, "a") is None
+    assert one.table.entry("a") is None
 
 
 def test_an_event_that_is_erased_before_anything_comes_is_refused_however_old_the_partition_is() -> None:

@@ -51,13 +51,6 @@ def test_an_interval_holds_its_score(p: float, raw: float, whole: Any, segments:
     assert 0.0 <= low <= p <= high <= 1.0
 
 
-@given(OUTCOMES)
-def test_evidence_is_read_again(outcomes: Any) -> None:
-    made = told(outcomes)
-    made.sums, made.issued = [1.0, 2.0, 3.0, 4.0, 0.5], 6
-    assert kinds.EVIDENCE.encode(kinds.EVIDENCE.decode(kinds.EVIDENCE.encode(made))) == kinds.EVIDENCE.encode(made)
-
-
 def test_without_outcomes_nearly_all_is_open_and_with_them_little() -> None:
     low, high = interval(0, 0.1, 1.645, Evidence(), [])
     assert low < 0.002
@@ -87,16 +80,15 @@ def test_old_outcomes_are_forgotten() -> None:
     assert made.band(0).rate() < 0.15
 
 
-@pytest.mark.parametrize("calibrator", ["prudent+certified", "platt"])
-def test_nine_of_ten_intervals_hold_the_true_risk(calibrator: str) -> None:
-    policy = Policy(calibrator, segments=("country",), interval=0.9, unlabelled="alike")
+def test_nine_of_ten_intervals_hold_the_true_risk() -> None:
+    policy = Policy("prudent+certified", segments=("country",), interval=0.9, unlabelled="alike")
     _, answers = fed(policy, 2000, asked=200)
     last = answers[-200:]
     held = [answer.low <= true <= answer.high for answer, true in last if answer.low is not None and answer.high]
     assert len(held) == 200
     assert sum(held) >= 0.85 * len(held)
     wide = [log_odds(answer.high or 0.0) - log_odds(answer.low or 0.0) for answer, _ in last]
-    assert sum(wide) / len(wide) < 2.0
+    assert sum(wide) / len(wide) < 1.2
 
 
 def test_an_answer_says_why_and_says_the_same_again() -> None:

@@ -9,20 +9,11 @@ from hypothesis import strategies as st
 from state import kinds
 from state.expiry import CHUNK, Expiry, QueueEntry
 from state.fence import EXPIRY, MATURITY, Fence, Queue
-from state.frames import OVERHEAD
 from tests.state.histories import STEADY, Table
 
 ENTRIES: st.SearchStrategy[list[QueueEntry]] = st.lists(
     st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1), st.text("aé", max_size=100)), max_size=CHUNK
 )
-
-
-@STEADY
-@given(ENTRIES)
-def test_decoded_chunk_is_the_encoded_one(entries: list[QueueEntry]) -> None:
-    frame = kinds.QUEUE.encode(entries)
-    assert kinds.QUEUE.decode(frame) == entries
-    assert len(frame) == OVERHEAD + sum(17 + len(event_id.encode()) for _, _, event_id in entries)
 
 
 class Queues:

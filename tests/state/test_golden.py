@@ -1,6 +1,7 @@
 """Golden rows, and the page on the state format: stored bytes change only with a version number."""
 
 import re
+from contextlib import suppress
 from struct import calcsize
 
 import pytest
@@ -45,6 +46,18 @@ def test_a_row_that_is_cut_or_changed_or_of_another_kind_or_version_is_refused(r
         row.recode(seal(stored[0], 99, stored[2:-4]))
     with pytest.raises(CorruptFrame, match=r"found a '\?' row where a '.' row belongs"):
         row.recode(seal(ord("?"), stored[1], stored[2:-4]))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_a_payload_that_was_cut_before_it_was_sealed_is_refused_or_is_all_of_another_row(row: Row) -> None:
+    kind, version, payload = row.frame[0], row.frame[1], row.frame[2:-4]
+    most, held = 1 + len(payload) // 400, 0
+    for made in (*(payload[:at] for at in range(0, len(payload), most)), payload + b"\0", payload + b"\xff"):
+        frame = seal(kind, version, made)
+        with suppress(CorruptFrame):
+            assert row.recode(frame) == frame
+            held += 1
+    assert held <= 12, "of entries, or at the end of a ticket or a name"
 
 
 def test_generator_does_not_write_over_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

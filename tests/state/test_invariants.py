@@ -7,9 +7,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from state import kinds, ledger
 from state.engine import Partition
@@ -60,6 +61,9 @@ from tests.state.histories import (
     seeded,
 )
 
+#: Stands for the long history among examples.
+LONG: Final = None
+
 
 @cache
 def long() -> History:
@@ -78,31 +82,28 @@ def test_the_long_history_holds_every_case() -> None:
 # 1. Every accepted outcome of an issued, unexpired event changes its calibrator exactly once.
 
 
-def learnt_exactly_once(table: Table, outputs: Sequence[Output]) -> None:
-    """Check calibrators, scores and warm-ups against the resolved records, each of them produced once."""
+@STEADY
+@given(HISTORIES)
+@example(LONG)
+def test_every_accepted_outcome_changes_its_calibrator_exactly_once(history: History | None) -> None:
+    table, outputs = (history or long()).table, (history or long()).outputs
     resolved = Counter(output.stream for output in outputs if isinstance(output, Resolved) and not output.revision)
     fates = table.fence.fates
     assert sum(resolved.values()) == fates[RESOLVED] + fates[EARLY_JOINED] + fates[MATURED] + fates[IMPLIED]
     for stream, n in resolved.items():
         assert table.served(stream).calibrator.learnt == n
-        history = kinds.history(table[kinds.SCORES.key(stream)], None)
-        assert history.present.n + history.warm_up.n == n
-
-
-@STEADY
-@given(HISTORIES)
-def test_every_accepted_outcome_changes_its_calibrator_exactly_once(history: History) -> None:
-    learnt_exactly_once(history.table, history.outputs)
-
-
-def test_every_outcome_of_a_long_history_changes_its_calibrator_exactly_once() -> None:
-    learnt_exactly_once(long().table, long().outputs)
+        scored = kinds.history(table[kinds.SCORES.key(stream)], None)
+        assert scored.present.n + scored.warm_up.n == n
 
 
 # 2. Every accepted forecast gets at least one calibrated record; all records for one event are identical.
 
 
-def answered_and_identical(history: History) -> None:
+@STEADY
+@given(HISTORIES)
+@example(LONG)
+def test_every_accepted_forecast_is_answered_and_all_its_answers_are_identical(history: History | None) -> None:
+    history = history or long()
     lives: dict[str, Calibrated] = {}  # an event that expired and came again has a new life
     for event, effects in zip(history.events, history.effects, strict=True):
         answers = [output for output in effects.outputs if isinstance(output, Calibrated)]
@@ -117,16 +118,6 @@ def answered_and_identical(history: History) -> None:
                 answer = lives[output.event_id]
                 assert output[:6] == answer[:6]
                 assert (output.calibrator, output.version, output.issued_ts) == answer[6:7] + answer[8:10]
-
-
-@STEADY
-@given(HISTORIES)
-def test_every_accepted_forecast_is_answered_and_all_its_answers_are_identical(history: History) -> None:
-    answered_and_identical(history)
-
-
-def test_every_forecast_of_a_long_history_is_answered_and_all_its_answers_are_identical() -> None:
-    answered_and_identical(long())
 
 
 # 3. The same events in the same order give the same bytes, state and outputs: however they are cut into batches and
@@ -176,10 +167,7 @@ def test_rows_and_outputs_do_not_depend_on_the_hash_seed(hash_seed: str) -> None
     assert ran.stdout.strip() == digest(long())
 
 
-# 4. Resolving the same tickets in two orders gives the same later predictions (integer calibrators).
-
-
-# 5. State is bounded: rows expire, rows per stream are fixed by configuration.
+# 4. State is bounded: rows expire, rows per stream are fixed by configuration.
 
 
 #: One of parked outcomes, two without maturity, and of three streams that mature two each and one for revisions.
@@ -243,7 +231,7 @@ def test_rows_leave_only_when_they_are_due(history: History) -> None:
             assert since[key[1:].decode()] + lives <= fence.stream_time
 
 
-# 6. Nothing is dropped in silence: the counts add up.
+# 5. Nothing is dropped in silence: the counts add up.
 
 
 def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
@@ -271,7 +259,9 @@ def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
 
 @STEADY
 @given(HISTORIES, CUTS)
-def test_counts_add_up_after_every_batch(history: History, lengths: list[int]) -> None:
+@example(LONG, [3000])
+def test_counts_add_up_after_every_batch(history: History | None, lengths: list[int]) -> None:
+    history = history or long()
     worker = Worker(history.policies)
     applied = 0
     total = [0] * len(worker.partition.fence.fates)
@@ -281,10 +271,6 @@ def test_counts_add_up_after_every_batch(history: History, lengths: list[int]) -
         total = [a + b for a, b in zip(total, effects.fates, strict=True)]
         assert total == worker.table.fence.fates
         adds_up(history.events[:applied], worker.table.fence, worker.table)
-
-
-def test_counts_of_a_long_history_add_up() -> None:
-    adds_up(long().events, long().table.fence, long().table)
 
 
 @STEADY
@@ -311,6 +297,3 @@ def test_every_record_has_one_fate_and_the_outputs_it_calls_for(history: History
             assert kinds == [Resolved] * (ripe + fates[RESOLVED] + len(revised)) + [Rejected] * fates[OUTCOME_DEAD]
         assert sum(fates[:INPUT_FATES]) == len(met) == 1
         assert len(effects.delays) == fates[RESOLVED] + fates[EARLY_JOINED] + fates[MATURED]
-
-
-# 7. Measured calibration error stays under the theorem's bound.

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import journal, kinds
-from state.frames import CorruptFrame, seal
+from state.frames import CorruptFrame
 from state.journal import NONE, SLOTS, Entry, Last
 from tests.state.histories import STEADY, Table
 
@@ -81,12 +81,6 @@ def test_entries_take_the_place_of_old_ones_and_those_left_of_an_earlier_turn_ar
     table = written(*numbers, begun=2 * SLOTS - 1)
     assert len(table.of(kinds.JOURNAL.letter)) == SLOTS + 1
     assert read(table) == (2 * SLOTS + 5, list(range(2 * SLOTS - 1, 2 * SLOTS + 5)))
-
-
-@pytest.mark.parametrize("payload", [b"", bytes(99), entry(1).encode()[2:-5]], ids=["empty", "short", "a byte less"])
-def test_entry_whose_parts_do_not_fit_is_refused(payload: bytes) -> None:
-    with pytest.raises(CorruptFrame):
-        Entry.decode(seal(kinds.JOURNAL.letter[0], kinds.JOURNAL.version, payload))
 
 
 @pytest.mark.parametrize("key", [kinds.JOURNAL.letter, entry(1).key])

@@ -5,13 +5,11 @@ from dataclasses import replace
 import pytest
 
 from state import kinds, ledger
-from state.effects import Effects
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Resolved
-from state.fence import FATES
 from state.fold import RIPE
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from tests.state.histories import Table, Worker
+from tests.state.histories import Table, Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -32,10 +30,6 @@ def outcome(offset: int, event_id: str, ts: int, y: float = 1.0, revision: int =
 
 def worker(policy: Policy = SILENT, table: Table | None = None) -> Worker:
     return Worker(Policies(default=policy, early_ttl_ms=60), table)
-
-
-def fates(effects: Effects) -> dict[str, int]:
-    return {fate: n for fate, n in zip(FATES, effects.fates, strict=True) if n}
 
 
 def resolved(outputs: list[Output]) -> list[tuple[str, float, int, bool]]:

@@ -2,16 +2,14 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from state import kinds
 from state.engine import Partition
 from state.forecasts import PROBABILITY
-from state.frames import CorruptFrame
 from state.ledger import EARLY, ERASED, IMMATURE, ISSUED, LIFE, NONE, RESOLVED, WAITING, Row, Shadow, names
-from tests.state.histories import STEADY, altered
+from tests.state.histories import STEADY
 
 COUNT = st.integers(0, 2**63 - 1)
 NUMBER = st.integers(0, 2**32 - 1)
@@ -77,16 +75,6 @@ def test_what_is_not_yet_known_comes_back_as_nan() -> None:
 
 
 SHADOW = Shadow("a9c7921d", 2, 0.5, 0.25, b"\3\0\4\0")
-
-
-@pytest.mark.parametrize("length", [0, 1, 34, 36, 200, 65535])
-def test_challengers_that_do_not_fill_their_block_are_refused(length: int) -> None:
-    payload = altered(ISSUED_ROW, shadows=[SHADOW]).encode()
-    block = (len(SHADOW.ticket) + 31).to_bytes(2, "little")
-    assert payload.count(block) == 1
-    wrong = payload.replace(block, length.to_bytes(2, "little"))
-    with pytest.raises(CorruptFrame):
-        kinds.LEDGER.decode(kinds.LEDGER.seal(wrong))
 
 
 def test_statuses_are_part_of_the_format_and_each_has_a_life() -> None:

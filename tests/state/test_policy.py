@@ -88,13 +88,6 @@ def test_number_of_features_must_be_allowed(features: int | tuple[str, ...]) -> 
         Policy(features=features)
 
 
-def test_unknown_calibrator_and_option_say_what_is_allowed() -> None:
-    with pytest.raises(ValueError, match="unknown calibrator 'magic'; allowed: one of"):
-        Policy("magic")
-    with pytest.raises(ValueError, match=r"no option 'grids'; allowed: grid"):
-        Policy("minimax", {"grids": 1})
-
-
 def test_first_pattern_that_matches_counts() -> None:
     first, second, rest = Policy("identity"), Policy("platt"), Policy("minimax")
     policies = Policies([("fraud-*", first), ("fraud-cards", second), ("b?", second)], rest)

@@ -5,7 +5,6 @@ import pytest
 from state import kinds
 from state.events import Calibrated, Event, Forecast, Outcome, Output, Rejected, Resolved
 from state.fence import FORECAST_DEAD, FORECASTS, IMPLIED, OUTCOME_DEAD, OUTCOMES
-from state.frames import CorruptFrame, seal
 from state.policies import Policies
 from state.policy import Policy
 from state.quotas import LETTERS, REFUSED, REFUSED_ID, SHARED, Buckets, Clocks, Quota, Rate
@@ -218,14 +217,6 @@ def test_a_bucket_that_is_read_under_another_rate_holds_no_more_than_it() -> Non
     assert not smaller.has(LETTERS)
     # What had no rate is full under any.
     assert Buckets(Quota(records=Rate(7, SECOND)), full.encode())._levels[0] == 7 * 86_400_000
-
-
-@pytest.mark.parametrize("made", [Clocks, lambda row: Buckets(Quota(), row)])
-def test_a_damaged_row_is_refused(made: type[Clocks]) -> None:
-    with pytest.raises(CorruptFrame):
-        made(seal(kinds.QUOTA.letter[0], kinds.QUOTA.version, b"short"))
-    with pytest.raises(CorruptFrame):
-        made(seal(kinds.QUOTA.letter[0], kinds.QUOTA.version + 1, b""))
 
 
 def test_more_streams_than_are_kept_in_memory_have_the_same_quotas(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 from zlib import crc32
@@ -43,16 +44,8 @@ KEPT = 3000
 
 def kept(policies: Policies) -> Policies:
     """Return policies under which rows are there for longer."""
-    patterns = [
-        (stream, Policy(**{**vars_of(policy), "ttl_ms": KEPT, "revisable_ms": 2 * KEPT}))
-        for stream, policy in policies.patterns
-    ]
+    patterns = [(stream, replace(policy, ttl_ms=KEPT, revisable_ms=2 * KEPT)) for stream, policy in policies.patterns]
     return Policies(patterns, early_ttl_ms=KEPT)
-
-
-def vars_of(policy: Policy) -> dict[str, Any]:
-    """Return the fields of a policy."""
-    return {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
 
 
 def at(event_id: str, width: int) -> int:

@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from state import kinds
@@ -35,6 +36,10 @@ from tests.state.histories import (
 )
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
+
+
+#: Stands for the long history among examples.
+LONG: Final = None
 
 
 @cache
@@ -75,23 +80,16 @@ def unshadowed(table: Table) -> dict[bytes, bytes]:
 # 1. Nothing that is served, and no row of the champion's, knows of them.
 
 
-def traceless(history: History) -> None:
+@STEADY
+@given(SHADOWED_HISTORIES)
+@example(LONG)
+def test_outputs_and_the_champions_rows_are_those_without_challengers(history: History | None) -> None:
+    history = history or long()
     plain = folded(history, POLICIES)
     outputs = [output for event in history.effects for output in event.outputs]
     assert unshadowed(history.table) == plain.table
     again = Worker(POLICIES)
     assert outputs == [output for event in history.events for output in again.fold(event).outputs]
-
-
-@STEADY
-@given(SHADOWED_HISTORIES)
-def test_outputs_and_the_champions_rows_are_those_without_challengers(history: History) -> None:
-    traceless(history)
-
-
-def test_outputs_and_the_champions_rows_of_a_long_history_are_those_without_challengers() -> None:
-    traceless(long())
-    assert len(long().table.of(kinds.COMPARISON.letter)) == 5
 
 
 # 2. A challenger's row is the row it would have as the champion, so promoting it loses nothing.
@@ -107,10 +105,6 @@ def as_champions(table: Table, history: History) -> None:
 @given(SHADOWED_HISTORIES)
 def test_challengers_row_is_the_one_it_would_have_as_the_champion(history: History) -> None:
     as_champions(history.table, history)
-
-
-def test_challengers_row_of_a_long_history_is_the_one_it_would_have_as_the_champion() -> None:
-    as_champions(long().table, long())
 
 
 @STEADY
@@ -134,7 +128,11 @@ def test_promotions_at_any_time_lose_nothing_and_learn_nothing_twice(
 # 3. Both sides of a comparison are of the same events, each counted once.
 
 
-def counted(history: History) -> None:
+@STEADY
+@given(SHADOWED_HISTORIES)
+@example(LONG)
+def test_comparison_counts_every_resolved_event_once_with_what_was_served(history: History | None) -> None:
+    history = history or long()
     served: dict[str, Calibrated] = {}
     resolved = Counter[str]()
     sums: dict[str, float] = {}
@@ -155,24 +153,6 @@ def counted(history: History) -> None:
             assert found.n == resolved[stream]
             if found.n:
                 assert found.scores.brier("raw") * found.n == pytest.approx(sums[stream], abs=4e-9 * found.n)
-
-
-@STEADY
-@given(SHADOWED_HISTORIES)
-def test_comparison_counts_every_resolved_event_once_with_what_was_served(history: History) -> None:
-    counted(history)
-
-
-def test_comparison_of_a_long_history_counts_every_resolved_event_once() -> None:
-    counted(long())
-
-
-def test_effects_name_what_changed_of_the_challengers_in_force() -> None:
-    for effects in long().effects:
-        places = {
-            kinds.COMPARISON.key(*place): row for place, row in shown(effects, SHADOWED, kinds.COMPARISON).items()
-        }
-        assert places == {key: row for key, row in effects.rows.items() if key[:1] == kinds.COMPARISON.letter}
 
 
 # 4. Examples.

@@ -6,9 +6,9 @@ from bisect import bisect_right
 import pytest
 
 from state import calibrators, forecasts, kinds
-from state.events import Calibrated, Event, Forecast, Outcome, Rejected, Resolved
-from state.fence import FATES, FORECASTS, OUTCOMES
-from state.forecasts import Classwise, Normal, Probs, Quantiles
+from state.events import Calibrated, Forecast, Outcome, Rejected, Resolved
+from state.fence import FORECASTS, OUTCOMES
+from state.forecasts import Normal, Probs
 from state.policies import Policies
 from state.policy import Policy
 from state.scoring import vector_history
@@ -16,7 +16,7 @@ from state.scoring.class_scores import ClassScores
 from state.scoring.distribution import CELLS, EDGES
 from state.scoring.quantile_scores import QuantileScores
 from tests.holding import shown
-from tests.state.histories import Table, Worker
+from tests.state.histories import Table, Worker, fates
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
@@ -35,10 +35,6 @@ def forecast(offset: int, event_id: str, stream: str) -> Forecast:
 
 def outcome(offset: int, event_id: str, y: float) -> Outcome:
     return Outcome(offset, b"k", event_id, y, 1010 + offset, b"value of %d" % offset)
-
-
-def fates(worker: Worker) -> dict[str, int]:
-    return {fate: n for fate, n in zip(FATES, worker.table.fence.fates, strict=True) if n}
 
 
 @pytest.mark.parametrize("stream", ["numbers", "classes"])
@@ -78,7 +74,7 @@ def test_an_outcome_its_forecast_cannot_have_is_a_dead_letter_and_the_event_wait
     effects = worker.fold(outcome(0, "e", y))
     assert effects.outputs == [Rejected(0, b"k", b"value of 0", OUTCOMES, "label")]
     assert effects.rejected == [(OUTCOMES, "label")]
-    assert fates(worker) == {"forecasts_issued": 1, "outcomes_dead": 1}
+    assert fates(worker.table.fence) == {"forecasts_issued": 1, "outcomes_dead": 1}
     assert len(worker.fold(outcome(1, "e", FIT[stream])).outputs) == 1
     assert worker.table.fence.pending == 0
 
@@ -94,10 +90,10 @@ def test_a_parked_outcome_its_forecast_cannot_have_is_a_dead_letter_in_the_forec
     assert isinstance(answer, Calibrated)
     assert isinstance(letter, Rejected)
     assert (letter.topic, letter.offset, letter.reason) == (FORECASTS, 5, "parked_label")
-    assert fates(worker) == {"forecasts_issued": 1, "outcomes_early": 1, "early_unusable": 1}
+    assert fates(worker.table.fence) == {"forecasts_issued": 1, "outcomes_early": 1, "early_unusable": 1}
     assert (worker.table.fence.early, worker.table.fence.pending) == (0, 1)
     assert len(worker.fold(outcome(1, "e", FIT[stream])).outputs) == 1
-    assert fates(worker)["outcomes_resolved"] == 1
+    assert fates(worker.table.fence)["outcomes_resolved"] == 1
 
 
 def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
@@ -116,22 +112,6 @@ def test_learning_through_the_engine_is_learning_from_the_calibrator() -> None:
     scores = kinds.VECTORS.decode(worker.table[kinds.VECTORS.key("numbers", NUMBERS.config)]).total
     assert isinstance(scores, QuantileScores)
     assert scores.error("calibrated") < scores.error("raw") / 2
-
-
-def test_cutting_into_batches_leaves_no_trace_in_vectors() -> None:
-    rng = random.Random(5)
-    events: list[Event] = []
-    for t in range(120):
-        stream = ("numbers", "classes", "s")[t % 3]
-        events.append(forecast(t, f"e{t}", stream))
-        events.append(outcome(t, f"e{rng.randrange(t + 1)}", FIT[stream]))
-    tables = []
-    for size in (1, 7, 240):
-        worker = Worker(POLICIES)
-        for start in range(0, len(events), size):
-            worker.fold(*events[start : start + size])
-        tables.append(dict(worker.table))
-    assert tables[0] == tables[1] == tables[2]
 
 
 @pytest.mark.parametrize("stream", ["numbers", "classes"])
@@ -164,13 +144,3 @@ def test_a_changed_configuration_scores_apart() -> None:
     changed.fold(outcome(1, "new", 3.0))
     for policy in (CLASSES, other):
         assert kinds.VECTORS.decode(table[kinds.VECTORS.key("classes", policy.config)]).n == 1
-
-
-def test_served_values_are_of_the_kinds_they_claim() -> None:
-    worker = Worker(POLICIES)
-    numbers, classes = (worker.fold(forecast(i, s, s)).outputs[0] for i, s in enumerate(("numbers", "classes")))
-    assert isinstance(numbers, Calibrated)
-    assert isinstance(classes, Calibrated)
-    assert isinstance(numbers.p, Quantiles)
-    assert isinstance(classes.p, Classwise)
-    assert not isinstance(classes.p, Probs)

@@ -192,19 +192,6 @@ def test_another_configuration_has_windows_of_its_own(stream: str) -> None:
 
 
 @pytest.mark.parametrize("stream", BOTH)
-def test_forecasts_without_an_outcome_expire_in_their_segments(stream: str) -> None:
-    policy = replace(PLAIN[stream], segments=("country",), ttl_ms=50)
-    worker = Worker(policies(**{stream: policy}))
-    for event in history(stream, 200, 6):
-        if isinstance(event, Forecast):
-            worker.fold(event)
-    found = [kinds.SEGMENT.decode(row) for row in worker.table.of(kinds.SEGMENT.letter).values()]
-    assert sum(each.issued for each in found) == 200
-    assert sum(each.expired for each in found) > 100
-    assert {each.n for each in found} == {0}
-
-
-@pytest.mark.parametrize("stream", BOTH)
 def test_batches_leave_no_trace_beside(stream: str) -> None:
     policy = replace(beside(stream), segments=("country",))
     events, of = history(stream, 150, 7), policies(**{stream: policy})

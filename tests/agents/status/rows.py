@@ -23,7 +23,6 @@ from tests.holding import hold
 def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) -> PartitionSnapshot:
     """Return what is held of a partition that has resolved ``n`` events of each stream; y is 1 with chance p²."""
     draw = random.Random(seed)
-    stored: dict[bytes, bytes] = {}
     events: list[Event] = []
     offset = 0
     names = list(streams)
@@ -36,6 +35,16 @@ def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) ->
             ]
             offset += 1
     events.append(Forecast(offset, None, "waits", names[0], 0.5, (), 9000 + offset))
+    held = folded(policies, events)
+    described = kinds.SCORES, kinds.WINDOWS, kinds.CALIBRATOR, kinds.COURSE
+    for stream, rows in held.rows.items():
+        held.rows[stream] = {key: row for key, row in rows.items() if kind_of(key) in described}
+    return held
+
+
+def folded(policies: Policies, events: list[Event]) -> PartitionSnapshot:
+    """Return what is held of a partition after events."""
+    stored: dict[bytes, bytes] = {}
     partition = Partition(policies, stored.get)
     for start in range(0, len(events), 1000):
         for key, row in partition.fold(events[start : start + 1000]).rows.items():
@@ -43,9 +52,7 @@ def learnt(policies: Policies, streams: Iterable[str], n: int, seed: int = 0) ->
                 stored.pop(key, None)
             else:
                 stored[key] = row
-    described = kinds.SCORES, kinds.WINDOWS, kinds.CALIBRATOR, kinds.COURSE
-    rows = {key: row for key, row in stored.items() if kind_of(key) in described}
-    return PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), rows)
+    return PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), stored)
 
 
 def renamed(held: PartitionSnapshot, name: str, names: Iterable[str]) -> PartitionSnapshot:
@@ -73,9 +80,9 @@ def readings(
     return Readings(settings or Settings(), mirror, "1.2.3")
 
 
-def pages(*partitions: PartitionSnapshot) -> Pages:
+def pages(*partitions: PartitionSnapshot, policies: Policies | None = None) -> Pages:
     """Return the pages of such a worker."""
-    return Pages(readings(*partitions))
+    return Pages(readings(*partitions, settings=None if policies is None else Settings(policies=policies)))
 
 
 #: Streams of one probability, by the default calibrator.

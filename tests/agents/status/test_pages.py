@@ -17,8 +17,7 @@ from agents.status.pages import CARDS, MOST, Pages
 from agents.status.readings import POINTS
 from state import kinds
 from state.bands import Bands
-from state.engine import Partition
-from state.events import Forecast, Outcome
+from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
@@ -40,7 +39,7 @@ from streams.metrics.description import guarantee
 from streams.metrics.gauges import Gauges
 from streams.metrics.mirror import Mirror, Overview, Rows, Source
 from streams.metrics.snapshot import PartitionSnapshot
-from tests.agents.status.rows import DEFAULT, learnt, pages, readings, renamed
+from tests.agents.status.rows import DEFAULT, folded, learnt, pages, readings, renamed
 from tests.holding import hold, holding
 from tests.state.histories import judged_at_once
 
@@ -76,6 +75,12 @@ def get(application: Pages, path: str, query: str = "", method: str = "GET") -> 
     }
     body = b"".join(application(environment, lambda *said: told.extend(said)))  # type: ignore[arg-type]
     return Answer(int(told[0].split()[0]), dict(told[1]), body)
+
+
+def of_churn(policy: Policy, rows: dict[bytes, bytes]) -> Pages:
+    """Return the pages of a worker that holds rows of the stream churn beside those of its scores."""
+    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **rows})
+    return pages(held, policies=Policies([("churn", policy)]))
 
 
 class Tags(HTMLParser):
@@ -152,7 +157,7 @@ def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> N
     held = holding(
         {kinds.SCORES.key("fraud"): kinds.SCORES.encode(known), kinds.AGES.key("fraud"): kinds.AGES.encode(ages)}
     )
-    application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
+    application = pages(held, policies=DEFAULT)
     answer = get(application, "/api/streams/fraud").json
     assert answer["draw"]["auc"] == pytest.approx(known.lately.ranking("draw").auc().value)
     assert answer["ages"]["outcomes"]["1"]["n"] == 400
@@ -172,7 +177,7 @@ def test_a_page_shows_that_raw_forecasts_have_shifted_before_any_outcome_has_com
     for n in range(21 * 480):
         found.observe(0.01 + 0.001 * (n % 7) if n < 19 * 480 else 0.5, n * DAY_MS // 480)
     held = holding({kinds.DISTRIBUTION.key("fraud"): kinds.DISTRIBUTION.encode(found)})
-    application = Pages(readings(held, settings=Settings(policies=DEFAULT)))
+    application = pages(held, policies=DEFAULT)
     told = get(application, "/api/streams/fraud").json["forecasts"]
     assert told["shifted"]
     assert told["median_before"] < 0.02
@@ -193,21 +198,10 @@ def test_a_page_of_a_stream_that_draws_nothing_has_no_column_of_draws() -> None:
     assert not [each for each in tags(get(pages(held), "/", "stream=s").text, "th") if each.get("class") == "draw"]
 
 
-def test_asking_changes_no_row() -> None:
-    before = {stream: dict(rows) for stream, rows in ONE.rows.items()}
-    application = pages(ONE)
-    assert get(application, "/api/streams/churn").body == get(application, "/api/streams/churn").body
-    assert before == ONE.rows
-
-
 def test_features_are_at_zero_in_the_map() -> None:
-    policies = Policies(default=Policy("calibrated_regression", {}, features=("a", "b")))
-    policy = policies.default
-    assert policy is not None
-    stored: dict[bytes, bytes] = {}
-    partition = Partition(policies, stored.get)
-    effects = partition.fold([Forecast(0, None, "e", "s", 0.5, (0.1, 0.2), 1), Outcome(0, None, "e", 1.0, 2)])
-    held = holding(effects.of_streams)
+    policy = Policy("calibrated_regression", {}, features=("a", "b"))
+    policies = Policies(default=policy)
+    held = folded(policies, [Forecast(0, None, "e", "s", 0.5, (0.1, 0.2), 1), Outcome(0, None, "e", 1.0, 2)])
     (served,) = readings(held, settings=Settings(policies=policies)).maps("s")
     assert all(0 <= p <= 1 for p in served["calibrated"])
 
@@ -222,18 +216,14 @@ def test_features_are_at_zero_in_the_map() -> None:
 def test_streams_of_classes_and_numbers_are_shown_without_a_map(
     calibrator: str, options: dict[str, Any], raw: Any, y: float
 ) -> None:
-    policies = Policies(default=Policy(calibrator, options))
-    policy = policies.default
-    assert policy is not None
-    stored: dict[bytes, bytes] = {}
-    events = [
+    policy = Policy(calibrator, options)
+    policies = Policies(default=policy)
+    events: list[Event] = [
         event
         for i in range(50)
         for event in (Forecast(i, None, f"e{i}", "s", raw, (), 1 + i), Outcome(i, None, f"e{i}", y, 2 + i))
     ]
-    stored.update({k: v for k, v in Partition(policies, stored.get).fold(events).rows.items() if v is not None})
-    held = PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), stored)
-    application = Pages(readings(held, settings=Settings(policies=policies)))
+    application = pages(folded(policies, events), policies=policies)
     assert get(application, "/api/streams").json["streams"][0]["resolved"] == 50
     assert get(application, "/api/streams/s").json["maps"] == []
     ((_, short),) = get(application, "/api/streams").json["streams"][0]["vectors"].items()
@@ -255,9 +245,8 @@ def test_streams_of_classes_and_numbers_are_shown_without_a_map(
 
 @pytest.mark.parametrize("order", ["events", "error", "regret", "alarm"])
 def test_streams_of_numbers_are_ordered_by_their_own_figures(order: str) -> None:
-    policies = Policies(default=Policy("quantile", {"levels": (0.1, 0.5, 0.9)}))
-    policy = policies.default
-    assert policy is not None
+    policy = Policy("quantile", {"levels": (0.1, 0.5, 0.9)})
+    policies = Policies(default=policy)
     held = PartitionSnapshot(Fence())
     for stream, n, raw in (("few", 20, Normal(0.0, 1.0)), ("most", 80, Normal(9.0, 0.1))):
         history = VectorHistory.of(Quantiles((0.1, 0.5, 0.9), (8.0, 9.0, 10.0)))
@@ -265,16 +254,14 @@ def test_streams_of_numbers_are_ordered_by_their_own_figures(order: str) -> None
         for t in range(n):
             history.observe(raw, Quantiles((0.1, 0.5, 0.9), (middle - 1, middle, middle + 1)), 0.0, b"%d" % t)
         hold(held, kinds.VECTORS, kinds.VECTORS.encode(history), stream, policy.config)
-    listed = get(Pages(readings(held, settings=Settings(policies=policies))), "/api/streams", f"sort={order}").json
+    listed = get(pages(held, policies=policies), "/api/streams", f"sort={order}").json
     assert [each["stream"] for each in listed["streams"]] == ["most", "few"]
 
 
 def test_biases_stand_beside_their_bounds() -> None:
-    policies = Policies(default=Policy("calibrated_regression", {}, features=("age", "<b>")))
-    policy = policies.default
-    assert policy is not None
-    stored: dict[bytes, bytes] = {}
-    events = [
+    policy = Policy("calibrated_regression", {}, features=("age", "<b>"))
+    policies = Policies(default=policy)
+    events: list[Event] = [
         event
         for i in range(30)
         for event in (
@@ -282,9 +269,7 @@ def test_biases_stand_beside_their_bounds() -> None:
             Outcome(i, None, f"e{i}", float(i % 2), 2 + i),
         )
     ]
-    stored.update({k: v for k, v in Partition(policies, stored.get).fold(events).rows.items() if v is not None})
-    held = PartitionSnapshot.of(Fence.decode(stored[kinds.FENCE.key()]), stored)
-    application = Pages(readings(held, settings=Settings(policies=policies)))
+    application = pages(folded(policies, events), policies=policies)
     one = get(application, "/", "stream=s").text
     assert "Bias along features" in one
     assert '<td class="name">age</td>' in one
@@ -528,7 +513,6 @@ def test_a_bound_that_says_nothing_is_not_drawn_and_the_page_says_why() -> None:
 
 def test_a_page_shows_segments_the_worst_first_whatever_they_are_called() -> None:
     policy = Policy("identity", segments=("country",))
-    policies = Policies([("churn", policy)])
     dictionary, scores = Dictionary(policy.segments), dict[int, SegmentScores]()
     for value, n, off in (("DE", 3000, 0.0), (HOSTILE[:60], 2000, 0.3), ("FR", 1000, 0.0)):
         (slot,) = dictionary.groups((value,))
@@ -539,8 +523,7 @@ def test_a_page_shows_segments_the_worst_first_whatever_they_are_called() -> Non
         kinds.SEGMENT.key("churn", policy.layout, slot): kinds.SEGMENT.encode(each) for slot, each in scores.items()
     }
     segments[kinds.NAMES.key("churn", policy.layout)] = kinds.NAMES.encode(dictionary)
-    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **segments})
-    application = Pages(readings(held, settings=Settings(policies=policies)))
+    application = of_churn(policy, segments)
     described = get(application, "/api/streams/churn").json["segments"]
     assert (described["scored"], described["off"]) == (3, 1)
     assert [each["value"] for each in described["worst"]] == [HOSTILE[:60], "DE", "FR"]
@@ -570,8 +553,7 @@ def test_a_page_shows_bands_raw_beside_served_and_what_they_are_worth() -> None:
         kinds.BAND_COUNTS.key(*place, policy.layout, slot): kinds.BAND_COUNTS.encode(counts),
         kinds.NAMES.key("churn", policy.layout): kinds.NAMES.encode(dictionary),
     }
-    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **rows})
-    application = Pages(readings(held, settings=Settings(policies=Policies([("churn", policy)]))))
+    application = of_churn(policy, rows)
     described = get(application, "/api/streams/churn").json["bands"]
     block = described["bands"][2]
     assert (block["low"], block["moved"]) == (0.3, 3.0)
@@ -600,8 +582,7 @@ def test_a_page_shows_what_was_expected_and_what_came_true_by_weight() -> None:
         kinds.WEIGHTED.key("churn", policy.layout, slot): kinds.WEIGHTED.encode(part),
         kinds.NAMES.key("churn", policy.layout): kinds.NAMES.encode(dictionary),
     }
-    held = PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **rows})
-    application = Pages(readings(held, settings=Settings(policies=Policies([("churn", policy)]))))
+    application = of_churn(policy, rows)
     described = get(application, "/api/streams/churn").json["weighted"]
     assert (described["by"], described["label_rate"], described["events"]) == ("amount", 0.5, 100)
     assert (described["happened"], round(described["calibrated"]["expected"])) == (100.0, 200)
@@ -616,7 +597,6 @@ def test_a_page_shows_what_was_expected_and_what_came_true_by_weight() -> None:
 
 def test_a_page_shows_which_class_of_a_segment_is_off_lately() -> None:
     policy = Policy("multiclass", {"classes": 3}, segments=("country",))
-    policies = Policies([("churn", policy)])
     dictionary, served = Dictionary(policy.segments), Probs((0.5, 0.3, 0.2))
     segments = {}
     for value, classes in (("DE", "0000011122"), ("FR", "0000011222")):
@@ -625,11 +605,7 @@ def test_a_page_shows_which_class_of_a_segment_is_off_lately() -> None:
             observe_segments([of], served, served, float(classes[t % 10]), t // 100)
         segments[kinds.SEGMENT.key("churn", policy.scored, slot)] = kinds.SEGMENT.encode(of)
     segments[kinds.NAMES.key("churn", policy.layout)] = kinds.NAMES.encode(dictionary)
-    application = Pages(
-        readings(
-            PartitionSnapshot.of(ONE.fence, {**ONE.rows["churn"], **segments}), settings=Settings(policies=policies)
-        )
-    )
+    application = of_churn(policy, segments)
     described = get(application, "/api/streams/churn").json["segments"]
     assert described["recently_off"] == 1
     assert (described["recent"][0]["class"], described["recent"][0]["level"]) == (2, None)

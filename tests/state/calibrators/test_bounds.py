@@ -83,7 +83,6 @@ def play(calibrator: Calibrator, outcome: Answer, delay: Callable[[random.Random
 
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("outcome", SEQUENCES)
-@pytest.mark.parametrize("spacing", ["uniform", "hybrid"])
 @pytest.mark.parametrize(
     ("spec", "options"),
     [
@@ -93,10 +92,8 @@ def play(calibrator: Calibrator, outcome: Answer, delay: Callable[[random.Random
     ],
     ids=["minimax", "regret matching", "regret matching with a margin for noise"],
 )
-def test_error_stays_under_the_bound(
-    spec: str, options: dict[str, Any], spacing: str, outcome: Answer, delay: str
-) -> None:
-    calibrator = make(spec, buckets=1, grid=20, spacing=spacing, **options)
+def test_error_stays_under_the_bound(spec: str, options: dict[str, Any], outcome: Answer, delay: str) -> None:
+    calibrator = make(spec, buckets=1, grid=20, **options)
     outstanding = play(calibrator, outcome, DELAYS[delay])
     error, bound = calibrator.error(), calibrator.bound(outstanding)
     assert error is not None

@@ -141,8 +141,3 @@ def test_outcomes_some_hundred_forecasts_late_leave_a_bound_that_says_something(
         if len(waiting) > 150:
             calibrator.update(*waiting.popleft())
     assert (calibrator.error() or 1.0) < (calibrator.bound(150) or 1.0) < 0.8
-
-
-def test_state_of_other_options_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not fit"):
-        make("minimax", grid=10).decode(make("minimax", grid=20).encode())

@@ -59,34 +59,7 @@ def test_without_segments_it_is_regret_matching_to_the_byte() -> None:
     assert one.groups() == []
 
 
-def test_order_and_revisions_of_outcomes_do_not_matter_with_segments() -> None:
-    rng = random.Random(4)
-    forward, backward = GroupRegret(seed=1), GroupRegret(seed=1)
-    events = [(rng.random(), slots(rng), float(rng.random() < 0.3)) for _ in range(400)]
-    tickets = [forward.predict(p, (), b"%d" % t, groups).ticket for t, (p, groups, _) in enumerate(events)]
-    for ticket, (_, _, y) in zip(tickets, events, strict=True):
-        forward.update(ticket, y)
-    for ticket, (_, _, y) in reversed(list(zip(tickets, events, strict=True))):
-        backward.update(ticket, 1.0 - y)
-    for ticket, (_, _, y) in zip(tickets, events, strict=True):
-        backward.revise(ticket, 1.0 - y, y)
-    assert forward.encode() == backward.encode()
-    again = GroupRegret(seed=1)
-    again.decode(forward.encode())
-    assert again.groups() == forward.groups()
-    assert len(forward.encode()) <= forward.largest()
-    for t, (p, groups, _) in enumerate(events):
-        assert again.predict(p, (), b"%d" % t, groups) == backward.predict(p, (), b"%d" % t, groups)
-
-
 def test_late_outcomes_have_no_bound_by_segment() -> None:
     calibrator = opposed(500, None)
     assert calibrator.bound(3) == 1.0
     assert {each.bound for each in calibrator.groups(3)} == {1.0}
-
-
-def test_a_cut_state_is_refused() -> None:
-    payload = opposed(300, None).encode()
-    for broken in (payload[:-1], payload + b"\0", payload[: len(payload) - 30]):
-        with pytest.raises(ValueError, match="state of"):
-            GroupRegret(buckets=1).decode(broken)

@@ -58,8 +58,3 @@ def test_halflife_forgets() -> None:
     n = sum(0.5 ** (k / 50) for k in range(1000))
     assert calibrator.predict(0.5).p == pytest.approx((n / 2 + 1.5) / (n + 3), abs=1e-6)
     assert not calibrator.order_free
-
-
-def test_state_of_another_number_of_bins_is_refused() -> None:
-    with pytest.raises(ValueError, match="state of bins=7 does not fit 8"):
-        Histogram(bins=8).decode(Histogram(bins=7).encode())

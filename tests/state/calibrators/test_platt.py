@@ -55,12 +55,12 @@ def test_delay_of_2000_does_not_overshoot() -> None:
     assert scores.brier("calibrated") < 0.179
 
 
-def test_parameters_stay_in_the_ball_for_200000_updates() -> None:
+def test_parameters_stay_in_the_ball_whatever_comes() -> None:
     calibrator = Platt()
     rng = random.Random(4)
-    for t in range(200_000):
+    for t in range(50_000):
         # Separable for a while, then reversed, then constant: each pushes the parameters outwards.
-        raw = rng.choice((0.0, 1e-9, 0.3, 0.7, 1.0)) if t < 150_000 else 1.0
+        raw = rng.choice((0.0, 1e-9, 0.3, 0.7, 1.0)) if t < 40_000 else 1.0
         calibrator.update(calibrator.predict(raw).ticket, float((raw > 0.5) ^ (t // 1000 % 2 == 1)))
         assert distance(calibrator) <= RADIUS * (1 + 1e-9)
     assert all(map(math.isfinite, (calibrator._a, calibrator._b)))

@@ -110,21 +110,6 @@ def test_bound_of_the_anchor_is_the_published_one() -> None:
     assert (calibrator.bound() or 1.0) <= (1 + 2 * 0.05) / (0.05 * 1000)
 
 
-def one_sided(levels: tuple[float, ...], eta: float, q0: float, us: list[float]) -> list[float]:
-    """Return where the paper's update ends: every level by itself."""
-    q = [q0] * len(levels)
-    for u in us:
-        q = [s + eta * (p - (u <= s)) for s, p in zip(q, levels, strict=True)]
-    return q
-
-
-def test_lemma_4_is_false() -> None:
-    low, high = one_sided((0.4, 0.6), 0.5, 0.0, [0.9, 0.25])
-    assert [low, high] == pytest.approx([0.4, 0.1])
-    assert chain((low, high), 0) == (low, low)
-    assert chain((low, high), 1) == (high, high)
-
-
 def test_levels_never_cross_where_the_papers_do_and_sorting_ruins_coverage() -> None:
     levels = tuple(k / 12 for k in range(1, 12))
     n, eta, rng = 3000, 0.3, random.Random(3)
@@ -188,17 +173,6 @@ def test_atoms_are_covered_by_what_is_served() -> None:
     assert below[0] == 0
     assert upto[0] / n > 0.5
     assert (calibrator.error() or 1.0) <= (calibrator.bound() or 0.0) < 0.1
-
-
-def test_draw_at_an_atom_is_the_events() -> None:
-    rain, us = Quantiles((0.25, 0.75), (0.0, 0.0)), set[int]()
-    for t in range(100):
-        calibrator = Quantile(levels=(0.25, 0.5, 0.75))
-        ticket = calibrator.predict(rain, key=b"%d" % t).ticket
-        assert ticket == calibrator.predict(rain, key=b"%d" % t).ticket
-        calibrator.update(ticket, 0.0)
-        us.add(calibrator._counts.index(1))
-    assert us == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -300,20 +274,6 @@ def test_right_forecasts_of_overlapping_horizons_are_left_nearly_as_they_are(hor
                 calibrator.update(*waiting.popleft())
         assert 4.0 < calibrator._alike(horizon) <= 1.0 + horizon
     assert served <= 1.02 * raw
-
-
-@pytest.mark.parametrize("y", [math.nan, math.inf, -math.inf])
-def test_outcome_that_is_no_number_is_refused(y: float) -> None:
-    calibrator = Quantile()
-    before = calibrator.encode()
-    with pytest.raises(ValueError, match="finite number"):
-        calibrator.update(calibrator.predict(Normal(0, 1)).ticket, y)
-    assert calibrator.encode() == before
-
-
-def test_state_of_other_levels_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not fit"):
-        Quantile(levels=(0.1, 0.9)).decode(Quantile(levels=(0.2, 0.9)).encode())
 
 
 def test_empty_range_is_refused() -> None:

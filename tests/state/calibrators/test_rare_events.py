@@ -42,13 +42,6 @@ def relative_error(rate: float, spec: str = "platt+minimax", **options: Any) -> 
 
 
 @pytest.mark.parametrize("rate", [0.002, 0.01, 0.05])
-def test_grids_in_log_odds_are_nearer_than_an_even_one_where_events_are_rare(rate: float) -> None:
-    even = relative_error(rate, spacing="uniform", grid=50, bucket_spacing="uniform", buckets=10)
-    assert relative_error(rate) < even
-    assert relative_error(rate, spacing="logit", bucket_spacing="logit") < even
-
-
-@pytest.mark.parametrize("rate", [0.002, 0.01, 0.05])
 def test_noise_margin_is_nearer_still(rate: float) -> None:
     published = relative_error(rate, "platt+regret_matching", noise=0.0)
     assert relative_error(rate, "platt+regret_matching", noise=1.0) < published

@@ -42,15 +42,6 @@ def test_option_reaches_the_part_that_names_it() -> None:
     assert composed.predict(0.2, (0.0, 0.0, 0.0)).p == pytest.approx(1 / 7)
 
 
-def test_identity_in_front_changes_no_answer() -> None:
-    alone, composed = make("minimax", name="s"), make("identity+minimax", name="s")
-    for t in range(300):
-        one, other = alone.predict(0.4, (), b"%d" % t), composed.predict(0.4, (), b"%d" % t)
-        assert one[:2] == other[:2]
-        alone.update(one.ticket, t % 2)
-        composed.update(other.ticket, t % 2)
-
-
 def test_both_parts_learn_and_the_backs_count_is_published() -> None:
     composed, front = make("platt+minimax"), make("platt")
     for t in range(200):
@@ -66,11 +57,6 @@ def test_refused_outcome_teaches_neither_part() -> None:
     with pytest.raises(ValueError, match="y must be 0 or 1"):
         composed.update(composed.predict(0.9).ticket, 0.5)
     assert composed.encode() == before
-
-
-def test_parts_that_both_draw_are_keyed_apart() -> None:
-    composed = make("minimax+minimax", name="s")
-    assert composed.front._draw(b"e") != composed.back._draw(b"e")
 
 
 def test_parts_of_a_chain_answer_in_order() -> None:

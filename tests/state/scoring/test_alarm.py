@@ -214,7 +214,7 @@ def test_the_recent_wealth_does_not_grow_on_average_within_a_window(
 def test_few_calibrated_streams_give_a_false_recent_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "WINDOW", 50)
     level, windows, false = 0.05, 0, 0
-    for seed in range(30):
+    for seed in range(15):
         rng, told = random.Random(seed), History()
         for _ in range(20):
             most = 0.0

@@ -2,7 +2,6 @@
 
 import math
 import random
-import struct
 
 import pytest
 from hypothesis import given
@@ -83,19 +82,3 @@ def test_what_does_not_fit_is_refused() -> None:
     for classes in (1, MAX_CLASSES + 1):
         with pytest.raises(ValueError, match="2 to 1000 classes"):
             ClassScores(classes)
-
-
-def test_layout_is_the_documented_one() -> None:
-    payload = scored([(Classwise((0.5, 0.25, 0.25)), Classwise((0.25, 0.5, 0.25)), 0)]).encode()
-    assert len(payload) == 28 + 16 * (30 * 3 + 32)
-    values = struct.unpack_from("<245d", payload, 4)
-    assert values[0] == 1.0
-    assert values[1 + 15 : 1 + 18] == (1.0, 0.5, 1.0)  # class 0, bin [.5, .6)
-    assert values[1 + 90 + 15 : 1 + 90 + 18] == (1.0, 0.5, 1.0)  # the top label's
-    assert values[121:123] == pytest.approx((0.375, math.log(2)))
-
-
-@pytest.mark.parametrize("payload", [b"", b"\3\0\0\0", ClassScores(3).encode()[:-1], ClassScores(3).encode() + b"\0"])
-def test_cut_scores_are_refused(payload: bytes) -> None:
-    with pytest.raises(ValueError, match=r"scores of 3 classes have|must be 2 to"):
-        ClassScores.decode(payload)

@@ -6,8 +6,6 @@ from statistics import fmean, stdev
 
 import pytest
 
-from state import kinds
-from state.frames import CorruptFrame
 from state.scoring import losses
 from state.scoring.comparison import LOSSES, Comparison
 
@@ -57,21 +55,3 @@ def test_few_events_have_no_error() -> None:
     one = compared(EVENTS[:1]).difference("brier")
     assert not math.isnan(one.mean)
     assert math.isnan(one.error)
-
-
-def test_row_is_read_as_it_was_written_and_damage_is_refused() -> None:
-    frame = kinds.COMPARISON.encode(compared(EVENTS))
-    assert kinds.COMPARISON.decode(frame) == compared(EVENTS)
-    assert kinds.COMPARISON.encode(kinds.COMPARISON.decode(frame)) == frame
-    for at in (0, 5, 13, len(frame) - 1):
-        with pytest.raises(CorruptFrame):
-            kinds.COMPARISON.decode(frame[:at])
-        with pytest.raises(CorruptFrame):
-            kinds.COMPARISON.decode(frame[:at] + bytes((frame[at] ^ 4,)) + frame[at + 1 :])
-
-
-def test_payload_that_is_cut_is_refused() -> None:
-    payload = compared(EVENTS).encode()
-    for length in (0, 15, 20, len(payload) - 8):
-        with pytest.raises(ValueError, match="bytes"):
-            Comparison.decode(payload[:length])

@@ -26,18 +26,6 @@ def test_only_the_last_hours_and_days_are_kept() -> None:
     assert min(course.hours) > 45 * 24 - 1 - HOURS
 
 
-def test_partitions_add_up_and_bytes_give_the_same_back() -> None:
-    one, two = observed(1), observed(2)
-    both = one + two
-    assert both == two + one
-    assert Course.decode(both.encode()) == both
-    for day, sums in both.days.items():
-        assert sums == [a + b for a, b in zip(one.days[day], two.days[day], strict=True)]
-    late = Course()
-    late.issue(100 * DAY_MS)
-    assert list((one + late).days) == [100], "what is too old beside the newest goes"
-
-
 def test_a_worker_counts_forecasts_labels_and_revisions_when_they_are_learnt() -> None:
     policies = Policies([("s", Policy(matures_ms=5 * HOUR_MS, silence=0.0, ttl_ms=30 * DAY_MS))])
     worker = Worker(policies)

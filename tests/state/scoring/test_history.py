@@ -150,12 +150,6 @@ def test_revision_of_a_window_to_come_is_refused() -> None:
         told(made(60)).revise(0.5, 0.5, 0.5, 0.0, 1.0, 2)
 
 
-@pytest.mark.parametrize("payload", [b"", b"\0" * 8])
-def test_cut_history_is_refused(payload: bytes) -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        History.decode(payload, None)
-
-
 def test_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "WINDOW", 1000)
     rng = random.Random(1)

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from state import kinds
 from state.forecasts import Classwise, Normal, Probs, Quantiles
-from state.frames import CorruptFrame, seal
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
 from state.scoring.pair_scores import PairScores, compare, of_challenger
@@ -111,15 +109,6 @@ def test_an_atom_that_covers_more_than_its_level_is_not_off() -> None:
     assert scores.off("calibrated").by.value == 0.0
 
 
-@pytest.mark.parametrize("scores", [of(classes(30, 10)), of(numbers(30, 10)), PairScores()])
-def test_bytes_are_read_as_they_were_written(scores: PairScores) -> None:
-    assert PairScores.decode(scores.encode()) == scores
-    segment = SegmentPairScores.decode(bytes(32) + scores.encode())
-    assert segment.encode() == bytes(32) + scores.encode()
-    assert kinds.COMPARISON.decode(kinds.COMPARISON.encode(scores)) == scores
-    assert kinds.SEGMENT.decode(kinds.SEGMENT.encode(segment)) == segment
-
-
 def test_rows_have_the_sizes_that_the_notes_say() -> None:
     everywhere = PairScores()
     for i in range(20):
@@ -146,12 +135,6 @@ def test_scores_that_have_no_sum_are_refused() -> None:
         other.observe(Normal(0.0, 1.0), Quantiles((0.1, 0.9), (-1.0, 1.0)), 0.0)
     with pytest.raises(ValueError, match="cannot take"):
         one.observe(*numbers(1, 12)[0])
-
-
-@pytest.mark.parametrize("payload", [b"", b"\3", b"\1", of(numbers(3, 13)).encode()[:-1], b"\2\0\0", b"\0\0"])
-def test_damaged_bytes_are_refused(payload: bytes) -> None:
-    with pytest.raises(CorruptFrame):
-        kinds.COMPARISON.decode(seal(ord("H"), max(kinds.COMPARISON.forms), payload))
 
 
 def test_several_segments_take_an_event_at_once() -> None:

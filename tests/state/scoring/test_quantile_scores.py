@@ -2,7 +2,6 @@
 
 import math
 import random
-import struct
 
 import pytest
 
@@ -85,20 +84,3 @@ def test_other_levels_are_refused() -> None:
         scores.observe(Normal(0.0, 1.0), Quantiles((0.1, 0.9), (0.0, 1.0)), 0.0)
     with pytest.raises(ValueError, match="have no sum"):
         scores + QuantileScores((0.1, 0.9))
-
-
-def test_layout_is_the_documented_one() -> None:
-    scores = QuantileScores((0.25, 0.75))
-    scores.observe(Normal(0.0, 1.0), Quantiles((0.25, 0.75), (0.0, 2.0)), 0.0)
-    payload = scores.encode()
-    assert len(payload) == 4 + 8 * (2 + 2 + 2 * (3 * 2 + 20 + 1))
-    values = struct.unpack_from("<55d", payload, 4 + 16)
-    assert values[0] == 1.0
-    assert values[28:34] == (0.0, 1.0, 0.0, 1.0, 1.0, 0.5)
-    assert values[54] == 2.0
-
-
-@pytest.mark.parametrize("payload", [b"", b"\0" * 4, b"\2\0\0\0", QuantileScores(LEVELS).encode()[:-1]])
-def test_cut_scores_are_refused(payload: bytes) -> None:
-    with pytest.raises(ValueError, match="no quantile scores have"):
-        QuantileScores.decode(payload)

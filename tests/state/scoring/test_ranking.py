@@ -134,30 +134,6 @@ def test_fine_cells_are_small_where_rare_events_are() -> None:
     assert COARSE[-BINS + 1 :] == tuple(k / BINS for k in range(1, BINS))
 
 
-@given(COUNTS)
-def test_counts_are_read_as_they_were_written(values: list[int]) -> None:
-    counts = ranking.nothing()
-    for i, value in enumerate(values):
-        counts[i] = value
-    payload = ranking.encode(counts, max(values))
-    assert ranking.decode(b"ab" + payload, 2) == (counts, 2 + len(payload))
-
-
-@pytest.mark.parametrize("payload", [b"", b"\0", b"\1\5", b"\1\5\3\1\1", b"\1\377\1\1", b"\5", b"\1\0\1\1"])
-def test_damaged_counts_are_refused(payload: bytes) -> None:
-    with pytest.raises(ValueError, match="counts of cells there are not"):
-        ranking.decode(payload, 0)
-
-
-def test_counts_of_few_events_are_few_bytes() -> None:
-    counts = ranking.nothing()
-    assert len(ranking.encode(counts, 4000)) == 2
-    counts[100] = 255
-    assert len(ranking.encode(counts, 4000)) == 5
-    counts[100] = 256
-    assert ranking.encode(counts, 4000) == bytes((2, 0, 0, 100, 1, 1, 0))
-
-
 def test_an_outcome_between_counts_as_the_nearer_one() -> None:
     scores, events = Scores(), [(0.2, 0.49), (0.2, 0.5), (0.7, 1.0), (0.7, 0.0)]
     for p, y in events:
@@ -175,3 +151,9 @@ def test_what_is_served_is_ranked_beside_the_model() -> None:
     assert served.value == pytest.approx(raw.value, abs=0.005)
     assert raw.value > 0.8
     assert abs(drawn.value - 0.5) < 4 * drawn.error
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", b"\1\5", b"\1\5\3\1\1", b"\1\377\1\1", b"\5", b"\1\0\1\1"])
+def test_damaged_counts_are_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="counts of cells there are not"):
+        ranking.decode(payload, 0)

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state import kinds
-from state.frames import CorruptFrame
 from state.scoring.recent import LEAST, RECENT
 from state.scoring.scores import Scores
-from state.scoring.segment_scores import BANDS, EDGES, SegmentScores, observe, revise
+from state.scoring.segment_scores import BANDS, EDGES, SegmentScores, revise
 
 CHANCE = st.floats(0, 1) | st.sampled_from([0.0, *EDGES, 1.0])
 EVENTS = st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0])), max_size=30)
@@ -30,30 +28,6 @@ def drawn(n: int, seed: int, off: float = 0.0) -> SegmentScores:
     """Return the scores of forecasts whose outcomes are drawn by a chance that is higher by ``off``."""
     rng = random.Random(seed)
     return of([(p, p, float(rng.random() < p + off)) for p in (rng.uniform(0.1, 0.6) for _ in range(n))])
-
-
-@given(EVENTS, EVENTS, st.randoms(use_true_random=False))
-def test_parts_add_up_and_the_order_leaves_no_trace(first: list[Event], rest: list[Event], rng: random.Random) -> None:
-    whole = [*first, *rest]
-    rng.shuffle(whole)
-    assert of(first) + of(rest) == of(whole)
-    taken = of([*first, *rest])
-    for raw, p, y in rest:
-        observe([taken], raw, p, y, sign=-1)
-    taken.recent = of(first).recent  # windows keep what is taken out of all events
-    assert taken == of(first)
-    assert (of(first) + SegmentScores()).encode() == of(first).encode()
-
-
-@given(EVENTS, st.tuples(*[st.integers(0, 2**32 - 1)] * 4))
-def test_decoded_scores_are_the_encoded_ones(events: list[Event], counts: tuple[int, int, int, int]) -> None:
-    scores = of(events)
-    scores.issued, scores.known, scores.expired, scores.age_ms = counts
-    again = SegmentScores.decode(scores.encode())
-    assert again.encode() == scores.encode()
-    again.observe(0.5, 0.25, 1.0)
-    scores.observe(0.5, 0.25, 1.0)
-    assert again.encode() == scores.encode()
 
 
 @given(st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0])), min_size=1, max_size=30))
@@ -94,15 +68,6 @@ def test_a_revised_label_leaves_no_trace_of_the_one_before(events: list[tuple[fl
     for raw, p, _, y in events:
         expected.observe(raw, p, y, window)
     assert revised.encode() == expected.encode()
-
-
-@pytest.mark.parametrize("payload", [b"", b"\0" * 39, b"\0" * 40, b"\0" * 20 + b"\1\0\0\0" + b"\0" * 16, b"\xff" * 40])
-def test_what_is_no_scores_of_a_segment_is_refused(payload: bytes) -> None:
-    with pytest.raises(ValueError, match="scores of a segment"):
-        SegmentScores.decode(payload)
-    frame = kinds.SEGMENT.encode(of([(0.5, 0.5, 1.0)]))
-    with pytest.raises(CorruptFrame):
-        kinds.SEGMENT.decode(frame[:-1])
 
 
 def test_an_error_ranks_above_chance_however_few_events_chance_had() -> None:

@@ -1,7 +1,6 @@
 """Laws of scores that are sums: they add up, what is taken out leaves no trace, bytes go on bit for bit."""
 
 import random
-import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,12 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.forecasts import Classwise, Quantiles
+from state.scoring.ages import DAY_MS, Ages
+from state.scoring.band_counts import BandCounts
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import Comparison
+from state.scoring.course import Course
+from state.scoring.distribution import Distribution
 from state.scoring.pair_scores import PairScores
 from state.scoring.quantile_scores import QuantileScores
 from state.scoring.scores import Scores
+from state.scoring.segment_scores import SegmentScores
 from state.scoring.tallies import LevelTally, TopTally
+from state.scoring.weighted import Weighted
 
 #: Sums of numbers at these levels are exact.
 LEVELS = (0.25, 0.5, 0.75, 0.875)
@@ -99,12 +104,76 @@ def test_decoded_scores_go_on_bit_for_bit(family: Family, data: st.DataObject) -
     assert again.encode() == scores.encode()
 
 
-@pytest.mark.parametrize("name", ["scores", "comparison", "classes", "numbers"])
+class Counted(NamedTuple):
+    """What a partition counts in the order of time: what its events are, those of none, how an event is taken."""
+
+    events: st.SearchStrategy[Any]
+    zero: Callable[[], Any]
+    take: Callable[[Any, Any, int], object]
+    #: What partitions know together as one that had all events would.
+    known: Callable[[Any], Any] = lambda counted: counted
+
+    def of(self, events: list[tuple[int, Any]]) -> Any:
+        counted = self.zero()
+        for now, event in events:
+            self.take(counted, event, now)
+        return counted
+
+
+def _age(ages: Ages, event: tuple[int, int] | None, _: int) -> None:
+    if event is None:
+        ages.expire()
+    else:
+        ages.observe(*event)
+
+
+def _band(counts: BandCounts, event: tuple[int, int, int], now: int) -> None:
+    before, served, y = event
+    counts.issue(before, served, now // DAY_MS)
+    counts.resolve(before, served, 1, y, now // DAY_MS)
+
+
+def _course(course: Course, event: tuple[float, float, float] | None, now: int) -> None:
+    if event is None:
+        course.issue(now)
+    else:
+        course.resolve(*event, now)
+
+
+QUARTERS = st.integers(0, 4).map(lambda n: n / 4)  # sums of these are exact
+BINARY = st.tuples(QUARTERS, QUARTERS, LABEL)
+#: Between events, ms.
+GAPS = st.sampled_from([0, 0, DAY_MS // 48, DAY_MS, 8 * DAY_MS])
+COUNTED = {
+    "ages": Counted(st.tuples(st.integers(0, 2**45), st.integers(0, 40)) | st.none(), Ages, _age),
+    "bands": Counted(st.tuples(*[st.integers(0, 2)] * 2, st.integers(0, 1)), lambda: BandCounts(3), _band),
+    "course": Counted(BINARY | st.none(), Course, _course),
+    "distribution": Counted(
+        UNIT, Distribution, lambda found, raw, now: found.observe(raw, now), lambda found: found.recent
+    ),
+    "weights": Counted(
+        st.tuples(QUARTERS, QUARTERS, LABEL, st.integers(0, 9).map(float)),
+        Weighted,
+        lambda found, event, _: found.observe(*event),
+    ),
+    "segments": Counted(BINARY, SegmentScores, lambda scores, event, _: scores.observe(*event)),
+}
+
+
+@pytest.mark.parametrize("counted", COUNTED.values(), ids=COUNTED)
 @given(st.data())
-def test_bytes_that_are_cut_or_too_long_are_refused(name: str, data: st.DataObject) -> None:
-    family = FAMILIES[name]
-    payload = family.of(data.draw(st.lists(family.events, max_size=3))).encode()
-    cut = data.draw(st.integers(0, len(payload) - 1))
-    for damaged in (payload[:cut], payload + b"\0"):
-        with pytest.raises((ValueError, struct.error)):
-            family.decode(damaged)
+def test_what_partitions_count_adds_up_and_bytes_go_on_bit_for_bit(counted: Counted, data: st.DataObject) -> None:
+    gaps = data.draw(st.lists(st.tuples(GAPS, counted.events), max_size=60))
+    events = [(sum(gap for gap, _ in gaps[: n + 1]), event) for n, (_, event) in enumerate(gaps)]
+    whole, half = counted.of(events), len(events) // 2
+    for mine, others in ((events[::2], events[1::2]), (events[:half], events[half:])):  # one may be quiet for long
+        one, other = counted.of(mine), counted.of(others)
+        assert counted.known(one + other) == counted.known(whole)
+        assert one + other == other + one
+        assert one + counted.zero() == one
+    again = type(whole).decode(whole.encode())
+    assert again.encode() == whole.encode()
+    for now, event in events[:20]:
+        for each in (whole, again):
+            counted.take(each, event, events[-1][0] + now)
+    assert again.encode() == whole.encode()

@@ -10,7 +10,7 @@ from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.scoring.alarm import log_level_bet, log_mean_bet
 from state.scoring.class_scores import ClassScores
 from state.scoring.quantile_scores import QuantileScores
-from state.scoring.tallies import LevelTally, Tally, TopTally
+from state.scoring.tallies import LevelTally, TopTally
 from state.scoring.windows import KINDS
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -37,13 +37,6 @@ def levels(n: int = 300, seed: int = 1) -> LevelTally:
     return tally
 
 
-def tops(n: int = 300, seed: int = 1) -> TopTally:
-    rng, tally = random.Random(seed), TopTally()
-    for _ in range(n):
-        tally.observe(probs(rng), probs(rng), rng.randrange(3))
-    return tally
-
-
 def test_the_error_of_levels_is_that_of_the_scores() -> None:
     scores, tally = QuantileScores(LEVELS), levels()
     for y in outcomes(300, 1):
@@ -62,27 +55,6 @@ def test_the_error_of_the_likeliest_class_is_that_of_the_scores() -> None:
         tally.observe(raw, served, y)
     for kind in KINDS:
         assert tally.error(kind) == scores.error(kind)
-
-
-@pytest.mark.parametrize("tally", [levels(0), levels(), levels(70_000), tops(0), tops()])
-def test_a_tally_survives_its_bytes_and_says_where_they_end(tally: Tally) -> None:
-    payload = tally.encode()
-    read, end = tally.zero().decode(b"before" + payload + b"after", 6)
-    assert read == tally
-    assert read.n == tally.n
-    assert end == 6 + len(payload)
-
-
-def test_layouts_are_the_documented_ones() -> None:
-    assert len(levels().encode()) == 4 + 8 * 4
-    assert struct.unpack("<I16H", levels().encode())[:3] == (300, 0, 0)
-    mask = int.from_bytes(tops().encode()[:4], "little")
-    assert len(tops().encode()) == 4 + 24 * mask.bit_count() <= 484
-
-
-def test_bins_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ValueError, match="has bins that there are not"):
-        TopTally().decode(struct.pack("<I", 1 << 20), 0)
 
 
 def test_where_no_outcome_equals_a_quantile_the_bet_on_a_level_is_that_on_a_cell() -> None:
@@ -111,3 +83,8 @@ def test_without_events_there_is_no_evidence_and_no_error() -> None:
         assert tally.log_wealth("raw") == 0.0
         assert math.isnan(tally.error("raw"))
         assert math.isnan(tally.noise("raw"))
+
+
+def test_bins_that_there_are_not_are_refused() -> None:
+    with pytest.raises(ValueError, match="has bins that there are not"):
+        TopTally().decode(struct.pack("<I", 1 << 20), 0)

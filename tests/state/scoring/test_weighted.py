@@ -2,7 +2,6 @@
 
 import math
 import random
-import struct
 
 import pytest
 from hypothesis import given
@@ -39,16 +38,6 @@ def test_sums_are_those_of_the_events_whatever_their_weights(events: list[tuple[
             assert abs(found.bias(kind).value) <= found.error(kind) + 1e-9
             assert sum(each.weight for each in found.bands(kind)) == pytest.approx(found.weight)
     assert 0.0 <= found.effective <= len(events) + 1e-6
-
-
-@given(EVENTS, EVENTS)
-@STEADY
-def test_sums_add_up_and_continue_bit_for_bit_from_their_row(
-    one: list[tuple[float, float, float, float]], other: list[tuple[float, float, float, float]]
-) -> None:
-    first = counted(one)
-    assert Weighted.decode(first.encode()) == first
-    assert (first + counted(other)).weight == pytest.approx(counted(one + other).weight)
 
 
 @given(EVENTS)
@@ -100,12 +89,3 @@ def test_the_interval_of_the_bias_holds_the_truth_as_often_as_it_says() -> None:
         _, low, high = counted(events).bias("calibrated")
         held += low <= 0.0 <= high
     assert 0.91 <= held / 300 <= 0.98
-
-
-@pytest.mark.parametrize("cut", [1, 8, 40])
-def test_a_row_that_is_cut_is_refused(cut: int) -> None:
-    payload = counted([(0.2, 0.3, 1.0, 5.0)]).encode()
-    with pytest.raises((ValueError, struct.error)):
-        Weighted.decode(payload[:-cut])
-    with pytest.raises(ValueError, match="weighted sums"):
-        Weighted.decode(payload + b"\0")
