@@ -452,8 +452,10 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
         # Behind the third one a checkpoint is due; the events' rows of the last one are in none of the tables.
         folded = [await scene.processor.fold([Batch(0, part, {}, 0)]) for part in parts]
         for each in folded[:3]:
+            await scene.processor.checkpoint()
             assert kinds.FENCE.key() not in scene.state()
             await scene.processor.answer(each)
+        await scene.processor.checkpoint()
         assert Fence.decode(scene.state()[kinds.FENCE.key()]).applied == 60
         await scene.processor.answer(folded[3])
         await scene.processor.checkpoint(due=False)
@@ -466,7 +468,7 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
 def test_a_batch_that_changes_more_than_a_checkpoint_may_have_is_cut_in_order(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Settings, "checkpoint_bytes", 60_000)
+    monkeypatch.setattr(Settings, "enough_bytes", 15_000)
     made = batch(mixed(130).sent)
     scene.fold(made)
     assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, made)

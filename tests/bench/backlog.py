@@ -113,7 +113,9 @@ async def create(
                     1 if name in owners else partitions,
                     1,
                     topic_configs={
-                        "max.message.bytes": str((Settings().checkpoint_bytes if name.endswith(CHANGELOG) else BATCH_BYTES) + 4096),
+                        "max.message.bytes": str(
+                            (Settings().checkpoint_bytes if name.endswith(CHANGELOG) else BATCH_BYTES) + 4096
+                        ),
                         **({"cleanup.policy": "compact"} if name in compacted else {}),
                         **({"message.timestamp.after.max.ms": AHEAD_MS} if name.endswith(INPUTS) else {}),
                         **({"message.timestamp.type": "LogAppendTime"} if name in stamps else {}),

@@ -148,6 +148,7 @@ def test_an_answer_is_read_back_and_is_what_the_library_writes(one: Calibrated) 
         resolved_ts=COUNTS,
         revision=COUNTS,
         implied=st.booleans(),
+        carried=st.none(),
     )
 )
 def test_a_joined_forecast_is_read_back_and_is_what_the_library_writes(one: Resolved) -> None:
