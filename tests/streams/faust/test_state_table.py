@@ -45,6 +45,39 @@ def test_a_commit_writes_the_rows_and_the_offset_of_the_last(table: StateTable) 
     assert (table.offset(0), table.offset(1)) == (4, None)
 
 
+def test_many_rows_are_written_beside_others_and_count_when_the_last_is_there(
+    table: StateTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.faust.changelog.SLICE", 2)
+    seen = list[tuple[bytes | None, bytes | None, int | None]]()
+
+    async def scene() -> None:
+        await table.commit(0, {b"F": b"before"})
+        commit = asyncio.create_task(table.commit(0, {bytes([i]): b"new" for i in range(7)}))
+        while not commit.done():
+            await asyncio.sleep(0)
+            seen.append((table.read(0, b"\0"), table.read(0, b"\6"), table.offset(0)))
+
+    asyncio.run(scene())
+    assert (b"new", None, 0) in seen
+    assert seen[-1] == (b"new", b"new", 7)
+    assert {offset for _, last, offset in seen if last is None} == {0}
+
+
+@pytest.mark.parametrize(("end", "fits"), [(8, True), (7, False)])
+def test_rows_of_a_write_that_was_cut_off_are_restored_or_set_aside_if_the_changelog_lost_them(
+    table: StateTable, end: int, *, fits: bool
+) -> None:
+    origin = b"here"
+    table.store.vet(0, origin, 1, 0)
+    table.store.write(0, [(b"a", b"1")], 0, as_of=100)
+    table.store.begin(0, [(b"a", b"2")], 7)
+    assert table.offset(0) == 0
+    assert table.store.fit(0, origin, end, 0) is fits
+    assert table.store.vet(0, origin, end, 0) is not fits
+    assert table.read(0, b"a") == (b"2" if fits else None)
+
+
 def test_the_probe_hears_1_when_acknowledged_and_2_when_written(table: StateTable, producer: Producer) -> None:
     heard: list[tuple[int, int, bytes | None]] = []
     asyncio.run(table.commit(0, {b"a": b"1"}, lambda n: heard.append((n, len(producer.sent), table.read(0, b"a")))))
