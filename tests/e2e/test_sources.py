@@ -39,7 +39,7 @@ def test_a_source_topic_that_does_not_exist_is_named_and_never_made(world: MakeW
     assert checked.returncode == 1
     (line,) = checked.stderr.splitlines()
     assert line.startswith(f"source topic {topic} of sources.scores does not exist")
-    assert "'trueup topics create' does not make it" in line
+    assert "those who write to it make it, not 'trueup topics create'" in line
 
     async def make() -> None:
         async with topics.admin_client(w.settings) as admin:
