@@ -233,7 +233,7 @@ class BatchProcessor:
                 if batch.again is None:
                     await self._settled(batch.partition, served)
                 parts.append(await self._fold(batch, served))
-                if not frozen and served.waiting is None and served.whole and served.due(self._settings):
+                if not frozen and served.due(self._settings):
                     served.freeze()
                     frozen = True  # the others wait for the next turns, so that none of these takes long
         return FoldedTurn(started, parts)
@@ -399,19 +399,18 @@ class BatchProcessor:
 
         Turns go on while those that are due are written.
         """
-        if due:
-            if not self._folding.locked():
-                self._freeze(lambda served: served.due(self._settings))
-            await self._written()
+        if not due:
+            async with self._folding, self._answered():
+                for served in self._partitions.values():
+                    if served.ready:
+                        served.freeze()
+                await self._written()
             return
-        async with self._folding, self._answered():
-            self._freeze(lambda served: bool(served.order))
-            await self._written()
-
-    def _freeze(self, wanted: Callable[[Served], bool]) -> None:
-        for served in self._partitions.values():
-            if served.waiting is None and served.whole and wanted(served):
-                served.freeze()
+        if not self._folding.locked():
+            for served in self._partitions.values():
+                if served.due(self._settings):
+                    served.freeze()
+        await self._written()
 
 
 def _moved(batch: Batch) -> MovedError:

@@ -173,14 +173,13 @@ class Served:
         first, second, third = (ends.get(label, end) for label, end in zip(LABELS, self.said, strict=True))
         self.said = first, second, third
 
-    def freeze(self, tick: int = 0) -> Frozen:
-        """Make a checkpoint, which now waits, and return it."""
+    def freeze(self, tick: int = 0) -> None:
+        """Make a checkpoint, which now waits."""
         left = [None, None, None] if self.heard is None else self.heard.offsets
         entry = self.entry(self.begins, bytes(self.order), tick)
-        self.waiting = waiting = Frozen(self.engine.freeze(), entry, left)
+        self.waiting = Frozen(self.engine.freeze(), entry, left)
         self.begins = self.ends
         self.order.clear()
-        return waiting
 
     def ripe(self, behind: int) -> int:
         """Return the time ``behind`` the clock, ms, if something is due by it in this partition; else 0."""
@@ -192,9 +191,14 @@ class Served:
         """Whether outputs of a batch may be missing: it is new, or their acknowledgement was not noted."""
         return batch.again is None or batch.again.number >= self.told
 
+    @property
+    def ready(self) -> bool:
+        """Whether there are records for a checkpoint, and none waits."""
+        return bool(self.order) and self.whole and self.waiting is None
+
     def due(self, settings: Settings) -> bool:
-        """Whether a checkpoint is due."""
-        return bool(self.order) and (
+        """Whether a checkpoint is due, and can be made."""
+        return self.ready and (
             len(self.order) >= CHECKPOINT_RECORDS
             or self.number - self.written >= CHECKPOINT_BATCHES
             or monotonic() - self.since >= settings.checkpoint_seconds

@@ -21,7 +21,7 @@ from state.inputs import InputIds, Widths
 from streams.faust.changelog import Changelog, MovedError, RowWrites, sliced
 from streams.faust.inputs import DataLossError
 from streams.faust.producing import BatchProducer
-from streams.faust.stores import RocksStore, RowItems, restore
+from streams.faust.stores import RocksStore, restore
 from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
 
@@ -239,15 +239,14 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
             await self._append({partition: rows})
             unwritten, offset = self._unwritten.pop(partition), self._next[partition] - 1
         probe(1)
-        claim, parts = self._claimed.get(partition), list[RowItems]()
+        claim, last = self._claimed.get(partition), list[tuple[bytes, bytes | None]]()
         async for part in sliced(unwritten.items()):
             if self._claimed.get(partition) is not claim or partition not in self._next:
                 raise MovedError(f"partition {partition} has moved: its new owner restores the rows that are left")
-            for before in parts:
-                self.store.begin(partition, before, offset)
-            parts = [part]
-        for last in parts:
-            self.store.write(partition, last, offset, _now())
+            if last:
+                self.store.begin(partition, last, offset)
+            last = part
+        self.store.write(partition, last, offset, _now())
         probe(2)
 
     async def _append(self, rows: Mapping[int, RowWrites]) -> None:

@@ -15,7 +15,7 @@ from research.calibrators.auto import EXPERTS, Auto
 from research.calibrators.beta import Beta
 from research.calibrators.exponential_weights import PRIOR, ExponentialWeights
 from state.calibrators import make
-from tests.state.calibrators.test_bounds import DELAYS, SEQUENCES, Answer, play
+from tests.state.calibrators.test_bounds import SEQUENCES, Answer, stays_under_its_bound
 
 pytestmark = pytest.mark.usefixtures("registered")
 
@@ -31,12 +31,7 @@ A, B, C = 0.5, 1.5, -0.4
 @pytest.mark.parametrize("spec", ["approachability", "approachability_regret"])
 def test_error_and_regret_of_approachability_stay_under_their_bounds(spec: str, outcome: Answer, delay: str) -> None:
     calibrator = make(spec, buckets=1, grid=20) if spec == "approachability" else make(spec)
-    outstanding = play(calibrator, outcome, DELAYS[delay])
-    error, bound = calibrator.error(), calibrator.bound(outstanding)
-    assert error is not None
-    assert bound is not None
-    assert error < bound
-    assert bound < 1 or outstanding
+    outstanding = stays_under_its_bound(calibrator, outcome, delay)
     if isinstance(calibrator, ApproachabilityRegret):
         assert calibrator.regret() < calibrator.regret_bound(outstanding)
 

@@ -27,7 +27,7 @@ from streams.faust.stores import RocksStore
 from streams.faust.transport import BatchConsumer
 from streams.records.merge import PartitionBuffer
 from tests.simulation import mutants_of_sources
-from tests.simulation.mutants_of_sources import Change
+from tests.simulation.mutants_of_sources import Change, not_awaited
 
 
 def _returning(value: Any) -> Callable[[Any], Any]:
@@ -51,15 +51,6 @@ def _answers_first(_: Any) -> Any:
                 await self._note(turn.parts)
 
     return answer
-
-
-def _not_awaited(send: Any) -> Any:
-    async def sent(self: Outputs, batches: Any) -> dict[int, dict[str, int]]:
-        asyncio.get_running_loop().create_task(send(self, batches))
-        await asyncio.sleep(0)
-        return {}
-
-    return sent
 
 
 def _written_early(note: Any) -> Any:
@@ -309,7 +300,7 @@ def _left_over(unsaid: Any) -> Any:
 #: By what is wrong, in words. The last of the worker's were bugs, and a seed found them.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "answers go out before the journal has their entry": [(BatchProcessor, "answer", _answers_first)],
-    "answers are not waited for": [(Outputs, "send", _not_awaited)],
+    "answers are not waited for": [(Outputs, "send", not_awaited)],
     "a checkpoint is written before the answers of its batches are out": [(BatchProcessor, "_note", _written_early)],
     "an entry says that its own answers are out": [(Served, "entry", _answered_early)],
     "a row is left out of a checkpoint": [(StateTable, "commit", _rows_dropped)],

@@ -46,8 +46,10 @@ def _where_it_was(begin: Any) -> Any:
     return mutant
 
 
-def _not_awaited(send: Any) -> Any:
-    async def sent(self: RoutedOutputs, batches: Any) -> dict[int, dict[str, int]]:
+def not_awaited(send: Any) -> Any:
+    """Return what sends and does not wait."""
+
+    async def sent(self: Any, batches: Any) -> dict[int, dict[str, int]]:
         asyncio.get_running_loop().create_task(send(self, batches))
         await asyncio.sleep(0)
         return {}
@@ -65,7 +67,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "intake sends a route before its forecast": [(Sender, "_deliver", _route_first)],
     "a batch of intake does not wait for the one before it": [(Sender, "_deliver", _all_at_once)],
     "intake goes on where it was, not where its group is": [(TakenUp, "begin", _where_it_was)],
-    "the router does not wait for what it sends": [(RoutedOutputs, "send", _not_awaited)],
+    "the router does not wait for what it sends": [(RoutedOutputs, "send", not_awaited)],
     "what is known to be acknowledged is sent again": [(Served, "unsaid", _again)],
     "an older label replaces a newer one": [(Row, "accepted", lambda _: lambda *_: True)],
     "an early label is forgotten": [(Row, "joined", lambda _: lambda *_: [])],
