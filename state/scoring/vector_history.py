@@ -318,5 +318,6 @@ def auc(histories: Iterable[VectorHistory], kind: Alarmed) -> Estimate:
     windows.
     """
     start = 3 * KINDS.index(kind)
-    pairs, right, spread = map(sum, zip(*(each.ordered()[start : start + 3] for each in histories), strict=True))
+    sums = zip(*(each.ordered()[start : start + 3] for each in histories), strict=True)
+    pairs, right, spread = [sum(each, 0.0) for each in sums]
     return Estimate(right / pairs, math.sqrt(spread) / pairs) if pairs else NONE
