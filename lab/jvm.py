@@ -78,13 +78,13 @@ class JavaServer:
         """Whether the JVM exists, paused or not."""
         return self._jvm is not None and self._jvm.poll() is None
 
-    def stop(self) -> None:
-        """Stop the JVM with SIGTERM, after `STOP_SECONDS` with SIGKILL; remove a temporary directory."""
+    def stop(self, patience: float = STOP_SECONDS) -> None:
+        """Stop the JVM with SIGTERM, after that many seconds with SIGKILL; remove a temporary directory."""
         if self._jvm is not None:
             self._jvm.send_signal(signal.SIGCONT)  # a paused process does not receive the next signal
             self._jvm.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._jvm.wait(STOP_SECONDS)
+                self._jvm.wait(patience)
             self.kill()
         if self._temporary is not None:
             self._temporary.cleanup()

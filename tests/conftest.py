@@ -3,14 +3,13 @@
 import gc
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from lab.broker import Broker
 from tests.night import NIGHT, by_day, pattern_of
-from tests.sharing import Sharing, broker_of, interleaved, one_broker
+from tests.sharing import broker_of, interleaved, run
 from tests.state.histories import STEADY, judged_at_once
 
 settings.register_profile("steady", STEADY)
@@ -18,6 +17,11 @@ settings.load_profile("steady")
 
 # JVMs of tests live for seconds: what the second compiler makes of their code comes too late to be worth its time.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take in how many processes the tests run."""
+    parser.addoption("--processes", type=int, default=0, help="processes that run the tests; 0: this one")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -39,15 +43,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_configure_node(node: Any) -> None:
-    """Start the one broker of a run in several processes."""
-    one_broker(node)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
-    """Hand out the tests in their order."""
-    config.option.loadscopereorder = False
-    return Sharing(config, log)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the tests in several processes, if that was asked for."""
+    processes = session.config.getoption("processes")
+    if not processes or session.testsfailed or session.config.getoption("collectonly"):
+        return None
+    run(session, processes)
+    return True
 
 
 @pytest.fixture(scope="class")  # of a function without a class, and hypothesis takes it

@@ -25,7 +25,7 @@ NIGHT: Final = {
         "*": "shifts of made forecasts in state/scoring/test_distribution.py",
     },
     "chaos/test_chaos.py": {
-        "*": "each of these faults alone in e2e/test_crashes.py, test_disks.py, test_poison.py, test_cluster.py",
+        "*": "each of these faults alone in e2e/: broker/, test_crashes, test_disks, test_poison, test_cluster",
     },
     "chaos/test_proxy.py": {"test_a_client_behind*": "it serves campaigns, which run at night"},
     "chaos/test_sources.py": {
@@ -142,7 +142,7 @@ NIGHT: Final = {
         "test_outputs*[[]flights-*": "the same by the compiled engine in agents/test_compiled.py",
     },
     "lab/test_broker.py": {
-        "test_records_of_past_years*": "brokers that restart in e2e/test_crashes.py",
+        "test_records_of_past_years*": "a broker that restarts in e2e/broker/test_outages.py",
         "test_running_broker*": "a port that is taken",
         "test_kill_of_the_process*": "a frozen JVM that ends with who started it",
     },

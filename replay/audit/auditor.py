@@ -160,7 +160,7 @@ def _audit(
     given: dict[int, Given] = {}
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
-        Processes(console, "deriving", inputs) as processes,
+        Processes(console, "deriving", inputs, inputs) as processes,
     ):
         for group, there, named in zip(chain, spans, of, strict=True):
             here = group.settings

@@ -79,9 +79,10 @@ def follow(
         each.require_kept()
     found: dict[str, Account] = {}
     jobs = sum(each.partitions + len(each.sources) + len(each.routers) for each in plans)
+    records = sum(end for each in plans for _, end in each.written.values())
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
-        Processes(console, "following the sources", jobs) as processes,
+        Processes(console, "following the sources", jobs, records) as processes,
     ):
         before: Plan | None = None
         for plan in plans:

@@ -669,7 +669,7 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             ),
             # A worker that never committed has no time of its last commit.
             scene(
-                only("trueup_last_update_timestamp_seconds", f"_x{LONG}"), lag("5x20"), at=10, fires="TrueupGaugesStale"
+                only("trueup_last_update_timestamp_seconds", f"_x{LONG}"), lag("5x20"), at=11, fires="TrueupGaugesStale"
             ),
         ],
         "quiet": [

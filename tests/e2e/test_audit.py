@@ -24,7 +24,7 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
     world: MakeWorld, audited: Audited
 ) -> None:
     w = world(partitions=3, TRUEUP_BATCH_RECORDS="60")
-    parts = [mixed(2000, seed=seed, start=1_000_000 + seed * 250_000) for seed in range(1, 5)]
+    parts = [mixed(700, seed=seed, start=1_000_000 + seed * 250_000) for seed in range(1, 5)]
     sent = 0
 
     def send() -> None:

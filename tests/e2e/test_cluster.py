@@ -28,7 +28,7 @@ def complaints(worker: Worker) -> list[str]:
 def test_a_worker_goes_on_while_the_leader_of_its_changelog_is_frozen(cluster: Cluster, tmp_path: Path) -> None:
     settings = {"TRUEUP_BATCH_RECORDS": "50", "TRUEUP_REQUEST_SECONDS": "15", "TRUEUP_SESSION_SECONDS": "15"}
     w = World(cluster.bootstrap, tmp_path, partitions=3, replication=3, **settings)
-    made = mixed(3000)
+    made = mixed(1500)
     w.send(made.sent)
     with w.worker("--slow-batches", "0.1") as worker:
         wait_for("the first records", lambda: worker.metric("records_total") >= 300)

@@ -111,7 +111,7 @@ def test_a_disk_older_than_the_tombstones_it_may_lack_is_restored(w: World) -> N
 def test_damaged_tables_of_every_partition_end_no_worker(world: MakeWorld, how: str) -> None:
     """One read finds one of them: without a look at the others each would end, or stop, the worker for itself."""
     w = world(partitions=3, TRUEUP_WRITE_BUFFER_BYTES="65536", TRUEUP_CHECKPOINT_SECONDS="0")
-    made = mixed(6000, seed=1)
+    made = mixed(3000, seed=1)
     w.send(made.sent)
     with w.worker() as worker:
         w.wait_until_applied(len(made.sent))

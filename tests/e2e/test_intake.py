@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from state import kinds
 from state.events import Rejected
@@ -23,7 +23,19 @@ from state.routes import Routed
 from streams.kafka import partitioner, topics
 from streams.records.making import Maker
 from streams.records.routing import RouteDecoder, encode_outcome
-from tests.e2e.world import BESIDE, Read, Worker, World, along, is_written, journaled, produced, wait_for
+from tests.e2e.world import (
+    BESIDE,
+    Read,
+    Worker,
+    World,
+    along,
+    is_written,
+    journaled,
+    new_topics,
+    produced,
+    until_committed,
+    wait_for,
+)
 from tests.events import Sent
 
 MakeWorld = Callable[..., World]
@@ -121,13 +133,7 @@ class Hour:
         self.topics = {label: f"{name}-{label}" for label in WIDTHS}
         self.running: list[Worker] = []
 
-        async def create() -> None:
-            admin = AIOKafkaAdminClient(bootstrap_servers=self.world.bootstrap)
-            await admin.start()
-            await admin.create_topics([NewTopic(self.topics[label], n, 1) for label, n in WIDTHS.items()])
-            await admin.close()
-
-        asyncio.run(create())
+        asyncio.run(new_topics(self.world.bootstrap, {self.topics[label]: n for label, n in WIDTHS.items()}))
 
     def send(self, records: list[Source]) -> None:
         """Produce records of sources in order."""
@@ -142,40 +148,22 @@ class Hour:
         ]
         return stack
 
-    def taken(self) -> bool:
-        """Whether intake has committed all there is."""
-        return self._committed({f"{self.world.name}-intake": {self.topics[label]: n for label, n in WIDTHS.items()}})
-
-    def drained(self) -> bool:
-        """Whether every group has committed all there is."""
-        w = self.world
-        own = dict.fromkeys((w.settings.routes, w.settings.labels), w.partitions)
-        groups = {
-            f"{w.name}-router": own,
-            w.name: {w.settings.forecasts: w.partitions, w.settings.outcomes: w.partitions},
-        }
-        return self.taken() and self._committed(groups)  # what one has committed, the next can read
-
-    def _committed(self, groups: dict[str, dict[str, int]]) -> bool:
-        w = self.world
-
-        async def run() -> bool:
-            for group, widths in groups.items():
-                consumer = AIOKafkaConsumer(bootstrap_servers=w.bootstrap, group_id=group, enable_auto_commit=False)
-                async with consumer:
-                    tps = [TopicPartition(name, n) for name, width in widths.items() for n in range(width)]
-                    ends = await consumer.end_offsets(tps)
-                    if any([ends[tp] and (await consumer.committed(tp) or 0) < ends[tp] for tp in tps]):
-                        return False
-            return True
-
-        return asyncio.run(run())
+    def taken(self) -> None:
+        """Return when intake has committed all there is."""
+        self._committed("-intake", {self.topics[label]: n for label, n in WIDTHS.items()})
 
     def wait(self) -> None:
-        wait_for("every stage to have done everything", self.drained)
+        """Return when every stage has done everything, one behind the other."""
+        self.taken()
         w = self.world
+        self._committed("-router", dict.fromkeys((w.settings.routes, w.settings.labels), w.partitions))
+        self._committed("", dict.fromkeys((w.settings.forecasts, w.settings.outcomes), w.partitions))
         for changelog in (w.settings.changelog, w.settings.router.changelog):
             wait_for("a checkpoint", lambda name=changelog: is_written(self.read(name, w.partitions)))  # type: ignore[misc]
+
+    def _committed(self, stage: str, topics: dict[str, int]) -> None:
+        w = self.world
+        asyncio.run(until_committed(w.bootstrap, f"{w.name}{stage}", topics, None, w.require_running))
 
     def read(self, name: str, partitions: int) -> list[Read]:
         return read(self.world.bootstrap, name, partitions)
@@ -350,7 +338,7 @@ def test_a_record_stamped_ahead_in_a_history_costs_no_label(world: MakeWorld, tm
 @pytest.mark.parametrize("stage", ["intake", "router", "worker"])
 def test_a_stage_that_is_killed_loses_nothing_and_doubles_nothing(world: MakeWorld, tmp_path: Path, stage: str) -> None:
     hour = Hour(world, tmp_path, f"kill-{stage}")
-    sent = made(1500, seed=2)
+    sent = made(600, seed=2)
     # A stage may take all there is at once. Intake commits by the clock.
     steps = (1, 2, 1, 2, 3) if stage == "intake" else (1, 2, 3, 4, 5)
     parts = [sent[n * len(sent) // len(steps) : (n + 1) * len(sent) // len(steps)] for n in range(len(steps))]

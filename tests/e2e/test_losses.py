@@ -12,9 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.errors import PolicyViolationError
 
 from agents.worker import FAILED
-from lab.broker import Broker
 from streams.kafka import topics
-from tests.chaos.trials import shorten
 from tests.e2e.test_disks import changed
 from tests.e2e.world import Worker, World, wait_for
 from tests.events import forecast
@@ -98,24 +96,6 @@ def test_a_topic_that_was_made_anew_and_is_longer_than_the_fence_is_noticed(worl
         assert worker.process.wait(90) == FAILED
         assert "was deleted and made anew" in worker.printed
     assert w.applied()["forecasts_issued"] == 200
-
-
-def test_an_input_that_is_cut_and_written_anew_ends_a_worker_that_runs(tmp_path: Path) -> None:
-    with Broker(tmp_path / "broker") as broker:
-        w = World(broker.bootstrap, tmp_path, partitions=1, replication=1, **PATIENT)
-        send(w, 0, 50)
-        send(w, 50, 100)
-        with w.worker() as worker:
-            w.wait_until_applied(100)
-            worker.process.send_signal(signal.SIGSTOP)
-            broker.kill()
-            shorten(broker.directory / "data" / f"{w.topic('forecasts')}-0")
-            broker.start()
-            send(w, 100, 700)
-            worker.process.send_signal(signal.SIGCONT)
-            assert worker.process.wait(90) == FAILED
-            assert f"{w.topic('forecasts')}/0 offset 50 is not the record that was applied before" in worker.printed
-        assert w.applied()["forecasts_issued"] == 100
 
 
 def test_a_changelog_that_lost_its_beginning_is_not_restored_as_if_whole(world: MakeWorld) -> None:

@@ -126,7 +126,7 @@ def test_a_client_answers_what_the_worker_serves_and_versions_never_fall(mapped:
     w, clock = mapped, Ahead()
     with following(w, clock) as maps:
         assert maps.answer("s", 0.3)[:2] == (0.3, "unknown")
-        sent = events(0, 2500)
+        sent = events(0, 1200)
         w.sent = len(sent)
         with w.worker() as worker:
             w.send(sent)
@@ -136,10 +136,10 @@ def test_a_client_answers_what_the_worker_serves_and_versions_never_fall(mapped:
             wait_for("a look at the maps", lambda: worker.metric("maps_age_seconds") > 0.0)
             assert worker.metric("written_maps_total") >= 2
             assert worker.metric("map_failures_total") == 0
-            more = events(20_000, 2500)
+            more = events(20_000, 1200)
             w.send(more)
             w.sent += len(more)
-            wait_for("some of these to be resolved", lambda: sum(learnt(w).values()) > 2600)
+            wait_for("some of these to be resolved", lambda: sum(learnt(w).values()) > 1300)
             worker.kill()
         clock.seconds = 500.0
         assert maps.answer("s", 0.3, partition=0)[:2] == (0.3, "stale")
@@ -200,7 +200,7 @@ def test_a_topic_that_goes_away_costs_the_worker_nothing_and_is_written_when_it_
 def test_a_worker_that_wakes_up_when_its_partition_has_moved_takes_no_client_back(world: MakeWorld) -> None:
     brief = {"TRUEUP_SESSION_SECONDS": "4", "TRUEUP_REQUEST_SECONDS": "4", "TRUEUP_BATCH_RECORDS": "100"}
     w = world(partitions=1, TRUEUP_MAPS=f"maps-{uuid.uuid4().hex[:8]}", TRUEUP_MAPS_SECONDS="0.1", **brief)
-    sent = events(0, 1500)
+    sent = events(0, 1000)
     with following(w) as maps, w.worker("--freeze", "3", "8", TRUEUP_DATA_DIR=str(w.directory / "zombie")) as zombie:
         w.send(sent)
         wait_for("the worker to freeze", lambda: frozen(zombie))

@@ -23,9 +23,9 @@ from tests.e2e.test_hostile import send_at_once
 from tests.e2e.world import Read, World, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
-MADE = mixed(1500, seed=7)
+MADE = mixed(800, seed=7)
 #: In the midst of the history, ms.
-MIDDLE = 1_000_000 + 75_000
+MIDDLE = 1_000_000 + 40_000
 
 
 def asked(world: World, wanted: Range | None = None) -> Request:
@@ -158,17 +158,17 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
 
 def test_manifest_makes_the_same_replay_though_the_topics_grow(world: Callable[..., World], tmp_path: Path) -> None:
     live = world()
-    live.send(MADE.sent[:1500])
+    live.send(MADE.sent[:800])
     request = replace(asked(live), manifest=tmp_path / "run.json")
     before, _ = replay(request, live.environment)
-    live.send(MADE.sent[1500:])
+    live.send(MADE.sent[800:])
     source = reread(tmp_path / "run.json", live.environment)
     after, _ = replay(replace(request, source=source, manifest=None), live.environment)
     assert after.encode() == before.encode()
     assert (
         before.records
-        == 1500
-        < sum(end for spans in asked(live).source.manifest()["outcomes"]["offsets"].values() for end in spans) + 1500
+        == 800
+        < sum(end for spans in asked(live).source.manifest()["outcomes"]["offsets"].values() for end in spans) + 800
     )
 
 

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from tests.e2e.test_intake import Hour, expected
 from tests.e2e.test_intake import made as made_sources
 from tests.e2e.world import ROOT, World, identity, wait_for
 from tests.events import Sent, mixed
+from tests.forks import ended
 from tests.night import by_night
 from tests.state.histories import Worker
 
@@ -50,13 +50,10 @@ def rescale(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command, or one that is killed when a step was passed so many times."""
     width = str(new.partitions)
-    command = ["-m", "cli.main", "state", "rescale", "--partitions", width, "--to", new.name, *more]
-    if doomed is not None:
-        command = [str(DOOMED), *map(str, doomed), width, new.name]
-    environment = {**os.environ, **old.environment, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, *command, *changes(old, new)], env=environment, capture_output=True, text=True, check=False
-    )
+    if doomed is None:
+        return old.command("state", "rescale", "--partitions", width, "--to", new.name, *more, *changes(old, new))
+    arguments = [*map(str, doomed), width, new.name, *changes(old, new)]
+    return ended(DOOMED, arguments, {**os.environ, **old.environment, "PYTHONPATH": str(ROOT)})
 
 
 def moved(old: World, new: World, *more: str) -> None:
@@ -198,13 +195,7 @@ def test_topics_that_were_not_made_as_asked_are_named(world: MakeWorld) -> None:
     there = world(partitions=2)
     asked = {"partitions": 3, "replication": 3, "retention_ms": 86_400_000}
     command = ["topics", "create", "--partitions", "3", "--replication", "3", "--retention", "1d"]
-    made = subprocess.run(
-        [sys.executable, "-m", "cli.main", *command],
-        env={**os.environ, **there.environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    made = there.command(*command)
     assert made.returncode == 1
     assert "all topics are as they must be" not in made.stdout
     problems = asyncio.run(topics.check(there.settings, as_worker=False, **asked))

@@ -15,7 +15,7 @@ MakeWorld = Callable[..., World]
 
 def test_every_record_meets_exactly_one_fate(world: MakeWorld) -> None:
     w = world()
-    made = mixed(3000)
+    made = mixed(1200)
     w.send(made.sent)
     with w.worker() as worker:
         w.wait_until_applied(len(made.sent))

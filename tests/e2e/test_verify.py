@@ -33,7 +33,7 @@ def test_a_topic_of_other_records_is_refused_by_its_first_one(world: MakeWorld) 
 
 def test_verify_has_the_digits_of_the_gauge_after_revisions_of_two_partitions(world: MakeWorld, tmp_path: Path) -> None:
     w = world(partitions=2)
-    made = mixed(3000)
+    made = mixed(1500)
     w.send(made.sent)
     with w.worker() as worker:
         w.wait_until_applied(len(made.sent))

@@ -13,7 +13,7 @@ from tests.e2e.world import Worker, World, wait_for
 from tests.events import mixed
 
 MakeWorld = Callable[..., World]
-MADE = mixed(1500, seed=3)
+MADE = mixed(700, seed=3)
 #: Long enough for a busy machine to answer in, short enough to wait for.
 BRIEF = {"TRUEUP_SESSION_SECONDS": "4", "TRUEUP_REQUEST_SECONDS": "4"}
 

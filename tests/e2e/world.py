@@ -1,28 +1,26 @@
 """A small world for end-to-end tests: topics of their own on the real broker, workers as processes, an oracle."""
 
 import asyncio
-import multiprocessing
 import os
-import runpy
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.protocol.group import LeaveGroupRequest
 
+import cli.main
 from state import kinds, rescale
 from state.engine import Partition
 from state.events import Event
@@ -41,6 +39,7 @@ from streams.records.encoding import encode
 from streams.records.output_json import event_name
 from streams.records.refused import named
 from tests.events import Sent
+from tests.forks import Forked, ended
 
 ROOT = Path(__file__).resolve().parents[2]
 DOOMED = ROOT / "tests/e2e/doomed.py"
@@ -78,56 +77,6 @@ def wait_for(what: str, condition: Callable[[], bool], patience: float = PATIENC
         time.sleep(0.05)
 
 
-#: Forks processes from one that has imported what workers import, which takes a second of a processor each time.
-FORKS: Final = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.e2e.doomed"])
-
-
-class Forked:
-    """A program that runs in a process of its own, used as a `subprocess.Popen`."""
-
-    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
-        self._process = FORKS.Process(target=_become, args=(command, environment, log), daemon=True)
-        self._process.start()
-        self.pid: int = self._process.pid or 0
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit status, or the negative number of the signal that ended it; None while it runs."""
-        return self._process.exitcode
-
-    def poll(self) -> int | None:
-        """Return `returncode`."""
-        return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status once there is one."""
-        self._process.join(timeout)
-        if (status := self._process.exitcode) is None:
-            raise subprocess.TimeoutExpired(str(self._process), timeout or 0.0)
-        return status
-
-    def send_signal(self, signum: int) -> None:
-        """Send it a signal, if it runs."""
-        if self.poll() is None:
-            os.kill(self.pid, signum)
-
-    def kill(self) -> None:
-        """Kill it with SIGKILL, if it runs."""
-        self.send_signal(signal.SIGKILL)
-
-
-def _become(command: Sequence[str], environment: dict[str, str], log: Path) -> None:
-    """Run a program in this process."""
-    with log.open("ab") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = list(command)
-    runpy.run_path(command[0], run_name="__main__")
-
-
 class Worker:
     """A worker process.
 
@@ -149,7 +98,7 @@ class Worker:
         self._log = log
         log.touch()
         whole = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
-        self.process = Forked([str(program), *accident], whole, log)
+        self.process = Forked(program, accident, whole, log)
 
     @property
     def printed(self) -> str:
@@ -253,15 +202,7 @@ class World:
 
     def command(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the command line as a user does, with the settings of this world."""
-        return subprocess.run(
-            [sys.executable, "-m", "cli.main", *arguments],
-            env={**os.environ, **self.environment, **settings},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return ended(cli.main.main, arguments, {**os.environ, **self.environment, **settings})
 
     @contextmanager
     def worker(self, *accident: str, **settings: str) -> Iterator[Worker]:
@@ -326,7 +267,8 @@ class World:
 
     def wait_until_applied(self, records: int) -> None:
         """Return when as many input records have been applied, all offsets are committed, and all rows are written."""
-        wait_for(f"{records} records to be applied", lambda: self.committed() >= records or self._ended())
+        topics = {self.topic(label): self.partitions for label in ("forecasts", "outcomes")}
+        asyncio.run(until_committed(self.bootstrap, self.name, topics, records, self.require_running))
         self._until_written()
 
     def _written(self) -> bool:
@@ -335,14 +277,18 @@ class World:
 
     def _until_written(self) -> None:
         """Return when the rows of all that is in the journal are written, if any worker is there to write them."""
-        if any(worker.process.poll() is None for worker in self._workers):
-            wait_for("a checkpoint", lambda: self._written() or self._ended())
 
-    def _ended(self) -> bool:
+        def written() -> bool:
+            self.require_running()
+            return self._written()
+
+        if any(worker.process.poll() is None for worker in self._workers):
+            wait_for("a checkpoint", written)
+
+    def require_running(self) -> None:
         """Fail, and say what the last worker printed, if all have ended: nothing comes of waiting then."""
         running = [worker.process.poll() is None for worker in self._workers]
         assert any(running) or not running, f"the workers have ended:\n{self._workers[-1].printed[-4000:]}"
-        return False
 
     def committed(self) -> int:
         """Return how many input records the committed offsets are behind."""
@@ -460,6 +406,43 @@ def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> I
     for topic in entry.topics:
         yield topic, inputs[topic][at[topic]]
         at[topic] += 1
+
+
+async def new_topics(bootstrap: str, widths: Mapping[str, int]) -> None:
+    """Make topics of so many partitions, and return when each partition has a leader."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(name, width, 1) for name, width in widths.items()])
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                found = await admin.describe_topics(list(widths))
+                leaders = [each["leader"] for topic in found for each in topic["partitions"]]
+                if len(leaders) == sum(widths.values()) and min(leaders) >= 0:
+                    return
+                await asyncio.sleep(0.05)
+    finally:
+        await admin.close()
+
+
+async def until_committed(
+    bootstrap: str, group: str, widths: Mapping[str, int], records: int | None, require: Callable[[], None]
+) -> None:
+    """Return when a group has committed so many records of some topics, by their partitions; None: all they hold.
+
+    ``require`` fails where nothing comes of waiting.
+    """
+    places = [TopicPartition(name, n) for name, width in widths.items() for n in range(width)]
+    end = time.monotonic() + PATIENCE
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False) as consumer:
+        while True:
+            found = [await consumer.committed(place) or 0 for place in places]
+            there = sum((await consumer.end_offsets(places)).values()) if records is None else records
+            if sum(found) >= there:
+                return
+            require()
+            assert time.monotonic() < end, f"waited {PATIENCE:g} s: {group} has done {sum(found)} of {there} records"
+            await asyncio.sleep(0.05)
 
 
 async def produced(bootstrap: str, records: Iterable[Sent], **options: Any) -> None:

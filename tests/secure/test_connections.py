@@ -6,18 +6,19 @@ import logging
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import cli.main
 from agents.worker import MISCONFIGURED
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 from streams.kafka.topics import TopicsError
-from tests.e2e.world import ROOT, World
+from tests.e2e.world import World
 from tests.events import mixed
+from tests.forks import ended
 from tests.night import by_night
 from tests.secure.certificates import KEY_PASSWORD
 from tests.secure.fortress import OPERATOR, PASSWORDS, WORKER, Fortress
@@ -212,13 +213,4 @@ def test_a_repr_of_the_settings_holds_no_secret(stronghold: Fortress) -> None:
 
 
 def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
-        env={**os.environ, **settings},
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return ended(cli.main.main, arguments, {**os.environ, **settings})

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ def came(world: World) -> int:
 
 def test_another_cluster_goes_on_from_a_snapshot_where_a_lost_one_stood(
     world: Callable[..., World],
+    broker: Broker,
     tmp_path: Path,
     audited: Audited,
     monkeypatch: pytest.MonkeyPatch,
@@ -107,7 +109,8 @@ def test_another_cluster_goes_on_from_a_snapshot_where_a_lost_one_stood(
     key(tmp_path, "stranger")
     parts = [mixed(300, seed=seed, start=1_000_000 + seed * 60_000).sent for seed in (1, 2, 3)]
     (tmp_path / "old").mkdir()
-    with Broker(tmp_path / "kafka", heap="256m") as broker:
+    with ExitStack() as lost:
+        lost.callback(broker.kill)
         old = World(broker.bootstrap, tmp_path / "old", TRUEUP_BATCH_RECORDS="60")
         with old.worker() as worker:
             old.send(parts[0])

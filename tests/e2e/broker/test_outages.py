@@ -1,0 +1,53 @@
+"""A broker that freezes, dies, or comes back with less than it had."""
+
+import signal
+from pathlib import Path
+
+from agents.worker import FAILED
+from lab.broker import Broker
+from tests.chaos.trials import shorten
+from tests.e2e.test_losses import PATIENT, send
+from tests.e2e.world import World, wait_for
+from tests.events import mixed
+
+
+def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself_as_after_its_death(
+    broker: Broker, tmp_path: Path
+) -> None:
+    # Small batches, so that the broker stops answering while there is still work.
+    w = World(broker.bootstrap, tmp_path, TRUEUP_REQUEST_SECONDS="1", TRUEUP_BATCH_RECORDS="5")
+    made = mixed(1500)
+    w.send(made.sent)
+    with w.worker() as worker:
+        wait_for("the first records", lambda: worker.metric("records_total") > 0)
+        broker.pause()
+        said = f"Kafka at {broker.bootstrap} has not answered for 10 s; nothing is lost"
+        wait_for("it to be said", lambda: worker.get("/readyz") == (503, f"no: {said}\n"))
+        assert worker.get("/healthz")[0] == 200
+        assert said in worker.get("/")[1]
+        assert worker.printed.count(f'"{said}"') == 1
+        broker.resume()
+        wait_for("it to go on", worker.ready)
+        broker.kill()
+        broker.start()
+        w.wait_until_applied(len(made.sent))
+        assert worker.stop() == 0
+        assert "answers again" in worker.printed
+    w.judge()
+
+
+def test_an_input_that_is_cut_and_written_anew_ends_a_worker_that_runs(broker: Broker, tmp_path: Path) -> None:
+    w = World(broker.bootstrap, tmp_path, partitions=1, replication=1, **PATIENT)
+    send(w, 0, 50)
+    send(w, 50, 100)
+    with w.worker() as worker:
+        w.wait_until_applied(100)
+        worker.process.send_signal(signal.SIGSTOP)
+        broker.kill()
+        shorten(broker.directory / "data" / f"{w.topic('forecasts')}-0")
+        broker.start()
+        send(w, 100, 700)
+        worker.process.send_signal(signal.SIGCONT)
+        assert worker.process.wait(90) == FAILED
+        assert f"{w.topic('forecasts')}/0 offset 50 is not the record that was applied before" in worker.printed
+    assert w.applied()["forecasts_issued"] == 100
