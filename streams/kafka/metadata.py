@@ -4,18 +4,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import Request
 from aiokafka.protocol.metadata import MetadataRequest_v5
-from aiokafka.protocol.types import (
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    TaggedFields,
-)
+from aiokafka.protocol.types import Boolean, CompactArray, Int16, Int32, Int64, Schema
+
+from streams.kafka.broker_requests import TAGS, TEXT, struct
 
 
 class Metadata(NamedTuple):
@@ -41,71 +34,50 @@ class Metadata(NamedTuple):
     operations: int | None
 
 
-class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
-    API_KEY = 3
-    API_VERSION = 10
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            CompactArray(
-                ("node_id", Int32),
-                ("host", CompactString()),
-                ("port", Int32),
-                ("rack", CompactString()),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("cluster_id", CompactString()),
-        ("controller_id", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("topic", CompactString()),
-                ("id_high", Int64),
-                ("id_low", Int64),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline_replicas", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("cluster_authorized_operations", Int32),
-        ("tags", TaggedFields),
-    )
-
-
-class _Request(RequestStruct):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 10
-    RESPONSE_TYPE = _Response
-    FLEXIBLE_VERSION = True
-    SCHEMA = Schema(
-        (
-            "topics",
-            CompactArray(("id_high", Int64), ("id_low", Int64), ("topic", CompactString()), ("tags", TaggedFields)),
-        ),
+_BROKERS = CompactArray(("node_id", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT), TAGS)
+_PARTITIONS = CompactArray(
+    ("error_code", Int16),
+    ("partition", Int32),
+    ("leader", Int32),
+    ("leader_epoch", Int32),
+    ("replicas", CompactArray(Int32)),
+    ("isr", CompactArray(Int32)),
+    ("offline_replicas", CompactArray(Int32)),
+    TAGS,
+)
+_TOPICS = CompactArray(
+    ("error_code", Int16),
+    ("topic", TEXT),
+    ("id_high", Int64),
+    ("id_low", Int64),
+    ("is_internal", Boolean),
+    ("partitions", _PARTITIONS),
+    ("authorized_operations", Int32),
+    TAGS,
+)
+_Request = struct(
+    3,
+    10,
+    Schema(
+        ("topics", CompactArray(("id_high", Int64), ("id_low", Int64), ("topic", TEXT), TAGS)),
         ("allow_auto_topic_creation", Boolean),
         ("include_cluster_authorized_operations", Boolean),
         ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
-    )
+        TAGS,
+    ),
+    Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", _BROKERS),
+        ("cluster_id", TEXT),
+        ("controller_id", Int32),
+        ("topics", _TOPICS),
+        ("cluster_authorized_operations", Int32),
+        TAGS,
+    ),
+)
 
 
-class _Topics(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]
+class _Topics(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]  # aiokafka ships no type hints
     API_KEY = 3
 
     def __init__(self, names: Iterable[str]) -> None:

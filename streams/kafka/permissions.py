@@ -18,11 +18,11 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
-from aiokafka.protocol.api import Request
 
 from streams.config.settings import Settings
 from streams.faust.requests import ask
 from streams.kafka import metadata
+from streams.kafka.broker_requests import request
 
 #: Kafka's numbers for the operations that a worker needs; the answer has one bit for each.
 OPERATIONS: Final = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
@@ -104,15 +104,8 @@ class _GroupRequest(DescribeGroupsRequest_v3):  # type: ignore[misc]  # aiokafka
     RESPONSE_TYPE = DescribeGroupsResponse_v3  # aiokafka reads the answer as if it were of version 2
 
 
-class _Group(Request[_GroupRequest]):  # type: ignore[misc]
-    API_KEY = 15
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def build(self, kind: type[_GroupRequest]) -> _GroupRequest:
-        """Return the request as the broker reads it."""
-        return kind([self._name], True)  # noqa: FBT003 - the fields of the schema, in their order
+#: Request for what this user may do with consumer groups.
+_Groups = request(_GroupRequest)
 
 
 def commands(settings: Settings, principal: str) -> list[str]:
@@ -167,7 +160,8 @@ async def lacking(admin: AIOKafkaAdminClient, settings: Settings, topics: Mappin
 async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
     """Return which operations are allowed on a consumer group, which need not exist yet."""
     try:
-        response = await ask(admin, _Group(name), await admin.find_coordinator(name))
+        asked = _Groups([name], True)  # noqa: FBT003 - the fields of the schema, in their order
+        response = await ask(admin, asked, await admin.find_coordinator(name))
     except GroupAuthorizationFailedError:
         return frozenset()
     except KafkaError:  # no coordinator yet

@@ -9,12 +9,13 @@ worker learns that another one has taken over, instead of taking over again.
 """
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.protocol.types import Int16, Int32, Int64, Schema
+
+from streams.kafka.broker_requests import TAGS, TEXT, request, struct
 
 #: No transaction is ever begun, so none can time out. The brokers require a number below their maximum.
 TRANSACTION_MS = 10_000
@@ -38,43 +39,18 @@ class ForbiddenError(RuntimeError):
     """The brokers do not allow this user the transactional id."""
 
 
-class _Response(Response):  # type: ignore[misc]  # aiokafka ships no type hints
-    API_KEY = 22
-    API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-        ("tags", TaggedFields),
-    )
-
-
-class _Request(RequestStruct):  # type: ignore[misc]
-    API_KEY = 22
-    API_VERSION = 3
-    RESPONSE_TYPE = _Response
-    FLEXIBLE_VERSION = True
-    SCHEMA = Schema(
-        ("transactional_id", CompactString("utf-8")),
-        ("transaction_timeout_ms", Int32),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-        ("tags", TaggedFields),
-    )
-
-
-class InitProducerId(Request[_Request]):  # type: ignore[misc]
-    """Request for the next epoch of a transactional id, refused if the caller's epoch is not the newest."""
-
-    API_KEY = 22
-
-    def __init__(self, transactional_id: str, held: ProducerIdentity) -> None:
-        self._fields: tuple[Any, ...] = (transactional_id, TRANSACTION_MS, *held, {})
-
-    def build(self, request_struct_class: type[_Request]) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the request as the broker reads it."""
-        return request_struct_class(*self._fields)
+_ASKED = Schema(
+    ("transactional_id", TEXT),
+    ("transaction_timeout_ms", Int32),
+    ("producer_id", Int64),
+    ("producer_epoch", Int16),
+    TAGS,
+)
+_ANSWER = Schema(
+    ("throttle_time_ms", Int32), ("error_code", Int16), ("producer_id", Int64), ("producer_epoch", Int16), TAGS
+)
+#: Request for the next epoch of a transactional id, refused if the caller's epoch is not the newest.
+InitProducerId = request(struct(22, 3, _ASKED, _ANSWER))
 
 
 async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIdentity = NOBODY) -> ProducerIdentity:
@@ -117,8 +93,8 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
 
 async def _ask(client: AIOKafkaClient, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
     coordinator = await client.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
-    request = InitProducerId(transactional_id, held)
-    response = await client.send(coordinator, request, group=ConnectionGroup.COORDINATION)
+    asked = InitProducerId(transactional_id, TRANSACTION_MS, *held, {})
+    response = await client.send(coordinator, asked, group=ConnectionGroup.COORDINATION)
     code = response.error_code
     if code == errors.InvalidProducerEpoch.errno:
         raise errors.ProducerFenced

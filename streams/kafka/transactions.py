@@ -9,112 +9,60 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.protocol.types import CompactArray, Int16, Int32, Int64, Schema
 from aiokafka.structs import TopicPartition
+
+from streams.kafka.broker_requests import TAGS, TEXT, request, struct
 
 log = logging.getLogger("trueup")
 
 #: After so long a transaction that nobody ends is named, s: Kafka's own bound on it is a minute by default.
 HANGING: Final = 75.0
 
-_TEXT: Final = CompactString("utf-8")
-_TAGS: Final = ("tags", TaggedFields)
-
-
-class _Producers(Response):  # type: ignore[misc]  # aiokafka ships no type hints
-    API_KEY = 61
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("topic", _TEXT),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("error_code", Int16),
-                        ("error_message", _TEXT),
-                        (
-                            "producers",
-                            CompactArray(
-                                ("producer_id", Int64),
-                                ("producer_epoch", Int32),
-                                ("last_sequence", Int32),
-                                ("last_timestamp", Int64),
-                                ("coordinator_epoch", Int32),
-                                ("start_offset", Int64),
-                                _TAGS,
-                            ),
-                        ),
-                        _TAGS,
-                    ),
-                ),
-                _TAGS,
-            ),
+_PRODUCERS: Final = CompactArray(
+    ("producer_id", Int64),
+    ("producer_epoch", Int32),
+    ("last_sequence", Int32),
+    ("last_timestamp", Int64),
+    ("coordinator_epoch", Int32),
+    ("start_offset", Int64),
+    TAGS,
+)
+_PARTITIONS: Final = CompactArray(
+    ("partition", Int32), ("error_code", Int16), ("error_message", TEXT), ("producers", _PRODUCERS), TAGS
+)
+#: Request for the producers that have written to partitions, and where their open transactions begin.
+_DescribeProducers = request(
+    struct(
+        61,
+        0,
+        Schema(("topics", CompactArray(("topic", TEXT), ("partitions", CompactArray(Int32)), TAGS)), TAGS),
+        Schema(
+            ("throttle_time_ms", Int32),
+            ("topics", CompactArray(("topic", TEXT), ("partitions", _PARTITIONS), TAGS)),
+            TAGS,
         ),
-        _TAGS,
     )
-
-
-class _AskProducers(RequestStruct):  # type: ignore[misc]
-    API_KEY = 61
-    API_VERSION = 0
-    RESPONSE_TYPE = _Producers
-    FLEXIBLE_VERSION = True
-    SCHEMA = Schema(("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(Int32)), _TAGS)), _TAGS)
-
-
-class _Transactions(Response):  # type: ignore[misc]
-    API_KEY = 66
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        ("unknown", CompactArray(_TEXT)),
-        ("found", CompactArray(("transactional_id", _TEXT), ("producer_id", Int64), ("state", _TEXT), _TAGS)),
-        _TAGS,
+)
+#: Request for the transactional ids that a broker coordinates and this user may describe.
+_ListTransactions = request(
+    struct(
+        66,
+        0,
+        Schema(("states", CompactArray(TEXT)), ("producers", CompactArray(Int64)), TAGS),
+        Schema(
+            ("throttle_time_ms", Int32),
+            ("error_code", Int16),
+            ("unknown", CompactArray(TEXT)),
+            ("found", CompactArray(("transactional_id", TEXT), ("producer_id", Int64), ("state", TEXT), TAGS)),
+            TAGS,
+        ),
     )
-
-
-class _AskTransactions(RequestStruct):  # type: ignore[misc]
-    API_KEY = 66
-    API_VERSION = 0
-    RESPONSE_TYPE = _Transactions
-    FLEXIBLE_VERSION = True
-    SCHEMA = Schema(("states", CompactArray(_TEXT)), ("producers", CompactArray(Int64)), _TAGS)
-
-
-class DescribeProducers(Request[_AskProducers]):  # type: ignore[misc]
-    """Request for the producers that have written to partitions, and where their open transactions begin."""
-
-    API_KEY = 61
-
-    def __init__(self, *fields: Any) -> None:  # noqa: ANN401 - as the schema has them
-        self._fields = fields
-
-    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the request."""
-        return request_struct_class(*self._fields)
-
-
-class ListTransactions(Request[_AskTransactions]):  # type: ignore[misc]
-    """Request for the transactional ids that a broker coordinates and this user may describe."""
-
-    API_KEY = 66
-
-    def __init__(self, *fields: Any) -> None:  # noqa: ANN401 - as the schema has them
-        self._fields = fields
-
-    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's
-        """Return the request."""
-        return request_struct_class(*self._fields)
+)
 
 
 async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> tuple[int, str] | None:
@@ -125,13 +73,13 @@ async def owner(client: AIOKafkaClient, place: TopicPartition, offset: int) -> t
     try:
         await client.add_topic(place.topic)
         leader = client.cluster.leader_for_partition(place)
-        said = await client.send(leader, DescribeProducers([(place.topic, [place.partition], {})], {}))
+        said = await client.send(leader, _DescribeProducers([(place.topic, [place.partition], {})], {}))
         (((_, ((_, _, _, producers, _),), _),)) = said.topics
         found = next((each[0] for each in producers if each[5] == offset), None)
         if found is None:
             return None
         for broker in client.cluster.brokers():
-            listed = await client.send(broker.nodeId, ListTransactions([], [found], {}))
+            listed = await client.send(broker.nodeId, _ListTransactions([], [found], {}))
             if listed.found:
                 return found, listed.found[0][0]
     except (KafkaError, NotImplementedError, ValueError):

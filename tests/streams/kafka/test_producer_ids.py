@@ -85,7 +85,7 @@ def test_brokers_too_old_are_named() -> None:
 
 
 def test_the_request_is_as_the_protocol_has_it() -> None:
-    request = InitProducerId("id", ProducerIdentity(7, 3)).prepare({22: (0, 6)})
+    request = InitProducerId("id", 10_000, 7, 3, {}).prepare({22: (0, 6)})
     # Kafka's protocol guide, InitProducerId request version 3: compact string, int32, int64, int16, no tags.
     assert request.encode() == b"\x03id" + (10_000).to_bytes(4, "big") + (7).to_bytes(8, "big") + b"\0\3" + b"\0"
     answer = request.RESPONSE_TYPE.decode(BytesIO(bytes(4) + bytes(2) + (9).to_bytes(8, "big") + b"\0\5" + b"\0"))
