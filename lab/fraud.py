@@ -6,7 +6,7 @@ is overconfident by `SLOPE`, and knows nothing of the segments' offsets. The lab
 are reported late. A good payment is not reported: it gets an explicit zero at the end, or no label at all. Some first
 labels are wrong and are corrected.
 
-The same shape gives the same stream, byte for byte. The demo and the benchmark play it. `lab.fraud_bank` has real
+The same shape gives the same stream, byte for byte. The demo and the benchmark play it. `research.fraud_bank` has real
 scores in the same form.
 """
 
@@ -127,7 +127,7 @@ class Fraud:
     raw
         The model's score, in (0, 1), [n].
     truth
-        True probability of fraud, [n]; NaN if it is not known (`lab.fraud_bank`).
+        True probability of fraud, [n]; NaN if it is not known (`research.fraud_bank`).
     y
         The final label, 1.0 for fraud or 0.0, [n]: that of the last report, or of silence.
     forecast_ms

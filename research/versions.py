@@ -30,7 +30,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from lab import datasets, flights, fraud
+from lab import flights, fraud
+from research import datasets
 from research.benchmark import streams
 from research.nightly_refit import log_odds
 from state.arrays import Floats, Integers

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import datasets
+from research import datasets
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("agents", "cli", "lab", "replay", "state", "streams")
-#: Reads one public table, pinned by hash, for the experiments: it unpickles arrays and calls nothing else. And replay's
-#: files: what does not fit in memory is marshalled into a temporary file, and read back by the same run. No
-#: worker loads either.
-APART = {ROOT / "lab" / "datasets.py", ROOT / "replay" / "spool.py"}
+#: Marshals what does not fit in memory into a temporary file, and reads it back in the same run. No worker loads it.
+APART = {ROOT / "replay" / "spool.py"}
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path not in APART)
 #: Modules that make objects of any kind out of bytes, or run what they are given.
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code", "codeop", "yaml", "runpy"}
@@ -72,7 +70,7 @@ def test_what_is_forbidden_is_found(text: str) -> None:
 
 
 def test_what_a_worker_loads_unpickles_nothing_of_ours() -> None:
-    program = "import cli.main, agents.worker, sys; sys.exit('lab.datasets' in sys.modules)"
+    program = "import cli.main, agents.worker, sys; sys.exit('research.datasets' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow.parquet
 
 from lab import flights
-from lab.datasets import KEPT
+from research.datasets import KEPT
 from state.arrays import Floats, Integers
 
 DAY_MS: Final = 86_400_000

@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from lab import fraud
-from lab.datasets import KEPT, bank, elec2, frame
 from research.benchmark.streams import DAY_MS, MONTH, Dated, Names, compas, kept
+from research.datasets import KEPT, bank, elec2, frame
 from state.arrays import Floats, Integers
 
 HOUR_MS: Final = DAY_MS // 24

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lab import datasets
+from research import datasets
 from research.experiments.base import Experiment, Job, Section, TextTable
 from state.calibrators import make
 from state.calibrators.quantile import RATE

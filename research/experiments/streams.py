@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lab import datasets, flights
+from lab import flights
 from replay.result import Difference
-from research import nightly_refit
+from research import datasets, nightly_refit
 from research.experiments import picture
 from research.experiments.base import Experiment, Job, Section, TextTable, verdict
 from research.experiments.measure import Measured, brier_difference, l1, measure

@@ -2,8 +2,8 @@
 
 ``python -m tests.bench.fraud [--quick] [--stream NAME]... [CALIBRATOR[:OPTION=VALUE,...]]...``: plays the calibrators
 by themselves, without topics or rows, over made payments (`lab.fraud`), with zeros said on day 45, and with silence
-and corrections, and over real scores thinned to the same rate (`lab.fraud_bank`, after ``make data``). A payment is
-learnt when it matures, after 45 days. Beside them stand the raw scores and a Platt map fitted every midnight to all
+and corrections, and over real scores thinned to the same rate (`research.fraud_bank`, after ``make data``). A payment
+is learnt when it matures, after 45 days. Beside them stand the raw scores and a Platt map fitted every midnight to all
 that had matured.
 
 Differences have 95 % intervals by a paired bootstrap over days. A bar passes where its value does; where it asks for
@@ -21,10 +21,11 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from lab import fraud, fraud_bank
+from lab import fraud
 from lab.fraud import Fraud, Shape
 from replay.measure import log_losses
 from replay.ranking import ranks
+from research import fraud_bank
 from state import calibrators
 from state.arrays import Floats
 from state.scoring.ages import DAY_MS

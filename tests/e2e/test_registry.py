@@ -21,7 +21,6 @@ import pytest
 
 from cli import main, options
 from lab.jvm import java
-from lab.registry import PATH, Apicurio
 from state.events import Calibrated, Carried
 from state.forecasts import Normal, Probs, Quantiles
 from streams.config import output_ids
@@ -32,6 +31,7 @@ from streams.records.output_schemas import text
 from streams.records.output_values import OutputValues
 from streams.sources.registry import Registry, RegistryError
 from streams.sources.schemas import Schemas
+from tests.apicurio import PATH, Apicurio
 from tests.e2e.test_intake import START, Hour, Source
 from tests.e2e.world import ROOT, Worker, World, wait_for
 from tests.events import Sent, forecast

@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lab import fraud, fraud_bank
+from lab import fraud
 from lab.fraud import Fraud, Shape
+from research import fraud_bank
 from state.policies import Policies
 from state.policy import Policy
 from state.scoring.ages import DAY_MS

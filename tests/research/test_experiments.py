@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab import datasets
+from research import datasets
 from research.experiments import measure, run, streams
 from research.experiments.play import Stream, oppose, play
 from research.experiments.registry import REGISTRY

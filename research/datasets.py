@@ -6,7 +6,6 @@ because the package's own module would import pandas. The flights are in `lab.fl
 
 import csv
 import gzip
-import importlib.metadata
 import io
 import lzma
 import pickle
@@ -19,6 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from lab.flights import installed
 from state.arrays import Floats
 
 #: A function that reads features, [n, d], and outcomes, [n].
@@ -136,24 +136,6 @@ def column(table: str, name: str) -> Floats:
     """
     values = frame(table)[name].astype(np.float64)
     return values[~np.isnan(values)]
-
-
-def installed(package: str, tail: str, remedy: str = "make data") -> Path:
-    """Return the file of an installed package whose path ends with a suffix.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is not installed; the message says what installs it.
-    """
-    try:
-        files = importlib.metadata.files(package) or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if str(file).endswith(tail):
-            return Path(str(file.locate()))
-    raise FileNotFoundError(f"{package} is not installed: {remedy}")
 
 
 def _ranks(column: npt.NDArray[np.str_]) -> Floats:

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from lab import datasets
 from lab.fraud import Fraud, Shape, levelled, reports, times
+from research import datasets
 from state.arrays import Floats
 
 #: Standard deviation of the jitter that is added to the log-odds of a score each time it is drawn.
