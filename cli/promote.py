@@ -26,8 +26,8 @@ from aiokafka.errors import KafkaError
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
+from agents.status import tables
 from cli import show, show_tables
-from replay.console import Console
 from state import kinds
 from state.frames import CorruptFrame
 from state.policies import Policies
@@ -337,12 +337,12 @@ def _diff(path: Path, before: str, after: str) -> str:
 
 
 def _tell(promotion: Promotion, figures: Mapping[str, Any], missing: str | None, audit: Path) -> None:
-    console = Console(markup=False, emoji=False)
+    console = show_tables.console()
     say = partial(console.print, soft_wrap=True)
     if missing is not None:
         say(f"the state could not be read, the audit line has no figures: {missing}")
     elif figures["events"]:
-        show_tables.fitted(console, challengers.table([figures]))
+        show_tables.page_tables(console, [tables.challengers([figures])])
     else:
         say("nothing has resolved under both yet: what serves after the restart has learnt nothing")
     say(f"written down in {audit}")

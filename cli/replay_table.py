@@ -7,21 +7,20 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Column
+from rich.table import Table as Rich
 
-from replay import intervals
+from agents.status import tables
+from agents.status.score_tables import Table
+from cli.show_tables import page_tables
 from replay.figures import Scorecard
+from replay.intervals import COLUMNS
 from replay.report import recommendation, sentences
 from replay.report.warnings import lateness, unresolved, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
-from streams.metrics import bands, weights
-from streams.metrics.segments import LARGE, recent_table
-from streams.metrics.segments import table as pair_table
 
 #: Metrics of the tables of differences, and what they are called; JSON has all.
 _SHOWN = ({"ece": "ECE", "brier": "Brier"}, {"auc": "AUC", "recall": "recall"})
-#: Segments of a stream that are shown.
-SEGMENTS = 5
 
 
 def show(console: Console, result: Result, pace: Pace) -> None:
@@ -48,8 +47,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         for shown in _SHOWN:
             console.print(_differences(result, shown))
     for contender in result.contenders:
-        for table in _of_streams(contender, result):
-            console.print(table)
+        page_tables(console, _of_streams(contender, result))
     for line in warnings(result):
         console.print(line, soft_wrap=True, highlight=False)
     for made in recommendation.verdicts(result):
@@ -58,37 +56,42 @@ def show(console: Console, result: Result, pace: Pace) -> None:
 
 
 def _of_streams(contender: Contender, result: Result) -> Iterator[Table]:
-    """Yield tables of the streams of classes and numbers, and of the segments of the others."""
+    """Yield tables of streams of classes and numbers, and of bands, weights, intervals and segments of the others."""
     for each in contender.vectors.values():
-        table = Table("", RAW, contender.name, title=f"{each.stream}: {each.resolved:,} resolved after the warm-up")
-        for name, value in each.figures["calibrated"].items():
-            table.add_row(name.replace("_", " "), f"{each.figures['raw'][name]:.4f}", f"{value:.4f}")
-        for of in result.vector_differences.get(each.stream, ()):
-            if of.name == contender.name:
-                table.add_row(f"{of.metric.replace('_', ' ')}, this − {of.against}", "", _interval(of))
-        yield table
+        raw, served = each.figures["raw"], each.figures["calibrated"]
+        rows = [[name.replace("_", " "), f"{raw[name]:.4f}", f"{value:.4f}"] for name, value in served.items()]
+        rows += [
+            [f"{of.metric.replace('_', ' ')}, this − {of.against}", "", _interval(of)]
+            for of in result.vector_differences.get(each.stream, ())
+            if of.name == contender.name
+        ]
+        yield Table(f"{each.stream}: {each.resolved:,} resolved after the warm-up", ("", RAW, contender.name), rows)
         if each.segments:
-            yield pair_table(each.segments)
-            yield from _lately(each.segments)
+            yield from tables.segments(each.segments)
     for stream, scored in contender.streams.items():
+        title = f"{contender.name}, {stream}: "
         if scored.bands:
-            yield bands.table(scored.bands, f"{contender.name}, {stream}: forecasts by band, a day")
+            yield from tables.banded(scored.bands, f"{title}forecasts by band, a day")
         if scored.weighted:
-            yield weights.table(scored.weighted, f"{contender.name}, {stream}: ")
+            yield from tables.weighted(scored.weighted, title)
         if scored.intervals:
-            yield intervals.table(scored.intervals, f"{contender.name}, {stream}")
+            yield _intervals(scored.intervals, title)
         if scored.segments:
-            yield _segments(f"{contender.name}, {stream}", scored.segments)
-            yield from _lately(scored.segments)
+            yield from tables.segments(scored.segments, title)
 
 
-def _lately(segments: Mapping[str, Any]) -> Iterator[Table]:
-    lately = recent_table(segments)
-    if lately is not None:
-        yield lately
+def _intervals(found: Mapping[str, Any], title: str) -> Table:
+    """Return what `replay.intervals.described` does as a table."""
+    rows = [
+        [f"{each['n']:,}", *(f"{each[name]:.4f}" for name in COLUMNS), "yes" if each["inside"] else "no"]
+        for each in found["groups"]
+    ]
+    inside = found["inside"]
+    note = f"Of the groups by tenths of score and time {100 * inside:.0f}% are inside." if inside is not None else ""
+    return Table(f"{title}intervals of {100 * found['level']:g}%", ("scores", *COLUMNS, "inside"), rows, 0, note)
 
 
-def _scores(contenders: list[Contender]) -> Table:
+def _scores(contenders: list[Contender]) -> Rich:
     """Return a row a contender, and one of raw; after the warm-up."""
     table = _table("ECE", "chance", "worst", "Brier", "log", "regret", "own error", "bound")
     table.title = "after the warm-up; regret, own error and bound are of all"
@@ -108,7 +111,7 @@ def _scores(contenders: list[Contender]) -> Table:
     return table
 
 
-def _ranks(contenders: list[Contender], result: Result) -> Table:
+def _ranks(contenders: list[Contender], result: Result) -> Rich:
     """Return a row a contender, its draw and raw: order and level after the warm-up."""
     table = _table("warm-up", "mean", "off", "AUC", f"recall {100 * result.volume:g}%", "different")
     table.title = "after the warm-up"
@@ -126,38 +129,14 @@ def _ranks(contenders: list[Contender], result: Result) -> Table:
     return table
 
 
-def _segments(title: str, described: Mapping[str, Any]) -> Table:
-    """Return the worst segments of a stream: of each the mean error of what was served, with its 95 % interval."""
-    table = _table("events", "observed", "served", "off by, 95 %", "ECE", "chance")
-    worst = described["worst"][:SEGMENTS]
-    table.title = f"{title}: the worst {len(worst)} of {described['scored']} segments, {described['off']} off"
-    for each in worst:
-        served, off = each["calibrated"], each["off"]
-        table.add_row(
-            f"{each['segment']} = {each['value']}",
-            f"{each['events']:,}",
-            *map(_figure, (each["observed"], served["mean"])),
-            "–" if off["low"] is None else f"{off['mean']:+.4f} ± {off['high'] - off['mean']:.4f}",
-            *map(_figure, (served["ece"], served["ece_noise"])),
-        )
-    large = described["large"]
-    if large["segments"]:
-        raw, served = large["raw"], large["calibrated"]
-        table.caption = (
-            f"Segments with {LARGE:,} outcomes and more: {large['segments']}; mean ECE {raw['mean_ece']:.4f} raw, "
-            f"{served['mean_ece']:.4f} served, the worst {raw['worst_ece']:.4f} and {served['worst_ece']:.4f}"
-        )
-    return table
-
-
 def _order(card: Scorecard) -> Iterator[str]:
     off = "–" if math.isnan(card.relative_error) else f"{card.relative_error:+.1%}"
     yield from (_figure(card.mean_forecast), off, _figure(card.auc), _figure(card.recall), f"{card.distinct:,}")
 
 
-def _table(*figures: str) -> Table:
+def _table(*figures: str) -> Rich:
     """Return a table that shortens its first column only, so that 80 columns show every figure in full."""
-    table = Table(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
+    table = Rich(Column("", overflow="fold"), box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True)
     for name in figures:
         table.add_column(name, justify="right", no_wrap=True)
     return table
@@ -167,7 +146,7 @@ def _card(card: Scorecard) -> Iterator[str]:
     return map(_figure, (card.ece, card.ece_noise, card.worst_window_ece, card.brier, card.log_loss))
 
 
-def _differences(result: Result, shown: Mapping[str, str]) -> Table:
+def _differences(result: Result, shown: Mapping[str, str]) -> Rich:
     how = result.bootstrap
     made = "" if how is None else f": 95 % by {how.resamples:,} resamples, blocks of {how.block:,}"
     table = _table(*shown.values())

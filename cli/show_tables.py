@@ -1,20 +1,21 @@
 """The tables that ``trueup streams show`` prints, those of the status page among them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console as Rich
 from rich.table import Column, Table
+from rich.text import Text
 
 from agents.status import score_tables, tables, view
 from agents.status.markup import Markup
 from replay.console import Console
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
-from streams.metrics import bands, challengers, segments, weights
 
-#: Of each partition's calibrator.
-MEASURES: Final = ("error", "bound", "noise", "internal_regret")
+#: Most characters of the words in front of a row that are not folded.
+WORDS: Final = 36
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -39,7 +40,7 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
         resolved += each.get("warm_up", {}).get("resolved", 0)
         table.add_row(name, f"{resolved:,}", *scores, regret, made)
-    fitted(shown_on, table)
+    _print(shown_on, table)
     if not whole:
         shown_on.print("  ".join(f"{fate} {n:,}" for fate, n in counts.items() if n))
         return
@@ -65,66 +66,41 @@ def _whole(shown_on: Console, each: dict[str, Any]) -> None:
             for one in each.get(kind, {}).get(name, ()):
                 curve.add_row(kind, f"{one['n']:,}", f"{one['forecast']:.5f}", f"{one['outcome']:.5f}")
         if each["resolved"] or "vectors" not in each:
-            fitted(shown_on, curve)
-    _print_those_of_the_page(shown_on, [*score_tables.scores(each), tables.forecasts(each), tables.ages(each)])
+            _print(shown_on, curve)
     for what, said in view.notes(each):
         shown_on.print(what, said)
-    if "bands" in each:
-        shown_on.print(bands.table(each["bands"], "bands"))
-    if "weighted" in each:
-        fitted(shown_on, weights.table(each["weighted"]))
-    if "segments" in each:
-        fitted(shown_on, segments.table(each["segments"]))
-        if (lately := segments.recent_table(each["segments"])) is not None:
-            fitted(shown_on, lately)
-    _print_those_of_the_page(shown_on, [tables.models(each.get("versions", []))])
-    if "shadows" in each:
-        fitted(shown_on, challengers.table(each["shadows"]))
-    _print_those_of_the_page(shown_on, [tables.biases(each)])
-    _calibrators(shown_on, each["calibrators"])
+    page_tables(shown_on, tables.of_stream(each))
 
 
-def _print_those_of_the_page(shown_on: Console, given: Sequence[score_tables.Table]) -> None:
-    """Print tables of the stream's page, without their colours."""
+def page_tables(shown_on: Rich, given: Iterable[score_tables.Table]) -> None:
+    """Print tables of the page without their colours, as far as 80 columns have room for them."""
     for each in given:
-        if not each.rows and not each.words:
+        if each.wide or not (each.rows or each.words):
             continue
-        first, *others = map(str, each.head)
-        made = Table(Column(first, no_wrap=True), *others, title=each.title, caption=each.note or None)
+        kept = [n for n, head in enumerate(each.head) if head not in each.page_only]
+        made = Table(title=each.title, caption=each.note or None)
+        short = each.names == 1 and all(len(str(row[0])) <= WORDS for row in each.rows)
+        for n in kept:
+            made.add_column(str(each.head[n]), justify="left" if n < each.names else "right", no_wrap=short and not n)
         for row in each.rows:
-            made.add_row(*(cell.striptags() if isinstance(cell, Markup) else str(cell) for cell in row))
+            cells = [row[n] for n in kept]
+            made.add_row(*(Text(cell.striptags() if isinstance(cell, Markup) else str(cell)) for cell in cells))
         for said in each.words:
-            shown_on.print(said)
-        fitted(shown_on, made)
-
-
-def _calibrators(shown_on: Console, calibrators: list[dict[str, Any]]) -> None:
-    held = Table("part", "calibrator", *(_figures(each) for each in ("version", "open", *MEASURES)))
-    saturated = any(one["saturated"] is not None for one in calibrators)
-    if saturated:
-        held.add_column("saturated", no_wrap=True)
-    for one in calibrators:
-        # A bound of 1 says nothing.
-        shown = {**one, "bound": None if one["bound"] == 1.0 else one["bound"]}
-        figures = ["–" if shown[name] is None else f"{shown[name]:.4f}" for name in MEASURES]
-        if saturated:
-            figures.append("–" if one["saturated"] is None else f"{one['saturated']:,}")
-        of = f"{one['calibrator']} ({one['config']})"
-        held.add_row(str(one["partition"]), of, f"{one['version']:,}", f"{one['outstanding']:,}", *figures)
-    fitted(shown_on, held)
+            shown_on.print(said, highlight=False, markup=False)
+        if each.rows:
+            _print(shown_on, made, apart=0)
 
 
 def _figures(heading: str) -> Column:
     return Column(heading.replace("_", "\n"), no_wrap=True)
 
 
-def fitted(shown_on: Console, *made: Table) -> None:
-    """Print tables so that they can be read at 80 columns: what is too wide is folded, nothing is cut off."""
-    for table in made:
-        table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
-        for column in table.columns:
-            column.overflow = "fold"
-        shown_on.print(table)
+def _print(shown_on: Rich, table: Table, apart: int = 1) -> None:
+    """Print a table so that it can be read at 80 columns: what is too wide is folded, nothing is cut off."""
+    table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, apart, 0, 0)
+    for column in table.columns:
+        column.overflow = "fold"
+    shown_on.print(table)
 
 
 def _served(each: dict[str, Any]) -> set[str]:

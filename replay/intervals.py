@@ -1,14 +1,11 @@
 """Whether the intervals of a replay's scores hold what happened."""
 
 import math
-from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from state.arrays import Floats
 
@@ -57,19 +54,6 @@ def described(level: float, low: Floats, p: Floats, high: Floats, y: Floats, tim
             agrees = _inside(low[chosen], p[chosen], high[chosen], y[chosen], z)
             groups.append({"n": int(chosen.sum()), **dict(zip(COLUMNS, means, strict=True)), "inside": agrees})
     return {"level": level, "groups": groups, "inside": float(np.mean(inside)) if inside else None}
-
-
-def table(found: Mapping[str, Any], title: str) -> Table:
-    """Return what `described` does as a table."""
-    made = Table(box=SIMPLE_HEAD, padding=(0, 1), title=f"{title}: intervals of {100 * found['level']:g}%")
-    for name in ("scores", *COLUMNS, "inside"):
-        made.add_column(name, justify="right", no_wrap=True)
-    for each in found["groups"]:
-        means = [f"{each[name]:.4f}" for name in COLUMNS]
-        made.add_row(f"{each['n']:,}", *means, "yes" if each["inside"] else "no")
-    if found["inside"] is not None:
-        made.caption = f"Of the groups by tenths of score and time {100 * found['inside']:.0f}% are inside."
-    return made
 
 
 def _tenths(values: NDArray[Any]) -> NDArray[np.int64]:

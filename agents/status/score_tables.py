@@ -43,7 +43,10 @@ LOSSES: Final = {"brier": "Brier score", "log": "log loss", "pinball": "pinball 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: words before it, what columns are called, rows, how many columns are words, and a note below."""
+    """A table: words before it, what columns are called, rows, how many columns are words, and a note below.
+
+    A terminal leaves out the columns of ``page_only``, and a table that is ``wide``: 80 columns have no room for them.
+    """
 
     title: str
     head: Sequence[object] = ()
@@ -53,6 +56,8 @@ class Table:
     words: Sequence[object] = field(default=())
     whole: bool = True
     fold: bool = False
+    page_only: Sequence[str] = ()
+    wide: bool = False
 
 
 def scores(described: Described) -> Iterator[Table]:

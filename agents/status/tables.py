@@ -12,7 +12,7 @@ from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
 from state.scoring.windows import KINDS
 from streams.metrics import bands, weights
-from streams.metrics.segments import ERRORS, LATELY, level, mark, warming
+from streams.metrics.segments import ERRORS, LATELY, large, level, mark, warming
 
 Described = Mapping[str, Any]
 #: The windows, in words.
@@ -40,15 +40,15 @@ def of_stream(described: Described) -> list[Table]:
     """Return the tables of a stream's page, those that people ask for first."""
     made = [_windows(described)]
     if "segments" in described:
-        made += _segments(described["segments"])
+        made += segments(described["segments"])
     if "bands" in described:
-        made += _bands(described["bands"])
+        made += banded(described["bands"])
     if "weighted" in described:
-        made += _weighted(described["weighted"])
+        made += weighted(described["weighted"])
     if "versions" in described:
         made.append(models(described["versions"]))
     if "shadows" in described:
-        made.append(_challengers(described["shadows"]))
+        made.append(challengers(described["shadows"]))
     made += [ages(described), forecasts(described), biases(described), _versions(described["calibrators"])]
     return [each for each in (*made, *scores(described)) if each.rows or each.words]
 
@@ -86,11 +86,12 @@ def _windows(described: Described) -> Table:
     return Table("Windows", head, rows, note=note)
 
 
-def _segments(segments: Described) -> Iterator[Table]:
-    if not segments["scored"]:
-        yield Table("Segments", words=[f"No segment is judged yet{warming(segments)}."])
+def segments(found: Described, title: str = "") -> Iterator[Table]:
+    """Yield the segments that are off lately, the worst ones, and their bands; ``title`` begins those of the tables."""
+    if not found["scored"]:
+        yield Table(f"{title}Segments", words=[f"No segment is judged yet{warming(found)}."])
         return
-    of = segments["of"]
+    of = found["of"]
     recent = [
         [
             each["segment"],
@@ -101,33 +102,35 @@ def _segments(segments: Described) -> Iterator[Table]:
             _span(each["off"]),
             f"{each['alarm_log10']:.1f}",
         ]
-        for each in segments["recent"]
+        for each in found["recent"]
     ]
     head = ("segment", "value", "events", "observed", "served", "off by", "95 %", "alarm, log10")
-    told = f"Lately {segments['recently_off']:,} of {segments['scored']:,} segments are off."
+    told = f"Lately {found['recently_off']:,} of {found['scored']:,} segments are off."
     note = f"Of the last windows of a segment those with the most evidence. 3 or more is an alarm.{LATELY.get(of, '')}"
     if recent:
-        yield Table("Segments lately", head, recent, 2, note, [told])
+        yield Table(f"{title}Segments lately", head, recent, 2, note, [told])
     vectors = of in ERRORS
     rows = [
         [each["segment"], bad(each["value"], each["sounds"]), *(_pair if vectors else _segment)(each)]
-        for each in segments["worst"]
+        for each in found["worst"]
     ]
     heads = (
         ("events", "error raw", "error", "by chance", "off by", "95 %", "known", "loss, served − raw")
         if vectors
         else ("events", "observed", "raw", "served", "off by", "95 %", "ECE raw", "ECE", "by chance", "known")
     )
-    more = f" The {len(rows)} worst:" if len(rows) < segments["scored"] else ""
+    more = f" The {len(rows)} worst:" if len(rows) < found["scored"] else ""
     lately = "" if recent else "Lately no segment is off. "
-    told = f"{lately}{segments['off']:,} of {segments['scored']:,} segments are off{warming(segments)}.{more}"
+    told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{large(found)}{warming(found)}.{more}"
     note = f"{ERRORS[of]} Off: chance does not explain the error, and it is .03." if vectors else (
         "Off: chance does not explain the error, and it is .03, or .3 of what happened."
     )  # fmt: skip
     known = " Known: share of the forecasts whose time is over that had an outcome."
-    yield Table("Segments, worst first", ("segment", "value", *heads), rows, 2, note + known, [told])
+    less = ("by chance", "95 %") if vectors else ("raw", "ECE raw", "by chance")
+    head = ("segment", "value", *heads)
+    yield Table(f"{title}Segments, worst first", head, rows, 2, note + known, [told], page_only=less)
     if not vectors:
-        yield _segment_bands(segments["worst"][:BANDED])
+        yield _segment_bands(found["worst"][:BANDED])
 
 
 def _segment(each: Described) -> list[object]:
@@ -156,11 +159,11 @@ def _pair(each: Described) -> list[object]:
     ]
 
 
-def _segment_bands(segments: Sequence[Described]) -> Table:
+def _segment_bands(worst: Sequence[Described]) -> Table:
     """Return served minus observed by segment and band of the served forecast."""
-    edges = sorted({(band["low"], band["high"]) for each in segments for band in each["calibrated"]["bands"]})
+    edges = sorted({(band["low"], band["high"]) for each in worst for band in each["calibrated"]["bands"]})
     rows = []
-    for each in segments:
+    for each in worst:
         held = {(band["low"], band["high"]): band for band in each["calibrated"]["bands"]}
         cells = [
             f"{signed(held[at]['forecast'] - held[at]['outcome'], 3)} ({held[at]['n']:,})" if at in held else ""
@@ -169,18 +172,19 @@ def _segment_bands(segments: Sequence[Described]) -> Table:
         rows.append([f"{each['segment']} = {each['value']}", *cells])
     head = ("segment", *(f"{low:g} to {high:g}" for low, high in edges))
     told = "Served minus observed, by band of what was served; in parentheses the events."
-    return Table("Segments by band", head, rows, words=[told], fold=True)
+    return Table("Segments by band", head, rows, words=[told], fold=True, wide=True)
 
 
-def _bands(described: Described) -> Iterator[Table]:
-    """Return the bands by the raw and by the served score, and those of segments."""
+def banded(described: Described, title: str = "Bands") -> Iterator[Table]:
+    """Yield the bands by the raw and by the served score, and those of segments; a replay has the queues of a day."""
+    replayed = "day" in described["bands"][0]["raw"]
     costs = any(each["raw"]["cost"] is not None for each in described["bands"])
     rows = [
         [
             each["band"] or bands.BELOW,
             tag("span", {"raw": "model", "calibrated": "served"}[kind], class_=kind),
             NONE if each["threshold"] is None else f"{each['threshold']:.4g}",
-            count(one["forecasts"]),
+            *((f"{one['day']:,.0f}", count(one["most"])) if replayed else (count(one["forecasts"]),)),
             bands.share(one["share"]),
             count(one["known"]),
             bands.share(one["precision"]),
@@ -191,9 +195,11 @@ def _bands(described: Described) -> Iterator[Table]:
         for each in described["bands"]
         for kind, one in ((kind, each[kind]) for kind in KINDS)
     ]
-    head = ("band", "by", "from", "forecasts", "share", "labels", "precision", "recall", "false alarms a hit")
-    yield Table("Bands", (*head, *(["cost"] if costs else [])), rows, 2, bands.CAPTION)
-    segments = described["segments"]
+    queues = ("a day", "most") if replayed else ("forecasts",)
+    head = ("band", "by", "from", *queues, "share", "labels", "precision", "recall", "false alarms a hit")
+    note = bands.CAPTION + (bands.keeping(described) if replayed else "")
+    yield Table(title, (*head, *(["cost"] if costs else [])), rows, 2, note, page_only=("labels",))
+    apart = described.get("segments", ())
     rows = [
         [
             f"{each['segment']} = {each['value']}",
@@ -203,28 +209,29 @@ def _bands(described: Described) -> Iterator[Table]:
                 for one in each["bands"]
             ),
         ]
-        for each in segments
+        for each in apart
     ]
-    heads = [each["band"] or bands.BELOW for each in segments[0]["bands"]] if segments else []
+    heads = [each["band"] or bands.BELOW for each in apart[0]["bands"]] if apart else []
     note = "Share of each band, as served, and its precision, in the segments with most forecasts above the lowest one."
-    yield Table("Bands of segments", ("segment", "forecasts", *heads), rows, note=note)
+    yield Table("Bands of segments", ("segment", "forecasts", *heads), rows, note=note, wide=True)
 
 
-def _weighted(described: Described) -> Iterator[Table]:
-    """Return expected and observed sums by weight: in all, by segment and by band."""
-    heading = weights.title(described)
-    yield Table(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION)
+def weighted(described: Described, title: str = "") -> Iterator[Table]:
+    """Yield expected and observed sums by weight: in all, by segment and by band; ``title`` begins their titles."""
+    heading, less = f"{title}{weights.title(described)}", ("weight",)
+    yield Table(heading, ("", *weights.HEAD), weights.rows(described), note=weights.CAPTION, page_only=less)
     head = ("served from", "events", "weight", "served", "came true", "off by")
     yield Table(f"{heading}, by band", head, weights.by_band(described), fold=True)
 
 
-def _challengers(shadows: Sequence[Described]) -> Table:
+def challengers(shadows: Sequence[Described]) -> Table:
     """Return each challenger beside the champion that it challenged, by the losses of both on the same events."""
     rows = [
         [
             *(f"{each[side]['calibrator'] or '–'} {each[side]['config']}" for side in ("challenger", "champion")),
             count(each["events"]),
             *(score(each[side]["ece"]) for side in ("challenger", "champion")),
+            score(each["challenger"]["ece_noise"]),
             LOSSES[loss],
             difference(of),
         ]
@@ -234,7 +241,7 @@ def _challengers(shadows: Sequence[Described]) -> Table:
     ]
     if not rows:
         return Table("Challengers", words=["No event has resolved under both yet."])
-    head = ("challenger", "champion", "events", "error", "champion's", "loss", "challenger − champion")
+    head = ("challenger", "champion", "events", "error", "champion's", "by chance", "loss", "challenger − champion")
     note = (
         "Mean difference of the losses on the events that both answered ± 95 %, as if events were independent. Below 0 "
         "the challenger is better: see trueup streams promote."
@@ -313,7 +320,7 @@ def _versions(found: Sequence[Described]) -> Table:
             count(each["version"]),
             count(each["outstanding"]),
             score(each["error"]),
-            score(each["bound"]),
+            score(each["bound"] if each["bound"] != 1.0 else None),  # a bound of 1 says nothing
         ]
         for each in found
     ]

@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rich.table import Table
-
 from state.banding import Thresholds
 from state.bands import Bands, probability
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
 from state.scoring.windows import KINDS
-from streams.metrics import figures
 from streams.metrics.sample import Sample
 
 #: Most segments that are described: those with most forecasts above the lowest band.
@@ -88,31 +85,6 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         yield "band_moved", place, each["moved"]
         if served["cost"] is not None:
             yield "band_cost", place, served["cost"]
-
-
-def table(described: Mapping[str, Any], title: str) -> Table:
-    """Return a row for each band and kind, as a table that fits 80 columns; a replay has some more figures."""
-    replayed = "day" in described["bands"][0]["raw"]
-    costs = any(each["raw"]["cost"] is not None for each in described["bands"])
-    queues = ("a day", "most") if replayed else ("forecasts",)
-    names = ("from", "share", *queues, "precision", "recall", "false/hit", *(("cost",) if costs else ()))
-    made = figures.table(names, title)
-    for each in described["bands"]:
-        for kind in KINDS:
-            one = each[kind]
-            queue = (f"{one['day']:,.0f}", f"{one['most']:,}") if replayed else (f"{one['forecasts']:,}",)
-            made.add_row(
-                f"{each['band'] or BELOW} raw" if kind == "raw" else "served",
-                "–" if each["threshold"] is None else f"{each['threshold']:.4g}",
-                share(one["share"]),
-                *queue,
-                share(one["precision"]),
-                share(one["recall"]),
-                "–" if one["false_alarms"] is None else f"{one['false_alarms']:,.1f}",
-                *(["–" if one["cost"] is None else f"{one['cost']:,.0f}"] if costs else []),
-            )
-    made.caption = CAPTION + (keeping(described) if replayed else "")
-    return made
 
 
 def keeping(described: Mapping[str, Any]) -> str:

@@ -1,10 +1,9 @@
 """Challengers beside the champions they challenged: for gauges, ``streams show`` and ``streams promote``."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
-from rich.table import Column, Table
 
 from state.scoring.comparison import LOSSES, SIDES, Comparison
 from state.scoring.pair_scores import AnyComparison, PairScores
@@ -76,58 +75,3 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         ):
             if value is not None:
                 yield name, (*place, loss), value
-
-
-def table(described: Sequence[Mapping[str, Any]]) -> Table:
-    """Return what `describe` made of several pairs as a table: champion, challenger and difference of each."""
-    if any("loss" in each["champion"] for each in described):
-        return _pair_table(described)
-    columns = ("", Column("calibrator", overflow="fold"), "events", "ECE", "by chance", "AUC", "Brier", "log loss")
-    made = Table(
-        *columns,
-        title="challengers: what was served, and what they made of the same events",
-        caption="Difference: challenger minus champion, ± its standard error. Below 0 the challenger is better; within "
-        "two errors of 0 it is chance. An ECE near the one by chance is as good as it gets.",
-    )
-    for each in described:
-        for side, _ in SIDES:
-            one = each[side]
-            figures = (_figure(one[name]) for name in ("ece", "ece_noise", "auc", "brier", "log_loss"))
-            made.add_row(side, f"{one['calibrator'] or '–'} {one['config']}", f"{each['events']:,}", *figures)
-        differences = (_difference(each["difference"][loss]) for loss in LOSSES)
-        made.add_row("difference", "", "", "", "", "", *differences, end_section=True)
-    return made
-
-
-def _pair_table(described: Iterable[Mapping[str, Any]]) -> Table:
-    """Return the table of classes or numbers."""
-    paired = [each for each in described if "loss" in each["champion"]]
-    losses = list(dict.fromkeys(loss for each in paired for loss in each["champion"]["loss"]))
-    named = [f"{loss.replace('brier', 'Brier')} loss" for loss in losses]
-    made = Table(
-        "",
-        Column("calibrator", overflow="fold"),
-        *("events", "error", "by chance", "right", *named),
-        title="challengers: what was served, and what they made of the same events",
-        caption="Error: of classes the ECE of the likeliest one, of numbers that of the coverage of the level most "
-        "off. Right: how often the likeliest class occurred. Difference: challenger minus champion, ± its standard "
-        "error. Below 0 the challenger is better; within two errors of 0 it is chance.",
-    )
-    for each in paired:
-        for side, _ in SIDES:
-            one = each[side]
-            figures = [_figure(one[name]) for name in ("ece", "ece_noise", "accuracy")]
-            figures += [_figure(one["loss"].get(loss)) for loss in losses]
-            made.add_row(side, f"{one['calibrator'] or '–'} {one['config']}", f"{each['events']:,}", *figures)
-        differences = (_difference(each["difference"].get(loss)) for loss in losses)
-        made.add_row("difference", "", "", "", "", "", *differences, end_section=True)
-    return made
-
-
-def _difference(of: Mapping[str, float | None] | None) -> str:
-    mean, error = (of["mean"], of["error"]) if of else (None, None)
-    return "–" if mean is None else f"{mean:+.5f}" if error is None else f"{mean:+.5f}\n±{error:.5f}"
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"

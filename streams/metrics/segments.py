@@ -1,15 +1,12 @@
 """Segments of a stream, the worst first: for gauges, the status page and ``trueup streams show``."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import Any, Final
 
-from rich.table import Table
-
 from state.forecasts import KINDS as FIELDS
 from state.forecasts import PROBABILITY
-from state.scoring.ages import mean
 from state.scoring.alarm import ALPHA
 from state.scoring.cells import Bin
 from state.scoring.recent import RECENT, Recent, RecentLevels, Stretch
@@ -19,7 +16,6 @@ from state.scoring.warm_up import OF_SEGMENT
 from state.scoring.wilson import Interval, wilson
 from state.scoring.windows import KINDS, Alarmed
 from state.segments import Dictionary, Segment
-from streams.metrics import figures
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.sample import Sample
 
@@ -155,53 +151,6 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         yield "segment_recent_bias", place, each["off"]["mean"]
 
 
-def table(described: Mapping[str, Any]) -> Table:
-    """Return the worst segments as a table that fits 80 columns."""
-    if described["of"] != FIELDS[PROBABILITY]:
-        return _pair_table(described)
-    worst = described["worst"]
-    made = _headed(
-        described,
-        "Off: chance does not explain the error, and it is .03, or .3 of what happened. Known: of forecasts "
-        "whose time to live is over, those that had an outcome. Age: of a forecast when its outcome came, on average.",
-        ("events", "observed", "served", "off by, 95 %", "ECE", "known", "age"),
-    )
-    for each in worst:
-        served, off = each["calibrated"], each["off"]
-        made.add_row(
-            f"{each['segment']} = {each['value']}",
-            f"{each['events']:,}",
-            *(f"{value:.4f}" for value in (each["observed"], served["mean"])),
-            "–" if off["low"] is None else f"{off['low']:+.3f} to {off['high']:+.3f}",
-            f"{served['ece']:.4f}",
-            "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
-            "–" if each["mean_age_s"] is None else mean(1000 * each["mean_age_s"]),
-        )
-    return made
-
-
-def recent_table(described: Mapping[str, Any]) -> Table | None:
-    """Return the segments that are off lately as a table that fits 80 columns; None where none is."""
-    if not described["recent"]:
-        return None
-    made = figures.table(
-        ("events", "observed", "served", "off by, 95 %", "alarm, log10"),
-        f"segments lately: {described['recently_off']} of {described['scored']} off",
-        "Of the last windows of a segment those with the most evidence; 3 or more is an alarm."
-        f"{LATELY.get(described['of'], '')}",
-    )
-    for each in described["recent"]:
-        off = each["off"]
-        made.add_row(
-            f"{each['segment']} = {each['value']}{mark(each, described['of'])}",
-            f"{each['events']:,}",
-            *(f"{value:.4f}" for value in (each["observed"], each["served"])),
-            f"{off['mean']:+.4f} [{off['low']:+.3f}, {off['high']:+.3f}]",
-            f"{each['alarm_log10']:.1f}{' !' if each['sounds'] else ''}",
-        )
-    return made
-
-
 #: What is off lately, for classes and numbers, in words.
 LATELY: Final = {
     "probs": " Of classes the one with most evidence: how often it occurred, and its mean probability.",
@@ -226,39 +175,6 @@ ERRORS: Final = {
 }
 
 
-def _headed(described: Mapping[str, Any], caption: str, names: Sequence[str]) -> Table:
-    """Return a table of the worst segments without rows: a column for the segment, and one for each name."""
-    worst = len(described["worst"])
-    return figures.table(
-        names,
-        f"segments, the worst {worst} of {described['scored']}; off: {described['off']}{_large(described)}"
-        f"{warming(described)}",
-        caption,
-    )
-
-
-def _pair_table(described: Mapping[str, Any]) -> Table:
-    """Return the worst segments of a stream of classes or numbers."""
-    worst = described["worst"]
-    made = _headed(
-        described,
-        f"{ERRORS[described['of']]} Loss: served minus raw. ± 95 %. Known: of forecasts whose time to live is "
-        "over, those that had an outcome.",
-        ("events", "raw", "error", "off by", "loss", "known"),
-    )
-    for each in worst:
-        off, loss = each["off"], next(iter(each["difference"].values()))
-        made.add_row(
-            f"{each['segment']} = {each['value']}",
-            f"{each['events']:,}",
-            *(f"{value:.3f}" for value in (each["raw"]["ece"], each["calibrated"]["ece"])),
-            "–" if off["low"] is None else f"{level(off)}{off['mean']:+.3f} ± {off['high'] - off['mean']:.3f}",
-            "–" if loss["error"] is None else f"{loss['mean']:+.2g} ± {1.96 * loss['error']:.1g}",
-            "–" if each["coverage"] is None else f"{each['coverage']:.0%}",
-        )
-    return made
-
-
 def level(off: Mapping[str, Any]) -> str:
     """Return the level that is most off, as a prefix; empty of classes."""
     return "" if off["level"] is None else f"{off['level']:g}: "
@@ -270,14 +186,15 @@ def warming(described: Mapping[str, Any]) -> str:
     return f"; {n:,} {'warms' if n == 1 else 'warm'} up: fewer than {OF_SEGMENT} outcomes" if n else ""
 
 
-def _large(described: Mapping[str, Any]) -> str:
-    large = described["large"]
-    if not large["segments"]:
+def large(described: Mapping[str, Any]) -> str:
+    """Return the mean error of large segments as an end of a sentence; empty if there are none."""
+    found = described["large"]
+    if not found["segments"]:
         return ""
     means = ", ".join(
-        f"{word} {large[kind]['mean_ece']:.4f}" for kind, word in zip(KINDS, ("raw", "served"), strict=True)
+        f"{word} {found[kind]['mean_ece']:.4f}" for kind, word in zip(KINDS, ("raw", "served"), strict=True)
     )
-    return f"; mean ECE of {large['segments']} with {LARGE:,} events: {means}"
+    return f"; mean ECE of {found['segments']} with {LARGE:,} events: {means}"
 
 
 def _eces(scores: Iterable[AnySegmentScores], kind: Alarmed) -> list[float]:

@@ -5,14 +5,11 @@ from functools import reduce
 from operator import add
 from typing import Any, Final
 
-from rich.table import Table
-
 from state import kinds
 from state.policy import Policy
 from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Segment
-from streams.metrics import figures
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.rows import StateRows
 from streams.metrics.sample import Sample
@@ -122,14 +119,6 @@ def by_band(described: Mapping[str, Any]) -> list[list[str]]:
         ]
         for band in described["calibrated"]["bands"]
     ]
-
-
-def table(described: Mapping[str, Any], of: str = "") -> Table:
-    """Return the whole and its segments as a table that fits 80 columns; ``of`` begins its title."""
-    made = figures.table((*HEAD[:2], *HEAD[3:]), f"{of}{title(described)}", CAPTION)
-    for place, events, effective, _, *others in rows(described):
-        made.add_row(place, events, effective, *others)
-    return made
 
 
 def amount(value: float, sign: str = "") -> str:

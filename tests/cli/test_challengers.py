@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from agents.processor import BatchProcessor
+from agents.status import tables
 from agents.topology import Topology
 from cli import show_tables
 from lab.scrape import ScrapedSamples
@@ -128,7 +129,7 @@ def test_inspect_shows_both_sides_and_their_difference(capsys: pytest.CaptureFix
     assert identity["difference"]["brier"]["mean"] < 0
     show_tables.show({"s": described}, {}, whole=True)
     shown = capsys.readouterr().out
-    assert "challengers" in shown
+    assert "Challengers" in shown
     assert shown.count("minimax") >= 2
 
 
@@ -151,4 +152,4 @@ def test_pair_without_events_or_rows_is_shown_without_figures() -> None:
         "auc": None,
     }
     assert described["difference"]["log"] == {"mean": None, "error": None}
-    assert challengers.table([described]).row_count == 3
+    assert tables.challengers([described]).words == ["No event has resolved under both yet."]

@@ -113,8 +113,8 @@ def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.Ca
     replay_table.show(show_tables.console(), result, Pace(1.0, 1, 1.0))
     printed = capsys.readouterr().out
     assert "this − present" in printed
-    assert "= FR" in printed
-    assert "segments lately: 2 of 2 off" in printed
+    assert "country FR" in " ".join(printed.split())
+    assert "Lately 2 of 2 segments are off." in printed
 
 
 def test_a_history_that_is_all_warm_up_is_reported_without_figures(

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.status import page
+from agents.status import page, tables
 from cli import show_tables
 from state.events import Event, Forecast, Outcome
 from state.forecasts import Normal, Probs
@@ -134,7 +134,7 @@ def test_inspect_prints_both(
     printed = capsys.readouterr().out
     assert "FR<" in printed
     assert "off by" in printed
-    assert "challengers" in printed
+    assert "Challengers" in printed
     assert ("pinball" if stream == "numbers" else "Brier") in printed
 
 
@@ -154,7 +154,9 @@ def test_a_stream_without_outcomes_is_described() -> None:
     held = read(worker.table.get, Policies([("numbers", policy)]), ["numbers"], worker.table.fence)
     described = describe(StateRows({0: held.rows}), "numbers", policy)
     assert described["segments"]["scored"] == 0
-    assert segments.table(described["segments"]).row_count == 0
+    (said,) = tables.segments(described["segments"])
+    assert not said.rows
+    assert "No segment is judged yet" in said.words[0]
 
 
 def test_segments_of_partitions_are_added_by_what_their_slots_stand_for() -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from rich.console import Console
 
+from agents.status import tables
 from lab.scrape import ScrapedSamples
 from state import kinds
 from state.engine import Partition
@@ -154,12 +154,8 @@ def test_classes_and_numbers_that_went_wrong_lately_are_found(name: str, which: 
     found = {each: value for each, labels, value in segments.samples("s", described) if labels[2:] in {(), ("DE",)}}
     assert found["segments_off_recently"] == 1
     assert found["segment_recent_bias"] == pytest.approx(worst["off"]["mean"])
-    shown = segments.recent_table(described)
-    assert shown is not None
-    console = Console(width=120)
-    with console.capture() as said:
-        console.print(shown)
-    assert f"DE, {name} {which:g}" in said.get()
+    shown, *_ = tables.segments(described)
+    assert f"DE, {name} {which:g}" in str(shown.rows[0][1])
 
 
 def test_a_segment_that_ended_is_not_off_lately() -> None:
