@@ -156,7 +156,7 @@ def test_a_stream_without_outcomes_is_described() -> None:
     assert described["segments"]["scored"] == 0
     (said,) = tables.segments(described["segments"])
     assert not said.rows
-    assert "No segment is judged yet" in said.words[0]
+    assert "No segment is judged yet" in str(said.words[0])
 
 
 def test_segments_of_partitions_are_added_by_what_their_slots_stand_for() -> None:
