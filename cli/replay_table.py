@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -11,6 +10,7 @@ from rich.table import Column
 from rich.table import Table as Rich
 
 from agents.status import tables
+from agents.status.number_format import minute, score
 from agents.status.score_tables import Table
 from cli.show_tables import page_tables
 from replay.figures import Scorecard
@@ -27,7 +27,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
     """Print the result: what was read, scores, differences, warnings."""
     span = ""
     if result.start_ms is not None and result.end_ms is not None:
-        span = f" from {_day(result.start_ms)} to {_day(result.end_ms)}"
+        span = f" from {minute(result.start_ms)} to {minute(result.end_ms)}"
     runs, processes = len(result.contenders), pace.processes
     console.print(f"replay {result.run}: {result.records:,} records{span}", highlight=False)
     console.print(
@@ -105,8 +105,8 @@ def _scores(contenders: list[Contender]) -> Rich:
             contender.name,
             *_card(overall.judged.calibrated),
             f"{overall.regret_brier:+,.0f}",
-            _figure(overall.l1),
-            _figure(overall.bound),
+            score(overall.l1),
+            score(overall.bound),
         )
     return table
 
@@ -131,7 +131,7 @@ def _ranks(contenders: list[Contender], result: Result) -> Rich:
 
 def _order(card: Scorecard) -> Iterator[str]:
     off = "–" if math.isnan(card.relative_error) else f"{card.relative_error:+.1%}"
-    yield from (_figure(card.mean_forecast), off, _figure(card.auc), _figure(card.recall), f"{card.distinct:,}")
+    yield from (score(card.mean_forecast), off, score(card.auc), score(card.recall), f"{card.distinct:,}")
 
 
 def _table(*figures: str) -> Rich:
@@ -143,7 +143,7 @@ def _table(*figures: str) -> Rich:
 
 
 def _card(card: Scorecard) -> Iterator[str]:
-    return map(_figure, (card.ece, card.ece_noise, card.worst_window_ece, card.brier, card.log_loss))
+    return map(score, (card.ece, card.ece_noise, card.worst_window_ece, card.brier, card.log_loss))
 
 
 def _differences(result: Result, shown: Mapping[str, str]) -> Rich:
@@ -181,11 +181,3 @@ def warnings(result: Result) -> list[str]:
             listed = ", ".join(f"{each.low:.1f}-{each.high:.1f} ({each.share:.0%})" for each in bands)
             found.append(f"few forecasts of these scores have outcomes, nothing can be said of them: {listed}")
     return found
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
-
-
-def _day(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")

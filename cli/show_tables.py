@@ -10,6 +10,7 @@ from rich.text import Text
 
 from agents.status import score_tables, tables, view
 from agents.status.markup import Markup
+from agents.status.number_format import score
 from replay.console import Console
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
@@ -34,7 +35,7 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
         caption=caption if any("vectors" in each for each in report.values()) else None,
     )
     for name, each in report.items():
-        scores = [_figure(_short(each, kind, score)) for score in ("ece", "auc") for kind in KINDS]
+        scores = [score(_short(each, kind, name)) for name in ("ece", "auc") for kind in KINDS]
         regret = f"{each['regret']['brier']:+.1f}" if "regret" in each else "–"
         made = ", ".join(sorted({one["calibrator"] for one in each["calibrators"] if one["config"] in _served(each)}))
         resolved = each["resolved"] + sum(scored["resolved"] for scored in each.get("vectors", {}).values())
@@ -48,13 +49,13 @@ def show(report: dict[str, dict[str, Any]], counts: dict[str, int], *, whole: bo
         _whole(shown_on, each)
 
 
-def _short(each: dict[str, Any], kind: str, score: str) -> float | None:
+def _short(each: dict[str, Any], kind: str, name: str) -> float | None:
     """Return a figure of the line of a stream: of classes or numbers that of the configuration with most outcomes."""
     nothing: dict[str, Any] = {}
     vectors = max(each.get("vectors", nothing).values(), key=lambda scored: int(scored["resolved"]), default=nothing)
     scored = each.get(kind) or vectors.get(kind) or nothing
-    names = (score, "top_label_ece", "coverage_error") if score == "ece" else (score,)
-    return next((scored[name] for name in names if name in scored), None)
+    names = (name, "top_label_ece", "coverage_error") if name == "ece" else (name,)
+    return next((scored[each] for each in names if each in scored), None)
 
 
 def _whole(shown_on: Console, each: dict[str, Any]) -> None:
@@ -109,7 +110,3 @@ def _served(each: dict[str, Any]) -> set[str]:
         {one[side]["config"] for one in each.get("shadows", ())} for side in ("challenger", "champion")
     )
     return {one["config"] for one in each["calibrators"]} - (challengers - champions)
-
-
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"

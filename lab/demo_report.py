@@ -15,6 +15,7 @@ from lab.flights import Flights
 from lab.outputs import Outputs
 from lab.scrape import ScrapedSamples
 from streams.config.settings import Settings
+from streams.metrics.figures import or_none
 from streams.metrics.segments import LARGE
 
 
@@ -88,8 +89,8 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
         "answered_once": len(done.held.served),
         "raw": reliability.loss(raw, y)._asdict(),
         "calibrated": reliability.loss(p, y)._asdict(),
-        "auc": {"raw": _or_none(reliability.auc(raw, y)), "calibrated": _or_none(reliability.auc(p, y))},
-        "mean_off": {"raw": _or_none(reliability.mean_off(raw, y)), "calibrated": _or_none(reliability.mean_off(p, y))},
+        "auc": {"raw": or_none(reliability.auc(raw, y)), "calibrated": or_none(reliability.auc(p, y))},
+        "mean_off": {"raw": or_none(reliability.mean_off(raw, y)), "calibrated": or_none(reliability.mean_off(p, y))},
         "segments": {"scored": _whole(done.reading.value("segments_scored", stream)), **_segments(played, done.held)},
         "regret": {loss: done.reading.regret(loss, flights.STREAM) for loss in ("brier", "log")},
         "calibration_error": done.reading.value("calibration_error", stream),
@@ -131,10 +132,6 @@ def identity(settings: Settings, done: DemoRun) -> dict[str, Any]:
             for name in ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
         },
     }
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _whole(value: float) -> int:
