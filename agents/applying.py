@@ -32,10 +32,6 @@ class Applying:
     ----------
     settings
         Names the topics and limits a checkpoint.
-    outputs
-        Makes the batches that outputs are packed in.
-    gauges
-        Time the steps.
     probe
         Called after each step.
     scoped

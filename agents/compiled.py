@@ -39,10 +39,7 @@ def stamp(root: Path) -> str:
 def prefer(environment: Mapping[str, str]) -> None:
     """Let later imports of `state` and `streams` find the compiled copy, if there is one of these sources.
 
-    Raises
-    ------
-    ImportError
-        If there is none and the environment asks for it.
+    Raises ImportError if there is none and the environment asks for it.
     """
     reason = missing(environment)
     if reason and environment.get(VARIABLE) == "yes":

@@ -21,10 +21,7 @@ class HeldError(RuntimeError):
 def held(directory: Path) -> Iterator[None]:
     """Lock a directory while the context lasts, or until the process ends in any way. Make the directory if necessary.
 
-    Raises
-    ------
-    HeldError
-        If another process has locked it, or it cannot be made or locked.
+    Raises HeldError if another process has locked it, or it cannot be made or locked.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

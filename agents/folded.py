@@ -13,51 +13,33 @@ from streams.records.merge import Batch
 
 @dataclass(frozen=True)
 class Folded:
-    """Records of a batch that the engine has applied.
+    """Records of a batch that the engine has applied."""
 
-    Attributes
-    ----------
-    batch
-        The batch.
-    served
-        Its partition.
-    outputs
-        What is to be produced.
-    entry
-        What the journal is to say of them; None: it says so already.
-    number
-        Of the first journal entry after them.
-    effects
-        As the engine made them.
-    rejected
-        The dead letters.
-    fence
-        Of the state with them.
-    """
-
+    #: The batch.
     batch: Batch
+    #: Its partition.
     served: Served
+    #: What is to be produced.
     outputs: OutputBatch
+    #: What the journal is to say of them; None: it says so already.
     entry: Entry | None
+    #: Of the first journal entry after them.
     number: int
+    #: As the engine made them.
     effects: Any
+    #: The dead letters.
     rejected: list[Rejected]
+    #: Of the state with them.
     fence: Fence
 
 
 @dataclass(frozen=True)
 class FoldedTurn:
-    """A turn whose records are applied; nothing of it is in the journal yet, unless it was there before.
+    """A turn whose records are applied; nothing of it is in the journal yet, unless it was there before."""
 
-    Attributes
-    ----------
-    started
-        When its folding was asked for, s of a clock that only counts.
-    parts
-        Its batches.
-    """
-
+    #: When its folding was asked for, s of a clock that only counts.
     started: float
+    #: Its batches.
     parts: list[Folded]
 
 

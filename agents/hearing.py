@@ -19,15 +19,11 @@ class Hearing:
         Reads the output topics.
     answering
         Whether intake answers dead forecasts there, too: then what nothing here brings about is no fault.
-
-    Attributes
-    ----------
-    unlike
-        Records in the output topics that are not what is folded again brings about.
     """
 
     def __init__(self, outputs: Outputs, *, answering: bool) -> None:
         self._outputs, self._answering = outputs, answering
+        #: Records in the output topics that are not what is folded again brings about.
         self.unlike = 0
 
     async def hear(self, batches: Iterable[Batch], partitions: Mapping[int, Served]) -> None:

@@ -58,8 +58,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     ----------
     settings
         Every setting. Intake reads the sources that the worker does not read itself.
-    gauges
-        The metrics of intake.
     probe
         Called after each step.
     """
@@ -108,20 +106,12 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     async def run(self, stop: asyncio.Event) -> None:
         """Read and send until ``stop``, then commit.
 
-        Raises
-        ------
-        SettingsError
-            If the registry refuses the schema of answers, or has none.
-        DataLossError
-            If records were deleted before they were read, or a source topic was made anew.
-        RewrittenError
-            If a source topic was truncated behind the reader.
-        PartitionsError
-            If a canonical topic has another number of partitions than when records were sent to it.
-        PoisonError
-            If a record cannot be read or mapped.
-        KafkaError, TimeoutError
-            If records or offsets are not acknowledged.
+        Raises SettingsError if the registry refuses the schema of answers, or has none.
+        Raises DataLossError if records were deleted before they were read, or a source topic was made anew.
+        Raises RewrittenError if a source topic was truncated behind the reader.
+        Raises PartitionsError if a canonical topic has another number of partitions than when records were sent to it.
+        Raises PoisonError if a record cannot be read or mapped.
+        Raises KafkaError or TimeoutError if records or offsets are not acknowledged.
         """
         settings, labels = self._settings, ("calibrated",) if self._settings.policies.answering else ()
         known = await output_ids.awaited(settings, labels, self.maker.schemas.wait, stop)

@@ -19,10 +19,7 @@ _QUIET = ("faust", "mode", "aiokafka", "streams")
 class JsonFormatter(logging.Formatter):
     """A record as one JSON object: time, level, command, logger, message, and the traceback if there is one.
 
-    Parameters
-    ----------
-    command
-        Of the command line, which writes the log: ``router``, say.
+    ``command``: of the command line, which writes the log: ``router``, say.
     """
 
     def __init__(self, command: str) -> None:

@@ -46,32 +46,19 @@ DAMAGED: Final = "it could not be made: the worker's log says why"
 
 
 class Due(NamedTuple):
-    """A record to write.
+    """A record to write."""
 
-    Attributes
-    ----------
-    partition, stream
-        The stream's place.
-    value
-        The map; None: the stream has no map here any more.
-    source
-        Hash of the row that the map was made of, and the claim under which it was made.
-    """
-
+    #: The stream's place.
     partition: int
     stream: str
+    #: The map; None: the stream has no map here any more.
     value: bytes | None
+    #: Hash of the row that the map was made of, and the claim under which it was made.
     source: tuple[bytes, int]
 
 
 class Maps:
-    """Decides which maps to write; no I/O.
-
-    Parameters
-    ----------
-    settings
-        Configures the streams.
-    """
+    """Decides which maps to write; no I/O."""
 
     def __init__(self, settings: Settings) -> None:
         self._policies = settings.policies
@@ -172,8 +159,6 @@ class Publisher:
 
     Parameters
     ----------
-    settings
-        Names the topic and the brokers.
     held
         Returns the rows of each partition, `streams.metrics.gauges.Gauges.held`.
     claims
@@ -224,10 +209,7 @@ class Publisher:
     async def look(self) -> None:
         """Write the changed maps, and then for each partition that its maps are up to date.
 
-        Raises
-        ------
-        KafkaError, TimeoutError
-            If a record is not acknowledged; the next look writes it again.
+        Raises KafkaError or TimeoutError if a record is not acknowledged; the next look writes it again.
         """
         began = monotonic()
         claims, complete = self._claims(), True

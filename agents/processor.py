@@ -51,14 +51,6 @@ class BatchProcessor:
 
     Parameters
     ----------
-    settings
-        Names the topics and configures decoding.
-    table
-        The state table.
-    outputs
-        Produces records and waits for their acknowledgement.
-    gauges
-        The worker's metrics.
     probe
         Called after each step.
     current
@@ -117,17 +109,14 @@ class BatchProcessor:
     ) -> tuple[Fence, Journal]:
         """Take up a partition from its table.
 
+        Returns the last checkpoint's fence, and the journal's entries since.
+
         Parameters
         ----------
         recall
             Returns the settings that were in force, by their hash.
         said
             Ends of its output topics.
-
-        Returns
-        -------
-        Fence, Journal
-            The last checkpoint's fence, and the journal's entries since.
         """
         async with self._folding, self._answered():
             self._table.reopened(partition)
@@ -208,12 +197,9 @@ class BatchProcessor:
 
         Batches of partitions that have moved are left out; the new owner reads them.
 
-        Raises
-        ------
-        MovedError
-            If a partition was closed, and the source of batches was not told.
-        CorruptFrame, DamagedStoreError, FencedError, ForeignWriterError, KafkaError
-            After any of these, acknowledge nothing of the turn; end the process, or take its partitions up again.
+        Raises MovedError if a partition was closed, and the source of batches was not told.
+        Raises CorruptFrame, DamagedStoreError, FencedError, ForeignWriterError or KafkaError. After any of these
+        acknowledge nothing of the turn; end the process, or take its partitions up again.
         """
         started = perf_counter()
         if self._decoder.asks_registry and len(batches) == 1:  # of several none waits for a schema, see `waits_for`
@@ -241,10 +227,7 @@ class BatchProcessor:
     async def answer(self, turn: FoldedTurn) -> None:
         """Note a turn in the journal and produce its outputs; returns when both are acknowledged.
 
-        Raises
-        ------
-        MovedError, FencedError, ForeignWriterError, KafkaError, TimeoutError
-            As `fold`.
+        Raises MovedError, FencedError, ForeignWriterError, KafkaError or TimeoutError as `fold`.
         """
         async with self._wholly({part.batch.partition: part.served for part in turn.parts}):
             async with self._noting:

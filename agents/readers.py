@@ -121,6 +121,9 @@ class _Channel:
 class Readers:
     """The parent's view of the process that serves readers; a context that forks it on entry and ends it on exit.
 
+    Raises OSError if the address cannot be taken.
+    Raises ValueError if the certificate cannot be loaded.
+
     Parameters
     ----------
     settings
@@ -129,20 +132,6 @@ class Readers:
         Of the streams that have series; None: there are none.
     pages
         Makes the pages; None: there are none.
-
-    Attributes
-    ----------
-    failed_logins
-        Requests with a wrong name or password, up to the last question.
-    vitals
-        Whether the parent is well.
-
-    Raises
-    ------
-    OSError
-        If the address cannot be taken.
-    ValueError
-        If the certificate cannot be loaded.
     """
 
     def __init__(
@@ -151,8 +140,11 @@ class Readers:
         policies: Policies | None = None,
         pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None,
     ) -> None:
+        #: Requests with a wrong name or password, up to the last question.
         self.failed_logins = 0
+        #: Whether the parent is well.
         self.vitals = Vitals()
+
         self._pid = 0
         self._connection, self._asks = Pipe()
         #: A pipe that nobody writes to: reading it ends when the parent has ended.

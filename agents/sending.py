@@ -63,10 +63,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no typ
 class Sending:
     """The packed records made of a batch of source records.
 
-    Parameters
-    ----------
-    packed
-        Makes an empty pack of records that are sent together.
+    ``packed``: makes an empty pack of records that are sent together.
 
     Attributes
     ----------
@@ -94,21 +91,11 @@ class Sending:
 class Sender:
     """Maps source records, sends the result, and counts.
 
-    Parameters
-    ----------
-    done
-        Called with the next offset of each source partition once all records made of those before are acknowledged.
-
-    Attributes
-    ----------
-    producer
-        Sends; set it before the first batch.
-    failure
-        The error that ended sending; nothing is sent afterwards.
-    raw_answers
-        Dead forecasts that were answered with their raw score.
+    ``done``: called with the next offset of each source partition once all records made of those before are
+    acknowledged.
     """
 
+    #: Sends; set it before the first batch.
     producer: Producer
 
     def __init__(
@@ -121,7 +108,9 @@ class Sender:
     ) -> None:
         self._maker, self._gauges, self._notices, self._probe, self._done = maker, gauges, notices, probe, done
         self._flying: deque[asyncio.Task[None]] = deque()
+        #: The error that ended sending; nothing is sent afterwards.
         self.failure: BaseException | None = None
+        #: Dead forecasts that were answered with their raw score.
         self.raw_answers = 0
 
     @property

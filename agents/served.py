@@ -31,76 +31,50 @@ class Terms:
 
 
 class Frozen(NamedTuple):
-    """A checkpoint that is not written yet.
+    """A checkpoint that is not written yet."""
 
-    Attributes
-    ----------
-    changes
-        The rows that changed; most are made while others are served.
-    entry
-        Its journal entry.
-    left
-        Offsets of later outputs that are in the topics already, see `Heard.offsets`.
-    """
-
+    #: The rows that changed; most are made while others are served.
     changes: Changes
+    #: Its journal entry.
     entry: Entry
+    #: Offsets of later outputs that are in the topics already, see `Heard.offsets`.
     left: Sequence[int | None]
 
 
 @dataclass(eq=False)
 class Served:
-    """A partition that was taken up.
+    """A partition that was taken up."""
 
-    Attributes
-    ----------
-    terms
-        Terms of its records. After a crash, those in force before it, until its records are folded again.
-    number
-        Number of the next journal entry.
-    answered
-        Number of the first entry whose outputs may not be acknowledged.
-    told
-        ``answered`` when the partition was taken up: outputs of earlier entries are not sent again.
-    said
-        Next offset of each output topic after the outputs of the entries before ``answered``.
-    heard
-        Outputs after ``said`` of records that are folded again; None if not read yet, or if all are folded.
-    written
-        Number of the first entry after the last checkpoint.
-    begins, ends
-        Next offset of each input, after the last checkpoint and now.
-    last
-        The last record of each input that was folded here.
-    order
-        The topics of the records since the last checkpoint, in their order.
-    since
-        When the first of those records was folded, s of a monotonic clock.
-    whole
-        Whether all records of the last entry are folded.
-    live
-        Whether the last records came at about the time that they tell.
-    waiting
-        The checkpoint that is written once the entries before it are answered.
-    engine
-        The engine with the partition's state.
-    """
-
+    #: Terms of its records. After a crash, those in force before it, until its records are folded again.
     terms: Terms
+    #: Number of the next journal entry.
     number: int = 0
+    #: Number of the first entry whose outputs may not be acknowledged.
     answered: int = 0
+    #: ``answered`` when the partition was taken up: outputs of earlier entries are not sent again.
     told: int = 0
+    #: Next offset of each output topic after the outputs of the entries before ``answered``.
     said: tuple[int, int, int] = (0, 0, 0)
+    #: Outputs after ``said`` of records that are folded again; None if not read yet, or if all are folded.
     heard: Heard | None = None
+    #: Number of the first entry after the last checkpoint.
     written: int = 0
+    #: Next offset of each input, after the last checkpoint and now.
     begins: tuple[int, int] = (0, 0)
     ends: tuple[int, int] = (0, 0)
+    #: The last record of each input that was folded here.
     last: list[journal.Last] = field(default_factory=lambda: [journal.NONE, journal.NONE])
+    #: The topics of the records since the last checkpoint, in their order.
     order: bytearray = field(default_factory=bytearray)
+    #: When the first of those records was folded, s of a monotonic clock.
     since: float = 0.0
+    #: Whether all records of the last entry are folded.
     whole: bool = True
+    #: Whether the last records came at about the time that they tell.
     live: bool = False
+    #: The checkpoint that is written once the entries before it are answered.
     waiting: Frozen | None = None
+    #: The engine with the partition's state.
     engine: Fold = field(init=False)
 
     @classmethod

@@ -232,6 +232,9 @@ class _Kept(Generic[T]):
 class Server:
     """Serves one worker's metrics, probes and pages.
 
+    Raises OSError if the address cannot be taken.
+    Raises ValueError if the certificate cannot be loaded.
+
     Parameters
     ----------
     host, port
@@ -247,18 +250,6 @@ class Server:
         Answers every other path; None: there is none.
     access
         Who may read, and the server's certificate and names.
-
-    Attributes
-    ----------
-    failed_logins
-        Requests with a wrong name or password.
-
-    Raises
-    ------
-    OSError
-        If the address cannot be taken.
-    ValueError
-        If the certificate cannot be loaded.
     """
 
     def __init__(
@@ -282,7 +273,9 @@ class Server:
             "/readyz": lambda: f"no: {why}" if (why := unready()) else "",
         }
         self._pages, self._kept = pages, _Kept[tuple[str, Headers, bytes]](PAGES)
+        #: Requests with a wrong name or password.
         self.failed_logins = 0
+
         self._told = -TELL_SECONDS
         context = self._access.context
         self._server = _Listener((host, port), self._serve)

@@ -19,16 +19,7 @@ from streams.metrics.snapshot import PartitionSnapshot
 class Showing:
     """Tells gauges of rows.
 
-    Parameters
-    ----------
-    table
-        Where the rows are.
-    gauges
-        What shows them.
-    policies
-        Of their streams.
-    notices
-        Hear of labels that are overdue.
+    ``notices``: hear of labels that are overdue.
     """
 
     def __init__(self, table: StateTable, gauges: Gauges, policies: Policies, notices: Notices) -> None:

@@ -31,28 +31,19 @@ _NOTED = ("forecasts", "routes", "labels")
 class TakenUp:
     """See the module.
 
-    Parameters
-    ----------
-    maker
-        Is told how many partitions the topics sent to have, and the ids of the source topics.
-
-    Attributes
-    ----------
-    following, done, committed
-        Next offset of each partition to buffer; to commit; and as it was committed.
-    skipped
-        What operators left out of each, and why, by its offset.
-    read
-        How far each was read, and in which epoch of its leader.
+    ``maker``: is told how many partitions the topics sent to have, and the ids of the source topics.
     """
 
     def __init__(self, settings: Settings, maker: Maker) -> None:
         self._settings, self._maker = settings, maker
         self._mapping = in_force.mapping(settings)
+        #: Next offset of each partition to buffer; to commit; and as it was committed.
         self.following: dict[TopicPartition, int] = {}
         self.done: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
+        #: What operators left out of each, and why, by its offset.
         self.skipped: dict[TopicPartition, dict[int, str]] = {}
+        #: How far each was read, and in which epoch of its leader.
         self.read: defaultdict[TopicPartition, Read] = defaultdict(Read)
 
     def due(self) -> dict[TopicPartition, tuple[int, str]]:
@@ -73,17 +64,10 @@ class TakenUp:
     ) -> None:
         """Go on where partitions were committed, and return when it is written down what maps them from there on.
 
-        Parameters
-        ----------
-        stored, first
-            What is committed of the partitions, and their first offsets.
+        Raises DataLossError if a source topic was made anew.
+        Raises PartitionsError if a topic sent to has another number of partitions than before.
 
-        Raises
-        ------
-        DataLossError
-            If a source topic was made anew.
-        PartitionsError
-            If a topic sent to has another number of partitions than before.
+        ``stored`` and ``first``: what is committed of the partitions, and their first offsets.
         """
         for each in (self.following, self.done, self.committed):
             each.clear()

@@ -24,15 +24,10 @@ def shown(text: str) -> str:
 
 
 class Shown:
-    """A text stream that spells out what would steer a terminal.
-
-    Attributes
-    ----------
-    stream
-        What it writes to.
-    """
+    """A text stream that spells out what would steer a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
+        #: What it writes to.
         self.stream = stream
 
     def write(self, text: str) -> int:

@@ -48,40 +48,29 @@ def log_end(exc: BaseException) -> None:
 
 @dataclass(eq=False)
 class Topology:
-    """A wired worker that is not started yet. It is also the `Inputs` of the transport.
-
-    Attributes
-    ----------
-    app
-        The application; `agents.worker.run` runs it.
-    abort
-        Ends the process at once, with the status it is given; by default not 0.
-    failure
-        The error that ended the process, or None.
-    stopping
-        Whether it was told to stop.
-    behind
-        Whether it waits for intake and router, see `streams.kafka.backlog`.
-    progress
-        Progress of restoring the state.
-    failed_logins
-        Returns the number of logins with a wrong password.
-    wait
-        Schemas of outputs that the registry has not answered for.
-    """
+    """A wired worker that is not started yet. It is also the `Inputs` of the transport."""
 
     settings: Settings
+    #: The application; `agents.worker.run` runs it.
     app: Application
+
     table: StateTable
     gauges: Gauges
     processor: BatchProcessor
     announcer: Announcer | None
+    #: Ends the process at once, with the status it is given; by default not 0.
     abort: Callable[..., None]
+    #: The error that ended the process, or None.
     failure: BaseException | None = None
+    #: Whether it was told to stop.
     stopping: bool = False
+    #: Whether it waits for intake and router, see `streams.kafka.backlog`.
     behind: bool = False
+    #: Progress of restoring the state.
     progress: Progress = field(default_factory=Progress)
+    #: Returns the number of logins with a wrong password.
     failed_logins: Callable[[], int] = lambda: 0
+    #: Schemas of outputs that the registry has not answered for.
     wait: Wait = field(default_factory=Wait)
     #: Offset of the claim under which each partition is served.
     claims: dict[int, int] = field(default_factory=dict)
@@ -123,15 +112,8 @@ class Topology:
     async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
         """Take up a partition, and record the configuration that is in force from now on.
 
-        Returns
-        -------
-        tuple of int and Journal
-            The next offset of each input after the last checkpoint, and the journal since.
-
-        Raises
-        ------
-        DataLossError
-            If an input topic was made anew since records of it were applied.
+        Raises DataLossError if an input topic was made anew since records of it were applied.
+        Returns the next offset of each input after the last checkpoint, and the journal since.
         """
         calibrated, resolved, letters = said or (0, 0, 0)
         fence, journal = await self.processor.reopen(

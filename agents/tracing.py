@@ -30,6 +30,8 @@ _HEADER: Final = "traceparent"
 class Spans:
     """Makes spans of turns.
 
+    Raises ImportError if OpenTelemetry is not installed.
+
     Parameters
     ----------
     settings
@@ -38,11 +40,6 @@ class Spans:
         Has ``OTEL_SERVICE_NAME``, or not.
     exporter
         Sends spans; None: by OTLP over HTTP.
-
-    Raises
-    ------
-    ImportError
-        If OpenTelemetry is not installed.
     """
 
     def __init__(

@@ -51,20 +51,13 @@ def abort(status: int = FAILED) -> NoReturn:
 
 
 class Stage(NamedTuple):
-    """What is run: a worker, or another agent of the same transport, state and order of effects.
+    """What is run: a worker, or another agent of the same transport, state and order of effects."""
 
-    Attributes
-    ----------
-    build
-        Wires it; see `agents.topology.build`.
-    pages
-        Makes its pages of what its gauges hold; None: it has none, and its gauges hold no streams.
-    writes
-        Labels of the outputs it writes that have schemas.
-    """
-
+    #: Wires it; see `agents.topology.build`.
     build: Callable[..., Topology]
+    #: Makes its pages of what its gauges hold; None: it has none, and its gauges hold no streams.
     pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None
+    #: Labels of the outputs it writes that have schemas.
     writes: tuple[str, ...] = ()
 
 

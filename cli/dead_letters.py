@@ -37,30 +37,21 @@ _FLYING: Final = 1000
 
 
 class Letter(NamedTuple):
-    """A dead letter.
+    """A dead letter."""
 
-    Attributes
-    ----------
-    at
-        Its Kafka timestamp, ms.
-    reason, topic, partition, offset
-        Why the record is dead, and where it stands.
-    key, value
-        Of the record, as far as the letter has them.
-    size
-        Bytes of the record's whole value.
-    withheld
-        Whether key and value were left out.
-    """
-
+    #: Its Kafka timestamp, ms.
     at: int
+    #: Why the record is dead, and where it stands.
     reason: str
     topic: str
     partition: int
     offset: int
+    #: Of the record, as far as the letter has them.
     key: bytes | None
     value: bytes | None
+    #: Bytes of the record's whole value.
     size: int
+    #: Whether key and value were left out.
     withheld: bool
 
     @property
@@ -101,10 +92,7 @@ class Wanted:
 def show(settings: Settings, wanted: Wanted, limit: int, *, json_output: bool = False) -> int:
     """Print how many letters there are by reason and topic, and the newest of them; return 0.
 
-    Raises
-    ------
-    TopicsError
-        If the topic cannot be read.
+    Raises TopicsError if the topic cannot be read.
     """
     counts, newest = asyncio.run(_letters(settings, wanted, limit))
     trial = Trial(settings, patience=_PATIENCE)
@@ -156,6 +144,8 @@ def send(
     Each record is sent once, whatever letters it has. It is left out if it was sent before, if the present settings
     would refuse it, or if it is in its topic no longer and the letter does not hold all of it.
 
+    Raises TopicsError if topics cannot be read or written.
+
     Parameters
     ----------
     limit
@@ -164,11 +154,6 @@ def send(
         Say it only.
     again
         Also send what was sent before.
-
-    Raises
-    ------
-    TopicsError
-        If topics cannot be read or written.
     """
     _, found = asyncio.run(_letters(settings, wanted, limit))
     letters = {each.place: each for each in found}

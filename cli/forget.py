@@ -60,10 +60,7 @@ def _run(options: argparse.Namespace) -> int:
 def erasure(of: Settings, event_id: str, scope: str | None = None) -> bytes:
     """Return the value of the record that erases an event.
 
-    Raises
-    ------
-    SettingsError
-        If a worker or router of these settings would not take it.
+    Raises SettingsError if a worker or router of these settings would not take it.
     """
     if of.has_intake:
         if scope is not None:

@@ -30,32 +30,22 @@ Rows = dict[bytes, bytes]
 
 @dataclass
 class Stage:
-    """A worker's or a router's state, from the old application to the new one.
+    """A worker's or a router's state, from the old application to the new one."""
 
-    Attributes
-    ----------
-    old, new
-        The settings of both.
-    parts, ends
-        Rows of the old partitions, and where their changelogs end.
-    fences
-        Fences of the old partitions.
-    ids, inputs
-        Ids of the old inputs and of the new ones, with their numbers of partitions.
-    moved
-        What the new rows are made of.
-    made
-        The new rows.
-    """
-
+    #: The settings of both.
     old: Settings
     new: Settings
+    #: Rows of the old partitions, and where their changelogs end.
     parts: list[Rows]
     ends: list[int]
+    #: Fences of the old partitions.
     fences: list[Fence]
+    #: Ids of the old inputs and of the new ones, with their numbers of partitions.
     ids: list[Identity]
     inputs: list[Identity]
+    #: What the new rows are made of.
     moved: Moved
+    #: The new rows.
     made: list[Rows]
 
     @property
@@ -151,10 +141,8 @@ async def intake_offsets(
 ) -> dict[TopicPartition, tuple[int, str]]:
     """Return what intake of the new group is to go on from.
 
-    Raises
-    ------
-    TopicsError
-        If records were sent whose offsets were not committed: they would be sent to other partitions once more.
+    Raises TopicsError if records were sent whose offsets were not committed: they would be sent to other partitions
+    once more.
     """
     if len(stages) == 1:
         return {}

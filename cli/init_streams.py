@@ -25,12 +25,8 @@ _WIDTH: Final = 110
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Write the file, and return 0; 1 where the history is too small for a proposal of any stream.
 
-    Raises
-    ------
-    SettingsError
-        If the file is there already or cannot be written.
-    TopicsError, TableError
-        If the history cannot be read.
+    Raises SettingsError if the file is there already or cannot be written.
+    Raises TopicsError or TableError if the history cannot be read.
     """
     if options.file.exists():
         raise SettingsError(f"{options.file} is there already: name another file, or see 'trueup streams suggest'")

@@ -43,53 +43,37 @@ class Label:
 
 @dataclass(frozen=True)
 class Seen:
-    """Observations of a stream.
+    """Observations of a stream."""
 
-    Attributes
-    ----------
-    stream
-        Its name.
-    span_ms
-        From the first forecast to the last record.
-    forecasts
-        Forecasts.
-    old, known
-        Those of the first half of the span, which had at least the other half for their outcome, and those of them that
-        have one. All below is of these.
-    labels
-        First outcomes by label, the smallest first.
-    revised, last_revised_ms
-        Events whose label changed, and the age at the latest change; NaN without one.
-    orphans
-        Outcomes of the whole history without a forecast, of any stream.
-    corrected_ms
-        Age by which 99 in 100 of the changed labels had changed; NaN without one.
-    ones
-        Events whose label is 1 in the end.
-    turns, turns_issued
-        How often a first outcome of 0 follows one of 1 or the other way round, as they come in their partitions and in
-        the order of their forecasts; outcomes of other labels are left out.
-    low, low_ones
-        The largest score up to which outcomes of 1 are reported and hardly any of 0, though higher scores have both,
-        and these ones. Such scores are at least half of the forecasts, and low on average. NaN and 0 without.
-    chosen
-        The score from which on most forecasts have an outcome, of either label, and hardly any below; NaN without.
-    """
-
+    #: Its name.
     stream: str
+    #: From the first forecast to the last record.
     span_ms: float
+    #: Forecasts.
     forecasts: int
+    #: Those of the first half of the span, which had at least the other half for their outcome, and those of them that
+    #: have one. All below is of these.
     old: int
     known: int
+    #: First outcomes by label, the smallest first.
     labels: Sequence[Label]
+    #: Events whose label changed, and the age at the latest change; NaN without one.
     revised: int
     last_revised_ms: float
+    #: Outcomes of the whole history without a forecast, of any stream.
     orphans: int
+    #: Age by which 99 in 100 of the changed labels had changed; NaN without one.
     corrected_ms: float = math.nan
+    #: Events whose label is 1 in the end.
     ones: int = 0
+    #: The largest score up to which outcomes of 1 are reported and hardly any of 0, though higher scores have both, and
+    #: these ones. Such scores are at least half of the forecasts, and low on average. NaN and 0 without.
     low: float = math.nan
     low_ones: int = 0
+    #: The score from which on most forecasts have an outcome, of either label, and hardly any below; NaN without.
     chosen: float = math.nan
+    #: How often a first outcome of 0 follows one of 1 or the other way round, as they come in their partitions and in
+    #: the order of their forecasts; outcomes of other labels are left out.
     turns: int = 0
     turns_issued: int = 0
 
@@ -120,19 +104,9 @@ class _History:
 def read(source: Source, decoder: Decoder, stream: str) -> Seen:
     """Read all partitions of a history and observe one stream.
 
-    Parameters
-    ----------
-    source
-        Where the records are.
-    decoder
-        Of the present streams file; rejected records are ignored.
-    stream
-        The stream's name.
+    Raises LookupError if the stream has no forecast in the history; the message names the streams that have most.
 
-    Raises
-    ------
-    LookupError
-        If the stream has no forecast in the history; the message names the streams that have most.
+    ``decoder``: of the present streams file; rejected records are ignored.
     """
     history = _read(source, decoder, stream)
     if stream not in history.streams:

@@ -50,10 +50,8 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Load, say what was loaded, and return the exit status.
 
-    Raises
-    ------
-    SettingsError, TopicsError, TableError
-        If it is not possible; nothing that a worker would accept was written.
+    Raises SettingsError, TopicsError or TableError if it is not possible; nothing that a worker would accept was
+    written.
     """
     from rich.console import Console  # noqa: PLC0415 - not for --help
 

@@ -53,10 +53,8 @@ class Map(NamedTuple):
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Show the map of a stream; return 0, or 1 where it has none.
 
-    Raises
-    ------
-    SettingsError, TopicsError
-        If an option cannot be, the stream cannot have a map, or the state or the topics cannot be read.
+    Raises SettingsError or TopicsError if an option cannot be, the stream cannot have a map, or the state or the topics
+    cannot be read.
     """
     policy = settings.policies.of(options.stream)
     if policy is None:

@@ -56,8 +56,6 @@ def command(
         Behind the options.
     streams
         Whether it has ``--streams``; `trueup replay` has one that may be repeated.
-    json_output, dry_run
-        Whether it has these options.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -123,10 +121,7 @@ def refused(exc: SettingsError | TopicsError | TableError | ValueError) -> int:
 def duration(options: argparse.Namespace, name: str) -> int | None:
     """Return an option such as ``7d`` in ms; None if it is not given.
 
-    Raises
-    ------
-    SettingsError
-        If it is no duration; the message names the option.
+    Raises SettingsError if it is no duration; the message names the option.
     """
     given = getattr(options, name)
     try:

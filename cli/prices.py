@@ -62,12 +62,7 @@ def priced(
 ) -> dict[str, Price]:
     """Price each setting: the history is replayed with all of them, and with all but that one.
 
-    Parameters
-    ----------
-    source
-        The history.
-    made
-        Returns the policy that has these of the settings; raises ValueError where they cannot be without another.
+    ``made``: returns the policy that has these of the settings; raises ValueError where they cannot be without another.
 
     Returns
     -------

@@ -45,21 +45,14 @@ SURE_ERRORS: Final = 2.0
 
 @dataclass(frozen=True)
 class Promotion:
-    """The champion and the challenger that change places.
+    """The champion and the challenger that change places."""
 
-    Attributes
-    ----------
-    pattern
-        Of the streams file.
-    champion, challenger
-        As they are configured before.
-    place
-        Of the challenger in ``shadow``.
-    """
-
+    #: Of the streams file.
     pattern: str
+    #: As they are configured before.
     champion: Policy
     challenger: Policy
+    #: Of the challenger in ``shadow``.
     place: int
 
     @property
@@ -82,25 +75,19 @@ def run(
 ) -> int:
     """Promote a challenger and return 0, or 1 if ``when`` does not hold.
 
+    Raises SettingsError if there is no such challenger or loss, or the file cannot be read, rewritten or replaced; it
+    is then as it was.
+
     Parameters
     ----------
     environment
         That of the workers; its TRUEUP_STREAMS is the file.
     stream, calibrator
         Whose challenger, by name of the calibrator or by configuration.
-    reason
-        For the audit line.
     when
         The loss by which the challenger must be better: by two standard errors, over 5,000 events. None: none.
-    dry_run
-        Show the change and make none.
     json_output
         Print the change as one JSON object: the audit line, and the difference.
-
-    Raises
-    ------
-    SettingsError
-        If there is no such challenger or loss, or the file cannot be read, rewritten or replaced; it is then as it was.
     """
     named = environment.get("TRUEUP_STREAMS")
     if not named:
@@ -160,10 +147,7 @@ def _promote(
 def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
     """Find the challenger of a stream by the name of its calibrator or by its configuration.
 
-    Raises
-    ------
-    SettingsError
-        If no pattern matches the stream, or not exactly one challenger is meant.
+    Raises SettingsError if no pattern matches the stream, or not exactly one challenger is meant.
     """
     matched = policies.matched(stream)
     if matched is None:
@@ -187,10 +171,7 @@ def find(policies: Policies, stream: str, calibrator: str) -> Promotion:
 def rewritten(text: str, promotion: Promotion) -> str:
     """Return the text of the streams file with champion and challenger swapped, and everything else unchanged.
 
-    Raises
-    ------
-    SettingsError
-        If the text is written in a way this cannot change.
+    Raises SettingsError if the text is written in a way this cannot change.
     """
     champion, challenger = promotion.champion, promotion.challenger
     try:

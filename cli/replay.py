@@ -90,13 +90,7 @@ def add(commands: Commands) -> None:
 
 
 def request(options: argparse.Namespace, settings: Settings) -> "Request":
-    """Turn parsed options into a request.
-
-    Raises
-    ------
-    SettingsError, TopicsError, TableError
-        If it is not possible.
-    """
+    """Turn parsed options into a request. Raises SettingsError, TopicsError or TableError if it is not possible."""
     from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
     from replay.report.pdf import browser  # noqa: PLC0415
     from replay.run import Request, cores  # noqa: PLC0415
@@ -140,10 +134,7 @@ def run(options: argparse.Namespace) -> int:
 
     `UNUSABLE` if more than half of the records of a topic are dead letters: figures of the rest would mislead.
 
-    Raises
-    ------
-    TableError
-        If a table does not hold what it was said to hold.
+    Raises TableError if a table does not hold what it was said to hold.
     """
     from cli.replay_table import show  # noqa: PLC0415 - not for --help
     from replay.console import Console  # noqa: PLC0415

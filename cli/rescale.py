@@ -62,10 +62,7 @@ Probe = Callable[[int], None]
 def settled(environment: Mapping[str, str], app_id: str, changes: Sequence[str]) -> Settings:
     """Return the settings of the new group: the environment's with some changed, each ``NAME=VALUE``.
 
-    Raises
-    ------
-    SettingsError
-        If a change has another form, or what it sets is not allowed.
+    Raises SettingsError if a change has another form, or what it sets is not allowed.
     """
     changed = dict(environment)
     for change in changes:
@@ -87,6 +84,10 @@ def run(
 ) -> str:
     """Divide a group's state, and return a message about it.
 
+    Raises SettingsError if both have one application id, or not the same stages.
+    Raises TopicsError if topics, groups or rows are not as they have to be, or the brokers cannot be asked; the message
+    says more.
+
     Parameters
     ----------
     old, new
@@ -98,15 +99,6 @@ def run(
         event.
     probe
         Called after each step.
-    dry_run
-        Divide it, and write nothing.
-
-    Raises
-    ------
-    SettingsError
-        If both have one application id, or not the same stages.
-    TopicsError
-        If topics, groups or rows are not as they have to be, or the brokers cannot be asked; the message says more.
     """
     if old.app_id == new.app_id:
         raise SettingsError(f"--to must name another application id than {old.app_id}: its state is left as it is")
@@ -233,10 +225,7 @@ def _following(stage: Stage, width: int) -> list[list[int]]:
 async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
     """Return the rows of each new partition that is finished, and None of the others.
 
-    Raises
-    ------
-    TopicsError
-        If a partition has a state that is of something else.
+    Raises TopicsError if a partition has a state that is of something else.
     """
     there: list[Rows | None] = []
     for n, part in enumerate(await topic_rows(reader, stage.new.changelog, stage.moved.partitions)):

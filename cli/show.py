@@ -38,10 +38,7 @@ LINES: Final = 200
 def run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
     """Show one stream, or a few figures of all; return 0, or 1 when the stream has no state.
 
-    Raises
-    ------
-    TopicsError
-        If the changelog cannot be read, or another build wrote it.
+    Raises TopicsError if the changelog cannot be read, or another build wrote it.
     """
     gc.disable()  # all is kept to the end: the collector walks it again and again, for half of the time
     try:
@@ -88,12 +85,8 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
 async def read(settings: Settings) -> StateRows:
     """Read the changelog to its present end, however long that takes, while it goes on.
 
-    Raises
-    ------
-    TopicsError
-        If there is no changelog, or nothing of it has come for `STILL_SECONDS`.
-    KafkaError
-        If the brokers refuse.
+    Raises TopicsError if there is no changelog, or nothing of it has come for `STILL_SECONDS`.
+    Raises KafkaError if the brokers refuse.
     """
     count = await partitions(settings, settings.changelog)
     if count is None:

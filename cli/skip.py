@@ -65,12 +65,8 @@ class _Producer:
 def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -> str:
     """Skip a record, or see that it can be, and return a message about it.
 
-    Raises
-    ------
-    SettingsError
-        If the place is in no input or source topic, or was applied already, or the reason is too long.
-    TopicsError
-        If the brokers cannot be asked, or a worker took the partition over meanwhile.
+    Raises SettingsError if the place is in no input or source topic, or was applied already, or the reason is too long.
+    Raises TopicsError if the brokers cannot be asked, or a worker took the partition over meanwhile.
     """
     inputs = settings.forecasts, settings.outcomes
     sources = [mode.topic for mode in settings.modes if not mode.direct]

@@ -83,10 +83,7 @@ class Proposal:
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Print a proposal for a stream, and return 0; 1 where its history is too small for one, or has nothing of it.
 
-    Raises
-    ------
-    SettingsError, TopicsError, TableError
-        If the history cannot be read.
+    Raises SettingsError, TopicsError or TableError if the history cannot be read.
     """
     policy = settings.policies.of(options.stream)
     if options.table and options.label_time is None:
@@ -139,8 +136,6 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool
 
     Parameters
     ----------
-    seen
-        The history.
     numbers
         Whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
     silent

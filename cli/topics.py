@@ -90,10 +90,7 @@ def _check(
 async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[list[str], list[str], list[str]]:
     """Return what is wrong with the topics of all stages, which topics of sources are missing, and what to know.
 
-    Raises
-    ------
-    TopicsError
-        If the brokers cannot be asked.
+    Raises TopicsError if the brokers cannot be asked.
     """
     wrong = [await topics.check(stage, as_worker=as_worker, **asked) for stage in of.stages]
     without = await topics.missing_sources(of)

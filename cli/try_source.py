@@ -45,19 +45,15 @@ class Found(NamedTuple):
 def run(settings: Settings, name: str, records: int, file: Path | None, *, json_output: bool = False) -> int:
     """Print what each record becomes, and return the status: 0 if any becomes a record, else 1.
 
+    Raises SettingsError if there is no such source, or the file cannot be read.
+    Raises TopicsError if the topics cannot be read.
+
     Parameters
     ----------
     records
         How many of the newest records of each of its topics to try.
     file
         A file of JSON lines, or a single value of another format, in the place of the topics.
-
-    Raises
-    ------
-    SettingsError
-        If there is no such source, or the file cannot be read.
-    TopicsError
-        If the topics cannot be read.
     """
     source = next((each for each in settings.sources if each.name == name), None)
     if source is None:
@@ -96,10 +92,7 @@ class Tried(NamedTuple):
 class Trial:
     """Tries what records become.
 
-    Parameters
-    ----------
-    patience
-        Longest wait for the schema registry, s; None: as long as it takes.
+    ``patience``: longest wait for the schema registry, s; None: as long as it takes.
     """
 
     def __init__(self, settings: Settings, patience: float | None = None) -> None:

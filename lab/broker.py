@@ -31,20 +31,13 @@ class BrokerError(RuntimeError):
 
 
 class Seat(NamedTuple):
-    """A broker's place in a cluster. Every broker is also a controller, and all controllers vote.
+    """A broker's place in a cluster. Every broker is also a controller, and all controllers vote."""
 
-    Attributes
-    ----------
-    cluster
-        Id of the cluster: 22 characters of base64.
-    node
-        Number of the broker, from 1.
-    controllers
-        Ports of the controllers of brokers 1, 2, ... on this machine.
-    """
-
+    #: Id of the cluster: 22 characters of base64.
     cluster: str
+    #: Number of the broker, from 1.
     node: int
+    #: Ports of the controllers of brokers 1, 2, ... on this machine.
     controllers: tuple[int, ...]
 
 
@@ -115,10 +108,8 @@ class Broker(JavaServer):
     def start(self) -> None:
         """Format the directory if it is new, start the JVM, and return once it answers a metadata request.
 
-        Raises
-        ------
-        BrokerError
-            Java or the jars are missing, the port is taken, the JVM died, or it was not ready in `START_SECONDS`.
+        Raises BrokerError if Java or the jars are missing, the port is taken, the JVM died, or it was not ready in
+        `START_SECONDS`.
         """
         self.launch()
         self.wait()
@@ -126,10 +117,7 @@ class Broker(JavaServer):
     def launch(self) -> None:
         """Do the first half of `start`, without waiting: a broker of a cluster is ready only when others run.
 
-        Raises
-        ------
-        BrokerError
-            Java or the jars are missing, or the port is taken.
+        Raises BrokerError if Java or the jars are missing, or the port is taken.
         """
         if self.alive:
             raise BrokerError(f"the broker already runs at {self.bootstrap}")
@@ -142,10 +130,7 @@ class Broker(JavaServer):
     def wait(self) -> None:
         """Do the second half of `start`: return once the broker answers a metadata request.
 
-        Raises
-        ------
-        BrokerError
-            The JVM died, or it was not ready in `START_SECONDS`.
+        Raises BrokerError if the JVM died, or it was not ready in `START_SECONDS`.
         """
         self._await(lambda: answers(self._port))
 

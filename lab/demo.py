@@ -82,8 +82,6 @@ def run(
         Print one JSON object as the last line of the output, and progress to standard error.
     brokers
         Brokers to use; None starts one. On given brokers, the demo makes topics of its own and does not delete them.
-    out
-        Path of the picture.
     partitions
         Partitions of every topic; None takes the scenario's number. Each has calibrators of its own.
     scenario

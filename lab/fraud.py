@@ -44,43 +44,30 @@ _CHANNELS: Final = {"web": Segment(10, 0.0), "app": Segment(7, -0.5), "phone": S
 
 @dataclass(frozen=True)
 class Shape:
-    """The parameters of a stream.
+    """The parameters of a stream."""
 
-    Attributes
-    ----------
-    rows
-        Payments; 2,000 to 500,000 are usual.
-    days
-        Time from the first payment to the last, which come at a steady rate.
-    rate
-        Mean true risk of all payments, in (0, 1). It is exact for all other parameters.
-    inflation
-        Mean raw score divided by ``rate``. It is exact. Its product with ``rate`` must be below 1.
-    drift
-        Linear change of the true log-odds from the first day to the last.
-    soonest_days, latest_days
-        Frauds are reported between these ages, uniformly. On the latest day all other payments are known to be good.
-    zeros
-        ``explicit``: a good payment gets an outcome of 0 on the latest day. ``silence``: it gets none.
-    missed
-        Share of frauds that are reported late, up to ``review_days`` after the latest day.
-    alarms
-        Mean share of reports of fraud that are wrong; a 0 corrects them up to ``review_days`` later.
-    review_days
-        Longest time until a correction; the shortest is an hour.
-    """
-
+    #: Payments; 2,000 to 500,000 are usual.
     rows: int = 120_000
+
     seed: int = 0
+    #: Time from the first payment to the last, which come at a steady rate.
     days: float = 180.0
+    #: Mean true risk of all payments, in (0, 1). It is exact for all other parameters.
     rate: float = 0.004
+    #: Mean raw score divided by ``rate``. It is exact. Its product with ``rate`` must be below 1.
     inflation: float = 40.0
+    #: Linear change of the true log-odds from the first day to the last.
     drift: float = 0.1
+    #: Frauds are reported between these ages, uniformly. On the latest day all other payments are known to be good.
     soonest_days: float = 1.0
     latest_days: float = 45.0
+    #: ``explicit``: a good payment gets an outcome of 0 on the latest day. ``silence``: it gets none.
     zeros: Literal["explicit", "silence"] = "silence"
+    #: Share of frauds that are reported late, up to ``review_days`` after the latest day.
     missed: float = 0.01
+    #: Mean share of reports of fraud that are wrong; a 0 corrects them up to ``review_days`` later.
     alarms: float = 0.01
+    #: Longest time until a correction; the shortest is an hour.
     review_days: float = 30.0
 
     def __post_init__(self) -> None:
@@ -96,55 +83,36 @@ class Shape:
 
 
 class Reports(NamedTuple):
-    """Outcomes in the order of time, [m] each.
+    """Outcomes in the order of time, [m] each."""
 
-    Attributes
-    ----------
-    row
-        Payment.
-    y
-        The reported label, 0 or 1.
-    ms
-        Time of the report, ms since the epoch.
-    revision
-        0 if the report is the payment's first label, 1 if it is a correction, also of a label from silence.
-    """
-
+    #: Payment.
     row: Integers
+    #: The reported label, 0 or 1.
     y: Integers
+    #: Time of the report, ms since the epoch.
     ms: Integers
+    #: 0 if the report is the payment's first label, 1 if it is a correction, also of a label from silence.
     revision: Integers
 
 
 @dataclass(frozen=True)
 class Fraud:
-    """Payments in the order of time, n rows, and the reports about them.
+    """Payments in the order of time, n rows, and the reports about them."""
 
-    Attributes
-    ----------
-    event_id
-        Unique.
-    raw
-        The model's score, in (0, 1), [n].
-    truth
-        True probability of fraud, [n]; NaN if it is not known (`research.fraud_bank`).
-    y
-        The final label, 1.0 for fraud or 0.0, [n]: that of the last report, or of silence.
-    forecast_ms
-        Times, ms since the epoch, [n].
-    country, channel
-        Names, [n]; empty if there are none.
-    reports
-        Outcomes; of two of a payment the later one counts.
-    """
-
+    #: Unique.
     event_id: list[str]
+    #: The model's score, in (0, 1), [n].
     raw: Floats
+    #: True probability of fraud, [n]; NaN if it is not known (`research.fraud_bank`).
     truth: Floats
+    #: The final label, 1.0 for fraud or 0.0, [n]: that of the last report, or of silence.
     y: Floats
+    #: Times, ms since the epoch, [n].
     forecast_ms: Integers
+    #: Names, [n]; empty if there are none.
     country: npt.NDArray[np.str_]
     channel: npt.NDArray[np.str_]
+    #: Outcomes; of two of a payment the later one counts.
     reports: Reports
 
     def __len__(self) -> int:
@@ -180,10 +148,7 @@ class Fraud:
 def make(shape: Shape | None = None) -> Fraud:
     """Make a stream.
 
-    Parameters
-    ----------
-    shape
-        Its parameters; None for the defaults of `Shape`.
+    ``shape``: its parameters; None for the defaults of `Shape`.
     """
     shape = shape or Shape()
     rng = np.random.default_rng([shape.seed, 0xF4A0D])

@@ -28,10 +28,7 @@ class JarsError(RuntimeError):
 def kafka(environment: Mapping[str, str]) -> Path:
     """Return the directory of Kafka's jars; an installed trueup fetches them first if they are not there.
 
-    Raises
-    ------
-    JarsError
-        If they are not there and cannot be fetched.
+    Raises JarsError if they are not there and cannot be fetched.
     """
     if named := environment.get("TRUEUP_KAFKA_LIB"):
         return _held(Path(named).resolve(), "run `make jars`, or set TRUEUP_KAFKA_LIB to their directory")

@@ -29,16 +29,8 @@ def java() -> str | None:
 class JavaServer:
     """A server in a JVM: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
-    Parameters
-    ----------
-    data_dir
-        Directory of its data and of its log; it is kept over restarts. `None`: a temporary directory that `stop`
-        removes.
-
-    Attributes
-    ----------
-    directory, log
-        The directory, and the file with the output of all starts.
+    ``data_dir``: directory of its data and of its log; it is kept over restarts. `None`: a temporary directory that
+    `stop` removes.
 
     Notes
     -----
@@ -56,8 +48,10 @@ class JavaServer:
         if data_dir is None:
             self._temporary = TemporaryDirectory(prefix=f"trueup-{self.name}-")
             data_dir = Path(self._temporary.name)
+        #: The directory, and the file with the output of all starts.
         self.directory = data_dir.resolve()
         self.log = self.directory / f"{self.name}.log"
+
         self._jvm: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -29,12 +29,8 @@ class WorkerError(RuntimeError):
 class Worker:
     """A worker process. It is a context manager that kills the process at the end.
 
-    Parameters
-    ----------
-    environment
-        The worker's ``TRUEUP_*`` settings, in addition to those of this process and to the address of its metrics.
-    log
-        File for its output.
+    ``environment``: the worker's ``TRUEUP_*`` settings, in addition to those of this process and to the address of its
+    metrics.
 
     Attributes
     ----------
@@ -78,10 +74,7 @@ class Worker:
     async def ready(self) -> None:
         """Wait until the worker serves its partitions.
 
-        Raises
-        ------
-        WorkerError
-            If it ends, or takes longer than `READY_SECONDS`.
+        Raises WorkerError if it ends, or takes longer than `READY_SECONDS`.
         """
         deadline = monotonic() + READY_SECONDS
         while not await asyncio.to_thread(self._answers):
@@ -99,13 +92,7 @@ class Worker:
             return False
 
     async def scrape(self) -> ScrapedSamples:
-        """Return the samples of its metrics.
-
-        Raises
-        ------
-        WorkerError
-            If it has ended or does not answer.
-        """
+        """Return the samples of its metrics. Raises WorkerError if it has ended or does not answer."""
         try:
             return await asyncio.to_thread(ScrapedSamples.of, HOST, self.port)
         except OSError as exc:

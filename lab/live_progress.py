@@ -28,10 +28,6 @@ class LiveProgress:
 
     Parameters
     ----------
-    console
-        Where to write.
-    stream
-        Name of the stream.
     total
         Events that will be played.
     figures

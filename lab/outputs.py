@@ -13,21 +13,15 @@ from streams.records.output_values import OutputValues
 
 @dataclass
 class Outputs:
-    """The content of ``calibrated`` and ``resolved``.
+    """The content of ``calibrated`` and ``resolved``."""
 
-    Attributes
-    ----------
-    served
-        What was served to each event.
-    calibrator
-        The one that answered first.
-    resolved
-        For each event raw and served forecast and the last label, from the ``resolved`` record of its last revision.
-    """
-
+    #: What was served to each event.
     served: dict[str, float] = field(default_factory=dict)
+    #: The one that answered first.
     calibrator: str | None = None
+    #: For each event raw and served forecast and the last label, from the ``resolved`` record of its last revision.
     resolved: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+
     _revisions: dict[str, int] = field(default_factory=dict)
 
     def calibrated_record(self, value: bytes) -> None:
@@ -53,10 +47,7 @@ class Outputs:
 async def read(settings: Settings) -> Outputs:
     """Read both topics from their first record to their last.
 
-    Raises
-    ------
-    RuntimeError
-        If records were deleted before they could be read.
+    Raises RuntimeError if records were deleted before they could be read.
     """
     held = Outputs()
     noted = {settings.calibrated: held.calibrated_record, settings.resolved: held.resolved_record}

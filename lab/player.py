@@ -51,6 +51,10 @@ async def play(
 ) -> Counter[str]:
     """Send messages in their order, each to the partition of its key's hash.
 
+    Raises CopartitionError if the topics have different numbers of partitions.
+    Raises aiokafka.errors.KafkaError if any message was not acknowledged by all in-sync replicas.
+    Returns messages acknowledged, by topic.
+
     Parameters
     ----------
     messages
@@ -63,18 +67,6 @@ async def play(
         Called after each acknowledged slice.
     gate
         Awaited before each slice after the first; while it waits, nothing is sent.
-
-    Returns
-    -------
-    Counter
-        Messages acknowledged, by topic.
-
-    Raises
-    ------
-    CopartitionError
-        If the topics have different numbers of partitions.
-    aiokafka.errors.KafkaError
-        If any message was not acknowledged by all in-sync replicas.
     """
     producer = AIOKafkaProducer(acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES, linger_ms=0, **client)
     try:

@@ -20,19 +20,15 @@ from streams.records.output_values import OutputValues
 async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str, partitions: int | None = None) -> int:
     """Send each line that is not empty as one record, and return how many; all are acknowledged then.
 
+    Raises TopicsError if there is no such topic.
+    Raises KafkaError if the brokers refuse.
+
     Parameters
     ----------
     key
         The field of a JSON line whose text is the record's key. A line without it gets no key.
     partitions
         How many a topic gets that does not exist; None: it is not made.
-
-    Raises
-    ------
-    TopicsError
-        If there is no such topic.
-    KafkaError
-        If the brokers refuse.
     """
     if partitions and await topics.partitions(settings, topic) is None:
         await topics.make(settings, [NewTopic(topic, partitions, 1)])
@@ -52,15 +48,9 @@ async def watch(settings: Settings, topic: str, *, first: bool) -> None:
 
     Values of Avro that trueup wrote are printed as JSON, others as they are.
 
-    Parameters
-    ----------
-    first
-        Begin with the first record that is kept, not with those that come from now on.
+    Raises TopicsError if there is no such topic.
 
-    Raises
-    ------
-    TopicsError
-        If there is no such topic.
+    ``first``: begin with the first record that is kept, not with those that come from now on.
     """
     await _exists(settings, topic)
     reads = OutputValues(settings.registry)

@@ -45,23 +45,15 @@ class ReliabilityErrors(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Forecasts in ten bins, [10] each; NaN if a bin is empty.
+    """Forecasts in ten bins, [10] each; NaN if a bin is empty."""
 
-    Attributes
-    ----------
-    n
-        Events.
-    forecast
-        Mean forecast.
-    observed
-        Fraction of events that happened.
-    low, high
-        Wilson's 95 % interval of ``observed``.
-    """
-
+    #: Events.
     n: Floats
+    #: Mean forecast.
     forecast: Floats
+    #: Fraction of events that happened.
     observed: Floats
+    #: Wilson's 95 % interval of ``observed``.
     low: Floats
     high: Floats
 

@@ -28,36 +28,24 @@ class PlayedStream(Protocol):
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario of the demo.
+    """A scenario of the demo."""
 
-    Attributes
-    ----------
-    stream
-        Name of its stream.
-    doing
-        What is done while the broker starts, in a few words.
-    plan
-        Content of the worker's streams file; empty for none.
-    partitions
-        Partitions of every topic, if the user gives no number.
-    slice_messages
-        Messages played at a time (`lab.player.play`): no topic is ahead of the other by more.
-    load
-        Function that makes the stream; its argument is the number of forecasts, None for all.
-    figures
-        Rows of the live table: their name, the metric, and its labels except stream and kind.
-    account, draw, summary
-        Functions of the stream and the run. They return the account for JSON, with ``problems``; draw the picture; and
-        print the account as a table and lines.
-    """
-
+    #: Name of its stream.
     stream: str
+    #: What is done while the broker starts, in a few words.
     doing: str
+    #: Content of the worker's streams file; empty for none.
     plan: str
+    #: Partitions of every topic, if the user gives no number.
     partitions: int
+    #: Messages played at a time (`lab.player.play`): no topic is ahead of the other by more.
     slice_messages: int
+    #: Function that makes the stream; its argument is the number of forecasts, None for all.
     load: Callable[[int | None], PlayedStream]
+    #: Rows of the live table: their name, the metric, and its labels except stream and kind.
     figures: Sequence[tuple[str, str, Mapping[str, str]]]
+    #: Functions of the stream and the run. They return the account for JSON, with ``problems``; draw the picture; and
+    #: print the account as a table and lines.
     account: Callable[[Settings, Any, DemoRun], dict[str, Any]]
     draw: Callable[[Any, DemoRun, Path], None]
     summary: Callable[[Console, Mapping[str, Any]], None]

@@ -12,35 +12,25 @@ PATIENCE: Final = 10.0
 
 
 class Fates(NamedTuple):
-    """The present state of all input records, as counts of records or events.
+    """The present state of all input records, as counts of records or events."""
 
-    Attributes
-    ----------
-    issued, forecast_duplicate, forecast_dead
-        Forecasts answered for the first time, answered again, and rejected.
-    resolved
-        Outcomes that have met their forecast, in either order. They are learnt, or wait for maturity.
-    early
-        Outcomes that still wait for their forecast.
-    outcome_duplicate, outcome_revised, outcome_stale, outcome_dead
-        Outcomes that were repeated with the same value, that replaced a label, that were older than the label, and that
-        were rejected.
-    pending
-        Issued forecasts that still wait for their outcome.
-    expired_forecast, expired_outcome
-        Forecasts and early outcomes that waited longer than their time to live.
-    """
-
+    #: Forecasts answered for the first time, answered again, and rejected.
     issued: int
     forecast_duplicate: int
     forecast_dead: int
+    #: Outcomes that have met their forecast, in either order. They are learnt, or wait for maturity.
     resolved: int
+    #: Outcomes that still wait for their forecast.
     early: int
+    #: Outcomes that were repeated with the same value, that replaced a label, that were older than the label, and that
+    #: were rejected.
     outcome_duplicate: int
     outcome_revised: int
     outcome_stale: int
     outcome_dead: int
+    #: Issued forecasts that still wait for their outcome.
     pending: int
+    #: Forecasts and early outcomes that waited longer than their time to live.
     expired_forecast: int
     expired_outcome: int
 
@@ -60,10 +50,7 @@ class Fates(NamedTuple):
 class ScrapedSamples:
     """The samples of one scrape.
 
-    Parameters
-    ----------
-    text
-        The body of ``/metrics``; of which application it is does not count.
+    ``text``: the body of ``/metrics``; of which application it is does not count.
     """
 
     def __init__(self, text: str) -> None:
@@ -75,13 +62,7 @@ class ScrapedSamples:
 
     @classmethod
     def of(cls, host: str, port: int) -> Self:
-        """Scrape a worker.
-
-        Raises
-        ------
-        OSError
-            If it does not answer with metrics.
-        """
+        """Scrape a worker. Raises OSError if it does not answer with metrics."""
         status, body = get(host, port, "/metrics")
         if status != 200:
             raise OSError(f"/metrics answered {status}")
@@ -151,13 +132,7 @@ class ScrapedSamples:
 
 
 def get(host: str, port: int, path: str) -> tuple[int, str]:
-    """Return status and body of a GET.
-
-    Raises
-    ------
-    OSError
-        If nothing listens there, or the answer is not HTTP.
-    """
+    """Return status and body of a GET. Raises OSError if nothing listens there, or the answer is not HTTP."""
     connection = HTTPConnection(host, port, timeout=PATIENCE)
     try:
         connection.request("GET", path)

@@ -63,10 +63,7 @@ def type_of(name: str) -> str:
 class Tape:
     """The columns of a partition, in one directory.
 
-    Parameters
-    ----------
-    directory
-        Where they are kept; made if it does not exist.
+    ``directory``: where they are kept; made if it does not exist.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -76,6 +76,8 @@ def configurations(
 ) -> list[Configuration]:
     """Return what to replay, in the order given; the present plan if nothing is.
 
+    Raises SettingsError if one is not allowed, or two have one name.
+
     Parameters
     ----------
     settings
@@ -87,11 +89,6 @@ def configurations(
         TOML files of streams, the plans; without any, the present plan is the only one.
     challengers
         Of each plan before all others, the plan, and each of its challengers in the place of its champion.
-
-    Raises
-    ------
-    SettingsError
-        If one is not allowed, or two have one name.
     """
     found: list[Configuration] = []
     for plan in [_of_file(path, settings) for path in files] or [Configuration(PRESENT, settings.policies)]:
@@ -119,10 +116,7 @@ def _of_file(path: Path, settings: Settings) -> Configuration:
 def promotions(policies: Policies, name: str = PRESENT) -> list[Configuration]:
     """Return a plan as it is, and as it would be if a challenger were promoted wherever it is one.
 
-    Raises
-    ------
-    SettingsError
-        If there is no challenger.
+    Raises SettingsError if there is no challenger.
     """
     specs = dict.fromkeys(_spec(each) for policy in _all(policies) for each in policy.challengers)
     if not specs:

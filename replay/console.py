@@ -14,12 +14,7 @@ from agents.terminal import plain, shown
 class Console(console.Console):
     """rich's console on a standard stream; what it is given to print is spelled out, its own sequences are not.
 
-    Parameters
-    ----------
-    stderr
-        Whether it writes to standard error.
-    options
-        Further ones of rich's.
+    ``stderr``: whether it writes to standard error.
     """
 
     def __init__(self, *, stderr: bool = False, **options: Any) -> None:  # noqa: ANN401 - rich's

@@ -36,10 +36,8 @@ def target(environment: Mapping[str, str], app_id: str) -> Settings:
 def check(settings: Settings, partitions: int) -> None:
     """Refuse an application that has a state, before anything is read.
 
-    Raises
-    ------
-    TopicsError
-        If its changelog is missing, not empty, or has another number of partitions, or its group has offsets.
+    Raises TopicsError if its changelog is missing, not empty, or has another number of partitions, or its group has
+    offsets.
     """
     try:
         asyncio.run(_check(settings, partitions))
@@ -74,10 +72,7 @@ async def _check(settings: Settings, partitions: int) -> None:
 def answered(settings: Settings, source: TopicSource) -> TopicSource:
     """Return the offsets up to which a group has answered a source; another group must answer the rest.
 
-    Raises
-    ------
-    TopicsError
-        If the group has committed nothing, or the brokers do not answer.
+    Raises TopicsError if the group has committed nothing, or the brokers do not answer.
     """
     try:
         committed = asyncio.run(_committed(settings, source))
@@ -107,10 +102,8 @@ async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]
 def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> None:
     """Write the state, all of it acknowledged and committed.
 
-    Raises
-    ------
-    TopicsError
-        If the brokers refuse. Then the changelog holds no state; delete it, or take another application id.
+    Raises TopicsError if the brokers refuse. Then the changelog holds no state; delete it, or take another application
+    id.
     """
     try:
         asyncio.run(_write(settings, source, folded))
@@ -169,15 +162,8 @@ async def append(
 
     They go to the changelog, or to another topic if one is named, with the time ``stamp``, ms, or that of now.
 
-    Returns
-    -------
-    int
-        How many.
-
-    Raises
-    ------
-    TopicsError
-        If one does not fit a batch.
+    Raises TopicsError if one does not fit a batch.
+    Returns how many.
     """
     count, topic = 0, topic or settings.changelog
     batch = producer.create_batch()

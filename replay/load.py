@@ -70,10 +70,7 @@ class Group:
 def opened(settings: Settings) -> Group:
     """Check a group before anything is read.
 
-    Raises
-    ------
-    TopicsError
-        If its topics are missing, workers run, or it has a state.
+    Raises TopicsError if its topics are missing, workers run, or it has a state.
     """
     try:
         return asyncio.run(_opened(settings))
@@ -132,23 +129,17 @@ def load(
 ) -> str:
     """Fold the past and write it, and return a message about it.
 
+    Raises TableError if more than half of the records of a topic cannot be used, or the past ends in the future.
+    Raises TopicsError if the brokers refuse. Then the changelog holds no state that a worker would accept.
+
     Parameters
     ----------
     source
         With as many partitions as the group.
-    configuration
-        The workers' plan.
     settings, group
         Of the workers, and as `opened` found it.
     processes
         At most so many.
-
-    Raises
-    ------
-    TableError
-        If more than half of the records of a topic cannot be used, or the past ends in the future.
-    TopicsError
-        If the brokers refuse. Then the changelog holds no state that a worker would accept.
     """
     with TemporaryDirectory(prefix="trueup-load-") as temporary:
         directory = Path(temporary)
@@ -180,10 +171,7 @@ def load(
 def _require_usable(done: Sequence[Done]) -> tuple[str, int]:
     """Return a message about dead letters, and the last time, ms.
 
-    Raises
-    ------
-    TableError
-        If there are too many dead letters, or times are in the future.
+    Raises TableError if there are too many dead letters, or times are in the future.
     """
     lost = dead(part.played[0] for part in done)
     for topic, (label, reasons) in enumerate(lost.items()):
@@ -251,17 +239,14 @@ async def give(
 ) -> int:
     """Write the rows of a partition, but for its fence, and for audits all of them and what they were made of.
 
+    Returns how many, with the fence.
+
     Parameters
     ----------
     rows
         Returns them, without the fence.
     told
         What they were made of; how many there are is filled in.
-
-    Returns
-    -------
-    int
-        How many, with the fence.
     """
     count = 1 + await append(producer, settings, partition, rows())
     again = ((in_force.LOADED_ROW + key, row) for key, row in chain(rows(), [(kinds.FENCE.key(), fence.encode())]))

@@ -110,13 +110,7 @@ class Move:
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
-        """Read the JSON of `encode`.
-
-        Raises
-        ------
-        MoveError
-            If this version would not write it.
-        """
+        """Read the JSON of `encode`. Raises MoveError if this version would not write it."""
         try:
             made = orjson.loads(value)
             if made.pop("version", None) != VERSION:

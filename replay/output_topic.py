@@ -18,12 +18,8 @@ HEADER = "trueup-replay"
 def check(settings: Settings, topic: str, partitions: int) -> None:
     """Refuse a topic that must not be written, or cannot be, before anything is read.
 
-    Raises
-    ------
-    SettingsError
-        If it is one of the live topics.
-    TopicsError
-        If it does not exist or has too few partitions.
+    Raises SettingsError if it is one of the live topics.
+    Raises TopicsError if it does not exist or has too few partitions.
     """
     live = {each.name for each in topics.wanted(settings)}
     if topic in live:
@@ -38,10 +34,8 @@ def check(settings: Settings, topic: str, partitions: int) -> None:
 def send(settings: Settings, topic: str, run: str, folded: Sequence[EngineOutput]) -> None:
     """Produce the calibrated records of all partitions, each to the partition of what it answers; all acknowledged.
 
-    Raises
-    ------
-    TopicsError
-        If the brokers refuse. Records sent before carry the header of the run, by which they can be told.
+    Raises TopicsError if the brokers refuse. Records sent before carry the header of the run, by which they can be
+    told.
     """
     try:
         asyncio.run(_send(settings, topic, run, folded))

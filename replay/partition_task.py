@@ -80,10 +80,7 @@ class Done:
 def run(part: Part, progress: Callable[[int], None]) -> Done:
     """Play one partition.
 
-    Parameters
-    ----------
-    progress
-        Called with how much of `Source.size` was read since the last call. What it raises ends the run.
+    ``progress``: called with how much of `Source.size` was read since the last call. What it raises ends the run.
     """
     # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
     # So only what is new since the last chunk is looked through.

@@ -9,10 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 class Bar:
     """A progress bar that goes when it is done. A context.
 
-    Parameters
-    ----------
-    console
-        Where it is drawn; nothing is drawn unless it is a terminal.
+    ``console``: where it is drawn; nothing is drawn unless it is a terminal.
     """
 
     def __init__(self, console: Console) -> None:

@@ -46,23 +46,10 @@ _OWN: Final = ("journal", "configurations")
 def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_run: bool = False) -> str:
     """Let a group without a state begin with a snapshot, and return a message about it.
 
-    Parameters
-    ----------
-    settings
-        Of the workers that are to go on.
-    path
-        The snapshot.
-    signers
-        Who may have signed it, see `replay.signature.verify`; None: whoever it was.
-    dry_run
-        Find the places, and write nothing.
+    Raises SnapshotError if the snapshot cannot be used, or the inputs here do not have its last records.
+    Raises TopicsError if topics are not there, workers run, the group has a state, or the brokers refuse.
 
-    Raises
-    ------
-    SnapshotError
-        If the snapshot cannot be used, or the inputs here do not have its last records.
-    TopicsError
-        If topics are not there, workers run, the group has a state, or the brokers refuse.
+    ``signers``: who may have signed it, see `replay.signature.verify`; None: whoever it was.
     """
     if settings.has_intake:
         raise SnapshotError(

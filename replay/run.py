@@ -108,10 +108,8 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
 
     Interrupted, it leaves no file, and no state that a worker would accept.
 
-    Raises
-    ------
-    SettingsError, TopicsError
-        If something that was asked for is not possible; nearly all of it is found before anything is read.
+    Raises SettingsError or TopicsError if something that was asked for is not possible; nearly all of it is found
+    before anything is read.
     """
     settings = Settings.from_env(environment)
     source = request.source

@@ -46,14 +46,7 @@ def board(
 ) -> Scoreboard:
     """Score a group of configurations that were played together.
 
-    Parameters
-    ----------
-    parts
-        What was played, by partition.
-    group
-        The configurations.
-    volume
-        Of `Scorecard.recall`.
+    ``volume``: of `Scorecard.recall`.
     """
     columns = Columns.of(parts, len(group))
     fates = np.sum([part.fates for part in parts], axis=0).tolist()

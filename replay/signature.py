@@ -17,17 +17,14 @@ class SignatureError(ValueError):
 def sign(path: Path, key: Path, namespace: str) -> None:
     """Write the signature of a file beside it, in the place of an older one.
 
+    Raises SignatureError if there is no ssh-keygen, or it refuses.
+
     Parameters
     ----------
     key
         Private key of ssh-keygen.
     namespace
         What the signature is of: one of something else does not hold here.
-
-    Raises
-    ------
-    SignatureError
-        If there is no ssh-keygen, or it refuses.
     """
     path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
     _run(path, "sign", "-f", str(key), "-n", namespace, str(path))
@@ -36,15 +33,10 @@ def sign(path: Path, key: Path, namespace: str) -> None:
 def verify(path: Path, signers: Path, namespace: str) -> str:
     """Return who has signed a file.
 
-    Parameters
-    ----------
-    signers
-        Who may sign, and with which public key, a line each: the file that ssh-keygen(1) calls ALLOWED SIGNERS.
+    Raises SignatureError if the file has no signature, or one that does not hold.
 
-    Raises
-    ------
-    SignatureError
-        If the file has no signature, or one that does not hold.
+    ``signers``: who may sign, and with which public key, a line each: the file that ssh-keygen(1) calls ALLOWED
+    SIGNERS.
     """
     signature = path.with_name(path.name + SUFFIX)
     if not signature.exists():

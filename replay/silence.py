@@ -36,11 +36,8 @@ def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[lis
     when 99 in 100 of the ones were known. Where a plan leaves `ttl` at its default and labels took longer, forecasts
     are kept until the latest label came.
 
-    Raises
-    ------
-    TableError
-        If there is such a zero, and neither a plan nor a one says how long reports take; or a plan says that silence
-        means 1.
+    Raises TableError if there is such a zero, and neither a plan nor a one says how long reports take; or a plan says
+    that silence means 1.
     """
     said = [] if source.columns.label_time else [_AT_ONCE]
     made = []

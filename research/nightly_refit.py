@@ -98,6 +98,8 @@ def isotonic(p: Floats, y: Floats) -> Map:
 def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, window: int | None = None) -> Floats:
     """Return the served scores, [n], when the map is fitted again after every ``every`` forecasts.
 
+    Raises ValueError if ``every`` or ``window`` is below 1, or ``delay`` negative.
+
     Parameters
     ----------
     fit
@@ -110,11 +112,6 @@ def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, wind
         Delay of outcomes, in forecasts: a fit at forecast t uses the outcomes before t - delay.
     window
         Fit on the last outcomes only, this many; None: on all.
-
-    Raises
-    ------
-    ValueError
-        If ``every`` or ``window`` is below 1, or ``delay`` negative.
     """
     if every < 1 or delay < 0 or (window is not None and window < 1):
         raise ValueError(f"every and window must be at least 1 and delay 0, got {every}, {window} and {delay}")

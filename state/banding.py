@@ -23,13 +23,6 @@ _INTERVAL: Final = 2
 class Thresholds:
     """Thresholds that move so that each band keeps its volume.
 
-    Attributes
-    ----------
-    n
-        Forecasts that were placed.
-    at
-        The threshold of each band but the lowest, in log-odds.
-
     Notes
     -----
     A forecast p is in the highest band b with log-odds(p) >= t_b. Then each threshold takes a step,
@@ -64,7 +57,9 @@ class Thresholds:
     __slots__ = ("at", "n")
 
     def __init__(self, at: Sequence[float], n: int = 0) -> None:
+        #: The threshold of each band but the lowest, in log-odds.
         self.at = list(at)
+        #: Forecasts that were placed.
         self.n = n
 
     @classmethod
@@ -105,10 +100,7 @@ class Thresholds:
     def decode(cls, payload: bytes) -> Self:
         """Read what `encode` wrote.
 
-        Raises
-        ------
-        ValueError, struct.error
-            If it is cut or too long, or a threshold lies where none can be.
+        Raises ValueError or struct.error if it is cut or too long, or a threshold lies where none can be.
         """
         n, size = _COUNT.unpack_from(payload)
         at = Struct(f"<{size}d").unpack(payload[_COUNT.size :])
@@ -118,28 +110,19 @@ class Thresholds:
 
 
 class Marks(NamedTuple):
-    """What an answer has beside its probability; a ledger row keeps it.
+    """What an answer has beside its probability; a ledger row keeps it."""
 
-    Attributes
-    ----------
-    layout, width
-        `Bands.layout` and the number of bands; zeros without bands.
-    before, now
-        Numbers of the bands of the raw and of the served forecast.
-    band
-        Name of the served score's band; empty if it has none.
-    points
-        Points; None if the stream has none.
-    low, high, why
-        The interval and its reason (`state.evidence`); None and empty without intervals.
-    """
-
+    #: `Bands.layout` and the number of bands; zeros without bands.
     layout: bytes
     width: int
+    #: Numbers of the bands of the raw and of the served forecast.
     before: int
     now: int
+    #: Name of the served score's band; empty if it has none.
     band: str
+    #: Points; None if the stream has none.
     points: int | None
+    #: The interval and its reason (`state.evidence`); None and empty without intervals.
     low: float | None = None
     high: float | None = None
     why: str = ""

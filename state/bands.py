@@ -36,26 +36,16 @@ def probability(z: float) -> float:
 class Bands:
     """Bands of a calibrated probability, from the lowest to the highest.
 
-    Attributes
-    ----------
-    names
-        At least two; the lowest one is empty if no band begins at 0.
-    lows
-        The lowest probability of each, in [0, 1], increasing from 0; empty where ``shares`` say how large they are.
-    shares
-        For each band but the lowest, the share of forecasts that shall be in it or above, in (0, 1), falling.
-    hold
-        Whether each band keeps the number of forecasts that raw scores would put there, see `state.banding`.
-
-    Raises
-    ------
-    ValueError
-        If any of this does not hold.
+    Raises ValueError if any of this does not hold.
     """
 
+    #: At least two; the lowest one is empty if no band begins at 0.
     names: tuple[str, ...]
+    #: The lowest probability of each, in [0, 1], increasing from 0; empty where ``shares`` say how large they are.
     lows: tuple[float, ...] = ()
+    #: For each band but the lowest, the share of forecasts that shall be in it or above, in (0, 1), falling.
     shares: tuple[float, ...] = ()
+    #: Whether each band keeps the number of forecasts that raw scores would put there, see `state.banding`.
     hold: bool = False
 
     def __post_init__(self) -> None:
@@ -116,19 +106,7 @@ def _said(value: float, share: bool) -> str:  # noqa: FBT001 - of a message
 class Points:
     """Points of a scorecard: a whole number beside a probability.
 
-    Attributes
-    ----------
-    base
-        The points of a forecast whose odds are ``odds``.
-    odds
-        Odds against the event, (1 - p) / p, above 0: 50 is 50 good ones for one bad.
-    double
-        Points added when the odds double, not 0. Below 0, points rise with p.
-
-    Raises
-    ------
-    ValueError
-        If any is out of its range.
+    Raises ValueError if any is out of its range.
 
     Notes
     -----
@@ -149,8 +127,11 @@ class Points:
     [600, 620, 487, 1085, -111]
     """
 
+    #: The points of a forecast whose odds are ``odds``.
     base: float
+    #: Odds against the event, (1 - p) / p, above 0: 50 is 50 good ones for one bad.
     odds: float
+    #: Points added when the odds double, not 0. Below 0, points rise with p.
     double: float
 
     def __post_init__(self) -> None:

@@ -13,19 +13,13 @@ class Claim(NamedTuple):
 
     It is for the brokers: they learn a producer's epoch from what it appends, and from this row on refuse every older
     one. The engine never reads it.
-
-    Attributes
-    ----------
-    producer_id
-        Kafka's number for all writers of the partition.
-    epoch
-        Of this writer, 0 to 32,767; a later writer has a higher one.
-    owner
-        Name of the worker, for people.
     """
 
+    #: Kafka's number for all writers of the partition.
     producer_id: int
+    #: Of this writer, 0 to 32,767; a later writer has a higher one.
     epoch: int
+    #: Name of the worker, for people.
     owner: str
 
     def encode(self) -> bytes:

@@ -41,42 +41,25 @@ class _Row:
 
 @dataclass(slots=True, eq=False)
 class _Counted:
-    """The counts of one service, with the keys of their rows.
-
-    Attributes
-    ----------
-    features
-        Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
-    ages, distribution, course
-        Ages of outcomes, distribution of raw forecasts, and sums by hour and day.
-    scores
-        Scores of the stream; None before its first event, which shows the number of classes or levels.
-    segments
-        Key and scores, by layout and slot.
-    weighted
-        Weighted sums of segments and of the whole, by layout and slot.
-    """
+    """The counts of one service, with the keys of their rows."""
 
     windows_key: bytes
+    #: Reads the features of its tickets; None if they hold none, or those of an earlier configuration.
     features: Features | None
+    #: Ages of outcomes, distribution of raw forecasts, and sums by hour and day.
     ages: _Row
     distribution: _Row
     course: _Row
+    #: Scores of the stream; None before its first event, which shows the number of classes or levels.
     scores: _Row | None = None
+    #: Key and scores, by layout and slot.
     segments: dict[bytes, dict[int, tuple[bytes, Any]]] = field(default_factory=dict)
+    #: Weighted sums of segments and of the whole, by layout and slot.
     weighted: dict[tuple[bytes, int], _Row] = field(default_factory=dict)
 
 
 class Counting:
-    """The observer of workers: its counts are rows.
-
-    Parameters
-    ----------
-    policies
-        What each stream is configured to do.
-    services
-        Hold the rows.
-    """
+    """The observer of workers: its counts are rows."""
 
     def __init__(self, policies: Policies, services: Services) -> None:
         self._policies = policies

@@ -39,10 +39,7 @@ def encode_cells(counts: Sequence[int]) -> bytes:
 def decode_cells(payload: bytes, at: int, cells: int, what: str) -> tuple[list[int], int]:
     """Return ``cells`` counts at an offset, and the offset after them; ``what`` names the payload in errors.
 
-    Raises
-    ------
-    ValueError
-        If they are cut, or name cells that do not exist.
+    Raises ValueError if they are cut, or name cells that do not exist.
     """
     if len(payload) < at + _CELLS.size:
         raise ValueError(f"{what} of {len(payload)} bytes ends before its counts do")

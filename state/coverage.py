@@ -35,15 +35,6 @@ _HEAD: Final = Struct("<QdBQH")
 class Coverage:
     """Counts of a stream's forecasts and of the labelled ones, by the time of issue.
 
-    Attributes
-    ----------
-    labels
-        Labels, except those of the first `LEAST` forecasts.
-    share
-        Mean share of labelled forecasts, over the last labels; in [0, 1].
-    uncovered
-        Whether most forecasts get no label.
-
     Notes
     -----
     Time is the partition's count of applied records, cut into cells. The first cell has `LEAST` forecasts, so that a
@@ -83,9 +74,13 @@ class Coverage:
     __slots__ = ("_born", "_issued", "_labelled", "labels", "share", "uncovered")
 
     def __init__(self) -> None:
+        #: Labels, except those of the first `LEAST` forecasts.
         self.labels = 0
+        #: Mean share of labelled forecasts, over the last labels; in [0, 1].
         self.share = 0.0
+        #: Whether most forecasts get no label.
         self.uncovered = False
+
         self._born: list[int] = []
         self._issued: list[int] = []
         self._labelled: list[int] = []

@@ -16,17 +16,14 @@ _SEED_LIMIT: Final = 1 << 64
 class Draw:
     """Uniform integers keyed by event.
 
+    Raises ValueError if the seed is out of range.
+
     Parameters
     ----------
     name
         Name of the calibrator that draws; two calibrators that see the same event draw independently.
     seed
         From 0 to 2**64 - 1.
-
-    Raises
-    ------
-    ValueError
-        If the seed is out of range.
 
     Notes
     -----

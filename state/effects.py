@@ -22,25 +22,17 @@ class Changes:
     """Rows that changed since the last checkpoint. Most of them are packed later, in slices.
 
     A row shows its value at the checkpoint. So a caller that is about to change the value packs the row first (`make`).
-
-    Attributes
-    ----------
-    rows
-        Rows to write, by key; None deletes. They are written all at once, or not at all.
-    of_streams
-        Those of ``rows`` that describe a stream.
-    ledger
-        Values of ledger rows that are not packed yet, by key; None deletes.
-    streams
-        Values of streams' rows that are not packed yet, by stream and key; None deletes.
-    sizes
-        Number and bytes of the packed rows, of the ledger and of streams.
     """
 
+    #: Rows to write, by key; None deletes. They are written all at once, or not at all.
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
+    #: Those of ``rows`` that describe a stream.
     of_streams: dict[bytes, bytes] = field(default_factory=dict)
+    #: Values of ledger rows that are not packed yet, by key; None deletes.
     ledger: dict[bytes, Row | None] = field(default_factory=dict)
+    #: Values of streams' rows that are not packed yet, by stream and key; None deletes.
     streams: dict[str, dict[bytes, Any]] = field(default_factory=dict)
+    #: Number and bytes of the packed rows, of the ledger and of streams.
     sizes: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
 
     def has(self, key: bytes) -> bool:
@@ -89,48 +81,32 @@ class Changes:
 
 @dataclass(slots=True)
 class Effects(Changes):
-    """What a batch did. It includes changed rows only if `state.engine.Partition.fold` made a checkpoint.
+    """What a batch did. It includes changed rows only if `state.engine.Partition.fold` made a checkpoint."""
 
-    Attributes
-    ----------
-    outputs
-        Records to produce, in order; set only for a whole batch, because parts return their own.
-    fates
-        How many records and rows met each of `state.fence.FATES` in this batch.
-    delays
-        Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
-    rejected
-        Topic and reason of every dead letter.
-    withheld
-        How many dead letters give only the place of their record.
-    refused
-        How many records of each stream its quota refused; an empty stream has those of unknown events.
-    overdue
-        How many events of each stream got their first outcome after silence had labelled them.
-    belated
-        How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
-    untaught
-        How many events of each stream taught nothing, because their entity had taught or their label stands for few
-        forecasts.
-    passed
-        How many records of each topic were passed over.
-    answered, resolved
-        How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
-    lapsed
-        Due times, stream time in ms, of forecasts and outcomes that expired without a partner, and of forecasts that
-        silence labelled.
-    """
-
+    #: Records to produce, in order; set only for a whole batch, because parts return their own.
     outputs: list[Output] = field(default_factory=list)
+    #: How many records and rows met each of `state.fence.FATES` in this batch.
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
+    #: Milliseconds from forecast to outcome, for each event resolved in this batch by an outcome.
     delays: list[int] = field(default_factory=list)
+    #: Due times, stream time in ms, of forecasts and outcomes that expired without a partner, and of forecasts that
+    #: silence labelled.
     lapsed: list[int] = field(default_factory=list)
+    #: Topic and reason of every dead letter.
     rejected: list[tuple[int, str]] = field(default_factory=list)
+    #: How many dead letters give only the place of their record.
     withheld: int = 0
+    #: How many records of each stream its quota refused; an empty stream has those of unknown events.
     refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: How many events of each stream got their first outcome after silence had labelled them.
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
     belated: int = 0
+    #: How many events of each stream taught nothing, because their entity had taught or their label stands for few
+    #: forecasts.
     untaught: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: How many records of each topic were passed over.
     passed: list[int] = field(default_factory=lambda: [0, 0])
+    #: How many forecasts of each stream were answered, duplicates included, and how many of its events resolved.
     answered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     resolved: dict[str, int] = field(default_factory=lambda: defaultdict(int))

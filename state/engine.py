@@ -81,15 +81,9 @@ class Partition(Tickets):
     def apply(self, events: Iterable[Event]) -> list[Output]:
         """Apply events in order, and return their outputs.
 
-        Parameters
-        ----------
-        events
-            Each topic's events in the order of offsets; at most `BATCH_LIMIT` since `begin`.
+        Raises CorruptFrame if a stored row is damaged.
 
-        Raises
-        ------
-        CorruptFrame
-            If a stored row is damaged.
+        ``events``: each topic's events in the order of offsets; at most `BATCH_LIMIT` since `begin`.
         """
         self._outputs = []
         fence, effects, offsets = self.fence, self._effects, self.fence.next

@@ -34,11 +34,6 @@ def number(entity: str) -> int:
 class Entities:
     """Which outcomes of each entity taught lately, on one partition.
 
-    Parameters
-    ----------
-    get
-        Reads a stored row by key; None where there is none.
-
     Notes
     -----
     An entity is remembered after its first outcome that taught, for as long as a forecast waits for its outcome:

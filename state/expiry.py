@@ -56,12 +56,7 @@ QUEUE: Final = Kind[list[QueueEntry]](
 class Expiry:
     """The queues of one partition, as a working copy.
 
-    Parameters
-    ----------
-    get
-        Reads a stored row by key; None where there is none.
-    fence
-        Holds the bounds of the queues; changed by `push` and `pop`.
+    ``fence``: holds the bounds of the queues; changed by `push` and `pop`.
     """
 
     def __init__(self, get: Callable[[bytes], bytes | None], fence: Fence) -> None:

@@ -94,26 +94,17 @@ class Queue:
 
 @dataclass(slots=True)
 class Fence:
-    """What a partition has applied.
+    """What a partition has applied."""
 
-    Attributes
-    ----------
-    next
-        Next offset to apply of ``forecasts`` and of ``outcomes``; 0 before the first record.
-    stream_time
-        Largest event time, except of records far ahead (`state.witnesses`), ms since the epoch; 0 at first.
-    applied
-        Records applied so far, of both topics.
-    fates
-        A count for each of `FATES`.
-    queues
-        The queues, by role and time to live, ms.
-    """
-
+    #: Next offset to apply of ``forecasts`` and of ``outcomes``; 0 before the first record.
     next: list[int] = field(default_factory=lambda: [0, 0])
+    #: Largest event time, except of records far ahead (`state.witnesses`), ms since the epoch; 0 at first.
     stream_time: int = 0
+    #: Records applied so far, of both topics.
     applied: int = 0
+    #: A count for each of `FATES`.
     fates: list[int] = field(default_factory=lambda: [0] * len(FATES))
+    #: The queues, by role and time to live, ms.
     queues: dict[tuple[int, int], Queue] = field(default_factory=dict)
 
     @property

@@ -26,10 +26,7 @@ class Fold:
     It keeps changes until `checkpoint` makes rows of them. After a crash, records since the last checkpoint must be
     folded again in the same order.
 
-    Parameters
-    ----------
-    get
-        Reads a stored row by key. It must see every row of earlier checkpoints.
+    ``get``: reads a stored row by key. It must see every row of earlier checkpoints.
 
     Attributes
     ----------

@@ -35,10 +35,7 @@ _PAIR = Struct("<Bdd")
 class Classwise(tuple[float, ...]):
     """K probabilities, each of one class against the rest. They need not sum to 1.
 
-    Raises
-    ------
-    ValueError
-        If K is not 2 to `MAX_CLASSES` or a probability is outside [0, 1].
+    Raises ValueError if K is not 2 to `MAX_CLASSES` or a probability is outside [0, 1].
 
     Examples
     --------
@@ -107,13 +104,6 @@ class Probs(Classwise):
 class Normal:
     """A normal law.
 
-    Attributes
-    ----------
-    mean
-        Within `LARGEST` of 0.
-    std
-        Positive, from 1 / `LARGEST` to `LARGEST`.
-
     Examples
     --------
     >>> law = Normal(mean=10.0, std=2.0)
@@ -121,7 +111,9 @@ class Normal:
     ((0.5, 0.5), 13.92)
     """
 
+    #: Within `LARGEST` of 0.
     mean: float
+    #: Positive, from 1 / `LARGEST` to `LARGEST`.
     std: float
 
     def __post_init__(self) -> None:
@@ -147,13 +139,6 @@ class Normal:
 class Quantiles:
     """A law given by some of its quantiles.
 
-    Attributes
-    ----------
-    levels
-        2 to `MAX_LEVELS`, strictly increasing, in (0, 1).
-    values
-        One a level, never decreasing, within `LARGEST` of 0. A value that repeats is an atom.
-
     Notes
     -----
     - Between two given quantiles the distribution function is linear.
@@ -171,7 +156,9 @@ class Quantiles:
     ((0.0, 0.5), (0.0, 0.0), (0.625, 0.625), 2.0)
     """
 
+    #: 2 to `MAX_LEVELS`, strictly increasing, in (0, 1).
     levels: tuple[float, ...]
+    #: One a level, never decreasing, within `LARGEST` of 0. A value that repeats is an atom.
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -280,10 +267,7 @@ def encode(forecast: ForecastValue) -> bytes:
 def decode(payload: bytes) -> ForecastValue:
     """Read a forecast written by `encode`.
 
-    Raises
-    ------
-    ValueError
-        If the payload is cut, too long, of an unknown kind, or not a forecast.
+    Raises ValueError if the payload is cut, too long, of an unknown kind, or not a forecast.
     """
     kind = payload[0] if payload else 0
     try:

@@ -39,17 +39,14 @@ def damaged(kind: int, cause: Exception) -> CorruptFrame:
 def seal(kind: int, version: int, payload: bytes) -> bytes:
     """Wrap a payload as a frame.
 
+    Returns ``len(payload) + 6`` bytes.
+
     Parameters
     ----------
     kind, version
         Both 0 to 255. ``kind`` is the letter of the row's key.
     payload
         Any bytes.
-
-    Returns
-    -------
-    bytes
-        ``len(payload) + 6`` bytes.
     """
     body = bytes((kind, version)) + payload
     return body + _CRC.pack(crc32(body))
@@ -58,10 +55,7 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
 def unseal(kind: int, version: int, frame: bytes) -> bytes:
     """Return the payload of a frame, after all checks.
 
-    Raises
-    ------
-    CorruptFrame
-        If the frame is too short, its checksum differs, or it is not of this kind and version.
+    Raises CorruptFrame if the frame is too short, its checksum differs, or it is not of this kind and version.
     """
     if len(frame) < OVERHEAD:
         raise CorruptFrame(f"a frame of {len(frame)} bytes is shorter than its own header")

@@ -13,13 +13,9 @@ class InputIds(NamedTuple):
     """The topics to which the offsets of the fence belong.
 
     A topic that is deleted and created again has the same name and a new id; its offsets start at 0.
-
-    Attributes
-    ----------
-    forecasts, outcomes
-        Ids of the topics, 32 hexadecimal digits.
     """
 
+    #: Ids of the topics, 32 hexadecimal digits.
     forecasts: str
     outcomes: str
 

@@ -44,40 +44,27 @@ NONE: Final = Last(-1, 0)
 
 
 class Entry(NamedTuple):
-    """One batch; in the topic of the journal, all batches from one checkpoint to the next.
+    """One batch; in the topic of the journal, all batches from one checkpoint to the next."""
 
-    Attributes
-    ----------
-    number
-        Number of the entry, counted over a partition's life; for a checkpoint the number of the first entry after it.
-    begins, ends
-        Next offsets of forecasts and outcomes before the batch, and after it.
-    applied
-        Records of both topics applied, this batch included.
-    answered
-        Number of the first entry whose outputs were perhaps not acknowledged when this one was written.
-    said
-        Next offset of each output topic, after the outputs of the entries before ``answered``; 0 for a router.
-    config
-        Hash of the configuration in force, 16 bytes; see `streams.config.in_force`.
-    last
-        The last record of each topic.
-    topics
-        The topic of each record, in the order of folding: bytes 0 and 1.
-    tick
-        For a batch without records: the clock's time to which stream time moved, ms. Such an entry is the only one
-        between two checkpoints.
-    """
-
+    #: Number of the entry, counted over a partition's life; for a checkpoint the number of the first entry after it.
     number: int
+    #: Next offsets of forecasts and outcomes before the batch, and after it.
     begins: tuple[int, int]
     ends: tuple[int, int]
+    #: Records of both topics applied, this batch included.
     applied: int
+    #: Number of the first entry whose outputs were perhaps not acknowledged when this one was written.
     answered: int
+    #: Next offset of each output topic, after the outputs of the entries before ``answered``; 0 for a router.
     said: tuple[int, int, int]
+    #: Hash of the configuration in force, 16 bytes; see `streams.config.in_force`.
     config: bytes
+    #: The last record of each topic.
     last: tuple[Last, Last]
+    #: The topic of each record, in the order of folding: bytes 0 and 1.
     topics: bytes
+    #: For a batch without records: the clock's time to which stream time moved, ms. Such an entry is the only one
+    #: between two checkpoints.
     tick: int = 0
 
     @property
@@ -132,24 +119,16 @@ JOURNAL: Final = Kind[Entry](
 
 
 class Journal(NamedTuple):
-    """The journal as stored in a partition's rows.
+    """The journal as stored in a partition's rows."""
 
-    Attributes
-    ----------
-    number
-        Number of the next entry.
-    last
-        The last record of each topic in the rows of the last checkpoint.
-    entries
-        What was folded since then.
-    answered, said
-        The later values of the last checkpoint and of the entries: see `Entry`. A worker that folds the journal again
-        makes checkpoints between entries that have older values.
-    """
-
+    #: Number of the next entry.
     number: int
+    #: The last record of each topic in the rows of the last checkpoint.
     last: tuple[Last, Last]
+    #: What was folded since then.
     entries: list[Entry]
+    #: The later values of the last checkpoint and of the entries: see `Entry`. A worker that folds the journal again
+    #: makes checkpoints between entries that have older values.
     answered: int = 0
     said: tuple[int, int, int] = (0, 0, 0)
 
@@ -174,15 +153,7 @@ def begun(entry: Entry, said: Sequence[int]) -> tuple[bytes, bytes]:
 def read(get: Callable[[bytes], bytes | None]) -> Journal:
     """Read the journal from the rows of a partition.
 
-    Parameters
-    ----------
-    get
-        Reads a stored row by key; None where there is none.
-
-    Raises
-    ------
-    CorruptFrame
-        If a row is damaged.
+    Raises CorruptFrame if a row is damaged.
     """
     number, before, known = 0, (NONE, NONE), (0, (0, 0, 0))
     row = get(JOURNAL.key())

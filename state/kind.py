@@ -19,24 +19,16 @@ Get = Callable[[bytes], bytes | None]
 
 
 class Part(NamedTuple):
-    """A part of a key.
+    """A part of a key."""
 
-    Attributes
-    ----------
-    name
-        Name for people.
-    format
-        How it is packed, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort like
-        numbers.
-    now
-        Returns the values that the part may have under a stream's present policy; None: any.
-    hex
-        Whether its value is given in hex digits.
-    """
-
+    #: Name for people.
     name: str
+    #: How it is packed, see `struct`; empty: text, which ends the key. Keys are big-endian, so that they sort like
+    #: numbers.
     format: str = ""
+    #: Returns the values that the part may have under a stream's present policy; None: any.
     now: Callable[[Any], Sequence[object]] | None = None
+    #: Whether its value is given in hex digits.
     hex: bool = False
 
 
@@ -208,10 +200,7 @@ class Kind(Generic[T]):
     def open(self, row: bytes, parse: Callable[..., Parsed], *more: Any, version: int = 0) -> Parsed:  # noqa: ANN401 - as ``parse`` takes it
         """Return ``parse`` of a row's payload and ``more``.
 
-        Raises
-        ------
-        CorruptFrame
-            If the row is not intact, or not of this kind and one of its versions.
+        Raises CorruptFrame if the row is not intact, or not of this kind and one of its versions.
         """
         payload = unseal(self.letter[0], version or self.version, row)
         try:

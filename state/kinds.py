@@ -231,10 +231,7 @@ EVIDENCE: Final = Kind[Evidence](
 def history(scores: bytes, windows: bytes | None) -> History:
     """Read both rows of a stream's scores; ``windows`` is None before a window was closed.
 
-    Raises
-    ------
-    CorruptFrame
-        If a frame is not an intact row of its kind and version, or the rows do not belong together.
+    Raises CorruptFrame if a frame is not an intact row of its kind and version, or the rows do not belong together.
     """
     return SCORES.decode(scores, _closed(windows))
 

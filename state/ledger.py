@@ -79,28 +79,19 @@ NAN: Final = float("nan")
 
 
 class Shadow(NamedTuple):
-    """A challenger's ticket, with what it would have served.
+    """A challenger's ticket, with what it would have served."""
 
-    Attributes
-    ----------
-    config
-        Hash of its configuration, 8 hex digits.
-    version
-        Outcomes it had learnt.
-    p, draw
-        Its answer, and for one probability its draw, in [0, 1]. For classes and numbers no draw is stored, and ``draw``
-        is the answer.
-    ticket
-        What it needs to learn from the outcome.
-    warm
-        Whether it was in its warm-up.
-    """
-
+    #: Hash of its configuration, 8 hex digits.
     config: str
+    #: Outcomes it had learnt.
     version: int
+    #: Its answer, and for one probability its draw, in [0, 1]. For classes and numbers no draw is stored, and ``draw``
+    #: is the answer.
     p: Any
     draw: Any
+    #: What it needs to learn from the outcome.
     ticket: bytes
+    #: Whether it was in its warm-up.
     warm: bool = False
 
 
@@ -115,56 +106,7 @@ NOBODY: Final = names("00000000", "", "")
 
 
 class Row:
-    """The row of an event.
-
-    Attributes
-    ----------
-    status
-        `EARLY`, `ISSUED`, `IMMATURE`, `WAITING`, `RESOLVED` or `ERASED`.
-    born
-        The partition's count of applied records when the row entered its expiry queue.
-    kind
-        Of the forecast: `state.forecasts.PROBABILITY` and so on.
-    issued_ts, resolved_ts
-        Event time of the forecast and of the label, ms; 0 while there is none. A label that silence implied has the
-        time at which the forecast matured.
-    y
-        The label in force; NaN while there is none.
-    raw, p, draw
-        The model's forecast, the served one, and its draw; NaN while early.
-    version
-        Outcomes the calibrator had learnt when it served; 0 while early.
-    names
-        Who served, see `names`.
-    ticket
-        What the calibrator needs to learn from the outcome.
-    shadows
-        Tickets of the challengers, in the order of the stream's configuration when the forecast was answered.
-    as_of
-        Event time of the latest outcome that set or confirmed the label, ms; `UNSAID` while silence implied it.
-    number
-        The revision number of that outcome; 0 if it had none.
-    window
-        The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` for an event of
-        the warm-up (`state.scoring.warm_up`), `UNTAUGHT` for one that taught nothing.
-    revisions
-        How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
-    key
-        The forecast's Kafka key, if the event matures and the key is not the event id; else empty. None: no key.
-    layout, groups
-        Hash of the names of the stream's segments (`state.policy.Policy.layout`), and the event's slots
-        (`state.segments.Dictionary`); empty where the stream had no segments.
-    entity
-        Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
-    weight, chance
-        The forecast's weight, and its chance of a label, in (0, 1]; each 1 where the stream has none.
-    marks
-        Band, points and interval of the answer, `state.banding.Marks` as bytes; empty where the stream had none.
-    frozen
-        Whether the serving calibrator has not learnt the label, or its last revision.
-    seen
-        Data of an observer, only in memory.
-    """
+    """The row of an event."""
 
     def __init__(
         self,
@@ -195,31 +137,55 @@ class Row:
         marks: bytes = b"",
         frozen: bool = False,
     ) -> None:
+        #: `EARLY`, `ISSUED`, `IMMATURE`, `WAITING`, `RESOLVED` or `ERASED`.
         self.status = status
+        #: The partition's count of applied records when the row entered its expiry queue.
         self.born = born
+        #: Of the forecast: `state.forecasts.PROBABILITY` and so on.
         self.kind = kind
+        #: Event time of the forecast and of the label, ms; 0 while there is none. A label that silence implied has the
+        #: time at which the forecast matured.
         self.issued_ts = issued_ts
         self.resolved_ts = resolved_ts
+        #: The label in force; NaN while there is none.
         self.y = y
+        #: The model's forecast, the served one, and its draw; NaN while early.
         self.raw = raw
         self.p = p
         self.draw = draw
+        #: Outcomes the calibrator had learnt when it served; 0 while early.
         self.version = version
+        #: Who served, see `names`.
         self.names = names
+        #: What the calibrator needs to learn from the outcome.
         self.ticket = ticket
+        #: Tickets of the challengers, in the order of the stream's configuration when the forecast was answered.
         self.shadows = shadows
+        #: Event time of the latest outcome that set or confirmed the label, ms; `UNSAID` while silence implied it.
         self.as_of = as_of
+        #: The revision number of that outcome; 0 if it had none.
         self.number = number
+        #: The window of the stream's scores in which the event counts, 0 until it is learnt; `NO_WINDOW` for an event
+        #: of the warm-up (`state.scoring.warm_up`), `UNTAUGHT` for one that taught nothing.
         self.window = window
+        #: How often the label has changed since the event was learnt; at most `MOST_REVISIONS`.
         self.revisions = revisions
+        #: The forecast's Kafka key, if the event matures and the key is not the event id; else empty. None: no key.
         self.key = key
+        #: Hash of the names of the stream's segments (`state.policy.Policy.layout`), and the event's slots
+        #: (`state.segments.Dictionary`); empty where the stream had no segments.
         self.layout = layout
         self.groups = groups
+        #: Number of the entity that the forecast is about (`state.entities.number`); 0 without one.
         self.entity = entity
+        #: The forecast's weight, and its chance of a label, in (0, 1]; each 1 where the stream has none.
         self.weight = weight
         self.chance = chance
+        #: Band, points and interval of the answer, `state.banding.Marks` as bytes; empty where the stream had none.
         self.marks = marks
+        #: Whether the serving calibrator has not learnt the label, or its last revision.
         self.frozen = frozen
+        #: Data of an observer, only in memory.
         self.seen: Any = None
 
     @property

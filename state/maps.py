@@ -32,34 +32,22 @@ class Table(NamedTuple):
     """A function of a probability, by points. Between two neighbours it is a straight line in log-odds.
 
     If x or y of one of them is 0 or 1, the line is straight in probabilities.
-
-    Attributes
-    ----------
-    x
-        Strictly increasing, from 0 to 1.
-    y
-        The served score.
     """
 
+    #: Strictly increasing, from 0 to 1.
     x: list[float]
+    #: The served score.
     y: list[float]
 
 
 class Corrections(NamedTuple):
-    """Corrections by segment, see `state.calibrators.by_segment.BySegment`.
+    """Corrections by segment, see `state.calibrators.by_segment.BySegment`."""
 
-    Attributes
-    ----------
-    weight
-        Weight of the answer without segments.
-    share
-        Share of the passing correction.
-    rows
-        By slot: the passing correction, then the lasting one at every knot.
-    """
-
+    #: Weight of the answer without segments.
     weight: float
+    #: Share of the passing correction.
     share: float
+    #: By slot: the passing correction, then the lasting one at every knot.
     rows: dict[int, list[float]]
 
 

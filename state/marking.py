@@ -167,10 +167,7 @@ class Marker:
     def resolve(self, row: Row, known: int, ones: int, now_ms: int) -> None:
         """Count the label of a forecast that has marks.
 
-        Parameters
-        ----------
-        known, ones
-            1 and the label; for a revision 0 and the change of the label.
+        ``known`` and ``ones``: 1 and the label; for a revision 0 and the change of the label.
         """
         marks = row.marks
         bands, width, before, now = marks[:4], marks[4], marks[5], marks[6]

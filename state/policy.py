@@ -45,108 +45,75 @@ class Challenger(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """Configuration of the streams that match one pattern. A change of the recipe makes a new calibrator.
+    """Configuration of the streams that match one pattern. A change of the recipe makes a new calibrator."""
 
-    Attributes
-    ----------
-    calibrator
-        Name of a calibrator, or ``front+back``.
-    options
-        Options of the calibrator, by name.
-    features
-        Names of the features in a record's ``x``, in the calibrator's order; or their count, if ``x`` is a list. 0:
-        ``x`` is not used.
-    ttl_ms
-        How long a forecast waits for its outcome, in stream time, ms; longer than ``matures_ms``.
-    matures_ms
-        Age at which a forecast's label is taken as known, in stream time, ms; 0: never, outcomes are learnt when they
-        come.
-    silence
-        Label of a forecast without an outcome when it matures; None: it goes on waiting.
-    unlabelled
-        Whether forecasts without a label are like those with one: ``unknown`` or ``alike``. If ``unknown``, and while
-        most forecasts get no label, the stream is answered as if nothing had been learnt (`state.coverage`). Not in the
-        recipe.
-    learn
-        ``maturity``: outcomes that come earlier are kept, and learnt when their forecast matures. ``arrival``: they are
-        learnt when they come. Empty: at maturity, if forecasts mature.
-    revisable_ms
-        How long a label may be revised, in stream time since its forecast, ms; at least ``ttl_ms``; 0: ``ttl_ms``.
-    seed
-        Seed of the keyed draws.
-    shadow
-        Calibrators that are scored on the same events and never served. Not in the recipe.
-    segments
-        Names of the segments whose values records give. In the recipe only if the calibrator uses them.
-    pairs
-        Pairs of these names; combinations of their values are also segments.
-    segments_required
-        Whether a forecast without a usable value of each name is a dead letter.
-    entity
-        Path of the record's field with the entity, such as ``customer.account``; empty: the field ``entity``. Forecasts
-        of one entity share outcomes, so only some teach (`state.entities`). Not in the recipe.
-    label_rate
-        A forecast's chance of a label, in (0, 1], or the path of the record's field with it, such as
-        ``decision.chance``; empty: not known. See `state.chances`. Not in the recipe.
-    weight
-        Path of the record's field with the weight, such as ``amount``: figures are also shown by weight
-        (`state.scoring.weighted`). Empty: none. Not in the recipe.
-    shards
-        Number of parts into which intake divides the stream, by event id; each has a calibrator of its own.
-    quota
-        How much each stream may send. Not in the recipe.
-    on_error
-        Answer to a forecast that becomes a dead letter: ``none`` or ``raw``, its raw score. Not in the recipe.
-    frozen
-        Whether the champion learns nothing; its challengers do. Not in the recipe.
-    bands
-        Bands of the calibrated probability; None: none. Not in the recipe, like the next five.
-    points
-        The scorecard whose points stand beside the probability; None: none.
-    interval
-        Share of the intervals beside the probability that hold the true risk, in [.5, .999]; 0: there are none.
-    reasons
-        Whether intervals come with the reason in words.
-    cost_miss, cost_alert
-        Cost of a missed one, and of looking at a forecast, in one unit; both 0 if not known.
-    model_version
-        Path of the record's field with the version of the model; each version has a calibrator of its own
-        (`state.versions`). Empty: one calibrator has all forecasts. Not in the recipe.
-    carry_over
-        Whether a new version begins with the map of the one before; else with raw scores. Not in the recipe.
-    version
-        The model's version that this policy is for, see `of_version`; empty: all. In the recipe.
-    """
-
+    #: Name of a calibrator, or ``front+back``.
     calibrator: str = DEFAULT_CALIBRATOR
+    #: Options of the calibrator, by name.
     options: Mapping[str, calibrators.Value] = field(default_factory=dict)
+    #: Names of the features in a record's ``x``, in the calibrator's order; or their count, if ``x`` is a list. 0:
+    #: ``x`` is not used.
     features: int | tuple[str, ...] = 0
+    #: How long a forecast waits for its outcome, in stream time, ms; longer than ``matures_ms``.
     ttl_ms: int = DEFAULT_TTL_MS
+    #: Seed of the keyed draws.
     seed: int = 0
+    #: Calibrators that are scored on the same events and never served. Not in the recipe.
     shadow: tuple[Challenger, ...] = ()
+    #: Age at which a forecast's label is taken as known, in stream time, ms; 0: never, outcomes are learnt when they
+    #: come.
     matures_ms: int = 0
+    #: Label of a forecast without an outcome when it matures; None: it goes on waiting.
     silence: float | None = None
+    #: ``maturity``: outcomes that come earlier are kept, and learnt when their forecast matures. ``arrival``: they are
+    #: learnt when they come. Empty: at maturity, if forecasts mature.
     learn: str = ""
+    #: How long a label may be revised, in stream time since its forecast, ms; at least ``ttl_ms``; 0: ``ttl_ms``.
     revisable_ms: int = 0
+    #: Names of the segments whose values records give. In the recipe only if the calibrator uses them.
     segments: tuple[str, ...] = ()
+    #: Pairs of these names; combinations of their values are also segments.
     pairs: tuple[tuple[str, str], ...] = ()
+    #: Whether a forecast without a usable value of each name is a dead letter.
     segments_required: bool = False
+    #: Number of parts into which intake divides the stream, by event id; each has a calibrator of its own.
     shards: int = 1
+    #: How much each stream may send. Not in the recipe.
     quota: Quota | None = None
+    #: Answer to a forecast that becomes a dead letter: ``none`` or ``raw``, its raw score. Not in the recipe.
     on_error: str = NOTHING
+    #: Whether forecasts without a label are like those with one: ``unknown`` or ``alike``. If ``unknown``, and while
+    #: most forecasts get no label, the stream is answered as if nothing had been learnt (`state.coverage`). Not in the
+    #: recipe.
     unlabelled: str = UNKNOWN
+    #: Path of the record's field with the entity, such as ``customer.account``; empty: the field ``entity``. Forecasts
+    #: of one entity share outcomes, so only some teach (`state.entities`). Not in the recipe.
     entity: str = ""
+    #: A forecast's chance of a label, in (0, 1], or the path of the record's field with it, such as
+    #: ``decision.chance``; empty: not known. See `state.chances`. Not in the recipe.
     label_rate: float | str = ""
+    #: Path of the record's field with the weight, such as ``amount``: figures are also shown by weight
+    #: (`state.scoring.weighted`). Empty: none. Not in the recipe.
     weight: str = ""
+    #: Whether the champion learns nothing; its challengers do. Not in the recipe.
     frozen: bool = False
+    #: Bands of the calibrated probability; None: none. Not in the recipe, like the next five.
     bands: Bands | None = None
+    #: The scorecard whose points stand beside the probability; None: none.
     points: Points | None = None
+    #: Share of the intervals beside the probability that hold the true risk, in [.5, .999]; 0: there are none.
     interval: float = 0.0
+    #: Whether intervals come with the reason in words.
     reasons: bool = False
+    #: Cost of a missed one, and of looking at a forecast, in one unit; both 0 if not known.
     cost_miss: float = 0.0
     cost_alert: float = 0.0
+    #: Path of the record's field with the version of the model; each version has a calibrator of its own
+    #: (`state.versions`). Empty: one calibrator has all forecasts. Not in the recipe.
     model_version: str = ""
+    #: Whether a new version begins with the map of the one before; else with raw scores. Not in the recipe.
     carry_over: bool = True
+    #: The model's version that this policy is for, see `of_version`; empty: all. In the recipe.
     version: str = ""
 
     def __post_init__(self) -> None:

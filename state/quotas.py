@@ -65,20 +65,13 @@ class Rate:
 
 @dataclass(frozen=True)
 class Quota:
-    """Limits for each partition of each input topic; None: no limit.
+    """Limits for each partition of each input topic; None: no limit."""
 
-    Attributes
-    ----------
-    records
-        Forecasts, and outcomes of events that have a label. The first outcome of a forecast is never refused.
-    ids
-        Forecasts of new event ids, each of which makes a row; and outcomes of unknown events.
-    dead_letters
-        Dead letters that hold their record. Beyond the rate, they give only the record's place.
-    """
-
+    #: Forecasts, and outcomes of events that have a label. The first outcome of a forecast is never refused.
     records: Rate | None = None
+    #: Forecasts of new event ids, each of which makes a row; and outcomes of unknown events.
     ids: Rate | None = None
+    #: Dead letters that hold their record. Beyond the rate, they give only the record's place.
     dead_letters: Rate | None = None
 
 
@@ -91,17 +84,14 @@ QuotaOf = Callable[[str], tuple[str, Quota] | None]
 class Buckets:
     """The buckets of one stream, or of those that share a quota.
 
+    Raises CorruptFrame if the row is not intact.
+
     Parameters
     ----------
     quota
         Rates of the buckets.
     row
         As `encode` returned it, perhaps under another quota; None: all are full.
-
-    Raises
-    ------
-    CorruptFrame
-        If the row is not intact.
     """
 
     def __init__(self, quota: Quota, row: bytes | None = None) -> None:
@@ -158,15 +148,9 @@ class Buckets:
 class Clocks:
     """The present time, for each of the `TIMES`.
 
-    Parameters
-    ----------
-    row
-        As `encode` returned it; None at first.
+    Raises CorruptFrame if the row is not intact.
 
-    Raises
-    ------
-    CorruptFrame
-        If the row is not intact.
+    ``row``: as `encode` returned it; None at first.
     """
 
     def __init__(self, row: bytes | None = None) -> None:
@@ -205,12 +189,7 @@ class Clocks:
 class Quotas:
     """The quotas of one partition, as a working copy.
 
-    Parameters
-    ----------
-    quota_of
-        Says what each stream is allowed.
-    get
-        Reads a stored row by key; None where there is none.
+    ``quota_of``: says what each stream is allowed.
     """
 
     def __init__(self, quota_of: QuotaOf, get: Get) -> None:

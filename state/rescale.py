@@ -28,23 +28,15 @@ class RescaleError(ValueError):
 
 
 class Moved(NamedTuple):
-    """Origin of a partition's rows.
+    """Origin of a partition's rows."""
 
-    Attributes
-    ----------
-    app
-        ``TRUEUP_APP_ID`` of that state.
-    changelog
-        Id of its changelog from the brokers; empty if they give none.
-    ends
-        Next offset of each partition of the changelog when it was read.
-    partitions
-        The new number of partitions.
-    """
-
+    #: ``TRUEUP_APP_ID`` of that state.
     app: str
+    #: Id of its changelog from the brokers; empty if they give none.
     changelog: str
+    #: Next offset of each partition of the changelog when it was read.
     ends: tuple[int, ...]
+    #: The new number of partitions.
     partitions: int
 
     def encode(self) -> bytes:
@@ -70,32 +62,26 @@ MOVED: Final = Kind[Moved](
 
 @dataclass(frozen=True)
 class Plan:
-    """The new partitions of events and streams.
+    """The new partitions of events and streams."""
 
-    Attributes
-    ----------
-    width
-        The new number of partitions.
-    of_event
-        Returns the new partition of an event's records, by the event's name, its stream (empty if it is not known) and
-        its old partition; raises `RescaleError` if it stood in a wrong one.
-    of_stream
-        Returns which old partition's part of a stream goes to which new one. One of the new ones is its home.
-    home
-        Returns a stream's home, which is among the new partitions of ``of_stream``.
-    next
-        Next offsets of both inputs, by new partition.
-    """
-
+    #: The new number of partitions.
     width: int
+    #: Returns the new partition of an event's records, by the event's name, its stream (empty if it is not known) and
+    #: its old partition; raises `RescaleError` if it stood in a wrong one.
     of_event: Callable[[str, str, int], int]
+    #: Returns which old partition's part of a stream goes to which new one. One of the new ones is its home.
     of_stream: Callable[[str], Moves]
+    #: Returns a stream's home, which is among the new partitions of ``of_stream``.
     home: Callable[[str], int]
+    #: Next offsets of both inputs, by new partition.
     next: Sequence[Sequence[int]]
 
 
 def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     """Return the rows of a worker's new partitions.
+
+    Raises RescaleError if two partitions have an event of the same name, or ``plan`` refuses one.
+    Raises CorruptFrame if a row is damaged.
 
     Parameters
     ----------
@@ -103,13 +89,6 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
         The rows of the old partitions. All records of the inputs are applied.
     plan
         The new partitions of events and streams.
-
-    Raises
-    ------
-    RescaleError
-        If two partitions have an event of the same name, or ``plan`` refuses one.
-    CorruptFrame
-        If a row is damaged.
     """
     made: list[dict[bytes, bytes]] = [{} for _ in range(plan.width)]
     where: dict[bytes, Event] = {}

@@ -84,10 +84,7 @@ class Router(Fold):
     def apply(self, records: Iterable[Route | Label | Rejected]) -> list[Routed | Rejected]:
         """Apply records in order, each topic's in the order of offsets; return what is to be sent.
 
-        Raises
-        ------
-        CorruptFrame
-            If a stored row is damaged.
+        Raises CorruptFrame if a stored row is damaged.
         """
         self._outputs: list[Routed | Rejected] = []
         fence, offsets = self.fence, self.fence.next

@@ -53,29 +53,20 @@ _OFFSET: Final = Struct("<q")
 
 
 class Route(NamedTuple):
-    """A forecast of an event was sent to a stream.
+    """A forecast of an event was sent to a stream."""
 
-    Attributes
-    ----------
-    offset, key, value
-        Offset, key and value of the record.
-    event_id, stream
-        Event and stream of the forecast.
-    target
-        Key of the forecast's record: the stream, or one of its shards.
-    stamp
-        Kafka timestamp, ms.
-    origin
-        Partition and offset of the source record; None if unknown.
-    """
-
+    #: Offset, key and value of the record.
     offset: int
     key: bytes | None
     value: bytes | None
+    #: Event and stream of the forecast.
     event_id: str
     stream: str
+    #: Key of the forecast's record: the stream, or one of its shards.
     target: str
+    #: Kafka timestamp, ms.
     stamp: int
+    #: Partition and offset of the source record; None if unknown.
     origin: tuple[str, int] | None
 
 

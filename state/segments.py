@@ -52,27 +52,16 @@ def usable(value: object) -> TypeGuard[str]:
 
 
 class Segment(NamedTuple):
-    """A segment as people read it.
+    """A segment as people read it."""
 
-    Attributes
-    ----------
-    name
-        Its name in the configuration; of a pair ``country*channel``.
-    value
-        Its value in records; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` for all without a slot.
-    """
-
+    #: Its name in the configuration; of a pair ``country*channel``.
     name: str
+    #: Its value in records; of a pair ``DE*web``. ``(missing)`` without one, ``(other)`` for all without a slot.
     value: str
 
 
 class Dictionary:
     """The slots of a stream's segments on one partition: small numbers by value.
-
-    Parameters
-    ----------
-    names, pairs
-        As configured.
 
     Notes
     -----
@@ -109,10 +98,7 @@ class Dictionary:
     def groups(self, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the slots of an event, one of each name and of each pair; new values take free ones.
 
-        Parameters
-        ----------
-        values
-            One for each name; empty text where the event has none.
+        ``values``: one for each name; empty text where the event has none.
         """
         found = self._known.get(values)
         if found is None:
@@ -142,15 +128,9 @@ class Dictionary:
     def join(self, other: Self) -> dict[int, int]:
         """Add the values of another partition, as long as slots are free.
 
-        Parameters
-        ----------
-        other
-            A dictionary of the same names and pairs.
+        Returns the slot here by the slot there; the slot of other values if none was free.
 
-        Returns
-        -------
-        dict of int to int
-            The slot here by the slot there; the slot of other values if none was free.
+        ``other``: a dictionary of the same names and pairs.
         """
         slots: dict[int, int] = {}
         for k, (own, theirs) in enumerate(zip(self._of_names, other._of_names, strict=True)):
@@ -219,13 +199,7 @@ class Dictionary:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError, LookupError, struct.error
-            If it is not that.
-        """
+        """Read what `encode` wrote. Raises ValueError, LookupError or struct.error if it is not that."""
         names, at = _read_texts(payload, 0)
         places, at = _read_pairs(payload, at)
         pairs = [(names[one], names[other]) for one, other in places]

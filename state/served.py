@@ -13,24 +13,16 @@ _HEAD: Final = Struct("<HQQ")
 
 @dataclass(slots=True)
 class Served:
-    """A calibrator as it serves one stream.
+    """A calibrator as it serves one stream."""
 
-    Attributes
-    ----------
-    recipe
-        What it was made from (`state.policy.Policy.recipe`), so that the row needs no configuration.
-    calibrator
-        The calibrator.
-    late
-        Sum over its outcomes of how many others it learnt between forecast and outcome. Divided by ``learnt`` it is
-        the mean number outstanding, which the bounds under delay need.
-    warmed_ms
-        Event time of the forecast that ended the warm-up, ms, at least 1; 0 before.
-    """
-
+    #: What it was made from (`state.policy.Policy.recipe`), so that the row needs no configuration.
     recipe: str
+    #: The calibrator.
     calibrator: Recalibrator
+    #: Sum over its outcomes of how many others it learnt between forecast and outcome. Divided by ``learnt`` it is the
+    #: mean number outstanding, which the bounds under delay need.
     late: int = 0
+    #: Event time of the forecast that ended the warm-up, ms, at least 1; 0 before.
     warmed_ms: int = 0
 
     @classmethod
@@ -47,8 +39,6 @@ class Served:
 
         Parameters
         ----------
-        raw, p
-            The forecast and the answer.
         ts
             Event time, ms.
         covered

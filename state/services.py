@@ -34,22 +34,11 @@ class Services:
 
     Parameters
     ----------
-    policies
-        What each stream is configured to do.
-    get
-        Reads a stored row by key.
     opened
         Called with each new service.
     beside
         Policies whose calibrators challenge every stream, instead of the configured challengers. One equal to the
         champion or to another challenger is left out.
-
-    Attributes
-    ----------
-    touched
-        Values of rows that changed since the last checkpoint, by key.
-    frozen
-        The last checkpoint; rows of streams may still have to be packed.
     """
 
     def __init__(
@@ -59,7 +48,9 @@ class Services:
         self._get = get
         self._opened = opened
         self._beside = beside
+        #: Values of rows that changed since the last checkpoint, by key.
         self.touched: dict[bytes, Any] = {}
+        #: The last checkpoint; rows of streams may still have to be packed.
         self.frozen = Changes()
         #: What serves each stream now, by name; and what served when a ticket was issued, by the ticket's names.
         self._active: dict[str, Service] = {}

@@ -47,8 +47,6 @@ class Tickets(Fold):
 
     Parameters
     ----------
-    policies
-        What each stream is configured to do.
     get
         Reads a stored row by key. It must see every row of earlier checkpoints. None: nothing is stored, and rows stay
         in memory until they leave.

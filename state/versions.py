@@ -60,42 +60,29 @@ class Line(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Version:
-    """Counts of one version, apart from what its calibrator learnt.
+    """Counts of one version, apart from what its calibrator learnt."""
 
-    Attributes
-    ----------
-    name
-        Its name in records.
-    config
-        Hash of the configuration of its calibrator, 8 hex digits.
-    forecasts
-        Number of its forecasts.
-    first_ms, last_ms
-        Stream time of its first and its last forecast, ms.
-    held
-        Number of ledger rows that it answered.
-    after
-        Name of the version whose map it began with; empty: none.
-    cells
-        Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
-    outcomes
-        How many of its forecasts have an outcome that counts.
-    raw, served, ones, gain
-        Sums over these of raw and served forecasts, of outcomes, and of raw minus served log loss, nats.
-    """
-
+    #: Its name in records.
     name: str
+    #: Hash of the configuration of its calibrator, 8 hex digits.
     config: str
+    #: Number of its forecasts.
     forecasts: int = 0
+    #: Stream time of its first and its last forecast, ms.
     first_ms: int = 0
     last_ms: int = 0
+    #: Number of ledger rows that it answered.
     held: int = 0
+    #: Name of the version whose map it began with; empty: none.
     after: str = ""
+    #: How many of its forecasts have an outcome that counts.
     outcomes: int = 0
+    #: Sums over these of raw and served forecasts, of outcomes, and of raw minus served log loss, nats.
     raw: float = 0.0
     served: float = 0.0
     ones: float = 0.0
     gain: float = 0.0
+    #: Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
     cells: list[int] = field(default_factory=lambda: [0] * CELLS)
 
     def observe(self, raw: float, now_ms: int) -> None:
@@ -215,13 +202,7 @@ class Versions:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Read what `encode` wrote.
-
-        Raises
-        ------
-        ValueError, LookupError, struct.error
-            If it is not that.
-        """
+        """Read what `encode` wrote. Raises ValueError, LookupError or struct.error if it is not that."""
         made, at = cls(), _COUNT.size
         for _ in range(payload[0]):
             head = _VERSION.unpack_from(payload, at)

@@ -38,35 +38,22 @@ class Entry(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """A record far ahead of stream time.
+    """A record far ahead of stream time."""
 
-    Attributes
-    ----------
-    ts
-        Its event time, ms.
-    applied
-        The partition's applied count when it came.
-    entry
-        The queue entry of the row that it made, if it made one.
-    """
-
+    #: Its event time, ms.
     ts: int
+    #: The partition's applied count when it came.
     applied: int
+    #: The queue entry of the row that it made, if it made one.
     entry: Entry | None
 
 
 class Witnesses:
     """The witnesses of one partition, as a working copy; at most ``SEVERAL - 1`` wait.
 
-    Parameters
-    ----------
-    row
-        The stored witnesses; None if there are none.
+    Raises CorruptFrame if the row is not intact.
 
-    Raises
-    ------
-    CorruptFrame
-        If the row is not intact.
+    ``row``: the stored witnesses; None if there are none.
     """
 
     def __init__(self, row: bytes | None = None) -> None:

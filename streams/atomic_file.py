@@ -21,10 +21,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 def beside(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """Make a temporary file in the directory of ``path``; it is removed at the end, unless it was renamed.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be made.
+    Raises OSError if the file cannot be made.
     """
     new = path.with_name(f".{path.name[:200]}.{secrets.token_hex(16)}.part")
     with os.fdopen(os.open(new, _NEW, 0o666), "wb") as file:
@@ -51,10 +48,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
     If ``path`` is a link, the link is replaced, not followed.
 
-    Raises
-    ------
-    SettingsError
-        If no file can be made there.
+    Raises SettingsError if no file can be made there.
     """
     with ExitStack() as stack:
         try:
@@ -70,10 +64,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 def append(path: Path, line: bytes) -> None:
     """Append a line to a file, which must not be a link, and wait until the line is on disk.
 
-    Raises
-    ------
-    OSError
-        If the line cannot be written.
+    Raises OSError if the line cannot be written.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o666), "ab") as file:

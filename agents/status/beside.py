@@ -20,17 +20,11 @@ SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class Beside:
-    """Asks the other stages of one command.
+    """Asks the other stages of one command."""
 
-    Attributes
-    ----------
-    settings
-        Of the command: who may read, and the topics of the sources.
-    ports
-        Of router and intake, by stage.
-    """
-
+    #: Of the command: who may read, and the topics of the sources.
     settings: Settings
+    #: Of router and intake, by stage.
     ports: Mapping[str, int]
 
     def read(self) -> list[dict[str, Any]]:

@@ -39,21 +39,14 @@ JUDGED: Final = 200
 
 @dataclass(frozen=True)
 class Readings:
-    """Reads one worker.
+    """Reads one worker."""
 
-    Attributes
-    ----------
-    settings, mirror
-        The worker's.
-    version
-        Of the program.
-    beside
-        Asks the other stages of the same command; None: there are none.
-    """
-
+    #: The worker's.
     settings: Settings
     mirror: Mirror
+    #: Of the program.
     version: str
+    #: Asks the other stages of the same command; None: there are none.
     beside: Beside | None = None
 
     def worker(self) -> dict[str, Any]:

@@ -19,18 +19,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A dashboard.
-
-    Attributes
-    ----------
-    variables
-        Those beyond data source, application, job and instance: name, label, and either a query or the values.
-    """
+    """A dashboard."""
 
     uid: str
     title: str
     description: str
     rows: Sequence[Row]
+    #: Those beyond data source, application, job and instance: name, label, and either a query or the values.
     variables: Sequence[tuple[str, str, str | Sequence[str]]] = ()
 
     @classmethod

@@ -61,27 +61,18 @@ def _levels(given: Sequence[Any]) -> tuple[Level, ...]:
 
 @dataclass(frozen=True)
 class Query:
-    """A query of a panel.
+    """A query of a panel."""
 
-    Attributes
-    ----------
-    expr
-        PromQL.
-    legend
-        Name of its series, with labels as ``{{label}}``; of its column in a table.
-    color
-        Of its series; by the palette if it is empty.
-    dashed, quiet
-        How its line is drawn; whether it may have no result while all is well.
-    unit, levels
-        Of its column in a table, where they are not those of the panel.
-    """
-
+    #: PromQL.
     expr: str
+    #: Name of its series, with labels as ``{{label}}``; of its column in a table.
     legend: str = ""
+    #: Of its series; by the palette if it is empty.
     color: str = ""
+    #: How its line is drawn; whether it may have no result while all is well.
     dashed: bool = False
     quiet: bool = False
+    #: Of its column in a table, where they are not those of the panel.
     unit: str = ""
     levels: Sequence[Level] = ()
 
@@ -110,43 +101,33 @@ def _queries(table: Mapping[str, Any], *, of_a_stream: bool) -> Iterator[Query]:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel. Its size, width and height, is in units of the grid, which has 24 columns.
+    """A panel. Its size, width and height, is in units of the grid, which has 24 columns."""
 
-    Attributes
-    ----------
-    title, description
-        What is seen, and what to make of it.
-    queries
-        Of a table and a scatter panel, one a column, joined by ``by``.
-    levels
-        From where on a value is drawn in which colour, the first without a limit.
-    alert
-        The alert whose entry in the runbook it links to.
-    links
-        By column of a table: the address its cells lead to.
-    curves
-        Of a scatter panel: the columns of x and of y.
-    log
-        Whether values stand by powers of ten: rates that are far apart, and small.
-    order
-        The column of a table by which rows stand, the largest first; of hundreds, one page is shown.
-    """
-
+    #: What is seen, and what to make of it.
     title: str
     description: str
+    #: Of a table and a scatter panel, one a column, joined by ``by``.
     queries: Sequence[Query]
+
     kind: Kind = "timeseries"
     unit: str = "none"
     size: Sequence[int] = (8, 8)
     decimals: int | None = None
     low: float | None = None
     high: float | None = None
+    #: From where on a value is drawn in which colour, the first without a limit.
     levels: Sequence[Level] = ((None, "green"),)
+
     by: str = ""
+    #: The alert whose entry in the runbook it links to.
     alert: str = ""
+    #: By column of a table: the address its cells lead to.
     links: Mapping[str, str] = field(default_factory=dict)
+    #: Of a scatter panel: the columns of x and of y.
     curves: Sequence[Sequence[str]] = ()
+    #: Whether values stand by powers of ten: rates that are far apart, and small.
     log: bool = False
+    #: The column of a table by which rows stand, the largest first; of hundreds, one page is shown.
     order: str = ""
 
     @classmethod

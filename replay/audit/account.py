@@ -11,100 +11,71 @@ from replay.audit.plan import NAMED
 
 @dataclass
 class Followed:
-    """Counts of compared records of sources.
+    """Counts of compared records of sources."""
 
-    Attributes
-    ----------
-    records
-        Source records that intake has committed.
-    sent, dead, passed
-        Those that became a forecast or label, a dead letter, or nothing.
-    forecasts, routes, labels, dead_letters, raw_answers
-        Records in their place that equal the mapping's.
-    copies
-        Repeated records: they change nothing after intake.
-    of_the_moment
-        Dead letters whose reason depends on the moment; the rest of the letter is as it must be.
-    waiting
-        Source records that are not committed yet.
-    gone
-        Source records that are deleted: not judged.
-    unread
-        Records made of deleted source topics, and dead letters of other readers: not judged.
-    loaded
-        Routes that `replay.load` wrote. They come from no source and are not judged.
-    erased
-        Labels that erase an event. `trueup forget` wrote them; they come from no source.
-    """
-
+    #: Source records that intake has committed.
     records: int = 0
+    #: Those that became a forecast or label, a dead letter, or nothing.
     sent: int = 0
     dead: int = 0
     passed: int = 0
+    #: Records in their place that equal the mapping's.
     forecasts: int = 0
     routes: int = 0
     labels: int = 0
     dead_letters: int = 0
     raw_answers: int = 0
+    #: Repeated records: they change nothing after intake.
     copies: int = 0
+    #: Dead letters whose reason depends on the moment; the rest of the letter is as it must be.
     of_the_moment: int = 0
+    #: Source records that are not committed yet.
     waiting: int = 0
+    #: Source records that are deleted: not judged.
     gone: int = 0
+    #: Records made of deleted source topics, and dead letters of other readers: not judged.
     unread: int = 0
+    #: Routes that `replay.load` wrote. They come from no source and are not judged.
     loaded: int = 0
+    #: Labels that erase an event. `trueup forget` wrote them; they come from no source.
     erased: int = 0
+
     differences: int = 0
 
 
 @dataclass
 class Sent:
-    """Counts of compared records of a router.
+    """Counts of compared records of a router."""
 
-    Attributes
-    ----------
-    routes, labels
-        Input records folded.
-    outcomes, dead_letters
-        Records in their place that equal the derived ones.
-    copies
-        Repeated records: the ledger drops them.
-    waiting
-        Labels that wait for a forecast, and records after the last journal entry.
-    """
-
+    #: Input records folded.
     routes: int = 0
     labels: int = 0
+    #: Records in their place that equal the derived ones.
     outcomes: int = 0
     dead_letters: int = 0
+    #: Repeated records: the ledger drops them.
     copies: int = 0
+    #: Labels that wait for a forecast, and records after the last journal entry.
     waiting: int = 0
+
     differences: int = 0
 
 
 @dataclass
 class Account:
-    """The findings about one group, or one partition of it.
+    """The findings about one group, or one partition of it."""
 
-    Attributes
-    ----------
-    sources, router
-        Counts of compared records.
-    routed
-        Fates of routes and labels, by `state.routes.FATES`.
-    differences, unable
-        Differences, and what could not be judged, one sentence each.
-    by_source
-        As ``sources``, of each source partition.
-    left
-        Progress from which another audit goes on.
-    """
-
+    #: Counts of compared records.
     sources: Followed = field(default_factory=Followed)
     router: Sent = field(default_factory=Sent)
+    #: Fates of routes and labels, by `state.routes.FATES`.
     routed: dict[str, int] = field(default_factory=dict)
+    #: Differences, and what could not be judged, one sentence each.
     differences: list[OutputDifference] = field(default_factory=list)
     unable: list[str] = field(default_factory=list)
+    #: As ``sources``, of each source partition.
     by_source: dict[str, Followed] = field(default_factory=dict)
+    #: Progress from which another audit goes on.
     left: Begun = field(default_factory=Begun)
 
     def differ(self, counts: Followed | Sent, difference: OutputDifference) -> None:

@@ -19,17 +19,11 @@ Engine = TypeVar("Engine", bound=Fold)
 
 
 class Reached(NamedTuple):
-    """Progress in a journal.
+    """Progress in a journal."""
 
-    Attributes
-    ----------
-    journal
-        Next offset in its topic.
-    order
-        Topic and offset of each record folded since the last entry began: the next entry may overlap it.
-    """
-
+    #: Next offset in its topic.
     journal: int = 0
+    #: Topic and offset of each record folded since the last entry began: the next entry may overlap it.
     order: Sequence[tuple[int, int]] = ()
 
     @classmethod
@@ -59,8 +53,6 @@ class Along:
         The journal's topic and partition, for people.
     partition, labels
         Partition and labels of the inputs, which differences name.
-    journal
-        The records of the journal.
     inputs
         The records of both inputs, from ``begins`` on.
     begins
@@ -100,12 +92,8 @@ class Along:
     def parts(self) -> Iterator[Part]:
         """Yield the records that were not folded before, entry by entry.
 
-        Raises
-        ------
-        Differs
-            If the inputs do not hold what was folded, or an entry contradicts earlier ones.
-        Unauditable
-            If entries are missing or damaged.
+        Raises Differs if the inputs do not hold what was folded, or an entry contradicts earlier ones.
+        Raises Unauditable if entries are missing or damaged.
         """
         for record in self._journal:
             try:
@@ -120,17 +108,9 @@ class Along:
     def folded(self, rows: RowStore, under: Callable[[bytes], Engine]) -> Iterator[tuple[Part, Engine]]:
         """Yield each part with the engine that must fold it; then check that it did, and write the changed rows.
 
-        Parameters
-        ----------
-        rows
-            Rows of the engines.
-        under
-            Returns an engine with the configuration of a hash.
+        Raises Differs or Unauditable as `parts`; the rows of folded records are written.
 
-        Raises
-        ------
-        Differs, Unauditable
-            As `parts`; the rows of folded records are written.
+        ``under``: returns an engine with the configuration of a hash.
         """
         engine, config, unwritten = None, b"", 0
         try:

@@ -110,32 +110,22 @@ def _followed(
 
 @dataclass(frozen=True)
 class _Task:
-    """The audit of one partition, for a process.
-
-    Attributes
-    ----------
-    partition, span
-        The partition and its records.
-    disk
-        As in `run`.
-    checkpoint, of
-        File of its checkpoint, and the identity of that; None without checkpoints.
-    given
-        Rows that it begins with; None: none.
-    until
-        The move that divides its last rows; None if there is none.
-    directory
-        Directory for such rows.
-    """
+    """The audit of one partition, for a process."""
 
     settings: Settings
+    #: The partition and its records.
     partition: int
     span: Span
+    #: As in `run`.
     disk: bool
+    #: File of its checkpoint, and the identity of that; None without checkpoints.
     checkpoint: Path | None
     of: dict[str, Any]
+    #: Rows that it begins with; None: none.
     given: Given | None
+    #: The move that divides its last rows; None if there is none.
     until: Move | None
+    #: Directory for such rows.
     directory: Path
 
 

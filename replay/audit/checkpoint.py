@@ -66,11 +66,8 @@ def _read(
 ) -> T:
     """Return what ``take`` makes of the head and the frames of a file.
 
-    Raises
-    ------
-    Unauditable
-        If the file is damaged, belongs to something else, or has a version that cannot be continued; ``first`` says
-        what is audited after it is deleted.
+    Raises Unauditable if the file is damaged, belongs to something else, or has a version that cannot be continued;
+    ``first`` says what is audited after it is deleted.
     """
     try:
         with path.open("rb") as file:
@@ -198,20 +195,13 @@ def _headers(texts: Sequence[Sequence[Any]]) -> RecordHeaders:
 
 
 class Rows(NamedTuple):
-    """A file of the derived rows of a partition.
+    """A file of the derived rows of a partition."""
 
-    Attributes
-    ----------
-    file
-        Its path.
-    next
-        The next offset of each input.
-    reached
-        Progress in the journal.
-    """
-
+    #: Its path.
     file: Path
+    #: The next offset of each input.
     next: tuple[int, int]
+    #: Progress in the journal.
     reached: Reached = NOTHING
 
 
@@ -233,29 +223,19 @@ def read_rows(rows: Rows, to: RowStore) -> None:
 
 @dataclass
 class Begun:
-    """The progress of audits from the sources on.
+    """The progress of audits from the sources on."""
 
-    Attributes
-    ----------
-    ids
-        Id of each source topic; a topic's position here is its number in ``left``.
-    sources
-        First offset not judged, by source partition (``topic/partition``).
-    written
-        First offset not read of intake's topics, by label and partition (``forecasts/0``).
-    left
-        Entries of records whose source record, route or label is not judged yet.
-    routers
-        Derived state, by partition of the router.
-    skipped
-        Records that an operator left out, not judged: topic, partition, offset and reason.
-    """
-
+    #: Id of each source topic; a topic's position here is its number in ``left``.
     ids: dict[str, str] = field(default_factory=dict)
+    #: First offset not judged, by source partition (``topic/partition``).
     sources: dict[str, int] = field(default_factory=dict)
+    #: First offset not read of intake's topics, by label and partition (``forecasts/0``).
     written: dict[str, int] = field(default_factory=dict)
+    #: Entries of records whose source record, route or label is not judged yet.
     left: list[tuple[bytes, bytes]] = field(default_factory=list)
+    #: Derived state, by partition of the router.
     routers: dict[int, Rows] = field(default_factory=dict)
+    #: Records that an operator left out, not judged: topic, partition, offset and reason.
     skipped: list[tuple[str, int, int, str]] = field(default_factory=list)
 
 

@@ -40,26 +40,17 @@ _Read = dict[str, list[Any]]
 
 
 class Step(NamedTuple):
-    """A record that speaks of an event.
+    """A record that speaks of an event."""
 
-    Attributes
-    ----------
-    stage
-        ``source``, or the label of its topic.
-    place
-        Topic, partition and offset.
-    ts
-        Its Kafka timestamp, ms; None where the record is not there.
-    said
-        What it says; of a source record its text.
-    note
-        What is to be known of it.
-    """
-
+    #: ``source``, or the label of its topic.
     stage: str
+    #: Topic, partition and offset.
     place: str
+    #: Its Kafka timestamp, ms; None where the record is not there.
     ts: int | None
+    #: What it says; of a source record its text.
     said: Any
+    #: What is to be known of it.
     note: str = ""
 
 
@@ -96,10 +87,7 @@ def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
 def path(settings: Settings, event_id: str) -> list[Step]:
     """Return what the topics hold of an event, in the order in which it goes through them.
 
-    Raises
-    ------
-    KafkaError, TopicsError, PoisonError, Unauditable
-        If they cannot be read.
+    Raises KafkaError, TopicsError, PoisonError or Unauditable if they cannot be read.
     """
     if all(mode.direct for mode in settings.modes):
         found = asyncio.run(_found(settings, event_id, {}))

@@ -55,24 +55,16 @@ def follow(
 ) -> dict[str, Account]:
     """Follow every record from its source to the worker's inputs; return the findings by group, the oldest first.
 
+    Raises Unauditable if no source is for intake, or the topics do not fit together.
+    Raises KafkaError, TopicsError or OSError if they cannot be read.
+
     Parameters
     ----------
-    settings
-        Settings of the workers, with the sources.
-    console
-        Shows how many partitions were followed.
     disk
         Keep the router's derived state in a temporary RocksDB instead of memory.
     checkpoint
         Directory with the progress of earlier audits of the sources, in a directory for each group. This audit goes on
         from there, and leaves its own progress if nothing differs.
-
-    Raises
-    ------
-    Unauditable
-        If no source is for intake, or the topics do not fit together.
-    KafkaError, TopicsError, OSError
-        If they cannot be read.
     """
     plans = chain(settings, checkpoint)
     for each in plans:
@@ -138,10 +130,7 @@ def is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: 
 def _divided(plan: Plan, ended: Mapping[int, Rows], at: Path) -> dict[int, Rows]:
     """Divide the last rows of a router, and return those that the next group's router begins with.
 
-    Raises
-    ------
-    Unauditable
-        If its topics do not lead to its state at the move, or the rows cannot be divided.
+    Raises Unauditable if its topics do not lead to its state at the move, or the rows cannot be divided.
     """
     move = plan.until
     assert move is not None and move.upstream is not None  # noqa: S101, PT018 - for the type checker

@@ -21,16 +21,12 @@ from streams.records.routing import LOADED
 
 
 class Gatherer:
-    """Turns what intake and router have written to one partition of each topic into entries.
-
-    Attributes
-    ----------
-    found
-        What no source leads to, and what an operator left out of sources, routes and labels.
-    """
+    """Turns what intake and router have written to one partition of each topic into entries."""
 
     def __init__(self, plan: Plan, partition: int) -> None:
+        #: What no source leads to, and what an operator left out of sources, routes and labels.
         self.found = Account()
+
         self._plan = plan
         self._partition = partition
         self._numbers = {span.topic: span.number for span in plan.sources}

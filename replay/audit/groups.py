@@ -31,40 +31,26 @@ NAMED: Final = 3
 
 
 class Group(NamedTuple):
-    """One group of the chain.
-
-    Attributes
-    ----------
-    moves
-        The move that each partition began with, by its number; empty if they began without rows.
-    until
-        The move that ended the group; None if it was not moved.
-    has_begun
-        Whether an earlier audit has made the group before unnecessary.
-    """
+    """One group of the chain."""
 
     settings: Settings
+    #: The move that each partition began with, by its number; empty if they began without rows.
     moves: list[Move]
+    #: The move that ended the group; None if it was not moved.
     until: Move | None
+    #: Whether an earlier audit has made the group before unnecessary.
     has_begun: bool
 
 
 @dataclass(frozen=True)
 class Given:
-    """The rows that a partition begins with.
+    """The rows that a partition begins with."""
 
-    Attributes
-    ----------
-    move
-        The move that made them.
-    rows
-        File of the derived rows.
-    unlike
-        Kinds of rows whose hashes differ from the recorded ones.
-    """
-
+    #: The move that made them.
     move: Move
+    #: File of the derived rows.
     rows: Rows
+    #: Kinds of rows whose hashes differ from the recorded ones.
     unlike: tuple[str, ...]
 
 
@@ -76,6 +62,8 @@ def chain(
 ) -> list[Group]:
     """Return the groups to audit, the oldest first; the last one is that of the settings.
 
+    Raises Unauditable if a move is unfinished, or topics of an earlier group are gone.
+
     Parameters
     ----------
     has_begun
@@ -84,11 +72,6 @@ def chain(
         Returns name and id of each required topic of the group before, by their labels.
     options
         Options of the audit after which the group before may be deleted.
-
-    Raises
-    ------
-    Unauditable
-        If a move is unfinished, or topics of an earlier group are gone.
     """
     found: list[Group] = []
     here, until = settings, None
@@ -116,10 +99,7 @@ def older(settings: Settings, move: Move) -> Settings:
 def moved(settings: Settings) -> list[Move]:
     """Return the move that each partition of a group began with, by its number; empty if there was none.
 
-    Raises
-    ------
-    Unauditable
-        If the move is unfinished, or the partitions disagree about it.
+    Raises Unauditable if the move is unfinished, or the partitions disagree about it.
     """
     count = width(settings, [settings.configurations])
     with PartitionReader(settings) as reader:
@@ -161,10 +141,7 @@ def spans(group: Group) -> dict[int, Span]:
     The end of the journal is read first and the ends of the inputs last. So the outputs of every entry are there, and
     the inputs of every output.
 
-    Raises
-    ------
-    Unauditable
-        If topics are missing, or differ in their number of partitions.
+    Raises Unauditable if topics are missing, or differ in their number of partitions.
     """
     settings, until = group.settings, group.until
     if until is None:
@@ -219,19 +196,14 @@ def require_end(settings: Settings, partition: int, move: Move, rows: RowStore) 
 def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dict[int, Given]:
     """Divide the last rows of a group, and return the rows that each partition of the next one begins with.
 
+    Raises Unauditable if they cannot be divided.
+
     Parameters
     ----------
     said
         The recorded moves, by partition of the next group.
     ended
         Files of the rows of the old partitions, in order.
-    directory
-        Directory for the new files.
-
-    Raises
-    ------
-    Unauditable
-        If they cannot be divided.
     """
     parts = []
     for each in ended:
@@ -259,17 +231,9 @@ def begin(
 ) -> Derivation:
     """Put a partition's first rows into ``rows``, and return the progress to go on from.
 
-    Parameters
-    ----------
-    given
-        The rows that it begins with.
-    changelog
-        Offset, key and row of changelog records from before the first worker, as far as they are kept.
+    Raises Unauditable if the changelog has another row, or the hashes differ from the recorded ones.
 
-    Raises
-    ------
-    Unauditable
-        If the changelog has another row, or the hashes differ from the recorded ones.
+    ``changelog``: offset, key and row of changelog records from before the first worker, as far as they are kept.
     """
     read_rows(given.rows, rows)
     origin = f"rows than 'trueup state rescale' must have made of {given.move.app}, in {settings.changelog}"

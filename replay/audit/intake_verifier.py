@@ -67,11 +67,6 @@ class IntakeVerifier:
         Reads a source record that is judged elsewhere by its offset; None if it is not there any more.
     values
         Compares values that were served with those that are made.
-
-    Attributes
-    ----------
-    found
-        What was found, with the entries of source records that are not judged yet.
     """
 
     def __init__(
@@ -82,7 +77,9 @@ class IntakeVerifier:
         earlier: Callable[[int], KafkaRecord | None],
         values: OutputValues,
     ) -> None:
+        #: What was found, with the entries of source records that are not judged yet.
         self.found = Account(left=Begun(sources={str(span): max(span.begin, span.committed)}))
+
         self._checked = self.found.sources
         self._span, self._mapper = span, mapper
         self._served, self._earlier, self._values = served, earlier, values

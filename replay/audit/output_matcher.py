@@ -22,25 +22,17 @@ class Unauditable(Exception):  # noqa: N818 - names what it found
 
 
 class OutputDifference(NamedTuple):
-    """The first record of a partition that differs from the derived one.
+    """The first record of a partition that differs from the derived one."""
 
-    Attributes
-    ----------
-    partition, topic, offset
-        Its place, ``topic`` by its label; the offset is None for a missing record.
-    event_id
-        Its event; None if unknown.
-    what
-        What is wrong, in words.
-    fields
-        The served and the derived value of each field that differs; None for a missing field.
-    """
-
+    #: Its place, ``topic`` by its label; the offset is None for a missing record.
     partition: int
     topic: str
     offset: int | None
+    #: Its event; None if unknown.
     event_id: str | None
+    #: What is wrong, in words.
     what: str
+    #: The served and the derived value of each field that differs; None for a missing field.
     fields: dict[str, tuple[Any, Any]] = {}  # noqa: RUF012 - a NamedTuple's default is never written to
 
 
@@ -62,21 +54,14 @@ class Derived(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Progress in a topic.
+    """Progress in a topic."""
 
-    Attributes
-    ----------
-    next
-        Next offset to read.
-    matched, copies
-        Records that equal the derived ones, and copies of them.
-    recent
-        The last derived records, oldest first.
-    """
-
+    #: Next offset to read.
     next: int
+    #: Records that equal the derived ones, and copies of them.
     matched: int = 0
     copies: int = 0
+    #: The last derived records, oldest first.
     recent: tuple[Derived, ...] = ()
 
 
@@ -101,14 +86,8 @@ class Matcher:
 
     Parameters
     ----------
-    partition, label
-        Of the topic.
-    records
-        Its records, in order.
     identify
         Returns a record's identity from its fields; raises KeyError or TypeError if it is not a record of the topic.
-    values
-        Reads its values.
     elsewhere
         Whether another stage, intake or the router, has read the input of a record, by its identity.
     since
@@ -156,15 +135,9 @@ class Matcher:
     def rest(self, *, whole: bool) -> int:
         """Read to the end, and return the number of records that were not derived.
 
-        Parameters
-        ----------
-        whole
-            Whether all inputs were folded, so that there must be none.
+        Raises Differs if there is one, or a copy differs from its original.
 
-        Raises
-        ------
-        Differs
-            If there is one, or a copy differs from its original.
+        ``whole``: whether all inputs were folded, so that there must be none.
         """
         found = 0
         for record in self._records:

@@ -33,35 +33,24 @@ INPUTS, OUTPUTS = LABELS[:2], LABELS[3:]
 
 @dataclass
 class Checked:
-    """Counts of compared records.
+    """Counts of compared records."""
 
-    Attributes
-    ----------
-    forecasts, outcomes
-        Input records folded.
-    erased
-        Of the outcomes, records that erased an event, and outcomes of events that were erased.
-    calibrated, resolved, dead_letters
-        Output records that equal the derived ones.
-    raw_answers
-        Dead forecasts answered with their raw score, as derived.
-    copies
-        Repeated output records, the same byte for byte.
-    waiting
-        Input records after the last journal entry: they are not judged yet.
-    unsettled
-        Output records at the end that those inputs may have caused.
-    """
-
+    #: Input records folded.
     forecasts: int = 0
     outcomes: int = 0
+    #: Of the outcomes, records that erased an event, and outcomes of events that were erased.
     erased: int = 0
+    #: Output records that equal the derived ones.
     calibrated: int = 0
     resolved: int = 0
     dead_letters: int = 0
+    #: Dead forecasts answered with their raw score, as derived.
     raw_answers: int = 0
+    #: Repeated output records, the same byte for byte.
     copies: int = 0
+    #: Input records after the last journal entry: they are not judged yet.
     waiting: int = 0
+    #: Output records at the end that those inputs may have caused.
     unsettled: int = 0
 
 
@@ -74,29 +63,19 @@ class Skips(NamedTuple):
 
 @dataclass(frozen=True)
 class Derivation:
-    """The progress of an audit, from which another can go on.
+    """The progress of an audit, from which another can go on."""
 
-    Attributes
-    ----------
-    rows
-        The derived state.
-    outputs
-        Progress in each of `OUTPUTS`.
-    reached
-        Progress in the journal.
-    config
-        Hash of the configuration of the last records; empty if there are none.
-    checked
-        Counts of compared records.
-    skips
-        Records that were left out.
-    """
-
+    #: The derived state.
     rows: RowStore
+    #: Progress in each of `OUTPUTS`.
     outputs: tuple[Settled, ...] = (Settled(0),) * len(OUTPUTS)
+    #: Progress in the journal.
     reached: Reached = field(default_factory=Reached)
+    #: Hash of the configuration of the last records; empty if there are none.
     config: bytes = b""
+    #: Counts of compared records.
     checked: Checked = field(default_factory=Checked)
+    #: Records that were left out.
     skips: Skips = field(default_factory=Skips)
 
     @property
@@ -121,8 +100,6 @@ class Rederivation:
 
     Parameters
     ----------
-    configurations
-        The configurations in force.
     topics
         The records of the topics of `LABELS`, each from where ``since`` ends.
     since
@@ -170,12 +147,8 @@ class Rederivation:
     def run(self) -> Iterator[int]:
         """Fold and compare to the end; yields how many input records each step folded.
 
-        Raises
-        ------
-        Differs
-            With the first difference.
-        Unauditable
-            If the topics do not hold what is needed.
+        Raises Differs with the first difference.
+        Raises Unauditable if the topics do not hold what is needed.
         """
         since = self._since
         for part, engine in self._along.folded(since.rows, self._under):

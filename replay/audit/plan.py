@@ -35,30 +35,21 @@ NAMED: Final = 20
 
 @dataclass(frozen=True)
 class SourceSpan:
-    """The records of one source partition.
+    """The records of one source partition."""
 
-    Attributes
-    ----------
-    topic, number, partition
-        Its topic, that topic's number among the sources, and the partition.
-    first, committed, end
-        Offset of the first record kept, the next offset that intake will commit, and the end.
-    sparse
-        Whether the topic is compacted: records may be missing in between.
-    begin
-        First offset that no earlier audit has judged.
-    last
-        Whether the group was moved: the next group's intake reads what this one has not committed.
-    """
-
+    #: Its topic, that topic's number among the sources, and the partition.
     topic: str
     number: int
     partition: int
+    #: Offset of the first record kept, the next offset that intake will commit, and the end.
     first: int
     committed: int
     end: int
+    #: Whether the topic is compacted: records may be missing in between.
     sparse: bool = False
+    #: First offset that no earlier audit has judged.
     begin: int = 0
+    #: Whether the group was moved: the next group's intake reads what this one has not committed.
     last: bool = False
 
     def __str__(self) -> str:
@@ -77,51 +68,34 @@ class RouterSpan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an audit follows of one group, as it was when the audit began.
-
-    Attributes
-    ----------
-    partitions
-        Number of partitions of each of trueup's topics.
-    written
-        Records of intake and router: the first offset kept and the end, by label and partition.
-    sources
-        Records of each source partition.
-    routers
-        Records of each partition of the router.
-    ids
-        Id of each source topic.
-    strict
-        Labels of the topics in which every record must come from intake or router.
-    stamped
-        Labels of the topics whose records keep the Kafka timestamp of the record they were made of.
-    mapped
-        First offset and hash of each mapping that intakes noted, by source topic and partition.
-    files
-        Settings by that hash.
-    begun
-        How far earlier audits of the sources have come.
-    of
-        What a checkpoint of this plan belongs to.
-    leaves
-        Directory for the routers' last rows; None if they are not needed.
-    until
-        How the group was moved; None if it was not.
-    """
+    """What an audit follows of one group, as it was when the audit began."""
 
     settings: Settings
+    #: Number of partitions of each of trueup's topics.
     partitions: int
+    #: Records of intake and router: the first offset kept and the end, by label and partition.
     written: dict[tuple[int, int], Extent]
+    #: Records of each source partition.
     sources: list[SourceSpan]
+    #: Records of each partition of the router.
     routers: list[RouterSpan]
+    #: Id of each source topic.
     ids: dict[str, str]
+    #: Labels of the topics in which every record must come from intake or router.
     strict: frozenset[int]
+    #: Labels of the topics whose records keep the Kafka timestamp of the record they were made of.
     stamped: frozenset[int]
+    #: First offset and hash of each mapping that intakes noted, by source topic and partition.
     mapped: dict[tuple[str, int], list[tuple[int, str]]] = field(default_factory=dict)
+    #: Settings by that hash.
     files: dict[str, Settings] = field(default_factory=dict)
+    #: How far earlier audits of the sources have come.
     begun: Begun = field(default_factory=Begun)
+    #: What a checkpoint of this plan belongs to.
     of: dict[str, Any] = field(default_factory=dict)
+    #: Directory for the routers' last rows; None if they are not needed.
     leaves: Path | None = None
+    #: How the group was moved; None if it was not.
     until: Move | None = None
 
     @property
@@ -156,15 +130,9 @@ class Plan:
 def chain(settings: Settings, checkpoint: Path | None = None) -> list[Plan]:
     """Return the plan of each group, oldest first; the last one is that of the settings.
 
-    Parameters
-    ----------
-    checkpoint
-        Directory of checkpoints, with a directory for each group named by its application id.
+    Raises Unauditable as `replay.audit.follower.follow`, and if topics of an earlier group are gone.
 
-    Raises
-    ------
-    Unauditable
-        As `replay.audit.follower.follow`, and if topics of an earlier group are gone.
+    ``checkpoint``: directory of checkpoints, with a directory for each group named by its application id.
     """
 
     def directory(here: Settings) -> Path | None:
@@ -184,10 +152,7 @@ def chain(settings: Settings, checkpoint: Path | None = None) -> list[Plan]:
 def planned(group: Group, checkpoint: Path | None = None) -> Plan:
     """Return the plan of one group; raises as `replay.audit.follower.follow`.
 
-    Parameters
-    ----------
-    checkpoint
-        Directory with the checkpoint of an earlier audit; None: begin at the start.
+    ``checkpoint``: directory with the checkpoint of an earlier audit; None: begin at the start.
     """
     settings, until = group.settings, group.until
     if all(mode.direct for mode in settings.modes):

@@ -28,8 +28,6 @@ class Processes:
 
     Parameters
     ----------
-    console
-        Where to show it.
     what, total
         What is done, and how much of it there is.
     records

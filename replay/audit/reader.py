@@ -46,10 +46,7 @@ Span = Mapping[str, Extent]
 class PartitionReader:
     """Reads partitions of topics to the end that they had; connected as long as its context lasts.
 
-    Parameters
-    ----------
-    settings
-        Name the topics and the brokers.
+    ``settings``: name the topics and the brokers.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -204,10 +201,7 @@ class PartitionReader:
     ) -> list[Iterator[KafkaRecord]]:
         """Return the records of each of several partitions, from an offset to another; nothing else is read meanwhile.
 
-        Parameters
-        ----------
-        unpacked_bytes
-            Most bytes that a batch may unpack to; None for no bound.
+        ``unpacked_bytes``: most bytes that a batch may unpack to; None for no bound.
         """
         self._unpacks.update((place.topic, unpacked_bytes) for place in places)
         self._begin({place: first for place, (first, _) in places.items()})

@@ -111,11 +111,6 @@ class RouterVerifier:
         Whether outcomes keep the Kafka timestamps of their labels.
     again
         Keys of entries that earlier audits derived last; copies of these may have come since.
-
-    Attributes
-    ----------
-    found
-        The result, with entries of records after the last journal entry and of records that may be copied again.
     """
 
     def __init__(
@@ -132,7 +127,9 @@ class RouterVerifier:
         stamped: bool = True,
         again: Iterable[bytes] = (),
     ) -> None:
+        #: The result, with entries of records after the last journal entry and of records that may be copied again.
         self.found = Account()
+
         self._checked = self.found.router
         self._span, self._under, self._partitions = span, under, partitions
         self._letter, self._along, self._rows, self._records, self._served = letter, along, rows, records, served

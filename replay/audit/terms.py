@@ -18,16 +18,12 @@ class Configurations:
         For everything that is not written down.
     recorded
         What they wrote, the oldest first.
-
-    Attributes
-    ----------
-    unable
-        Why an audit ended before the last entry of the journal, see `ends`; empty if it did not.
     """
 
     def __init__(self, settings: Settings, partition: int, recorded: Sequence[InForce]) -> None:
         self._settings, self._partition, self.recorded = settings, partition, recorded
         self._restored: dict[str, Settings] = {}
+        #: Why an audit ended before the last entry of the journal, see `ends`; empty if it did not.
         self.unable = ""
 
     def ends(self, config: bytes) -> bool:
@@ -46,10 +42,7 @@ class Configurations:
     def under(self, config: bytes) -> Settings:
         """Return the settings that have a hash.
 
-        Raises
-        ------
-        Unauditable
-            If they are not there, or this version does not read them.
+        Raises Unauditable if they are not there, or this version does not read them.
         """
         name = config.hex()
         if name not in self._restored:

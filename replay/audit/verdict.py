@@ -16,37 +16,25 @@ from replay.console import Console
 
 @dataclass
 class Verdict:
-    """What an audit found of one partition.
+    """What an audit found of one partition."""
 
-    Attributes
-    ----------
-    partition, checked
-        Which, and what was compared.
-    application
-        Of which group.
-    difference, unable
-        The first difference, or why it could not be checked on; None where it was checked to the end.
-    skipped
-        What operators had left out.
-    resumed
-        Input records that an earlier audit had checked.
-    in_force
-        What was in force, in order.
-    rows
-        The rows that it ended with, where another group began with them.
-    loaded
-        What was loaded, with which it began; empty where nothing was.
-    """
-
+    #: Which, and what was compared.
     partition: int
     checked: Checked
+    #: Of which group.
     application: str
+    #: The first difference, or why it could not be checked on; None where it was checked to the end.
     difference: OutputDifference | None = None
     unable: str | None = None
+    #: What operators had left out.
     skipped: list[str] = field(default_factory=list)
+    #: Input records that an earlier audit had checked.
     resumed: int = 0
+    #: What was in force, in order.
     in_force: list[dict[str, Any]] = field(default_factory=list)
+    #: The rows that it ended with, where another group began with them.
     rows: Rows | None = None
+    #: What was loaded, with which it began; empty where nothing was.
     loaded: str = ""
 
 
@@ -67,8 +55,6 @@ def account(
         Of its partitions, and of those of groups before it.
     unable
         Why more could not be checked; None where all was.
-    seconds
-        How long it took.
     followed
         What following the records from their sources has found, and how long that took; None where they were not.
     """

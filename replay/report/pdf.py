@@ -23,13 +23,7 @@ def browser() -> str:
 
 
 def printed(page: bytes) -> bytes:
-    """Return a page as PDF.
-
-    Raises
-    ------
-    SettingsError
-        If there is no browser, or it prints nothing.
-    """
+    """Return a page as PDF. Raises SettingsError if there is no browser, or it prints nothing."""
     with TemporaryDirectory() as directory:
         source, made = Path(directory) / "report.html", Path(directory) / "report.pdf"
         source.write_bytes(page)

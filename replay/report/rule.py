@@ -59,12 +59,7 @@ def least(contenders: Sequence[Contender]) -> dict[str, float]:
 class Verdicts:
     """The paired differences, asked for in either direction.
 
-    Parameters
-    ----------
-    differences
-        All of them.
-    least
-        By metric the smallest that matters, see `least`.
+    ``least``: by metric the smallest that matters, see `least`.
     """
 
     def __init__(self, differences: Sequence[Difference], least: Mapping[str, float]) -> None:

@@ -44,22 +44,16 @@ Line = tuple[Any, bytes]
 class FileSource:
     """Forecasts and outcomes in two files.
 
+    Raises SettingsError if a file cannot be read, or is Parquet and pyarrow is missing.
+    Raises TableError if a file holds something else; also when it is read.
+
     Parameters
     ----------
-    forecasts, outcomes
-        The files.
     partitions
         Calibrators of different partitions learn apart, as live.
     routed
         The plan, if the records are to be those that intake and router make: an event is one of its stream, and the
         key is the stream or its shard.
-
-    Raises
-    ------
-    SettingsError
-        If a file cannot be read, or is Parquet and pyarrow is missing.
-    TableError
-        If a file holds something else; also when it is read.
     """
 
     forecasts: Path
@@ -99,10 +93,7 @@ class FileSource:
     def ready(self, directory: Path) -> "FileSource | SpooledSource":
         """Sort the records of both files into one file a partition below ``directory``, if there are several.
 
-        Raises
-        ------
-        SettingsError
-            If a record names a partition that there is not.
+        Raises SettingsError if a record names a partition that there is not.
         """
         if self.partitions == 1:
             return self

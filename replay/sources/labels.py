@@ -25,10 +25,7 @@ Meanings = Mapping[str, int | None]
 def parse(text: str) -> Meanings:
     """Return what ``--labels`` says that labels mean; a name with a comma stands in quotes, as in a CSV file.
 
-    Raises
-    ------
-    ValueError
-        If it says something else; the message names the part.
+    Raises ValueError if it says something else; the message names the part.
     """
     found: dict[str, int | None] = {}
     for each in next(csv.reader([text], skipinitialspace=True)) if text else ():
@@ -42,17 +39,14 @@ def parse(text: str) -> Meanings:
 def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
     """Return what each value of a column means: 0.0, 1.0, or NaN for no label.
 
+    Raises ValueError if a value may mean several things; the message says what to write.
+
     Parameters
     ----------
     values
         The different values, and how often each occurs.
     given
         What ``--labels`` says. If it says what is 0 or 1, other values have no meaning of their own.
-
-    Raises
-    ------
-    ValueError
-        If a value may mean several things; the message says what to write.
     """
     names = {value: _name(value) for value in values}
     known: dict[str, int | None] = dict(given)

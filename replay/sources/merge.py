@@ -35,11 +35,6 @@ def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk]) -> Iterator[Ch
 class _Side:
     """The chunks of one topic: the one that is merged now, and what stands behind it.
 
-    Parameters
-    ----------
-    chunks
-        Of the topic.
-
     Attributes
     ----------
     records, done

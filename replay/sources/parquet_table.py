@@ -22,19 +22,15 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Text:
     """Read columns of a table.
 
+    Raises SettingsError if pyarrow is missing.
+    Raises TableError if the file is broken, a column is missing, there twice, or of a type that is not read.
+
     Parameters
     ----------
     named
         Names by the option that gives each; ``score.values[1]`` is a value inside a column, ``#3`` the third column.
     zone
         Of times without one.
-
-    Raises
-    ------
-    SettingsError
-        If pyarrow is missing.
-    TableError
-        If the file is broken, a column is missing, there twice, or of a type that is not read.
     """
     arrow = pyarrow()
     try:

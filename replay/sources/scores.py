@@ -18,15 +18,9 @@ _NUMBER: Final = {mark: re.compile(rf"(?=\D*\d)[+-]?\d*(?:[{mark}]\d*)?(?:[eE][+
 def read(column: Column, unit: str) -> Floats:
     """Read a column of scores.
 
-    Parameters
-    ----------
-    unit
-        One of `UNITS`. Where every number has a percent sign, that is the unit.
+    Raises TableError if a cell is no number, or if more than half are in another unit.
 
-    Raises
-    ------
-    TableError
-        If a cell is no number, or if more than half are in another unit.
+    ``unit``: one of `UNITS`. Where every number has a percent sign, that is the unit.
     """
     if not isinstance(column.cells, list):
         if column.cells.dtype.kind == "M":

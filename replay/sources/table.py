@@ -109,12 +109,8 @@ class Columns:
 class TableSource(FileSource):
     """Forecasts and outcomes in one table.
 
-    Raises
-    ------
-    SettingsError
-        If the file cannot be read, or is Parquet and pyarrow is missing.
-    TableError
-        If a column is missing or holds something else; when the source is read.
+    Raises SettingsError if the file cannot be read, or is Parquet and pyarrow is missing.
+    Raises TableError if a column is missing or holds something else; when the source is read.
     """
 
     #: Which column holds what.
@@ -246,12 +242,8 @@ class Rows:
 def read(path: Path, columns: Columns) -> Rows:
     """Read the columns of a table.
 
-    Raises
-    ------
-    SettingsError
-        If the file cannot be read.
-    TableError
-        If a column is missing, or does not hold what it should.
+    Raises SettingsError if the file cannot be read.
+    Raises TableError if a column is missing, or does not hold what it should.
     """
     if begins(path) == PARQUET:
         table = parquet_table.read(path, columns.named, columns.zone)

@@ -50,19 +50,15 @@ class _Header(NamedTuple):
 def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> Text:
     """Read columns of a table.
 
+    Raises SettingsError if the file cannot be read.
+    Raises TableError if a column is missing or there twice, or rows have other numbers of cells than the header.
+
     Parameters
     ----------
     named
         Names by the option that gives each. ``#3`` is the third column, whatever its name.
     encoding
         None: UTF-8, UTF-16 if it looks so, else cp1252.
-
-    Raises
-    ------
-    SettingsError
-        If the file cannot be read.
-    TableError
-        If a column is missing or there twice, or rows have other numbers of cells than the header.
     """
     decoded, nul = _encoding(path, encoding)
     notes = []
@@ -83,13 +79,7 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
 
 
 def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[str, int]:
-    """Return the place of the column that each option names.
-
-    Raises
-    ------
-    TableError
-        If there is none, or several.
-    """
+    """Return the place of the column that each option names. Raises TableError if there is none, or several."""
     found = {}
     names = [name.strip() for name in header]
     for option, name in named.items():

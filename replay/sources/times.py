@@ -91,6 +91,9 @@ _Tell = Callable[[str, _Clock], tuple[str, int]]
 def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *, only: bool = True) -> Times:
     """Read a column of times.
 
+    Raises TableError if cells are written in several ways or in none that is known, or are not from the year `FIRST` to
+    next year. A ``--label-time`` of a year that nobody means stands for none.
+
     Parameters
     ----------
     form
@@ -100,12 +103,6 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
         Of times that name none; None: UTC, and a note says so.
     only
         Whether ``form`` is used even if no cell is written so.
-
-    Raises
-    ------
-    TableError
-        If cells are written in several ways or in none that is known, or are not from the year `FIRST` to next year. A
-        ``--label-time`` of a year that nobody means stands for none.
     """
     clock, of_label = _Clock(zone or UTC), column.option == "--label-time"
     if not isinstance(column.cells, list):

@@ -82,10 +82,7 @@ class TopicSource:
     def read(self, topic: int, partition: int) -> Iterator[Chunk]:
         """Yield the records of one partition's range.
 
-        Raises
-        ------
-        TopicsError
-            If the brokers give nothing for long, or records of the range have been deleted.
+        Raises TopicsError if the brokers give nothing for long, or records of the range have been deleted.
         """
         start, end = self.spans[topic][partition]
         if start >= end:
@@ -170,10 +167,7 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
     The first offset of a partition is that of its first record not before ``from_ms``, the end that of its first
     record not before ``to_ms``, by Kafka's timestamps; records in between count, wherever their timestamps lie.
 
-    Raises
-    ------
-    TopicsError
-        If a topic is missing, the numbers of partitions differ, or the brokers cannot be reached.
+    Raises TopicsError if a topic is missing, the numbers of partitions differ, or the brokers cannot be reached.
     """
     try:
         spans = asyncio.run(_spans(settings, wanted))
@@ -239,10 +233,7 @@ async def _topic_spans(consumer: AIOKafkaConsumer, name: str, count: int, wanted
 def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
     """Read a manifest that `TopicSource.manifest` gave.
 
-    Raises
-    ------
-    SettingsError
-        If it cannot be read, or is not such a manifest.
+    Raises SettingsError if it cannot be read, or is not such a manifest.
     """
     try:
         given = orjson.loads(path.read_bytes())
@@ -271,10 +262,7 @@ def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:
 def moment(text: str) -> int:
     """Return an ISO 8601 time in ms since the epoch; one without an offset is UTC.
 
-    Raises
-    ------
-    SettingsError
-        If it is none.
+    Raises SettingsError if it is none.
     """
     try:
         at = datetime.fromisoformat(text)

@@ -41,12 +41,8 @@ _PLENTY, _TIMES_LARGER = 1 << 28, 100
 def begins(path: Path) -> bytes:
     """Return the first four bytes of a file.
 
-    Raises
-    ------
-    SettingsError
-        If it cannot be read.
-    TableError
-        If it is a folder or nothing that is read here.
+    Raises SettingsError if it cannot be read.
+    Raises TableError if it is a folder or nothing that is read here.
     """
     if path.is_dir():
         raise TableError(f"{path} is a folder: {_parts(path)}")
@@ -96,12 +92,8 @@ def bounded(path: Path, size: int) -> None:
 def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Open a file, and give what it holds, and the file as stored.
 
-    Raises
-    ------
-    SettingsError
-        If it cannot be read.
-    TableError
-        If it is a folder, cut, broken, of several files, or unpacks to too much; also while it is read.
+    Raises SettingsError if it cannot be read.
+    Raises TableError if it is a folder, cut, broken, of several files, or unpacks to too much; also while it is read.
     """
     first = begins(path)
     try:

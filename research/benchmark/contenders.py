@@ -101,10 +101,7 @@ def nightly(stream: Dated, *, fit: Fit, window: int | None = None) -> Floats:
 def mcgrad(stream: Dated) -> Floats:
     """Serve by MCGrad over the stream's segments, fitted `FITS` times to the last labels, at least a week apart.
 
-    Raises
-    ------
-    FileNotFoundError
-        If it is not installed, or does not run here.
+    Raises FileNotFoundError if it is not installed, or does not run here.
 
     References
     ----------
@@ -143,10 +140,7 @@ def mcgrad(stream: Dated) -> Floats:
 def streamcal(stream: Dated) -> Floats:
     """Serve by streamcal's isotonic map of 100 bins, which forgets a tenth with each batch of 500 labels: its defaults.
 
-    Raises
-    ------
-    FileNotFoundError
-        If it is not downloaded.
+    Raises FileNotFoundError if it is not downloaded.
 
     References
     ----------

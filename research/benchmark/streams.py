@@ -26,32 +26,22 @@ Names = npt.NDArray[np.str_]
 
 
 class Dated(NamedTuple):
-    """Scores in the order in which they were made, n rows, and when their labels were known.
-
-    Attributes
-    ----------
-    origin
-        Whose scores and labels they are, and whether the stream chose the product's defaults or judges them.
-    p, y
-        Raw scores in [0, 1], and labels, 0 or 1; NaN where none ever comes, [n].
-    forecast_ms, report_ms
-        When the scores were made, and when somebody tells of the label, ms since the epoch, [n]; -1: nobody does.
-    matures_ms
-        Age at which a score without a report is a 0, ms; 0: every label is reported.
-    entity
-        Number of what a score is about, [n].
-    segments
-        Values by name, [n] each.
-    """
+    """Scores in the order in which they were made, n rows, and when their labels were known."""
 
     name: str
+    #: Whose scores and labels they are, and whether the stream chose the product's defaults or judges them.
     origin: str
+    #: Raw scores in [0, 1], and labels, 0 or 1; NaN where none ever comes, [n].
     p: Floats
     y: Floats
+    #: When the scores were made, and when somebody tells of the label, ms since the epoch, [n]; -1: nobody does.
     forecast_ms: Integers
     report_ms: Integers
+    #: Age at which a score without a report is a 0, ms; 0: every label is reported.
     matures_ms: int
+    #: Number of what a score is about, [n].
     entity: Integers
+    #: Values by name, [n] each.
     segments: dict[str, Names]
 
     @property

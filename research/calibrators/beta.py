@@ -27,10 +27,7 @@ _TICKET: Final = Struct("<d")
 class Beta(Calibrator):
     """Serve sigmoid(a ln p - b ln(1 - p) + c): bends either end of the scale by itself, no theorem.
 
-    Parameters
-    ----------
-    halflife
-        As in `Platt`.
+    ``halflife``: as in `Platt`.
 
     Notes
     -----

@@ -33,27 +33,18 @@ REPRODUCED, NOT_REPRODUCED, NOT_TRIED = VERDICTS = ("reproduced", "not reproduce
 
 
 class Section(NamedTuple):
-    """The results of an experiment.
+    """The results of an experiment."""
 
-    Attributes
-    ----------
-    text
-        Paragraphs: what was run, with its seeds.
-    findings
-        The results, one line each. They begin with "held" or "failed" if a theorem was checked.
-    tables, pictures
-        Tables of the report; pictures are names of files beside the report, with captions.
-    skipped
-        What was not run, and why.
-    claims
-        The claims of papers that it judges.
-    """
-
+    #: Paragraphs: what was run, with its seeds.
     text: list[str]
+    #: The results, one line each. They begin with "held" or "failed" if a theorem was checked.
     findings: list[str]
+    #: Tables of the report; pictures are names of files beside the report, with captions.
     tables: list[TextTable]
     pictures: list[tuple[str, str]] = []  # noqa: RUF012 - a default that is never changed
+    #: What was not run, and why.
     skipped: list[str] = []  # noqa: RUF012 - the same
+    #: The claims of papers that it judges.
     claims: list[Claim] = []  # noqa: RUF012 - the same
 
 

@@ -36,19 +36,13 @@ def footnote(t: int) -> tuple[float, float]:
 
 
 class Biases(NamedTuple):
-    """Figures at each of `TIMES`: bias along each subsequence, its bounds, Brier regret to raw, and its bound.
+    """Figures at each of `TIMES`: bias along each subsequence, its bounds, Brier regret to raw, and its bound."""
 
-    Attributes
-    ----------
-    bias, bound, paper
-        [times, subsequences]: |Σ x_i (ŷ - y)|, sqrt((1 + Σ x_i²)(2 + ln det A)), and Corollary 4.1's.
-    regret, regret_bound
-        [times]
-    """
-
+    #: [times, subsequences]: |Σ x_i (ŷ - y)|, sqrt((1 + Σ x_i²)(2 + ln det A)), and Corollary 4.1's.
     bias: Floats
     bound: Floats
     paper: Floats
+    #: [times]
     regret: Floats
     regret_bound: Floats
 

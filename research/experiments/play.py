@@ -9,27 +9,18 @@ from state.calibrators import Calibrator
 
 
 class Stream(NamedTuple):
-    """Forecasts in the order in which they were made, n rows.
-
-    Attributes
-    ----------
-    p
-        Raw forecasts in [0, 1], [n].
-    y
-        Outcomes, 0 or 1; NaN if none comes, [n].
-    rank
-        Position of the outcome among all outcomes in the order in which they come, [n].
-    due
-        Number of forecasts that are made before the outcome is known, [n]; ``t + 1`` if it comes at once.
-    window
-        Rows of a window, for the score of the worst window.
-    """
+    """Forecasts in the order in which they were made, n rows."""
 
     name: str
+    #: Raw forecasts in [0, 1], [n].
     p: Floats
+    #: Outcomes, 0 or 1; NaN if none comes, [n].
     y: Floats
+    #: Position of the outcome among all outcomes in the order in which they come, [n].
     rank: Integers
+    #: Number of forecasts that are made before the outcome is known, [n]; ``t + 1`` if it comes at once.
     due: Integers
+    #: Rows of a window, for the score of the worst window.
     window: int
 
 

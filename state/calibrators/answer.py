@@ -6,21 +6,14 @@ _Served_co = TypeVar("_Served_co", covariant=True)
 
 
 class Answer(NamedTuple, Generic[_Served_co]):
-    """What a calibrator answers to one forecast.
+    """What a calibrator answers to one forecast."""
 
-    Attributes
-    ----------
-    p
-        What to serve: a probability, or the values that the calibrator's kind of forecast has instead. It is never
-        random. For a randomised calibrator it is the mean of the distribution of ``draw``.
-    draw
-        The random score of a randomised calibrator, keyed by the event id; any other calibrator repeats ``p`` here.
-    ticket
-        What `Recalibrator.update` needs once the outcome is known.
-    """
-
+    #: What to serve: a probability, or the values that the calibrator's kind of forecast has instead. It is never
+    #: random. For a randomised calibrator it is the mean of the distribution of ``draw``.
     p: _Served_co
+    #: The random score of a randomised calibrator, keyed by the event id; any other calibrator repeats ``p`` here.
     draw: _Served_co
+    #: What `Recalibrator.update` needs once the outcome is known.
     ticket: bytes
 
 

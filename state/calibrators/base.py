@@ -33,51 +33,39 @@ class Recalibrator(ABC):
 
     `update` reads only the ticket and the state, so outcomes may come late, in any order, or never. A subclass
     implements `predict` and the abstract methods, and overrides a default where it differs.
-
-    Attributes
-    ----------
-    name
-        Its name in the registry.
-    options
-        Its options by name.
-    remembered, layout
-        Names of the attributes that are its state, and their struct; only where the state has a fixed length.
-    keyed
-        Whether its constructor takes ``name`` and ``seed``, which key the draws.
-    order_free
-        Whether updates commute, bit for bit: the same tickets resolved in any order end in the same bytes.
-    grouped
-        Whether it uses the event's segments.
-    draws
-        Whether a draw may differ from ``p``.
-    passes
-        Whether it keeps the draw of its front: it moves forecasts and draws nothing.
-    serves_raw
-        Whether it serves the raw forecast, whatever it learns.
-    keeps_features
-        Whether its tickets hold the features of their event.
-    learnt
-        Outcomes learnt so far.
     """
 
     #: What each kind of forecast declares in its own types, see `Calibrator.predict`.
     predict: ClassVar[Callable[..., Any]]
+    #: Its name in the registry.
     name: ClassVar[str]
+    #: Its options by name.
     options: ClassVar[dict[str, Option]]
+    #: Names of the attributes that are its state, and their struct; only where the state has a fixed length.
     remembered: ClassVar[tuple[str, ...]] = ()
     layout: ClassVar[Struct] = Struct("<")
+    #: Whether its constructor takes ``name`` and ``seed``, which key the draws.
     keyed: ClassVar[bool] = False
+    #: Whether updates commute, bit for bit: the same tickets resolved in any order end in the same bytes.
     order_free: bool = False
+    #: Whether it uses the event's segments.
     grouped: bool = False
+    #: Whether a draw may differ from ``p``.
     draws: bool = False
+    #: Whether it keeps the draw of its front: it moves forecasts and draws nothing.
     passes: bool = False
+    #: Whether it serves the raw forecast, whatever it learns.
     serves_raw: bool = False
+    #: Whether its tickets hold the features of their event.
     keeps_features: bool = False
+    #: Outcomes learnt so far.
     learnt: int = 0
 
     @abstractmethod
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         """Learn from an outcome.
+
+        Raises ValueError if ``y`` is not allowed; the state is unchanged.
 
         Parameters
         ----------
@@ -89,11 +77,6 @@ class Recalibrator(ABC):
         at
             Record time of the label, ms. Labels of one time may be one batch. 0: no batch, as for a label that silence
             implied.
-
-        Raises
-        ------
-        ValueError
-            If ``y`` is not allowed; the state is unchanged.
         """
 
     @abstractmethod
@@ -103,19 +86,14 @@ class Recalibrator(ABC):
         The state of an ``order_free`` calibrator is then the same as if only ``y`` had been learnt. Any other
         calibrator takes the step that its own docstring describes.
 
+        Raises ValueError if ``y`` is not allowed; the state is unchanged.
+
         Parameters
         ----------
         ticket
             As given to `update`.
         was
             The label that was learnt, or its last revision.
-        y
-            The new label.
-
-        Raises
-        ------
-        ValueError
-            If ``y`` is not allowed; the state is unchanged.
         """
 
     def encode(self) -> bytes:
@@ -125,10 +103,7 @@ class Recalibrator(ABC):
     def decode(self, payload: bytes) -> None:
         """Load a state that `encode` of a calibrator with the same options wrote.
 
-        Raises
-        ------
-        ValueError
-            If the payload has another length or was written with other options.
+        Raises ValueError if the payload has another length or was written with other options.
         """
         require_length(payload, self.layout.size)
         for name, value in zip(self.remembered, self.layout.unpack(payload), strict=True):
@@ -139,10 +114,7 @@ class Recalibrator(ABC):
 
         The default is the present size, because most states do not grow.
 
-        Parameters
-        ----------
-        slots
-            Number of all slots of segments.
+        ``slots``: number of all slots of segments.
         """
         return len(self.encode())
 
@@ -158,10 +130,8 @@ class Recalibrator(ABC):
 
         A bound of 1 is empty: no error of probabilities is larger.
 
-        Parameters
-        ----------
-        outstanding
-            Mean number of other outcomes learnt between a forecast and its own outcome; a larger number is allowed.
+        ``outstanding``: mean number of other outcomes learnt between a forecast and its own outcome; a larger number is
+        allowed.
         """
         return None
 
@@ -197,13 +167,7 @@ class Recalibrator(ABC):
         return None
 
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
-        """Return the bias along every test function; empty if the calibrator keeps none or has learnt nothing.
-
-        Parameters
-        ----------
-        features
-            Names of the features.
-        """
+        """Return the bias along every test function; empty if the calibrator keeps none or has learnt nothing."""
         return []
 
     def _require_label(self, y: float) -> None:
@@ -221,6 +185,8 @@ class Calibrator(Recalibrator):
 
         For classes ``p`` is a `Probs`, for numbers a law; see `state.forecasts`.
 
+        Raises ValueError if ``p`` is outside [0, 1], or ``x`` is not what the calibrator was configured for.
+
         Parameters
         ----------
         p
@@ -231,11 +197,6 @@ class Calibrator(Recalibrator):
             The event id, which keys the draw of a randomised calibrator.
         groups
             The slots of the event's segments; ignored unless `grouped`.
-
-        Raises
-        ------
-        ValueError
-            If ``p`` is outside [0, 1], or ``x`` is not what the calibrator was configured for.
         """
 
 

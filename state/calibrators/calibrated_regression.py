@@ -24,10 +24,7 @@ FLOOR = 1e-9
 class CalibratedRegression(Calibrator):
     """Serve a map of forecast and features in log-odds that is unbiased along every feature, on any sequence.
 
-    Parameters
-    ----------
-    features
-        d, length of ``x``; a missing ``x`` counts as zeros.
+    ``features``: d, length of ``x``; a missing ``x`` counts as zeros.
 
     Notes
     -----
@@ -156,10 +153,7 @@ class CalibratedRegression(Calibrator):
     def biases(self, features: Sequence[str] = ()) -> list[Bias]:
         """Return the bias along every test function, and its bound; none before the first outcome.
 
-        Parameters
-        ----------
-        features
-            Names of the features, d of them; ``x1`` and so on if not given.
+        ``features``: names of the features, d of them; ``x1`` and so on if not given.
         """
         if not self.learnt:
             return []

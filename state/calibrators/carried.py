@@ -23,10 +23,7 @@ _HEAD: Final = Struct("<2dQ")
 class Carried(Calibrator):
     """Map the forecasts of a version by a line, then let a calibrator answer.
 
-    Parameters
-    ----------
-    inner
-        The calibrator of the version.
+    ``inner``: the calibrator of the version.
 
     Attributes
     ----------

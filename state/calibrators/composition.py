@@ -20,11 +20,8 @@ class Composition(Calibrator):
     The front is accurate on benign streams. The back has a guarantee on every stream: its theorem holds for any
     sequence of forecasts, so also for the front's answers. Error and bound are the back's.
 
-    Parameters
-    ----------
-    front, back
-        Two calibrators. If both draw, their draws must have different keys: a back whose forecast depends on its own
-        draw loses its guarantee.
+    ``front`` and ``back``: two calibrators. If both draw, their draws must have different keys: a back whose forecast
+    depends on its own draw loses its guarantee.
 
     Notes
     -----

@@ -29,15 +29,6 @@ class Grid:
     denominator
         Positive.
 
-    Attributes
-    ----------
-    last
-        N, the index of the last point.
-    points
-        The points as floats, shape (N + 1,).
-    gaps
-        For each point, the wider of the gaps beside it, as a numerator.
-
     Examples
     --------
     >>> grid = Grid.uniform(4)
@@ -57,9 +48,13 @@ class Grid:
             raise ValueError("grid points must increase strictly from 0 to 1")
         self.numerators = numerators
         self.denominator = denominator
+        #: N, the index of the last point.
         self.last = len(steps)
+        #: The points as floats, shape (N + 1,).
         self.points = tuple(k / denominator for k in numerators)
+        #: For each point, the wider of the gaps beside it, as a numerator.
         self.gaps = tuple(map(max, [0, *steps], [*steps, 0]))
+
         self._midpoints = [(left + right) / 2 for left, right in pairwise(self.points)]
 
     @classmethod

@@ -27,23 +27,15 @@ _PLAYED: Final = 4
 
 
 class GroupError(NamedTuple):
-    """How far the draws were off within one segment.
+    """How far the draws were off within one segment."""
 
-    Attributes
-    ----------
-    slot
-        Slot of the segment.
-    n
-        Its outcomes.
-    error
-        ℓ1 of its draws, Σ_i |V_i| / n.
-    bound
-        The theorem's bound on ``error``, at most 1.
-    """
-
+    #: Slot of the segment.
     slot: int
+    #: Its outcomes.
     n: int
+    #: ℓ1 of its draws, Σ_i |V_i| / n.
     error: float
+    #: The theorem's bound on ``error``, at most 1.
     bound: float
 
 

@@ -20,11 +20,6 @@ SIZE: Final = _STATE.size
 class Guard:
     """The weight w of the baseline answer, from the log losses of both answers.
 
-    Attributes
-    ----------
-    weight
-        w, in (0, 1).
-
     Notes
     -----
     Let δ be the log loss of the baseline minus that of the learnt answer, and L = Σ δ. With V = Σ δ² + B,
@@ -74,6 +69,7 @@ class Guard:
         self._batches = 0
         self._between = [0.0, 0.0]
         self._within = 0.0
+        #: w, in (0, 1).
         self.weight = 1.0 / (1.0 + math.exp(-_ODDS))  # the same as in `decode`, to the last bit
 
     @property

@@ -152,10 +152,7 @@ class LocationScale:
 class Mixture:
     """Weights of several places of a law, from the loss of each.
 
-    Parameters
-    ----------
-    prior
-        ρ, the weights before there is evidence; the baseline's comes first.
+    ``prior``: ρ, the weights before there is evidence; the baseline's comes first.
 
     Attributes
     ----------

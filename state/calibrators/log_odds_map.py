@@ -14,10 +14,7 @@ CONSTANT, FEATURE, SLOPE = math.sqrt(1 / 4), math.sqrt(1 / 10), math.sqrt(1 / 16
 class LogOddsMap:
     """Serve sigmoid(z + w·g), g = (1, x, z), z the forecast's log-odds; w starts at 0.
 
-    Parameters
-    ----------
-    features
-        d, the length of x.
+    ``features``: d, the length of x.
 
     Notes
     -----

@@ -65,8 +65,6 @@ def newton(hh: float, hk: float, kk: float, gh: float, gk: float, gamma: float =
         The curvature A = ((hh, hk), (hk, kk)), positive definite.
     gh, gk
         The gradient g.
-    gamma
-        γ.
     """
     scale = 1.0 / ((hh * kk - hk * hk) * gamma)
     return (kk * gh - hk * gk) * scale, (hh * gk - hk * gh) * scale

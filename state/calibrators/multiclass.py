@@ -25,11 +25,8 @@ class Multiclass(Recalibrator):
     who need a distribution or one class. Normalising couples the classes, so no class keeps its guarantee. The order of
     classes is that of the served probabilities.
 
-    Parameters
-    ----------
-    parts
-        One calibrator per class, each with its own key for draws: ``make("multiclass", classes=3,
-        each="platt+minimax")``. Options of the parts are further arguments.
+    ``parts``: one calibrator per class, each with its own key for draws: ``make("multiclass", classes=3,
+    each="platt+minimax")``. Options of the parts are further arguments.
 
     Notes
     -----

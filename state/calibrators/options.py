@@ -9,23 +9,15 @@ Value = int | float | str | tuple[float, ...]
 
 
 class Option(NamedTuple):
-    """One option of a calibrator.
+    """One option of a calibrator."""
 
-    Attributes
-    ----------
-    default
-        The default value.
-    allowed
-        The allowed values, in words that follow "must be".
-    meaning
-        What the option does, in one line.
-    takes
-        Returns whether a value is allowed.
-    """
-
+    #: The default value.
     default: Value
+    #: The allowed values, in words that follow "must be".
     allowed: str
+    #: What the option does, in one line.
     meaning: str
+    #: Returns whether a value is allowed.
     takes: Callable[[object], bool]
 
 

@@ -9,18 +9,7 @@ BLOCKS = 32
 class Outstanding:
     """Counts of outcomes by the time at which their ticket was issued.
 
-    Parameters
-    ----------
-    blocks
-        Stored counts, as in the attribute.
-
-    Attributes
-    ----------
-    n
-        Outcomes.
-    blocks
-        Outcomes whose tickets were issued in each block, shape (`BLOCKS`,). A block is 2**b outcomes long, b the least
-        with n < 2**b `BLOCKS`.
+    ``blocks``: stored counts, as in the attribute.
 
     Notes
     -----
@@ -31,8 +20,12 @@ class Outstanding:
     """
 
     def __init__(self, blocks: Sequence[int] = (0,) * BLOCKS) -> None:
+        #: Outcomes whose tickets were issued in each block, shape (`BLOCKS`,). A block is 2**b outcomes long, b the
+        #: least with n < 2**b `BLOCKS`.
         self.blocks = list(blocks)
+        #: Outcomes.
         self.n = sum(blocks)
+
         self._bits = (self.n // BLOCKS).bit_length()
 
     def count(self, version: int) -> None:

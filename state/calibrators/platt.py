@@ -28,10 +28,8 @@ _TICKET: Final = Struct("<dd")
 class Platt(Calibrator):
     """Serve sigmoid(a z + b), z the log-odds of the raw forecast. It is accurate on benign streams and has no theorem.
 
-    Parameters
-    ----------
-    halflife
-        Outcomes after which the curvature of one has halved. 0: it never shrinks, so steps become ever smaller.
+    ``halflife``: outcomes after which the curvature of one has halved. 0: it never shrinks, so steps become ever
+    smaller.
 
     Notes
     -----

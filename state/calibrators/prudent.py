@@ -89,10 +89,7 @@ class Prudent(Calibrator):
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         """Serve the answer, and a draw from the points around it; see `Calibrator.predict`.
 
-        Parameters
-        ----------
-        groups
-            The event's slots, see `BySegment.answer`; none of a stream without segments.
+        ``groups``: the event's slots, see `BySegment.answer`; none of a stream without segments.
         """
         p, _, ticket = self._map.predict(p)
         many = len(groups)

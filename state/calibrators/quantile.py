@@ -332,11 +332,8 @@ class Quantile(Recalibrator):
     def bound(self, outstanding: int = 0) -> float | None:
         """Return the bound on `error`. It holds for any outcomes, even those of an adversary.
 
-        Parameters
-        ----------
-        outstanding
-            The most forecasts that were outstanding at once while another was issued. The measured D is used if it is
-            larger.
+        ``outstanding``: the most forecasts that were outstanding at once while another was issued. The measured D is
+        used if it is larger.
 
         Notes
         -----

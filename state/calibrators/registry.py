@@ -83,6 +83,8 @@ def _check(spec: str, options: Mapping[str, object]) -> None:
 def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:  # noqa: ANN401 - its kind depends on the name
     """Return a new calibrator: a `Calibrator`, or one of `VECTORS`.
 
+    Raises ValueError if a name, option or value is not allowed; the message says what is.
+
     Parameters
     ----------
     spec
@@ -93,11 +95,6 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:
         From 0 to 2**64 - 1.
     options
         Each goes to every part that has an option of that name.
-
-    Raises
-    ------
-    ValueError
-        If a name, option or value is not allowed; the message says what is.
 
     Examples
     --------

@@ -24,11 +24,8 @@ class RegretMatching(Counting):
     ``m_i = n_i h_i / 2``, h_i the wider gap beside point i (1/N). It is 0 on most points of a benign stream, which is
     then served its forecasts rounded to the grid. State and the other options: `Bucketed`.
 
-    Parameters
-    ----------
-    noise
-        Standard deviations of chance, sqrt(n g (1 - g)) each, added to the margin, so that chance alone does not move
-        the play off a point. 0 is the published rule.
+    ``noise``: standard deviations of chance, sqrt(n g (1 - g)) each, added to the margin, so that chance alone does not
+    move the play off a point. 0 is the published rule.
 
     Notes
     -----

@@ -29,13 +29,6 @@ _DAY: Final = Struct("<I")
 class BandCounts:
     """Counts by band, of the raw and of the served forecasts; in all, and by day of stream time.
 
-    Attributes
-    ----------
-    width
-        Number of bands.
-    sums
-        `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width].
-
     Notes
     -----
     Counts may be added over partitions. A label counts in the partition where it came. So after a rescale one partition
@@ -61,8 +54,11 @@ class BandCounts:
     __slots__ = ("_day", "_days", "_of_day", "sums", "width")
 
     def __init__(self, width: int) -> None:
+        #: Number of bands.
         self.width = width
+        #: `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width].
         self.sums = [0] * (2 * _SUMS * width)
+
         self._days: dict[int, list[int]] = {}
         #: The present day and its counts.
         self._day = 0
@@ -195,24 +191,16 @@ def _off(days: Sequence[tuple[int, int]]) -> _Off:
 
 
 class Worth(NamedTuple):
-    """The value of looking at a band's forecasts; None where nothing is known.
+    """The value of looking at a band's forecasts; None where nothing is known."""
 
-    Attributes
-    ----------
-    precision
-        Share of ones among the labels of the band.
-    recall
-        Share of the ones that are in the band or above.
-    false_alarms
-        Zeros of the band for each of its ones.
-    cost
-        Cost of the ones missed below the band, plus that of looking at all labels in it and above; None if costs are
-        not known.
-    """
-
+    #: Share of ones among the labels of the band.
     precision: float | None
+    #: Share of the ones that are in the band or above.
     recall: float | None
+    #: Zeros of the band for each of its ones.
     false_alarms: float | None
+    #: Cost of the ones missed below the band, plus that of looking at all labels in it and above; None if costs are not
+    #: known.
     cost: float | None
 
 

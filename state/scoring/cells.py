@@ -35,17 +35,11 @@ WITHIN: Final[tuple[int, ...]] = (0, *(sum(edge <= each for edge in COARSE) for 
 
 
 class Bin(NamedTuple):
-    """Sums over the events whose forecast fell into one bin.
+    """Sums over the events whose forecast fell into one bin."""
 
-    Attributes
-    ----------
-    n
-        Events.
-    p, y, pp, py
-        Σp, Σy, Σp², Σpy of the forecast p and the outcome y.
-    """
-
+    #: Events.
     n: float
+    #: Σp, Σy, Σp², Σpy of the forecast p and the outcome y.
     p: float
     y: float
     pp: float

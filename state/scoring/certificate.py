@@ -20,11 +20,8 @@ def certificate(ranking: Ranking) -> float:
     every v. The distance of the forecasts p_t to calibration is the least Σ|p_t - q_t| / T over all such q. The
     certificate chooses one q and returns a bound on its distance. It assumes nothing about how events come about.
 
-    Parameters
-    ----------
-    ranking
-        Events by fine cell of their forecast and by outcome. Counts add up, so the certificate is that of all
-        partitions, in any order of the outcomes, after any revision.
+    ``ranking``: events by fine cell of their forecast and by outcome. Counts add up, so the certificate is that of all
+    partitions, in any order of the outcomes, after any revision.
 
     Notes
     -----

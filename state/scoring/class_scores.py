@@ -27,10 +27,7 @@ class Hits(NamedTuple):
 class ClassScores(Paired):
     """Additive scores over resolved events of K classes.
 
-    Parameters
-    ----------
-    classes
-        K, from 2 to `MAX_CLASSES`.
+    ``classes``: K, from 2 to `MAX_CLASSES`.
 
     Notes
     -----
@@ -65,6 +62,8 @@ class ClassScores(Paired):
     def observe(self, raw: Classwise, served: Classwise, y: int, sign: int = 1) -> None:
         """Add one event, or take it out again.
 
+        Raises ValueError if there are not K probabilities, or ``y`` is not a class.
+
         Parameters
         ----------
         raw, served
@@ -73,11 +72,6 @@ class ClassScores(Paired):
             The class that occurred, one of 0..K-1.
         sign
             1 adds the event, -1 takes out one that was added.
-
-        Raises
-        ------
-        ValueError
-            If there are not K probabilities, or ``y`` is not a class.
         """
         classes = self.shape
         if not (len(raw) == len(served) == classes and 0 <= y < classes):

@@ -17,17 +17,11 @@ _SQUARES: Final = Struct("<2d")
 
 
 class Difference(NamedTuple):
-    """Mean of challenger minus champion over the same events; below 0 the challenger is better.
+    """Mean of challenger minus champion over the same events; below 0 the challenger is better."""
 
-    Attributes
-    ----------
-    mean
-        In the loss's units; NaN before the first event.
-    error
-        Standard error of ``mean``; NaN before the second event.
-    """
-
+    #: In the loss's units; NaN before the first event.
     mean: float
+    #: Standard error of ``mean``; NaN before the second event.
     error: float
 
 

@@ -21,13 +21,6 @@ Sums = list[float]
 class Course:
     """Sums of the last hours and days of a stream on one partition.
 
-    Attributes
-    ----------
-    forecast_ms, label_ms
-        Stream time of the last forecast; event time of the latest outcome that was reported. 0 without any.
-    hours, days
-        Sums by hour and by day since 1970, see `ISSUED` and those after it: [6] each.
-
     Notes
     -----
     An event counts when it is learnt, also in the warm-up. A revision counts when it comes, and changes only the ones:
@@ -51,8 +44,10 @@ class Course:
     __slots__ = ("_hour", "_now", "days", "forecast_ms", "hours", "label_ms")
 
     def __init__(self) -> None:
+        #: Stream time of the last forecast; event time of the latest outcome that was reported. 0 without any.
         self.forecast_ms = 0
         self.label_ms = 0
+        #: Sums by hour and by day since 1970, see `ISSUED` and those after it: [6] each.
         self.hours: dict[int, Sums] = {}
         self.days: dict[int, Sums] = {}
         #: The present hour; its sums and its day's are cached.

@@ -22,20 +22,14 @@ Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]
 
 
 class Finding(NamedTuple):
-    """An error in a stream's configuration that the ages of its outcomes show.
+    """An error in a stream's configuration that the ages of its outcomes show."""
 
-    Attributes
-    ----------
-    name
-        ``ttl``: outcomes come after the row is deleted. ``silence``: only outcomes 1 are reported. ``unlabelled``: most
-        forecasts get no label, so raw forecasts are served.
-        ``classes``: labels come at different ages, and the calibrator learns them as they come. ``matures``: too many
-        outcomes come after their forecast matured. ``entity``: labels of one record time come in runs.
-    words
-        What was seen and what to set, for people.
-    """
-
+    #: ``ttl``: outcomes come after the row is deleted. ``silence``: only outcomes 1 are reported. ``unlabelled``: most
+    #: forecasts get no label, so raw forecasts are served. ``classes``: labels come at different ages, and the
+    #: calibrator learns them as they come. ``matures``: too many outcomes come after their forecast matured.
+    #: ``entity``: labels of one record time come in runs.
     name: Name
+    #: What was seen and what to set, for people.
     words: str
 
 

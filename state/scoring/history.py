@@ -27,11 +27,6 @@ _SAME: Final = _LENGTH.pack(0)
 class History(Windows[Scores]):
     """Scores of a stream, in all and by window, with an alarm for each kind of forecast.
 
-    Attributes
-    ----------
-    bias
-        Bias of the forecasts along the features, if the calibrator takes any.
-
     Notes
     -----
     Windows have `WINDOW` events, and the error of one is its ECE. The scores of all events are those of closed windows
@@ -62,7 +57,9 @@ class History(Windows[Scores]):
 
     def __init__(self) -> None:
         super().__init__(Scores(), SCORED)
+        #: Bias of the forecasts along the features, if the calibrator takes any.
         self.bias = Bias()
+
         self._closed = Scores()
         self._newest = Scores()
         self._past: list[list[float]] = []
@@ -82,6 +79,9 @@ class History(Windows[Scores]):
     def revise(self, raw: float, p: float, draw: float | None, was: float, y: float, window: int) -> bool:
         """Give an event another label.
 
+        Raises ValueError if the window does not exist yet.
+        Returns whether a closed window changed, so that its row must be written.
+
         Parameters
         ----------
         raw, p, draw
@@ -90,16 +90,6 @@ class History(Windows[Scores]):
             The old label, and the new one.
         window
             `windows` when it was observed.
-
-        Returns
-        -------
-        bool
-            Whether a closed window changed, so that its row must be written.
-
-        Raises
-        ------
-        ValueError
-            If the window does not exist yet.
         """
         for scores in self._of(window):
             scores.observe(raw, p, was, draw, -1)
@@ -197,10 +187,7 @@ class History(Windows[Scores]):
     def decode(cls, present: bytes, closed: bytes | None) -> Self:
         """Read what `encode` and `encode_closed` wrote; ``closed`` is None if no window was closed.
 
-        Raises
-        ------
-        ValueError
-            If either is cut, or they do not belong together.
+        Raises ValueError if either is cut, or they do not belong together.
         """
         if len(present) < _HEAD.size:
             raise ValueError(f"a history of {len(present)} bytes is shorter than its own header")

@@ -24,29 +24,16 @@ _SUMS: Final = 3  # sums of a loss: of the first forecast, of the second, the sq
 
 
 class Off(NamedTuple):
-    """The largest difference between what was promised and what happened.
+    """The largest difference between what was promised and what happened."""
 
-    Attributes
-    ----------
-    by
-        The mean and its 95 % interval, as if events were independent.
-    level
-        For numbers the level with this difference; None for classes.
-    """
-
+    #: The mean and its 95 % interval, as if events were independent.
     by: Interval
+    #: For numbers the level with this difference; None for classes.
     level: float | None
 
 
 class PairScores:
     """Additive scores of two forecasts of one kind: raw and served, or a champion's and a challenger's.
-
-    Attributes
-    ----------
-    tally
-        Where outcomes lie among quantiles, or how often the likeliest class occurred; None before the first event.
-    sums
-        Of each loss three, see the notes.
 
     Notes
     -----
@@ -71,7 +58,9 @@ class PairScores:
     __slots__ = ("sums", "tally")
 
     def __init__(self) -> None:
+        #: Where outcomes lie among quantiles, or how often the likeliest class occurred; None before the first event.
         self.tally: Tally | None = None
+        #: Of each loss three, see the notes.
         self.sums: list[float] = []
 
     def observe(self, first: Classwise | Law, second: Classwise | Quantiles, y: float, sign: int = 1) -> None:
@@ -88,10 +77,7 @@ class PairScores:
     ) -> None:
         """Add an event whose sums are known: see `observe`. Of numbers ``first`` are quantiles at the second's levels.
 
-        Raises
-        ------
-        ValueError
-            If the events before were of another kind, or of other levels.
+        Raises ValueError if the events before were of another kind, or of other levels.
         """
         tally = self.tally
         if tally is None:
@@ -270,17 +256,14 @@ def observe(
 ) -> None:
     """Add an event to several scores, or take it out of them.
 
+    Raises ValueError if ``second`` has another kind or other levels than the events before.
+
     Parameters
     ----------
     first, second
         Forecasts of one kind; of classes both of K.
     y
         The outcome: the number of a class, or a number.
-
-    Raises
-    ------
-    ValueError
-        If ``second`` has another kind or other levels than the events before.
     """
     values: Classwise | Sequence[float] = (
         cast("Classwise", first) if isinstance(second, Classwise) else at_levels(cast("Law", first), second)

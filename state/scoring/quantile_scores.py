@@ -30,10 +30,7 @@ class Coverage(NamedTuple):
 class QuantileScores(Paired):
     """Additive scores at fixed levels.
 
-    Parameters
-    ----------
-    levels
-        p_1 < ... < p_m: the served levels.
+    ``levels``: p_1 < ... < p_m: the served levels.
 
     Notes
     -----
@@ -78,23 +75,18 @@ class QuantileScores(Paired):
     ) -> None:
         """Add one event, or take it out again.
 
+        Raises ValueError if ``served`` has other levels.
+
         Parameters
         ----------
         raw, served
             The model's forecast, and the served quantiles at the levels of these scores.
-        y
-            The outcome.
         key
             The event id. It keys the random transform at an atom of a forecast.
         sign
             1 adds the event, -1 takes out one that was added.
         values
             Quantiles of ``raw`` at the levels of these scores, if they are known.
-
-        Raises
-        ------
-        ValueError
-            If ``served`` has other levels.
         """
         levels = self.shape
         if served.levels != levels:

@@ -47,10 +47,8 @@ NONE: Final = Estimate(math.nan, math.nan)
 class Ranking:
     """Events by fine cell of their forecast, from the lowest, and by outcome.
 
-    Parameters
-    ----------
-    zeros, ones
-        Events of outcome 0 and 1 in each cell. An outcome between 0 and 1 counts as the nearer one, 1/2 as 1.
+    ``zeros`` and ``ones``: events of outcome 0 and 1 in each cell. An outcome between 0 and 1 counts as the nearer one,
+    1/2 as 1.
 
     Attributes
     ----------
@@ -121,10 +119,7 @@ class Ranking:
         Recall is the share of all outcomes 1 that are among them. Precision is the share of outcomes 1 among them.
         Standard errors are binomial.
 
-        Parameters
-        ----------
-        volume
-            In (0, 1].
+        ``volume``: in (0, 1].
         """
         n, m = self.n + self.m, self.m
         if not n:
@@ -229,10 +224,7 @@ def encode(counts: Counts, most: int) -> bytes:
 def decode(payload: bytes, at: int) -> tuple[Counts, int]:
     """Read counts written by `encode` from an offset; return them and the offset after them.
 
-    Raises
-    ------
-    ValueError
-        If they are cut, or name cells that do not exist.
+    Raises ValueError if they are cut, or name cells that do not exist.
     """
     halves = []
     for _ in range(2):

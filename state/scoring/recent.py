@@ -30,48 +30,28 @@ def _levels(marks: int) -> Struct:
 
 
 class Stretch(NamedTuple):
-    """The last windows of a segment added up, for one binary event or level.
+    """The last windows of a segment added up, for one binary event or level."""
 
-    Attributes
-    ----------
-    windows
-        Number of windows, the present one included; at least 1.
-    n, y
-        Events, and those that happened; for a level those below its quantile.
-    upto
-        For a level the events at or below its quantile; for a binary event ``y``.
-    p
-        Sum of the served forecasts; for a level n times the level.
-    variance
-        Σ p(1 - p).
-    mark
-        Number of the binary event or level, from 0.
-    """
-
+    #: Number of windows, the present one included; at least 1.
     windows: int
+    #: Events, and those that happened; for a level those below its quantile.
     n: int
     y: int
+    #: For a level the events at or below its quantile; for a binary event ``y``.
     upto: int
+    #: Sum of the served forecasts; for a level n times the level.
     p: float
+    #: Σ p(1 - p).
     variance: float
+    #: Number of the binary event or level, from 0.
     mark: int
 
 
 class Recent:
     """Sums of served forecasts over a segment's last windows, with the recent alarm.
 
-    Parameters
-    ----------
-    marks
-        Number of binary events per event, each with a served probability: one for a probability, several for classes
-        (`state.scoring.segment_pairs`).
-
-    Attributes
-    ----------
-    joined
-        Number of partitions whose windows were added up, see the notes. It is not stored.
-    last
-        The last window of the stream that had an event of the segment.
+    ``marks``: number of binary events per event, each with a served probability: one for a probability, several for
+    classes (`state.scoring.segment_pairs`).
 
     Notes
     -----
@@ -122,8 +102,11 @@ class Recent:
 
     def __init__(self, marks: int = 1) -> None:
         self.marks = marks
+        #: Number of partitions whose windows were added up, see the notes. It is not stored.
         self.joined = 1
+        #: The last window of the stream that had an event of the segment.
         self.last = 0
+
         self._start = 0
         #: Sums of the present window: n, then Σy, Σp and Σp² of each binary event.
         self._sums = [0.0] * (1 + 3 * marks)
@@ -256,10 +239,7 @@ class Recent:
     def decode(self, payload: bytes, at: int) -> int:
         """Load what windows of this shape encoded; return the offset after it.
 
-        Raises
-        ------
-        ValueError, struct.error
-            If the payload is cut, or has more windows than are kept.
+        Raises ValueError or struct.error if the payload is cut, or has more windows than are kept.
         """
         layout = self._layout()
         n, self.last = _HEAD.unpack_from(payload, at)
@@ -286,10 +266,7 @@ class Recent:
 class RecentLevels(Recent):
     """Recent windows of a number: its outcomes below the served quantiles, and at or below them.
 
-    Parameters
-    ----------
-    levels
-        p_1 < ... < p_m.
+    ``levels``: p_1 < ... < p_m.
 
     Notes
     -----

@@ -209,10 +209,7 @@ class Scores:
     def decode(cls, payload: bytes) -> Self:
         """Read sums written by `encode`.
 
-        Raises
-        ------
-        ValueError
-            If the payload has another length than its mask says, or names cells that do not exist.
+        Raises ValueError if the payload has another length than its mask says, or names cells that do not exist.
         """
         if len(payload) < _MASK:
             raise ValueError(f"scores of {len(payload)} bytes are shorter than their own header")

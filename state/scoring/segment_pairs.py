@@ -133,6 +133,8 @@ def observe_segments(
 ) -> None:
     """Add an event to each of its segments, and to their recent windows.
 
+    Raises ValueError as `observe` does.
+
     Parameters
     ----------
     raw, served, y
@@ -141,11 +143,6 @@ def observe_segments(
         The window of the stream, see `state.scoring.windows.Windows.windows`. It never falls.
     sign
         1, or -1 to take an event out of the sums of all events; recent windows keep it.
-
-    Raises
-    ------
-    ValueError
-        As `observe` does.
     """
     if not found:
         return

@@ -31,19 +31,6 @@ _LAST: Final = Struct("<2d")
 class SegmentScores:
     """Additive scores over the events of one segment.
 
-    Attributes
-    ----------
-    issued
-        Forecasts answered.
-    known, age_ms
-        Events with an outcome, and the sum of their forecasts' ages at the outcome.
-    expired
-        Forecasts that expired without an outcome.
-    recent
-        The last windows of served forecasts.
-    warm_up
-        Which events count in the scores.
-
     Notes
     -----
     A forecast falls into one of 14 bands, see `EDGES`; raw and served forecasts are counted apart. Numbers are rounded
@@ -67,12 +54,18 @@ class SegmentScores:
     __slots__ = ("_py", "_sums", "age_ms", "expired", "issued", "known", "recent", "warm_up")
 
     def __init__(self) -> None:
+        #: Forecasts answered.
         self.issued = 0
+        #: Events with an outcome, and the sum of their forecasts' ages at the outcome.
         self.known = 0
         self.age_ms = 0
+        #: Forecasts that expired without an outcome.
         self.expired = 0
+        #: The last windows of served forecasts.
         self.recent = Recent()
+        #: Which events count in the scores.
         self.warm_up = SegmentWarmUp()
+
         self._sums = [0.0] * (2 * _BOOK)
         self._py = [0.0, 0.0]
 
@@ -157,10 +150,7 @@ class SegmentScores:
     def decode(cls, payload: bytes) -> Self:
         """Read what `encode` wrote.
 
-        Raises
-        ------
-        ValueError, struct.error
-            If its length does not fit its mask and windows, or there is no such band.
+        Raises ValueError or struct.error if its length does not fit its mask and windows, or there is no such band.
         """
         if len(payload) < _HEAD.size:
             raise ValueError(f"scores of a segment of {len(payload)} bytes are shorter than their own header")

@@ -12,8 +12,6 @@ class Sums:
     ----------
     shape
         Number of classes, or the levels. Only sums of equal shapes can be added.
-    size
-        How many sums there are.
     empty
         Value of each sum without events.
 

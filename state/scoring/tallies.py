@@ -25,10 +25,7 @@ _SMALL: Final = 0xFFFF
 class LevelTally(Sums):
     """Where outcomes lie among the quantiles of their forecasts, over one stretch of events.
 
-    Parameters
-    ----------
-    levels
-        p_1 < ... < p_m.
+    ``levels``: p_1 < ... < p_m.
 
     Notes
     -----
@@ -73,8 +70,6 @@ class LevelTally(Sums):
         ----------
         raw, served
             Their quantiles at the levels; they never decrease.
-        y
-            The outcome.
         sign
             1 adds the event, -1 takes out one that was added.
         """

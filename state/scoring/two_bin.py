@@ -21,20 +21,13 @@ _WIDE: Final = 1.96
 
 
 class TwoBin(NamedTuple):
-    """The averaged two-bin error of one kind of forecast; NaN without events.
+    """The averaged two-bin error of one kind of forecast; NaN without events."""
 
-    Attributes
-    ----------
-    value
-        The error, squared: in [0, 1]. Forecasts that are all too high by b have about b².
-    noise
-        The value that chance alone gives if forecasts are right, Σ p(1 - p) / n².
-    error
-        Upper bound on the value's standard error; assumes independent events.
-    """
-
+    #: The error, squared: in [0, 1]. Forecasts that are all too high by b have about b².
     value: float
+    #: The value that chance alone gives if forecasts are right, Σ p(1 - p) / n².
     noise: float
+    #: Upper bound on the value's standard error; assumes independent events.
     error: float
 
 

@@ -42,10 +42,7 @@ _ORDER: Final = Struct("<3d")
 class VectorHistory(Windows[Any]):
     """Scores of a stream of classes or numbers under one configuration, with windows and alarms.
 
-    Parameters
-    ----------
-    total
-        Scores of all events, empty.
+    ``total``: scores of all events, empty.
 
     Notes
     -----
@@ -131,6 +128,8 @@ class VectorHistory(Windows[Any]):
     def observe(self, raw: Classwise | Law, served: Classwise | Quantiles, y: float, key: bytes) -> bool:
         """Add one event; there is no row of closed windows, so return False.
 
+        Raises ValueError if it has other classes or levels.
+
         Parameters
         ----------
         raw, served
@@ -139,11 +138,6 @@ class VectorHistory(Windows[Any]):
             The outcome: the index of a class, or a number.
         key
             The event id, see `QuantileScores.observe`.
-
-        Raises
-        ------
-        ValueError
-            If it has other classes or levels.
         """
         self._add(raw, served, y, key, 1, [self.present], self.windows)
         self._events += 1
@@ -260,10 +254,7 @@ class VectorHistory(Windows[Any]):
     def decode(cls, payload: bytes) -> Self:
         """Read what `encode` wrote.
 
-        Raises
-        ------
-        ValueError
-            If the payload is cut or too long, or its parts do not belong together.
+        Raises ValueError if the payload is cut or too long, or its parts do not belong together.
         """
         kind, windows, start = _HEAD.unpack_from(payload)
         scores: Any = {QUANTILES: QuantileScores, PROBS: ClassScores}.get(kind)

@@ -32,13 +32,6 @@ def differs(raw: Any, p: Any) -> bool:  # noqa: ANN401 - of the stream's kind
 class WarmUp:
     """Sums over the resolved forecasts of the warm-up: how far the raw forecasts are off.
 
-    Attributes
-    ----------
-    n
-        Events.
-    p, y, pp
-        Σp, Σy, Σp² of the raw forecast p and of what happened.
-
     Notes
     -----
     Forecasts belong to the warm-up of a configuration on a partition until the first one that ends it
@@ -63,7 +56,9 @@ class WarmUp:
     __slots__ = ("n", "p", "pp", "y")
 
     def __init__(self) -> None:
+        #: Events.
         self.n = 0
+        #: Σp, Σy, Σp² of the raw forecast p and of what happened.
         self.p = 0.0
         self.y = 0.0
         self.pp = 0.0
@@ -127,13 +122,6 @@ class SegmentWarmUp:
     A new segment is served what the other segments have taught. So its first forecasts may be far off, until its own
     outcomes come. They count in the stream's scores, but not in the segment's.
 
-    Attributes
-    ----------
-    outcomes
-        Outcomes counted, until it is over.
-    since
-        The partition's count of applied records from which answers count; 0 before it is over.
-
     Notes
     -----
     Bytes, little-endian: ``outcomes`` (u32), ``since`` (u64).
@@ -144,16 +132,15 @@ class SegmentWarmUp:
     SIZE: ClassVar[int] = _SEGMENT.size
 
     def __init__(self, outcomes: int = 0, since: int = 0) -> None:
+        #: Outcomes counted, until it is over.
         self.outcomes = outcomes
+        #: The partition's count of applied records from which answers count; 0 before it is over.
         self.since = since
 
     def admits(self, born: int, applied: int) -> bool:
         """Whether an outcome counts in the segment's scores; if not, it brings the end of the warm-up nearer.
 
-        Parameters
-        ----------
-        born, applied
-            The partition's count of applied records when its forecast was answered, and now.
+        ``born`` and ``applied``: the partition's count of applied records when its forecast was answered, and now.
         """
         if self.since:
             return born >= self.since

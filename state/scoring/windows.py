@@ -62,15 +62,6 @@ class Windows(Generic[T]):
     doubt
         What is subtracted from the recent alarm, in nats.
 
-    Attributes
-    ----------
-    present
-        Sums of the present window.
-    warm_up
-        Events of a warm-up, see `state.scoring.warm_up`; they count nowhere else.
-    windows
-        The number of closed windows, which is also the number of the present one.
-
     Notes
     -----
     Events are added to the present window. A window that has all its events is closed: it is the last one, and the
@@ -101,9 +92,13 @@ class Windows(Generic[T]):
     __slots__ = ("_doubt", "_events", "_most", "_start", "_won", "_worst", "present", "warm_up", "windows")
 
     def __init__(self, empty: T, ranked: Sequence[Any], doubt: float = 0.0) -> None:
+        #: Sums of the present window.
         self.present = empty
+        #: Events of a warm-up, see `state.scoring.warm_up`; they count nowhere else.
         self.warm_up = WarmUp()
+        #: The number of closed windows, which is also the number of the present one.
         self.windows = 0
+
         self._doubt = doubt
         #: Events in the present window, and the window from which the alarms count.
         self._events = 0

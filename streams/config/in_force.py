@@ -73,51 +73,34 @@ class _Configured:
 
 @dataclass(frozen=True)
 class InForce(_Configured):
-    """The configuration of a worker in a partition, and since when it holds.
+    """The configuration of a worker in a partition, and since when it holds."""
 
-    Attributes
-    ----------
-    claim
-        Offset of the worker's claim in the changelog. A later claim has a larger one.
-    applied
-        Records of both inputs that had been applied before.
-    next
-        Next offset of forecasts and of outcomes.
-    configuration
-        Canonical JSON from `described`.
-    owner, at
-        Who took the partition up, and when (ISO 8601); for people.
-    """
-
+    #: Offset of the worker's claim in the changelog. A later claim has a larger one.
     claim: int
+    #: Records of both inputs that had been applied before.
     applied: int
+    #: Next offset of forecasts and of outcomes.
     next: tuple[int, int]
+    #: Canonical JSON from `described`.
     configuration: bytes
+    #: Who took the partition up, and when (ISO 8601); for people.
     owner: str = ""
     at: str = ""
 
 
 @dataclass(frozen=True)
 class Mapped(_Configured):
-    """The configuration of an intake for a source partition, and since when it holds.
+    """The configuration of an intake for a source partition, and since when it holds."""
 
-    Attributes
-    ----------
-    topic, topic_id, partition
-        The source partition, and the topic's id as the brokers give it.
-    since
-        Offset of the first record that it maps.
-    configuration
-        Canonical JSON from `mapping`.
-    owner, at
-        Who took the partition up, and when (ISO 8601); for people.
-    """
-
+    #: The source partition, and the topic's id as the brokers give it.
     topic: str
     topic_id: str
     partition: int
+    #: Offset of the first record that it maps.
     since: int
+    #: Canonical JSON from `mapping`.
     configuration: bytes
+    #: Who took the partition up, and when (ISO 8601); for people.
     owner: str = ""
     at: str = ""
 
@@ -168,12 +151,8 @@ def _described(settings: Settings) -> dict[str, Any]:
 def restored(configuration: bytes, settings: Settings) -> Settings:
     """Return the settings with their configuration replaced by one from `described` or `mapping`.
 
-    Raises
-    ------
-    OtherArithmeticError
-        If this version answers in another way.
-    InForceError
-        If this version does not know what it names.
+    Raises OtherArithmeticError if this version answers in another way.
+    Raises InForceError if this version does not know what it names.
     """
     try:
         found = orjson.loads(configuration)
@@ -284,17 +263,14 @@ def _part(name: str, count: int, n: int) -> bytes:
 def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKER) -> list[InForce]:
     """Return what was in force in a partition, the oldest first.
 
+    Raises InForceError if a record is not one of `records`, or one is missing.
+
     Parameters
     ----------
     found
         All records of the topic's partition, key and value, in any order.
     kind
         `WORKER` or `ROUTER`.
-
-    Raises
-    ------
-    InForceError
-        If a record is not one of `records`, or one is missing.
     """
     said = _read(found, kind, _in_force)
     said.sort(key=lambda each: each.claim)

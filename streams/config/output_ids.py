@@ -50,10 +50,7 @@ async def known(settings: Settings, labels: Iterable[str] = tuple(NAMES), wait: 
 
     Waits, and says so, while the registry cannot be asked.
 
-    Raises
-    ------
-    SettingsError
-        If the registry refuses a schema, or has none where it is to have one.
+    Raises SettingsError if the registry refuses a schema, or has none where it is to have one.
     """
     if settings.output_format == OUTPUT_FORMATS[0]:
         return settings

@@ -234,10 +234,7 @@ class Settings(Declared):
     def from_env(cls, environment: Mapping[str, str]) -> "Settings":
         """Read the settings.
 
-        Raises
-        ------
-        SettingsError
-            If a ``TRUEUP_`` variable is unknown or its value is not allowed, or the TOML file is not.
+        Raises SettingsError if a ``TRUEUP_`` variable is unknown or its value is not allowed, or the TOML file is not.
         """
         known = {f"TRUEUP_{f.name.upper()}": f for f in fields(cls) if "parse" in f.metadata}
         values: dict[str, Any] = {}

@@ -106,10 +106,7 @@ _MOST = 1_000_000_000
 def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
     """Read the file's text; for the coin see `state.policy.build`.
 
-    Raises
-    ------
-    ValueError
-        If it is not TOML, or names something that is not a setting, a calibrator or an option.
+    Raises ValueError if it is not TOML, or names something that is not a setting, a calibrator or an option.
     """
     return policies(loaded(text), default_calibrator, coin)
 

@@ -41,11 +41,8 @@ def now(held: str | None) -> str | None:
 def variable(name: str, meaning: str, default: str | None = None, *, in_file: str = "") -> Any:  # noqa: ANN401 - a field's
     """Return a field that is read from ``TRUEUP_`` and a name.
 
-    Parameters
-    ----------
-    in_file
-        Of a secret, what it is called: a variable that ends in ``_FILE`` may name a file that holds it. No repr shows
-        it.
+    ``in_file``: of a secret, what it is called: a variable that ends in ``_FILE`` may name a file that holds it. No
+    repr shows it.
     """
     metadata = {"variable": f"TRUEUP_{name}", "meaning": meaning, "secret": in_file}
     return field(default=default, repr=not in_file, metadata=metadata)
@@ -77,10 +74,7 @@ def values(held: Any, hidden: str) -> dict[str, str]:  # noqa: ANN401 - of such 
 def read(of: type[T], environment: Mapping[str, str]) -> T:
     """Return an object of a class as the environment sets it, secrets read from their files.
 
-    Raises
-    ------
-    ValueError
-        If a secret is set twice or its file cannot be read, or if the class refuses what is set.
+    Raises ValueError if a secret is set twice or its file cannot be read, or if the class refuses what is set.
     """
     found: dict[str, str] = {}
     for each in fields(of):  # type: ignore[arg-type]  # a dataclass

@@ -50,10 +50,7 @@ class _Asked(NamedTuple):
 class Appender:
     """Appends for all partitions of a worker.
 
-    Parameters
-    ----------
-    client
-        Returns the client, connected to the brokers.
+    ``client``: returns the client, connected to the brokers.
     """
 
     def __init__(self, client: Callable[[], AIOKafkaClient]) -> None:
@@ -69,19 +66,15 @@ class Appender:
         A batch that is sent again is appended once, also by a new leader: its producer id and sequence numbers identify
         it. No other batch may be in flight to these partitions.
 
+        Raises ProducerFenced if a higher epoch of the producer id has appended.
+        Raises KafkaError if the brokers refuse for another reason that does not pass.
+
         Parameters
         ----------
         batches
             Finished batches, with producer id, epoch and sequence number.
         waits
             Called when a leader reports that it has appended a batch and still waits for its replicas.
-
-        Raises
-        ------
-        ProducerFenced
-            If a higher epoch of the producer id has appended.
-        KafkaError
-            If the brokers refuse for another reason that does not pass.
         """
         client = self._client()
         left = dict(batches)

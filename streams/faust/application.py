@@ -29,25 +29,18 @@ CONCURRENCY = 32
 
 
 class Buffered(NamedTuple):
-    """Records of an input partition that were fetched and not yet processed.
+    """Records of an input partition that were fetched and not yet processed."""
 
-    Attributes
-    ----------
-    topic
-        "forecasts" or "outcomes".
-    records, size
-        Number of buffered records, and their bytes.
-    paused
-        Whether fetching waits until some of them are processed.
-    lag
-        Records on the brokers that are not fetched yet; None if unknown.
-    """
-
+    #: "forecasts" or "outcomes".
     topic: str
+
     partition: int
+    #: Number of buffered records, and their bytes.
     records: int
     size: int
+    #: Whether fetching waits until some of them are processed.
     paused: bool
+    #: Records on the brokers that are not fetched yet; None if unknown.
     lag: int | None
 
 
@@ -66,10 +59,7 @@ class RawBytes(faust.Schema[bytes, bytes]):
 class Application:
     """A new Faust application that is not started.
 
-    Parameters
-    ----------
-    memory
-        Keep the table in memory instead of RocksDB.
+    ``memory``: keep the table in memory instead of RocksDB.
 
     Attributes
     ----------

@@ -28,27 +28,18 @@ from state.formats import ARITHMETIC
 
 @dataclass
 class Share:
-    """The partitions of one worker.
+    """The partitions of one worker."""
 
-    Attributes
-    ----------
-    served
-        Partitions that it serves.
-    copied
-        Partitions of which it has a whole copy; in an assignment, partitions to copy.
-    behind
-        Partitions of which it has a partial copy; in an assignment, partitions that it will ask for when its copies of
-        them are whole.
-    arithmetic
-        Version of its answers, see `state.formats`.
-    needs
-        Partitions that it could not take up, and the version of the arithmetic that can.
-    """
-
+    #: Partitions that it serves.
     served: set[int] = field(default_factory=set)
+    #: Partitions of which it has a whole copy; in an assignment, partitions to copy.
     copied: set[int] = field(default_factory=set)
+    #: Partitions of which it has a partial copy; in an assignment, partitions that it will ask for when its copies of
+    #: them are whole.
     behind: set[int] = field(default_factory=set)
+    #: Version of its answers, see `state.formats`.
     arithmetic: int = ARITHMETIC
+    #: Partitions that it could not take up, and the version of the arithmetic that can.
     needs: dict[int, int] = field(default_factory=dict)
 
 
@@ -57,8 +48,6 @@ def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[st
 
     Parameters
     ----------
-    partitions
-        Number of partitions.
     before
         Partitions of each worker, by its name; at least one. If two say that they serve a partition, one keeps it.
     copies
@@ -203,19 +192,7 @@ def _stands(before: Mapping[str, Share], after: Mapping[str, Share], copies: int
 
 
 class Assignor(PartitionAssignor):
-    """The assignor of a worker's group.
-
-    Attributes
-    ----------
-    whole
-        Returns the partitions of which this worker has a whole copy.
-    lost
-        Partitions of this worker whose rows were set aside: each goes to a worker with a copy, if there is one.
-    arithmetic
-        Version of this worker's answers.
-    needs
-        Partitions that this worker could not take up, and the version of the arithmetic that can.
-    """
+    """The assignor of a worker's group."""
 
     def __init__(self, app: faust.App, replicas: int = 0) -> None:
         super().__init__(cast("Any", app), replicas=replicas)
@@ -224,9 +201,13 @@ class Assignor(PartitionAssignor):
         #: So are the version of a worker's answers, what it could not take up, and what nobody serves.
         self._arithmetic, self._needs = f"{app.conf.id}-arithmetic", f"{app.conf.id}-needs"
         self._unserved = f"{app.conf.id}-unserved"
+        #: Returns the partitions of which this worker has a whole copy.
         self.whole: Callable[[], Iterable[int]] = lambda: ()
+        #: Partitions of this worker whose rows were set aside: each goes to a worker with a copy, if there is one.
         self.lost: set[int] = set()
+        #: Version of this worker's answers.
         self.arithmetic = ARITHMETIC
+        #: Partitions that this worker could not take up, and the version of the arithmetic that can.
         self.needs: dict[int, int] = {}
 
     @property

@@ -112,10 +112,7 @@ class Buffering(Member):
     async def _out_of_range(self, positions: Mapping[TP, int]) -> None:
         """Go on with the first remaining record of partitions whose next record is gone.
 
-        Raises
-        ------
-        DataLossError
-            If the worker must stop on lost records, or the topic never had such an offset.
+        Raises DataLossError if the worker must stop on lost records, or the topic never had such an offset.
         """
         for tp, position in positions.items():
             earliest, end = (await self.earliest_offsets(tp))[tp], (await self.highwaters(tp))[tp]
@@ -133,10 +130,7 @@ class Buffering(Member):
     def _lose(self, tp: TP, position: int, earliest: int) -> None:
         """Count records that were deleted unread, from a position up to the first that remains.
 
-        Raises
-        ------
-        DataLossError
-            If the worker must stop on it.
+        Raises DataLossError if the worker must stop on it.
         """
         message = (
             f"{earliest - position} records of {tp.topic}/{tp.partition} from offset {position} were deleted unread: "

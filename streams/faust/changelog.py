@@ -58,20 +58,13 @@ class MovedError(RuntimeError):
 
 @dataclass
 class Writer:
-    """A claim.
+    """A claim."""
 
-    Attributes
-    ----------
-    identity
-        Producer id and epoch of all appends under it.
-    since
-        Time at which the brokers last confirmed it.
-    sequence
-        Sequence number of the next record, modulo 2^31.
-    """
-
+    #: Producer id and epoch of all appends under it.
     identity: ProducerIdentity
+    #: Time at which the brokers last confirmed it.
     since: float
+    #: Sequence number of the next record, modulo 2^31.
     sequence: int = 0
 
     def stamp(self, records: int) -> tuple[int, int, int]:
@@ -86,8 +79,6 @@ class Changelog:
 
     Parameters
     ----------
-    topic
-        Returns the changelog's name.
     producer
         Returns the producer; the application makes it when it starts.
     owner
@@ -118,17 +109,9 @@ class Changelog:
     async def claim(self, partition: int) -> int:
         """Claim a partition: brokers refuse all other writers. This worker may write after `activate`.
 
-        Returns
-        -------
-        int
-            Offset of the claim: the end of the partition before it.
-
-        Raises
-        ------
-        FencedError
-            If another worker claimed it in the same moment.
-        ForbiddenError, KafkaError, TimeoutError
-            If the brokers do not give the claim.
+        Raises FencedError if another worker claimed it in the same moment.
+        Raises ForbiddenError, KafkaError or TimeoutError if the brokers do not give the claim.
+        Returns the offset of the claim: the end of the partition before it.
         """
         writer = await self._take(partition, NOBODY)
         offset = (await self._send({partition: (writer, self._row(writer))}))[partition]
@@ -152,16 +135,11 @@ class Changelog:
     async def append(self, rows: Mapping[int, RowWrites]) -> dict[int, int]:
         """Append rows as one record batch for each partition; return the offset of each, once all are acknowledged.
 
-        Raises
-        ------
-        TooLargeError
-            If the rows of a partition do not fit a batch; nothing was sent.
-        MovedError
-            If this worker does not hold the claim of a partition; nothing was sent.
-        FencedError
-            If another worker has claimed a partition; nothing was appended to it.
-        KafkaError, TimeoutError
-            If the brokers do not acknowledge. The batches may or may not have been appended.
+        Raises TooLargeError if the rows of a partition do not fit a batch; nothing was sent.
+        Raises MovedError if this worker does not hold the claim of a partition; nothing was sent.
+        Raises FencedError if another worker has claimed a partition; nothing was appended to it.
+        Raises KafkaError or TimeoutError if the brokers do not acknowledge. The batches may or may not have been
+        appended.
         """
         moved = [partition for partition in rows if partition not in self._writers]
         if moved:
@@ -180,12 +158,8 @@ class Changelog:
     async def confirm(self, partition: int) -> tuple[RowWrites, int]:
         """Raise the epoch of a claim and append a claim row; return the appended rows and their offset.
 
-        Raises
-        ------
-        FencedError
-            If another worker holds the claim, or the brokers have forgotten it.
-        KafkaError, TimeoutError
-            If the brokers do not answer.
+        Raises FencedError if another worker holds the claim, or the brokers have forgotten it.
+        Raises KafkaError or TimeoutError if the brokers do not answer.
         """
         held = self._writers[partition].identity
         writer = await self._take(partition, held)

@@ -52,14 +52,9 @@ _CONNECTING: Final = (
 
 
 class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
-    """aiokafka's client, which also notes which brokers answer, and returns to the bootstrap brokers; see `listen`.
+    """aiokafka's client, which also notes which brokers answer, and returns to the bootstrap brokers; see `listen`."""
 
-    Attributes
-    ----------
-    contact
-        Where it notes them.
-    """
-
+    #: Where it notes them.
     contact: Contact
 
     async def _get_conn(
@@ -131,22 +126,16 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
 
 
 class Client(Heard):
-    """A client with short attempts; make one with `hasten`.
+    """A client with short attempts; make one with `hasten`."""
 
-    Attributes
-    ----------
-    patience
-        Longest wait for the members of the group, s. Other requests are answered within ``_request_timeout_ms``, or the
-        broker counts as silent.
-    silent
-        Silent brokers, each with the task that probes it.
-    replaced
-        Brokers that the cluster has replaced, and that have not been reached since.
-    """
-
+    #: Longest wait for the members of the group, s. Other requests are answered within ``_request_timeout_ms``, or the
+    #: broker counts as silent.
     patience: float
+    #: Silent brokers, each with the task that probes it.
     silent: dict[int, asyncio.Task[None]]
+    #: Brokers that the cluster has replaced, and that have not been reached since.
     replaced: set[int]
+
     _locks: defaultdict[tuple[int, Any], asyncio.Lock]
 
     @property
@@ -193,14 +182,9 @@ class Client(Heard):
     async def send(self, node_id: int, request: object, *, group: object = ConnectionGroup.DEFAULT) -> Any:  # noqa: ANN401 - any response
         """Send a request and return the response.
 
-        Raises
-        ------
-        NodeNotReadyError
-            If the broker is silent or cannot be reached.
-        RequestTimedOutError
-            If it does not answer in time.
-        KafkaError
-            If the connection breaks.
+        Raises NodeNotReadyError if the broker is silent or cannot be reached.
+        Raises RequestTimedOutError if it does not answer in time.
+        Raises KafkaError if the connection breaks.
         """
         connection = await self._get_conn(node_id, group=group)
         if connection is None:
@@ -289,10 +273,7 @@ def listen(client: AIOKafkaClient | AIOKafkaConsumer, contact: Contact) -> None:
 def hasten(client: AIOKafkaClient, attempt: float, contact: Contact) -> None:
     """Turn a client that is not started into a `Client`; see `listen`.
 
-    Parameters
-    ----------
-    attempt
-        Longest wait for an answer of a broker, s.
+    ``attempt``: longest wait for an answer of a broker, s.
     """
     client.__class__, client.contact = Client, contact
     client.patience, client._request_timeout_ms = client._request_timeout_ms / 1000, int(attempt * 1000)  # noqa: SLF001

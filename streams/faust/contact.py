@@ -24,19 +24,12 @@ SLOW: Final = 2.0
 class Contact:
     """What the clients of one process hear of the brokers; any thread may use it.
 
-    Parameters
-    ----------
-    brokers
-        Where the cluster is, for the sentence.
-
-    Attributes
-    ----------
-    lost
-        That Kafka does not answer, as a sentence; empty: it does.
+    ``brokers``: where the cluster is, for the sentence.
     """
 
     def __init__(self, brokers: Sequence[str]) -> None:
         self._brokers = ", ".join(brokers)
+        #: That Kafka does not answer, as a sentence; empty: it does.
         self.lost = ""
         #: When the first request was sent since the last answer; None: nothing waits.
         self._since: float | None = None
@@ -81,10 +74,7 @@ class Contact:
     async def within(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
         """Bound a wait for brokers as `asyncio.timeout` does; while all of them are silent, no time passes.
 
-        Raises
-        ------
-        TimeoutError
-            If it ends after ``seconds`` in which brokers answered.
+        Raises TimeoutError if it ends after ``seconds`` in which brokers answered.
         """
         loop = asyncio.get_running_loop()
         look: asyncio.TimerHandle

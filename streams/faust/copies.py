@@ -31,30 +31,20 @@ FETCH_SECONDS: Final = 0.5
 
 @dataclass
 class Copy:
-    """A database that is open.
+    """A database that is open."""
 
-    Attributes
-    ----------
-    next
-        Next offset of the changelog to write.
-    end, asked
-        Where the changelog ended, and when that was asked for, ms since 1970; None once the rows reach there.
-    high
-        Where it ended at the last fetch.
-    whole
-        Whether it has been up to date since it was opened.
-    sought
-        Whether the consumer reads from ``next``.
-    writer
-        Producer id and epoch of the newest batch; None while that is not known.
-    """
-
+    #: Next offset of the changelog to write.
     next: int
+    #: Where the changelog ended, and when that was asked for, ms since 1970; None once the rows reach there.
     end: int | None = None
     asked: int | None = None
+    #: Where it ended at the last fetch.
     high: int | None = None
+    #: Whether it has been up to date since it was opened.
     whole: bool = False
+    #: Whether the consumer reads from ``next``.
     sought: bool = False
+    #: Producer id and epoch of the newest batch; None while that is not known.
     writer: tuple[int, int] | None = None
 
     @property

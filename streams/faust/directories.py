@@ -12,10 +12,7 @@ def stray(path: Path) -> bool:
 def remove_directory(path: Path) -> None:
     """Remove a directory, or what stands in its place; of a link nothing but itself. A directory may stay in part.
 
-    Raises
-    ------
-    OSError
-        If what is no directory cannot be removed.
+    Raises OSError if what is no directory cannot be removed.
     """
     if stray(path):
         path.unlink()

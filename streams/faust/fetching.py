@@ -45,23 +45,16 @@ class Prefetched(unpacking.Prefetched):
     ----------
     limit, skips
         As of `unpacking.Prefetched`.
-    of
-        The fetcher.
     topics
         Topics whose log must not change behind the reader: see `Lineage`.
-
-    Attributes
-    ----------
-    read
-        How far their partitions were read.
-    doubted
-        Fetches of a new leader epoch, until `Lineage` has checked them.
     """
 
     def __init__(self, limit: unpacking.SizeLimit, skips: unpacking.Skips, of: Fetcher, topics: Iterable[str]) -> None:
         super().__init__(limit, skips, unpacking.Aside(of))
         self._topics = frozenset(topics)
+        #: How far their partitions were read.
         self.read: defaultdict[TopicPartition, unpacking.Read] = defaultdict(unpacking.Read)
+        #: Fetches of a new leader epoch, until `Lineage` has checked them.
         self.doubted: dict[TopicPartition, FetchResult] = {}
 
     def __setitem__(self, tp: TopicPartition, fetched: object) -> None:
@@ -112,10 +105,7 @@ class Inline:
 class LoopConsumer(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread without the thread, with additional methods for the batch consumer.
 
-    Parameters
-    ----------
-    consumer
-        The consumer of Faust, made on the running loop.
+    ``consumer``: the consumer of Faust, made on the running loop.
     """
 
     def __init__(self, consumer: "BatchConsumer") -> None:
@@ -232,14 +222,7 @@ class Rest:
 
     Without the pause, a fetch brings only the first record that comes, and the others follow one by one.
 
-    Parameters
-    ----------
-    fetcher
-        aiokafka's.
-    seconds
-        How long to pause.
-    topics
-        Topics whose records are folded in turns. Restoring rows does not pause.
+    ``topics``: topics whose records are folded in turns. Restoring rows does not pause.
     """
 
     def __init__(self, fetcher: Fetcher, seconds: float, topics: Iterable[str]) -> None:
@@ -281,13 +264,6 @@ class Lineage:
     """Makes a fetcher raise if a log was truncated behind the reader, so that its offsets now belong to other records.
 
     If a fetch has another leader epoch than the last one, the leader is asked where the last epoch ended.
-
-    Parameters
-    ----------
-    fetcher
-        aiokafka's.
-    records
-        Its buffer.
     """
 
     def __init__(self, fetcher: Fetcher, records: Prefetched) -> None:

@@ -39,19 +39,14 @@ class Announcer:
 
         A claim is announced once: nobody else writes the partition under it, and settings do not change.
 
+        Raises KafkaError or TimeoutError if the brokers do not acknowledge; the partition must not be answered then.
+
         Parameters
         ----------
-        partition
-            Which was taken up.
         claim
             Offset of its claim in the changelog.
         fence
             As it was recovered after the claim.
-
-        Raises
-        ------
-        KafkaError, TimeoutError
-            If the brokers do not acknowledge; the partition must not be answered then.
         """
         if self._announced.get(partition) == claim:
             return
@@ -68,12 +63,8 @@ class Announcer:
 async def recalled(settings: Settings, partition: int, config: str) -> Settings:
     """Return the settings that were in force in a partition, by their hash.
 
-    Raises
-    ------
-    InForceError
-        If they are not there, or this build cannot read them.
-    KafkaError
-        If the topic cannot be read.
+    Raises InForceError if they are not there, or this build cannot read them.
+    Raises KafkaError if the topic cannot be read.
     """
     kept: dict[bytes | None, bytes | None] = {}
     place = TopicPartition(settings.configurations, partition)

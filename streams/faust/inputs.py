@@ -51,10 +51,7 @@ class Inputs(Protocol):
     async def applied(self, partition: int, said: Sequence[int] = ()) -> tuple[tuple[int, int], Journal]:
         """Take up a partition whose outputs end at ``said``.
 
-        Returns
-        -------
-        tuple of int and Journal
-            The next offset of each source after the last checkpoint, and what followed.
+        Returns the next offset of each source after the last checkpoint, and what followed.
         """
 
     async def forgo(self, partition: int, journal: Journal) -> None:

@@ -120,10 +120,7 @@ class Member(driver.Consumer):
     def leave(self, needs: Mapping[int, int]) -> None:
         """Have the group give partitions to workers of other builds.
 
-        Parameters
-        ----------
-        needs
-            The version of the arithmetic that each partition needs.
+        ``needs``: the version of the arithmetic that each partition needs.
         """
         self._assignor.needs.update(needs)
         which, versions = (", ".join(map(str, sorted(each))) for each in (needs, set(needs.values())))

@@ -56,14 +56,8 @@ class Outputs:
     async def send(self, batches: Sequence["OutputBatch"]) -> dict[int, dict[str, int]]:
         """Produce batches of different partitions together.
 
-        Returns
-        -------
-        dict of int and dict
-            Next offset of each topic that was appended to, by partition and the topic's label.
-
-        Raises
-        ------
-        As `PackedBatch.send`.
+        Raises as `PackedBatch.send`.
+        Returns the next offset of each topic that was appended to, by partition and the topic's label.
         """
         first, *others = batches
         ends = defaultdict[int, dict[str, int]](dict)
@@ -75,15 +69,9 @@ class Outputs:
     async def heard(self, starts: Mapping[int, Sequence[int]]) -> dict[int, "Heard"]:
         """Read the output topics from some offsets on.
 
-        Parameters
-        ----------
-        starts
-            Offsets by partition, in the order of the topics.
+        Raises KafkaError if they cannot be read.
 
-        Raises
-        ------
-        KafkaError
-            If they cannot be read.
+        ``starts``: offsets by partition, in the order of the topics.
         """
         labels = {topic: label for label, topic in self.topics.items()}
         found = {partition: Heard() for partition in starts}
@@ -111,21 +99,14 @@ async def put(producer: BatchProducer, topic: str, partition: int, key: bytes | 
 
 
 class Heard:
-    """Outputs in the topics of a partition whose records are folded again.
-
-    Attributes
-    ----------
-    said
-        Key and value of outputs that were not derived again yet, by the label of their topic.
-    ends
-        Next offset of each topic, by its label.
-    unlike
-        Number of outputs left when the first derived one was not found among them.
-    """
+    """Outputs in the topics of a partition whose records are folded again."""
 
     def __init__(self) -> None:
+        #: Key and value of outputs that were not derived again yet, by the label of their topic.
         self.said = defaultdict[str, deque[tuple[bytes | None, bytes | None]]](deque)
+        #: Next offset of each topic, by its label.
         self.ends: dict[str, int] = {}
+        #: Number of outputs left when the first derived one was not found among them.
         self.unlike = 0
 
     def unsaid(self, label: str, records: list[EncodedRecord]) -> list[EncodedRecord]:
@@ -160,14 +141,7 @@ Append = Callable[[list[tuple[RecordBatch, str, int]]], Awaitable[Sequence[int]]
 class PackedBatch:
     """Records that are packed by topic and partition when they are made, and sent later.
 
-    Parameters
-    ----------
-    empty
-        Makes an empty record batch.
-    append
-        Sends record batches.
-    produced
-        Called with the label of a topic and a number of acknowledged records.
+    ``produced``: called with the label of a topic and a number of acknowledged records.
     """
 
     def __init__(
@@ -187,10 +161,7 @@ class PackedBatch:
     def pack(self, label: str, partition: int, records: Sequence[Produced]) -> None:
         """Add records of a partition of a topic, in their order.
 
-        Raises
-        ------
-        ValueError
-            If a record does not fit a record batch.
+        Raises ValueError if a record does not fit a record batch.
         """
         packed = self.packed.setdefault((label, partition), [])
         taken = packed[-1].extend(records) if packed else 0
@@ -206,15 +177,8 @@ class PackedBatch:
     async def send(self, others: Sequence["PackedBatch"] = ()) -> dict[tuple[str, int], int]:
         """Produce these records, and those packed for other partitions; returns when all are acknowledged.
 
-        Returns
-        -------
-        dict of tuple and int
-            The next offset by topic's label and partition.
-
-        Raises
-        ------
-        KafkaError, TimeoutError
-            If any is not acknowledged.
+        Raises KafkaError or TimeoutError if any is not acknowledged.
+        Returns the next offset by topic's label and partition.
         """
         every = chain.from_iterable(each.packed.items() for each in (self, *others))
         rounds = zip_longest(*[[(batch, to) for batch in packed] for to, packed in every])
@@ -229,15 +193,7 @@ class PackedBatch:
 
 
 class OutputBatch(PackedBatch):
-    """The outputs of one batch. Each goes to the partition of its input, so an event's records keep their order.
-
-    Attributes
-    ----------
-    partition
-        That partition.
-    raw_answers
-        Dead forecasts that are answered with their raw score.
-    """
+    """The outputs of one batch. Each goes to the partition of its input, so an event's records keep their order."""
 
     def __init__(self, outputs: Outputs, partition: int, settings: Settings, heard: Heard | None) -> None:
         super().__init__(
@@ -246,19 +202,16 @@ class OutputBatch(PackedBatch):
             lambda batches: outputs.producer().append(batches),
             outputs.produced,
         )
+        #: That partition.
         self.partition = partition
+
         self._settings = settings
         self._heard = heard
+        #: Dead forecasts that are answered with their raw score.
         self.raw_answers = 0
 
     def add(self, outputs: Sequence[Output]) -> None:
-        """Pack outputs, in order.
-
-        Raises
-        ------
-        ValueError
-            If an output does not fit a record batch.
-        """
+        """Pack outputs, in order. Raises ValueError if an output does not fit a record batch."""
         if self._settings.policies.answering:
             self.raw_answers += sum(answered_raw(output, self._settings) is not None for output in outputs)
         for label, records in encoded(outputs, self._settings, self.partition).items():

@@ -11,23 +11,15 @@ from streams.faust.inputs import RESTORE, DataLossError, Inputs
 
 @dataclass
 class Places:
-    """Partitions that are taken up, and the topic-partitions of their inputs.
+    """Partitions that are taken up, and the topic-partitions of their inputs."""
 
-    Attributes
-    ----------
-    inputs
-        Who serves them.
-    taken_up
-        Of each partition the next offset of both inputs after the last checkpoint, and the journal since.
-    committed
-        The group's offsets, which are for people: what the state says counts.
-    earliest, ends
-        Where the inputs begin and end.
-    """
-
+    #: Who serves them.
     inputs: Inputs
+    #: Of each partition the next offset of both inputs after the last checkpoint, and the journal since.
     taken_up: dict[int, tuple[tuple[int, int], Journal]]
+    #: The group's offsets, which are for people: what the state says counts.
     committed: Mapping[TP, int | None]
+    #: Where the inputs begin and end.
     earliest: Mapping[TP, int]
     ends: Mapping[TP, int]
 
@@ -53,10 +45,7 @@ class Places:
     def lost(self) -> dict[TP, int]:
         """Return from where on records were deleted that are to be read.
 
-        Raises
-        ------
-        DataLossError
-            If an input ends before what was applied of it.
+        Raises DataLossError if an input ends before what was applied of it.
         """
         found = {}
         for tp, committed in self.committed.items():

@@ -33,15 +33,10 @@ Produced = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes |
 
 
 class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type hints
-    """A record batch that may have another producer id than its producer.
+    """A record batch that may have another producer id than its producer."""
 
-    Attributes
-    ----------
-    stamp
-        Producer id, epoch and sequence number of the first record; None: those of the producer. With a stamp, brokers
-        recognise a batch that is sent again.
-    """
-
+    #: Producer id, epoch and sequence number of the first record; None: those of the producer. With a stamp, brokers
+    #: recognise a batch that is sent again.
     stamp: tuple[int, int, int] | None = None
 
     def __init__(self, size: int, codec: int) -> None:
@@ -105,14 +100,9 @@ class BatchProducer(driver.Producer):
     async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
         """Return the producer id of a transactional id with a new epoch; see `streams.kafka.producer_ids.take`.
 
-        Raises
-        ------
-        ProducerFenced
-            If ``held`` is not the newest.
-        ForbiddenError, KafkaError
-            If the brokers do not give it.
-        TimeoutError
-            If no broker has answered within ``request_seconds``.
+        Raises ProducerFenced if ``held`` is not the newest.
+        Raises ForbiddenError or KafkaError if the brokers do not give it.
+        Raises TimeoutError if no broker has answered within ``request_seconds``.
         """
         try:
             async with self._contact.within(self.request_timeout):
@@ -123,12 +113,8 @@ class BatchProducer(driver.Producer):
     async def describe(self, app: str, changelog: str) -> Described:
         """Return the brokers' description of a changelog; see `streams.kafka.provenance.describe`.
 
-        Raises
-        ------
-        KafkaError
-            If the brokers refuse.
-        TimeoutError
-            If no broker has answered within ``request_seconds``.
+        Raises KafkaError if the brokers refuse.
+        Raises TimeoutError if no broker has answered within ``request_seconds``.
         """
         try:
             async with self._contact.within(self.request_timeout):
@@ -150,13 +136,9 @@ class BatchProducer(driver.Producer):
 
         No other batch may be in flight to these partitions.
 
-        Raises
-        ------
-        ProducerFenced, KafkaError
-            If the brokers refuse one.
-        TimeoutError
-            If they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` if leaders report
-            that they wait for replicas. This ends the process.
+        Raises ProducerFenced or KafkaError if the brokers refuse one.
+        Raises TimeoutError if they have not acknowledged all within ``request_seconds``, or within `REPLICA_SECONDS` if
+        leaders report that they wait for replicas. This ends the process.
         """
         producer = self._ensure_producer()
         own = producer._txn_manager  # noqa: SLF001 - where an idempotent producer keeps its id

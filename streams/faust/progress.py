@@ -21,24 +21,16 @@ class Recovery(NamedTuple):
 
 
 class Progress:
-    """Watches recoveries, one after another. Written by the worker's loop, read by the metrics' thread.
-
-    Attributes
-    ----------
-    rows
-        Rows restored since the process began.
-    left
-        Offsets of the changelog still to restore; 0 outside a recovery.
-    seconds
-        How long the present recovery has taken, or the last one took; 0 before the first.
-    seconds_left
-        How long the present one will take at its present rate; None while that is not known, and outside.
-    """
+    """Watches recoveries, one after another. Written by the worker's loop, read by the metrics' thread."""
 
     def __init__(self) -> None:
+        #: Rows restored since the process began.
         self.rows = 0
+        #: Offsets of the changelog still to restore; 0 outside a recovery.
         self.left = 0
+        #: How long the present recovery has taken, or the last one took; 0 before the first.
         self.seconds = 0.0
+        #: How long the present one will take at its present rate; None while that is not known, and outside.
         self.seconds_left: float | None = None
         #: When, and after how many rows, the present recovery began, and nothing was restored last.
         self._began: tuple[float, int] | None = None

@@ -65,10 +65,7 @@ class RoutedOutputs:
     async def send(self, batches: Sequence["RoutedBatch"]) -> dict[int, dict[str, int]]:
         """Produce the outputs of batches, each topic-partition's by time; raises as `PackedBatch.send`.
 
-        Returns
-        -------
-        dict
-            Nothing, see `heard`.
+        Returns nothing, see `heard`.
         """
         runs = defaultdict[tuple[str, int], list[list[EncodedRecord]]](list)
         for batch in batches:
@@ -93,16 +90,13 @@ class RoutedBatch:
         Sends them.
     partition
         Of the router's inputs.
-
-    Attributes
-    ----------
-    made
-        Records by the label of their topic and the partition they go to, in order.
     """
 
     def __init__(self, outputs: RoutedOutputs, partition: int) -> None:
         self.partition = partition
+        #: Records by the label of their topic and the partition they go to, in order.
         self.made = defaultdict[tuple[str, int], list[EncodedRecord]](list)
+
         self._outputs = outputs
 
     def add(self, outputs: Iterable[Routed | Rejected]) -> None:

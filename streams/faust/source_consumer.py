@@ -17,10 +17,7 @@ def guard(
     Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
     first record.
 
-    Returns
-    -------
-    defaultdict
-        How far it has read each partition. Who goes on from a committed offset notes that here.
+    Returns how far it has read each partition. Who goes on from a committed offset notes that here.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
     records = Prefetched(lambda _: unpacked_bytes, skips, fetcher, topics)

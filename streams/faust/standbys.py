@@ -66,11 +66,6 @@ class Standbys:
         Closes the database of a partition that was served here; called on the worker's loop.
     usage
         Returns size and free bytes of the file system of a path.
-
-    Attributes
-    ----------
-    rows
-        Rows written to copies since the process began.
     """
 
     def __init__(
@@ -81,7 +76,9 @@ class Standbys:
         release: Callable[[int], None],
         usage: Callable[[Any], Any] = shutil.disk_usage,
     ) -> None:
+        #: Rows written to copies since the process began.
         self.rows = 0
+
         self._settings, self._contact = settings, contact
         self.store = store
         self._release = release

@@ -128,15 +128,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         The second means: rows of another changelog, rows that the changelog does not have, and rows so old that later
         deletions may have been compacted away.
 
-        Returns
-        -------
-        list of int
-            The partitions that were set aside: their whole changelog must be restored.
-
-        Raises
-        ------
-        KafkaError, TimeoutError
-            If the brokers do not describe the changelog.
+        Raises KafkaError or TimeoutError if the brokers do not describe the changelog.
+        Returns the partitions that were set aside: their whole changelog must be restored.
         """
         producer = cast("BatchProducer", self.app.producer)
         described = await producer.describe(self.app.conf.id, str(self.changelog_topic_name))
@@ -150,19 +143,12 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     async def recognise(self, partitions: Iterable[int], topics: tuple[str, str]) -> None:
         """Compare the input topics with those that the partitions' rows came from; note the topics if none are noted.
 
-        Parameters
-        ----------
-        topics
-            Names of the topics of forecasts and of outcomes.
+        Raises DataLossError if a topic was made anew since its records were applied: the fence would hide as many new
+        records.
+        Raises PartitionsError if a topic has another number of partitions than when its first records were applied.
+        Raises KafkaError or TimeoutError if the brokers do not describe the topics, or as `commit`.
 
-        Raises
-        ------
-        DataLossError
-            If a topic was made anew since its records were applied: the fence would hide as many new records.
-        PartitionsError
-            If a topic has another number of partitions than when its first records were applied.
-        KafkaError, TimeoutError
-            If the brokers do not describe the topics, or as `commit`.
+        ``topics``: names of the topics of forecasts and of outcomes.
         """
         found = await cast("BatchProducer", self.app.producer).identities(topics)
         self.widths = widths = Widths(*(each.partitions for each in found))
@@ -200,23 +186,14 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     async def append(self, rows: Mapping[int, RowWrites]) -> None:
         """Append rows to the changelog and wait for the acknowledgement; the next `commit` writes them to the store.
 
-        Parameters
-        ----------
-        rows
-            Rows of each partition, by key; None deletes.
+        Raises TooLargeError if the rows of a partition do not fit one record batch; nothing was sent.
+        Raises MovedError if a partition has moved; nothing was sent.
+        Raises FencedError if another worker has claimed a partition; nothing was appended to it.
+        Raises ForeignWriterError if another writer has appended to a changelog.
+        Raises KafkaError or TimeoutError if the brokers do not acknowledge. The batches may or may not have been
+        appended.
 
-        Raises
-        ------
-        TooLargeError
-            If the rows of a partition do not fit one record batch; nothing was sent.
-        MovedError
-            If a partition has moved; nothing was sent.
-        FencedError
-            If another worker has claimed a partition; nothing was appended to it.
-        ForeignWriterError
-            If another writer has appended to a changelog.
-        KafkaError, TimeoutError
-            If the brokers do not acknowledge. The batches may or may not have been appended.
+        ``rows``: rows of each partition, by key; None deletes.
         """
         async with self._locked(rows):
             await self._append(rows)
@@ -224,16 +201,14 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     async def commit(self, partition: int, rows: RowWrites, probe: Callable[[int], None] = lambda _: None) -> None:
         """Append rows to the changelog, wait for the acknowledgement, then write them to the store.
 
+        Raises as `append`.
+
         Parameters
         ----------
         rows
             By key; None deletes.
         probe
             Called with 1 when the changelog has acknowledged, with 2 when the store has written.
-
-        Raises
-        ------
-        As `append`.
         """
         async with self._locked([partition]):
             await self._append({partition: rows})
@@ -260,10 +235,7 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
     async def renew(self) -> None:
         """Confirm claims that were not confirmed for long.
 
-        Raises
-        ------
-        FencedError, ForeignWriterError, KafkaError, TimeoutError
-            As `commit`.
+        Raises FencedError, ForeignWriterError, KafkaError or TimeoutError as `commit`.
         """
         for partition in self.changelog.claims():
             async with self._locked([partition]):

@@ -46,16 +46,12 @@ class RocksStore(rocksdb.Store):
     `anew`: otherwise a write that is under way would begin an incomplete database.
 
     Damage often hits several databases of a disk. So after the first, `vet` reads all rows of the others.
-
-    Attributes
-    ----------
-    set_aside_for
-        Databases set aside since the process began, by the reason in their new name.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as Faust calls it
         super().__init__(*args, **kwargs)
         self.rocksdb_options = RocksOptions(**(self.options or {}))
+        #: Databases set aside since the process began, by the reason in their new name.
         self.set_aside_for: Counter[str] = Counter()
         #: Partitions whose database was found damaged in use and was not replaced yet.
         self._lost: set[int] = set()
@@ -65,10 +61,7 @@ class RocksStore(rocksdb.Store):
     def read(self, partition: int, key: bytes) -> bytes | None:
         """Return a stored row.
 
-        Raises
-        ------
-        DamagedStoreError
-            If RocksDB finds damage, or the database was set aside and not replaced.
+        Raises DamagedStoreError if RocksDB finds damage, or the database was set aside and not replaced.
         """
         return self.reader(partition)(key)
 
@@ -180,6 +173,8 @@ class RocksStore(rocksdb.Store):
     def write(self, partition: int, rows: RowItems, offset: int, as_of: int | None = None) -> None:
         """Write rows, their changelog offset and the time they are as of, in one atomic write.
 
+        Raises DamagedStoreError if RocksDB finds damage now, found it in the background, or had found it before.
+
         Parameters
         ----------
         rows
@@ -188,11 +183,6 @@ class RocksStore(rocksdb.Store):
             Offset of the last changelog record in the rows.
         as_of
             Every deletion that the rows lack is later than this, ms since 1970; None leaves the time as it was.
-
-        Raises
-        ------
-        DamagedStoreError
-            If RocksDB finds damage now, found it in the background, or had found it before.
         """
         own = [(self.offset_key, str(offset).encode())]
         if as_of is not None:
@@ -375,10 +365,7 @@ def restore(store: RocksStore, partition: int, records: Sequence[KafkaRecord], n
 
     Rows that were there keep the time they are as of. An empty store gets the time at which the recovery began.
 
-    Parameters
-    ----------
-    now
-        The time, ms since 1970.
+    ``now``: the time, ms since 1970.
     """
     rows = ((record.key, record.value) for record in records if record.key is not None)
     as_of = now if store.offset(partition) is None else None

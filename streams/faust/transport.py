@@ -273,10 +273,7 @@ class BatchConsumer(Buffering):
     async def _taken_up(self, partitions: Mapping[int, Sequence[int]]) -> dict[int, tuple[tuple[int, int], Journal]]:
         """Take partitions up and return the results of `Inputs.applied`; close them if they are revoked meanwhile.
 
-        Raises
-        ------
-        RebalanceAgain
-            If they are, or if only another build can take one up.
+        Raises RebalanceAgain if they are, or if only another build can take one up.
         """
         revocations, taken_up, needs = self._revocations, {}, dict[int, int]()
         try:

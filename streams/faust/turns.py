@@ -40,8 +40,6 @@ class Turns:
         How long a partition of which nothing is known may hold the others back, s.
     together
         Whether the partitions go through a backlog up to one time after another.
-    clock
-        Returns the time, s.
     """
 
     def __init__(

@@ -85,24 +85,15 @@ class Later(Exception):  # noqa: N818 - nothing is wrong
 class RecordSet:
     """The fetched batches of a partition. It replaces aiokafka's ``MemoryRecords``, and bounds what a batch unpacks to.
 
-    Parameters
-    ----------
-    data
-        Record batches; the last may be cut.
-
-    Attributes
-    ----------
-    limit
-        Most bytes a batch may unpack to; None leaves unpacking to aiokafka.
-    skips
-        Offsets to leave out, each with its reason (`streams.records.skips.why`).
-    aside
-        Unpacks large batches in a thread; None unpacks everything at once.
+    ``data``: record batches; the last may be cut.
     """
 
     def __init__(self, data: bytes) -> None:
+        #: Most bytes a batch may unpack to; None leaves unpacking to aiokafka.
         self.limit: int | None = LIMIT
+        #: Offsets to leave out, each with its reason (`streams.records.skips.why`).
         self.skips: Mapping[int, str] = {}
+        #: Unpacks large batches in a thread; None unpacks everything at once.
         self.aside: Callable[[Callable[[], Opened]], Future[Opened]] | None = None
         #: The next batch, while it is being unpacked in a thread.
         self._unpacking: Future[Opened] | None = None
@@ -150,12 +141,8 @@ class RecordSet:
     def next_batch(self) -> Any:  # noqa: ANN401 - one of aiokafka's batches, or what stands for one
         """Take the next batch, unpacked.
 
-        Raises
-        ------
-        CorruptRecordException
-            If no batch begins where one should.
-        Later
-            If a thread is still unpacking it. It remains the next batch.
+        Raises CorruptRecordException if no batch begins where one should.
+        Raises Later if a thread is still unpacking it. It remains the next batch.
         """
         self._taken = None
         if self._end is None:
@@ -234,10 +221,7 @@ class RecordSet:
 class Aside:
     """Unpacks large batches in a thread, one at a time in this process, and wakes the readers when a batch is ready.
 
-    Parameters
-    ----------
-    of
-        The fetcher whose readers wait. Create the object on its event loop.
+    ``of``: the fetcher whose readers wait. Create the object on its event loop.
     """
 
     _thread: ClassVar = ThreadPoolExecutor(1, "unpacking")

@@ -44,10 +44,7 @@ _EndOfEpoch = request(struct(23, 3, _ASKED, _ANSWER, flexible=False))
 async def end_of(client: AIOKafkaClient, place: TopicPartition, epoch: int) -> int:
     """Return the offset behind the last record of an epoch; -1 if the log is of earlier ones.
 
-    Raises
-    ------
-    KafkaError
-        If the leader is not there, or does not say.
+    Raises KafkaError if the leader is not there, or does not say.
     """
     leader = client.cluster.leader_for_partition(place)
     if leader in (None, -1):

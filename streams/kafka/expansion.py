@@ -31,6 +31,8 @@ class ExpandsError(ValueError):
 def unpacked(codec: int, data: Packed, limit: int, before: int = 0) -> memoryview:
     """Unpack what a codec packed.
 
+    Raises ExpandsError if there are more, or ``data`` is not what the codec packed.
+
     Parameters
     ----------
     codec
@@ -39,11 +41,6 @@ def unpacked(codec: int, data: Packed, limit: int, before: int = 0) -> memoryvie
         Most bytes to unpack; no more are ever held.
     before
         Bytes of arbitrary content to leave in front, for the caller to write.
-
-    Raises
-    ------
-    ExpandsError
-        If there are more, or ``data`` is not what the codec packed.
     """
     name = _NAMES.get(codec)
     try:

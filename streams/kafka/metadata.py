@@ -12,25 +12,17 @@ from streams.kafka.broker_requests import TAGS, TEXT, struct
 
 
 class Metadata(NamedTuple):
-    """A topic, as a broker describes it.
+    """A topic, as a broker describes it."""
 
-    Attributes
-    ----------
-    cluster
-        Id of the cluster.
-    name, id, partitions
-        Its name, its id as hexadecimal digits (empty where brokers are older than 2.8) and its number of partitions.
-    error
-        A code, 0 where the rest can be had.
-    operations
-        What this user may do, a bit for each of Kafka's numbers; None where brokers are older than 2.8.
-    """
-
+    #: Id of the cluster.
     cluster: str
+    #: Its name, its id as hexadecimal digits (empty where brokers are older than 2.8) and its number of partitions.
     name: str
     id: str
     partitions: int
+    #: A code, 0 where the rest can be had.
     error: int
+    #: What this user may do, a bit for each of Kafka's numbers; None where brokers are older than 2.8.
     operations: int | None
 
 

@@ -29,23 +29,15 @@ class OwnersError(RuntimeError):
 
 @dataclass(frozen=True)
 class Claim:
-    """The topics that a consumer group reads and writes.
+    """The topics that a consumer group reads and writes."""
 
-    Attributes
-    ----------
-    group
-        The consumer group of a stage.
-    application
-        ``TRUEUP_APP_ID`` of all stages.
-    reads
-        Its input topics; empty for intake, as sources belong to others.
-    writes
-        The topics that it writes.
-    """
-
+    #: The consumer group of a stage.
     group: str
+    #: ``TRUEUP_APP_ID`` of all stages.
     application: str
+    #: Its input topics; empty for intake, as sources belong to others.
     reads: frozenset[str]
+    #: The topics that it writes.
     writes: frozenset[str]
 
     def encode(self) -> bytes:
@@ -143,12 +135,8 @@ def _standing(kept: Iterable[Kept]) -> dict[str, Claim]:
 async def read(settings: Settings) -> list[Kept]:
     """Return all records, in order.
 
-    Raises
-    ------
-    OwnersError
-        If a record is not one of `Claim.encode`.
-    KafkaError
-        If the topic cannot be read.
+    Raises OwnersError if a record is not one of `Claim.encode`.
+    Raises KafkaError if the topic cannot be read.
     """
     found = []
     async for _, records in batches(settings, [settings.owners]):
@@ -218,10 +206,7 @@ async def take(admin: AIOKafkaAdminClient, settings: Settings, *, dry_run: bool 
 
     With ``dry_run`` nothing is written.
 
-    Raises
-    ------
-    OwnersError
-        If a group that loses topics, or changes to others, has members; and as `read`.
+    Raises OwnersError if a group that loses topics, or changes to others, has members; and as `read`.
     """
     known = _standing(await read(settings))
     mine = {each.group: each for each in of(settings)}

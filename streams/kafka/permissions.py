@@ -36,20 +36,13 @@ _TRANSACTION: Final = 1
 
 
 class Grant(NamedTuple):
-    """What a worker's user must be allowed to do with one topic, one group, or ids with one prefix.
+    """What a worker's user must be allowed to do with one topic, one group, or ids with one prefix."""
 
-    Attributes
-    ----------
-    kind
-        ``topic``, ``group`` or ``transactional-id``, as ``kafka-acls.sh`` names them.
-    name
-        Name of the topic or group; of transactional ids, their prefix.
-    operations
-        As Kafka names them. Read and Write include Describe.
-    """
-
+    #: ``topic``, ``group`` or ``transactional-id``, as ``kafka-acls.sh`` names them.
     kind: str
+    #: Name of the topic or group; of transactional ids, their prefix.
     name: str
+    #: As Kafka names them. Read and Write include Describe.
     operations: tuple[str, ...]
 
     @property

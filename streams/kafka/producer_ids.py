@@ -56,21 +56,16 @@ InitProducerId = request(struct(22, 3, _ASKED, _ANSWER))
 async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIdentity = NOBODY) -> ProducerIdentity:
     """Return the transactional id's producer id with a new epoch, trying until a coordinator answers.
 
+    Raises ProducerFenced if somebody else has raised the epoch.
+    Raises ForbiddenError if an ACL is missing.
+    Raises KafkaError if the brokers refuse for another reason that trying again does not change.
+
     Parameters
     ----------
     transactional_id
         Any name. A new epoch fences off all earlier users of the name.
     held
         The id and epoch that the caller holds. The epoch is raised only if nobody else has raised it since.
-
-    Raises
-    ------
-    ProducerFenced
-        If somebody else has raised the epoch.
-    ForbiddenError
-        If an ACL is missing.
-    KafkaError
-        If the brokers refuse for another reason that trying again does not change.
     """
     while True:
         try:

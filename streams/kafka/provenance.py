@@ -28,21 +28,14 @@ COMPACT: Final = "compact"
 
 
 class Origin(NamedTuple):
-    """The changelog that rows on a disk come from.
-
-    Attributes
-    ----------
-    cluster
-        Id of the cluster.
-    topic
-        Id of the changelog, as hexadecimal digits; empty if brokers are older than 2.8.
-    partitions
-        Number of partitions of the changelog.
-    """
+    """The changelog that rows on a disk come from."""
 
     app: str
+    #: Id of the cluster.
     cluster: str
+    #: Id of the changelog, as hexadecimal digits; empty if brokers are older than 2.8.
     topic: str
+    #: Number of partitions of the changelog.
     partitions: int
 
     def encode(self) -> bytes:
@@ -51,30 +44,20 @@ class Origin(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A changelog as the brokers describe it.
+    """A changelog as the brokers describe it."""
 
-    Attributes
-    ----------
-    origin
-        Which it is.
-    retention_ms
-        How long it keeps tombstones, ms.
-    policy
-        Its ``cleanup.policy``.
-    """
-
+    #: Which it is.
     origin: Origin
+    #: How long it keeps tombstones, ms.
     retention_ms: int
+    #: Its ``cleanup.policy``.
     policy: str = COMPACT
 
 
 async def describe(client: AIOKafkaClient, app: str, name: str) -> Described:
     """Return the identity and the cleanup of a changelog, trying until a broker answers.
 
-    Raises
-    ------
-    KafkaError
-        If the brokers refuse for a reason that does not pass.
+    Raises KafkaError if the brokers refuse for a reason that does not pass.
     """
 
     async def ask() -> Described:

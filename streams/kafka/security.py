@@ -147,10 +147,7 @@ class Security:
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which verifies names and certificates; None without TLS.
 
-        Raises
-        ------
-        ValueError
-            If a file cannot be read or is not what it should be.
+        Raises ValueError if a file cannot be read or is not what it should be.
         """
         if not self.tls:
             return None
@@ -238,10 +235,7 @@ class Access:
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context of the server; None for plain HTTP.
 
-        Raises
-        ------
-        ValueError
-            If a file cannot be read or is not what it should be.
+        Raises ValueError if a file cannot be read or is not what it should be.
         """
         if self.certfile is None:
             return None

@@ -40,6 +40,8 @@ class SignInError(KafkaError):  # type: ignore[misc]  # aiokafka ships no type h
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no type hints
     """Gives aiokafka's clients a token for each connection, in any thread.
 
+    Raises ValueError if ``command`` cannot be read, or names no program.
+
     Parameters
     ----------
     given
@@ -49,11 +51,6 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
         a shell, `COMMAND_SECONDS` at most.
     extensions
         SASL extensions that are sent with the token.
-
-    Raises
-    ------
-    ValueError
-        If ``command`` cannot be read, or names no program.
     """
 
     def __init__(
@@ -71,13 +68,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
         self._kept, self._until = "", 0.0
 
     async def token(self) -> str:
-        """Return a token.
-
-        Raises
-        ------
-        SignInError
-            If there is none.
-        """
+        """Return a token. Raises SignInError if there is none."""
         return await asyncio.to_thread(self._now)
 
     def extensions(self) -> dict[str, str]:

@@ -27,8 +27,6 @@ class SourceBuffers:
         How long a partition that is behind may hold the others back, s.
     records, size
         Records of one partition, and bytes of all of them, beyond which no more is fetched.
-    clock
-        Returns the time, s.
     """
 
     def __init__(self, patience: float, records: int, size: int, clock: Callable[[], float] = monotonic) -> None:
@@ -70,14 +68,9 @@ class SourceBuffers:
     def take(self, limit: int, caught_up: Callable[[TopicPartition], bool]) -> list[tuple[TopicPartition, Any]]:
         """Take records by their Kafka timestamps, each partition's in their order.
 
-        Parameters
-        ----------
-        limit
-            Most records.
-        caught_up
-            Whether all that the brokers hold of a partition has been fetched. One that has nothing buffered and is not
-            holds the others back, until their patience is at an end; so does one whose first record is far ahead of
-            them, and of which too little is buffered to say whether it is believed.
+        ``caught_up``: whether all that the brokers hold of a partition has been fetched. One that has nothing buffered
+        and is not holds the others back, until their patience is at an end; so does one whose first record is far ahead
+        of them, and of which too little is buffered to say whether it is believed.
         """
         taken: list[tuple[TopicPartition, Any]] = []
         first = min((buffer[0].timestamp for buffer in self._buffers.values() if buffer), default=0)

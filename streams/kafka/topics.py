@@ -36,21 +36,14 @@ class TopicsError(RuntimeError):
 
 @dataclass(frozen=True)
 class Topic:
-    """Requirements on a topic.
-
-    Attributes
-    ----------
-    compacted
-        Whether its cleanup policy is compaction; otherwise it is deletion.
-    batch_bytes
-        Largest record batch that it must accept; 0 for inputs, which producers write.
-    ahead_ms
-        How far ahead of the broker's clock it may accept a record's timestamp, ms; None for topics that workers write.
-    """
+    """Requirements on a topic."""
 
     name: str
+    #: Whether its cleanup policy is compaction; otherwise it is deletion.
     compacted: bool
+    #: Largest record batch that it must accept; 0 for inputs, which producers write.
     batch_bytes: int
+    #: How far ahead of the broker's clock it may accept a record's timestamp, ms; None for topics that workers write.
     ahead_ms: int | None = None
 
 
@@ -88,6 +81,8 @@ async def create(
 ) -> list[str]:
     """Make the topics that do not exist, and return their names.
 
+    Raises TopicsError if the brokers refuse.
+
     Parameters
     ----------
     partitions
@@ -97,13 +92,6 @@ async def create(
     retention_ms
         How long inputs and outputs are kept, ms; None for the brokers' default. It must exceed the longest time for
         which a worker may be down. Replay can read only what is kept.
-    dry_run
-        Make none.
-
-    Raises
-    ------
-    TopicsError
-        If the brokers refuse.
     """
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
@@ -294,10 +282,7 @@ def _missing_sources(settings: Settings, existing: set[str]) -> list[str]:
 async def partitions(settings: Settings, name: str) -> int | None:
     """Return how many partitions a topic has, or None if it does not exist.
 
-    Raises
-    ------
-    TopicsError
-        If the brokers cannot be reached.
+    Raises TopicsError if the brokers cannot be reached.
     """
     async with admin_client(settings) as admin:
         if name not in await admin.list_topics():
@@ -309,10 +294,7 @@ async def partitions(settings: Settings, name: str) -> int | None:
 async def configs(settings: Settings, names: list[str]) -> dict[str, dict[str, str]]:
     """Return the configurations of the topics that this user may describe.
 
-    Raises
-    ------
-    TopicsError
-        If the brokers cannot be reached.
+    Raises TopicsError if the brokers cannot be reached.
     """
     found = {}
     async with admin_client(settings) as admin:

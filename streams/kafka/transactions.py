@@ -100,10 +100,7 @@ class _Open:
 class HeldBack:
     """Watches what partitions hold behind open transactions.
 
-    Parameters
-    ----------
-    brokers
-        Where the cluster is, for the command that ends a transaction.
+    ``brokers``: where the cluster is, for the command that ends a transaction.
     """
 
     def __init__(self, brokers: Sequence[str]) -> None:
@@ -113,10 +110,7 @@ class HeldBack:
     async def look(self, ends: Mapping[TopicPartition, tuple[int, int]], client: AIOKafkaClient) -> None:
         """Note the last stable offset and the end of each partition, and log once which transaction hangs.
 
-        Parameters
-        ----------
-        client
-            Connected; it is asked whose transaction that is.
+        ``client``: connected; it is asked whose transaction that is.
         """
         now, before = monotonic(), self._open
         self._open = {}

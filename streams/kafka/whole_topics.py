@@ -24,6 +24,10 @@ async def batches(
 ) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
     """Yield the records of each partition in order, with the name of their topic, without joining a group.
 
+    Raises RuntimeError if ``whole`` is set, and records were deleted.
+    Raises PoisonError if records cannot be read.
+    Raises KafkaError if the topics cannot be read.
+
     Parameters
     ----------
     whole
@@ -32,15 +36,6 @@ async def batches(
         The partitions to read, each from an offset on or from the first that is kept; None: all from the first.
     left_out
         Returns what is left out of a partition, by its offset, and why (`streams.records.skips.why`).
-
-    Raises
-    ------
-    RuntimeError
-        If ``whole`` is set, and records were deleted.
-    PoisonError
-        If records cannot be read.
-    KafkaError
-        If the topics cannot be read.
     """
     # Without a group, subscribing assigns all partitions of the topics.
     consumer = AIOKafkaConsumer(

@@ -26,10 +26,6 @@ def describe(
 
     Parameters
     ----------
-    counts
-        Of all partitions.
-    bands
-        The bands that were counted.
     costs
         Costs of a miss and of an alert; None if not known.
     thresholds

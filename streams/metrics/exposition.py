@@ -25,12 +25,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 class Exposition:
     """Writes the series of streams; used by one thread at a time.
 
-    Parameters
-    ----------
-    policies
-        How streams are configured.
-    app
-        Label of every series; empty: no label.
+    ``app``: label of every series; empty: no label.
     """
 
     def __init__(self, policies: Policies, app: str = "") -> None:

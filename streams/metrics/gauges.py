@@ -55,8 +55,6 @@ class Gauges(Folding):
     most_streams
         Most streams with series of their own, see `Slots`. Only their rows are held, so other streams cost no time at a
         scrape.
-    version
-        Version of the program.
     sampler
         Reads what is not in the state: lag, buffers, store sizes, readiness.
     policies

@@ -11,10 +11,7 @@ from prometheus_client.utils import floatToGoString
 class Latencies:
     """A histogram that takes a batch of observations with one search per edge, not one per observation.
 
-    Parameters
-    ----------
-    edges
-        Upper bounds of the buckets, increasing, s; one above all of them is added.
+    ``edges``: upper bounds of the buckets, increasing, s; one above all of them is added.
 
     Examples
     --------

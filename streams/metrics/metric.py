@@ -7,29 +7,19 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric that is exported.
+    """A metric that is exported."""
 
-    Attributes
-    ----------
-    name
-        Its name, without the prefix.
-    kind
-        Its type in Prometheus.
-    labels
-        Names of its labels, in the order in which samples give their values.
-    help
-        What it counts or measures.
-    remedy
-        What an operator does with it.
-    series
-        Most series of one stream, those of its challengers included; 0 without a label ``stream``.
-    """
-
+    #: Its name, without the prefix.
     name: str
+    #: Its type in Prometheus.
     kind: Literal["counter", "gauge", "histogram"]
+    #: Names of its labels, in the order in which samples give their values.
     labels: tuple[str, ...]
+    #: What it counts or measures.
     help: str
+    #: What an operator does with it.
     remedy: str = ""
+    #: Most series of one stream, those of its challengers included; 0 without a label ``stream``.
     series: int = 0
 
 

@@ -50,32 +50,21 @@ class Standing(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """The part of an answer that is not of one stream; it comes last.
+    """The part of an answer that is not of one stream; it comes last."""
 
-    Attributes
-    ----------
-    text
-        The metrics that are not of a stream, in Prometheus's text format.
-    counted
-        For each counter by stream, what it counted.
-    fences
-        The encoded fence of each partition that is held.
-    hidden
-        Streams without series; None: the same as in the answer before.
-    updated
-        When a batch was last committed, s since 1970; 0 if none was.
-    standing
-        State of the worker.
-    cost
-        Processor time of the answer, s.
-    """
-
+    #: The metrics that are not of a stream, in Prometheus's text format.
     text: bytes = b""
+    #: For each counter by stream, what it counted.
     counted: dict[str, dict[str, int]] = {}  # noqa: RUF012 - nobody changes it
+    #: The encoded fence of each partition that is held.
     fences: dict[int, bytes] = {}  # noqa: RUF012 - as above
+    #: Streams without series; None: the same as in the answer before.
     hidden: frozenset[str] | None = None
+    #: When a batch was last committed, s since 1970; 0 if none was.
     updated: float = 0.0
+    #: State of the worker.
     standing: Standing = Standing()
+    #: Processor time of the answer, s.
     cost: float = 0.0
 
 
@@ -144,18 +133,14 @@ class Mirror:
         How streams are configured; None: there are no streams.
     app
         Label of every series of streams; empty: no label.
-
-    Attributes
-    ----------
-    overview
-        Overview of the last answer.
-    hidden
-        Streams without series.
     """
 
     def __init__(self, ask: Ask, policies: Policies | None = None, app: str = "") -> None:
+        #: Overview of the last answer.
         self.overview = Overview()
+        #: Streams without series.
         self.hidden: frozenset[str] = frozenset()
+
         self._ask = ask
         self._streams = None if policies is None else Exposition(policies, app)
         self._held: dict[int, PartitionSnapshot] = {}

@@ -67,14 +67,7 @@ TOPICS: Final = ("routes", "labels")
 class RouteGauges(Folding):
     """The metrics of one router; see `streams.metrics.gauges.Gauges`.
 
-    Parameters
-    ----------
-    version
-        Version of the program.
-    sampler
-        Reads what is not in the state.
-    app
-        The application, as `Stage` takes it.
+    ``app``: the application, as `Stage` takes it.
     """
 
     def __init__(self, version: str, sampler: Sampler, app: str = "") -> None:
@@ -127,10 +120,6 @@ class IntakeGauges(Stage):
 
     Parameters
     ----------
-    version
-        Version of the program.
-    sources
-        Names of the sources.
     sampler
         Reads lag and readiness.
     app

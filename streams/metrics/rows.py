@@ -22,12 +22,7 @@ _KNOWN: Final = frozenset(kind.letter for kind in KNOWN)
 class StateRows:
     """The newest rows of every partition that describe streams.
 
-    Parameters
-    ----------
-    held
-        Rows of each partition, by stream; rows of calibrators and challengers may have several configurations.
-    fences
-        Fences by partition.
+    ``held``: rows of each partition, by stream; rows of calibrators and challengers may have several configurations.
     """
 
     def __init__(

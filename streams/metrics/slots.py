@@ -27,8 +27,6 @@ class Slots:
         Number of slots. A stream in ``named`` always has one, even if there are more such streams than slots.
     named
         Streams that the configuration names.
-    clock
-        Returns the time, s.
 
     Notes
     -----

@@ -78,12 +78,7 @@ def present(
 ) -> Iterator[Iterator[str]]:
     """Yield the streams that have rows of the present configuration, one kind of row at a time.
 
-    Parameters
-    ----------
-    rows_from
-        Returns the keys that begin with a prefix, in their order, with their rows.
-    policies
-        How streams are configured.
+    ``rows_from``: returns the keys that begin with a prefix, in their order, with their rows.
     """
     for kind in (kinds.SCORES, kinds.VECTORS, kinds.DISTRIBUTION):  # each stream has one, the busiest first
         named = ((kind.stream(key), key) for key, _ in rows_from(kind.letter))
@@ -95,10 +90,7 @@ def read(
 ) -> PartitionSnapshot:
     """Return the stored rows of streams: of calibrators and challengers those that are configured now.
 
-    Parameters
-    ----------
-    row
-        Returns the row of a key, None if there is none.
+    ``row``: returns the row of a key, None if there is none.
     """
     held = PartitionSnapshot(fence, written=fence)
     for stream in streams:

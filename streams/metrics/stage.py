@@ -24,8 +24,6 @@ class Stage(Collector):
     ----------
     known
         Every metric that it may export, by name.
-    version
-        Version of the program.
     sampler
         Reads what is not in the state.
     counters

@@ -33,10 +33,7 @@ NORMALISED: Final = "The log loss of classes is of normalised, all their other s
 def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
     """Return the scores of forecasts of classes, or of numbers, under one configuration.
 
-    Parameters
-    ----------
-    found
-        By partition, at least one.
+    ``found``: by partition, at least one.
     """
     alike = vector_history.alike(found.values())
     held = {partition: each for partition, each in found.items() if each in alike}

@@ -22,10 +22,8 @@ def describe(
 ) -> dict[str, Any] | None:
     """Return what is known of a stream's warm-up; None where nothing serves it.
 
-    Parameters
-    ----------
-    serving, scored, coverages
-        By partition: what serves now, its scores, and which forecasts have a label.
+    ``serving``, ``scored`` and ``coverages``: by partition: what serves now, its scores, and which forecasts have a
+    label.
 
     Returns
     -------

@@ -46,8 +46,6 @@ class Reader:
     ----------
     name, role
         Name and role of the source; the role is ``forecast`` or ``outcome``.
-    mapping
-        Reads its records.
     policies, limits
         As the worker's.
     """

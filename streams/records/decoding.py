@@ -102,10 +102,6 @@ class Decoder:
 
     Parameters
     ----------
-    policies
-        The streams and their features.
-    limits
-        Largest sizes of a record.
     direct
         Sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
     carry_headers
@@ -153,11 +149,8 @@ class Decoder:
     def events(self, records: Iterable[tuple[int, Any]]) -> list[Event]:
         """Decode records of both topics, in their order.
 
-        Parameters
-        ----------
-        records
-            Pairs of a topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value``, ``headers``
-            and ``timestamp``, ms.
+        ``records``: pairs of a topic, `FORECASTS` or `OUTCOMES`, and a record with ``offset``, ``key``, ``value``,
+        ``headers`` and ``timestamp``, ms.
         """
         found: list[Event] = []
         for topic, record in records:

@@ -11,23 +11,15 @@ FAR_OFF: Final = 20 * 31_556_952_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a record may be, at most.
+    """What a record may be, at most."""
 
-    Attributes
-    ----------
-    record_bytes
-        Longest value, bytes.
-    id_bytes
-        Longest event id and stream name, bytes in UTF-8; at most 255, for the state's rows.
-    ahead_ms
-        How far ``ts`` may lie ahead of the Kafka timestamp, ms; `streams.kafka.topics` has the brokers refuse Kafka
-        timestamps that lie further ahead of their clock. Records from a clock that runs ahead would otherwise move
-        stream time forward and expire rows.
-    letter_bytes
-        How much of a dead letter's value is kept.
-    """
-
+    #: Longest value, bytes.
     record_bytes: int = 65_536
+    #: Longest event id and stream name, bytes in UTF-8; at most 255, for the state's rows.
     id_bytes: int = 128
+    #: How far ``ts`` may lie ahead of the Kafka timestamp, ms; `streams.kafka.topics` has the brokers refuse Kafka
+    #: timestamps that lie further ahead of their clock. Records from a clock that runs ahead would otherwise move
+    #: stream time forward and expire rows.
     ahead_ms: int = 300_000
+    #: How much of a dead letter's value is kept.
     letter_bytes: int = 16_384

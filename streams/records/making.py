@@ -38,57 +38,29 @@ Records = defaultdict[tuple[str, int], list[Record]]
 
 @dataclass(eq=False)
 class Making:
-    """What source records become.
+    """What source records become."""
 
-    Attributes
-    ----------
-    first, then
-        Records to send first, and those to send when the first are acknowledged.
-    ends
-        Next offset of each source partition.
-    fates
-        Counts of records by source, fate and reason.
-    rejected
-        Source partition, offset and reason of each dead letter.
-    raw_answers
-        Dead forecasts that are answered with their raw score.
-    """
-
+    #: Records to send first, and those to send when the first are acknowledged.
     first: Records = field(default_factory=lambda: defaultdict(list))
     then: Records = field(default_factory=lambda: defaultdict(list))
+    #: Next offset of each source partition.
     ends: dict[TopicPartition, int] = field(default_factory=dict)
+    #: Counts of records by source, fate and reason.
     fates: defaultdict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
+    #: Source partition, offset and reason of each dead letter.
     rejected: list[tuple[TopicPartition, int, str]] = field(default_factory=list)
+    #: Dead forecasts that are answered with their raw score.
     raw_answers: int = 0
 
 
 class Maker:
-    """Makes intake's records from source records. It is pure: schemas that records name must be loaded before.
-
-    Parameters
-    ----------
-    settings
-        The sources, and the limits of records.
-
-    Attributes
-    ----------
-    schemas
-        Schemas that the registry has returned.
-    readers
-        Readers by source topic, in order; of each role the first one is used whose condition holds.
-    topics
-        Names of the topics sent to, by their labels.
-    widths
-        How many partitions these have.
-    ids
-        Ids of the source topics.
-    values
-        Makes the values of raw answers; None: they are plain JSON.
-    """
+    """Makes intake's records from source records. It is pure: schemas that records name must be loaded before."""
 
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.limits
+        #: Schemas that the registry has returned.
         self.schemas = Schemas(settings.registry)
+        #: Readers by source topic, in order; of each role the first one is used whose condition holds.
         self.readers: dict[str, list[Reader]] = defaultdict(list)
         #: Readers whose records name schemas of a registry.
         self.asking: dict[str, list[Reader]] = defaultdict(list)
@@ -99,6 +71,7 @@ class Maker:
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
                     self.asking[mode.topic].append(reader)
+        #: Names of the topics sent to, by their labels.
         self.topics: dict[str, str] = {
             "forecasts": settings.forecasts,
             "routes": settings.routes,
@@ -106,10 +79,14 @@ class Maker:
             "dead-letters": settings.dead_letters,
             "configurations": settings.configurations,
         }
+
         if settings.policies.answering:
             self.topics["calibrated"] = settings.calibrated
+        #: How many partitions these have.
         self.widths: dict[str, int] = {}
+        #: Ids of the source topics.
         self.ids: dict[str, str] = {}
+        #: Makes the values of raw answers; None: they are plain JSON.
         self.values: AvroValues | None = None
         #: Readers of a partition, each with the partition's name in its records.
         self._places: dict[TopicPartition, list[tuple[Reader, str]]] = {}
@@ -122,10 +99,7 @@ class Maker:
     def lacking(self, fetched: Mapping[TopicPartition, Sequence[Any]]) -> dict[SchemaId, str]:
         """Return the schemas that records name and that are not loaded, each with a source that names it.
 
-        Raises
-        ------
-        PoisonError
-            If a record cannot be read at all.
+        Raises PoisonError if a record cannot be read at all.
         """
         lacking: dict[SchemaId, str] = {}
         for tp, records in fetched.items():

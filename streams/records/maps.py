@@ -97,10 +97,7 @@ def _head(place: Place, policy: Policy, version: int) -> dict[str, Any]:
 def encode_alive(partition: int, claim: int, applied: int, at: int) -> bytes:
     """Return the value of the record that says that, at a time, the maps of a partition were as they were committed.
 
-    Parameters
-    ----------
-    at
-        The worker's clock when it began to look, ms since 1970.
+    ``at``: the worker's clock when it began to look, ms since 1970.
     """
     found = {"format": FORMAT, "partition": partition, "claim": claim, "applied": applied, "at": at}
     return orjson.dumps(found)

@@ -78,17 +78,14 @@ _EPOCHS: Final = count()
 def believed(timestamp: int, behind: Iterable[int]) -> int:
     """Return the time at which to merge a record that is more than `SLACK` later than the other topic's head.
 
+    Returns the earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; else its own.
+
     Parameters
     ----------
     timestamp
         Its Kafka timestamp, ms.
     behind
         Timestamps of the next `BEHIND` records of its topic, ms; fewer if there are no more.
-
-    Returns
-    -------
-    int
-        The earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; else its own.
     """
     earlier = [each for each in behind if timestamp - each > SLACK]
     return min(earlier) if len(earlier) >= SEVERAL else timestamp
@@ -102,35 +99,23 @@ def believed_head(records: Iterable[KafkaRecord]) -> int:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition, in the order in which they are folded.
+    """Records of one partition, in the order in which they are folded."""
 
-    Attributes
-    ----------
-    partition
-        Number of the partition.
-    records
-        At least one, unless it is a tick.
-    ends
-        Next offset of each source topic-partition, to commit when all effects are acknowledged.
-    epoch
-        Run of the buffer that the batch belongs to; batches of earlier runs have no effect any more.
-    again
-        The last journal entry with records in it, if they were folded before a crash; None: they are new.
-    ended
-        Whether it has the last record of that entry.
-    tick
-        For a batch without records: the time to which stream time moves, ms.
-    turn
-        Number of the batch's turn; 0 if it goes alone.
-    """
-
+    #: Number of the partition.
     partition: int
+    #: At least one, unless it is a tick.
     records: list[Merged]
+    #: Next offset of each source topic-partition, to commit when all effects are acknowledged.
     ends: dict[TP, int]
+    #: Run of the buffer that the batch belongs to; batches of earlier runs have no effect any more.
     epoch: int
+    #: The last journal entry with records in it, if they were folded before a crash; None: they are new.
     again: Entry | None = None
+    #: Whether it has the last record of that entry.
     ended: bool = True
+    #: For a batch without records: the time to which stream time moves, ms.
     tick: int = 0
+    #: Number of the batch's turn; 0 if it goes alone.
     turn: int = 0
 
 
@@ -183,10 +168,7 @@ class PartitionBuffer:
     def add(self, topic: int, records: Sequence[KafkaRecord]) -> None:
         """Buffer records of a topic, in the order of their offsets.
 
-        Raises
-        ------
-        RewrittenError
-            If the first record has the offset of the last applied one, and differs from it.
+        Raises RewrittenError if the first record has the offset of the last applied one, and differs from it.
         """
         offset, known = self.known[topic]
         if records and records[0].offset <= offset:
@@ -269,10 +251,7 @@ class PartitionBuffer:
     def acknowledged(self, batch: Batch) -> None:
         """Note that all effects of a batch are acknowledged.
 
-        Raises
-        ------
-        RuntimeError
-            If an earlier batch is not acknowledged: offsets are committed up to the end of this one.
+        Raises RuntimeError if an earlier batch is not acknowledged: offsets are committed up to the end of this one.
         """
         if self.out.popleft() is not batch:
             raise RuntimeError(f"a batch of partition {self.partition} was acknowledged before the one that it follows")
@@ -280,10 +259,7 @@ class PartitionBuffer:
     def _again(self, entry: Entry, limit: int, size: int) -> list[Merged]:
         """Take records of a journal entry, in its order.
 
-        Raises
-        ------
-        RewrittenError
-            If they are not the records that were folded.
+        Raises RewrittenError if they are not the records that were folded.
         """
         records: list[Merged] = []
         while len(records) < limit and size > 0 and self.taken < len(entry.topics):

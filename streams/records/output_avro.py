@@ -40,10 +40,7 @@ SCHEMAS: Final[dict[str, Any]] = {label: parsed(text(label), ()).schema for labe
 class AvroValues:
     """Makes values of output records, each behind the byte 0 and the id of its schema, 4 bytes big-endian.
 
-    Parameters
-    ----------
-    ids
-        Of the schemas in the registry, by the labels of the topics.
+    ``ids``: of the schemas in the registry, by the labels of the topics.
     """
 
     def __init__(self, ids: Mapping[str, int]) -> None:
@@ -145,10 +142,7 @@ def payload(schema: Any, record: dict[str, Any]) -> bytes:  # noqa: ANN401 - fas
 def fields(schema: Any, data: bytes) -> dict[str, Any]:  # noqa: ANN401 - fastavro's
     """Return the JSON record of what `payload` wrote, what it carries as texts.
 
-    Raises
-    ------
-    ValueError
-        If it is not of the schema.
+    Raises ValueError if it is not of the schema.
     """
     source = io.BytesIO(data)
     try:

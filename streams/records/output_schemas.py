@@ -49,26 +49,17 @@ _PLACE: Final = {
 
 
 class Field(NamedTuple):
-    """A field of an output record.
+    """A field of an output record."""
 
-    Attributes
-    ----------
-    name
-        In Avro.
-    kind
-        Its Avro type.
-    doc
-        What it is, with units and range.
-    default
-        ``required``, ``null`` for an optional one, or ``true``.
-    json
-        Its name in JSON, where that is another.
-    """
-
+    #: In Avro.
     name: str
+    #: Its Avro type.
     kind: Any
+    #: What it is, with units and range.
     doc: str
+    #: ``required``, ``null`` for an optional one, or ``true``.
     default: str = "null"
+    #: Its name in JSON, where that is another.
     json: str = ""
 
 

@@ -21,10 +21,7 @@ _FRAME: Final = 5
 class OutputValues:
     """Reads values of ``calibrated`` and ``resolved``.
 
-    Parameters
-    ----------
-    registry
-        Where schemas are asked for; each once, and waited for.
+    ``registry``: where schemas are asked for; each once, and waited for.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -35,10 +32,7 @@ class OutputValues:
     async def load(self, values: Iterable[bytes | None]) -> None:
         """Load the schemas that values name, for `fields` and `same` to be called where a loop runs.
 
-        Raises
-        ------
-        RegistryError
-            If one names a schema, and there is no registry.
+        Raises RegistryError if one names a schema, and there is no registry.
         """
         named = {number for value in values if value and (number := _named(value)) is not None}
         lacking = [number for number in named if self._schemas.lacks(number)]
@@ -50,12 +44,8 @@ class OutputValues:
     def fields(self, value: bytes) -> dict[str, Any]:
         """Return the fields of a record as they stand in JSON; in Avro all that it carries is text.
 
-        Raises
-        ------
-        ValueError
-            If it is no record of trueup's.
-        RegistryError
-            As `load`.
+        Raises ValueError if it is no record of trueup's.
+        Raises RegistryError as `load`.
         """
         schema = self._schema(value)
         found = orjson.loads(value) if schema is None else fields(schema, value[_FRAME:])
@@ -91,12 +81,8 @@ class OutputValues:
     def bare(self, value: bytes) -> bytes:
         """Return an answer with a schema as a worker of this version writes it, but for the schema's id: behind a 0.
 
-        Raises
-        ------
-        ValueError
-            If it is not, to the last bit, what a worker writes.
-        RegistryError
-            As `load`.
+        Raises ValueError if it is not, to the last bit, what a worker writes.
+        Raises RegistryError as `load`.
         """
         found, schema = self.fields(value), self._schema(value)
         if schema is None:

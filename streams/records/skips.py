@@ -88,13 +88,7 @@ def source_record(skip: SourceSkip) -> tuple[bytes, bytes]:
 
 
 def read_source(key: bytes | None, value: bytes | None) -> SourceSkip | None:
-    """Return what a record leaves out; None if it is of something else.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be read.
-    """
+    """Return what a record leaves out; None if it is of something else. Raises ValueError if it cannot be read."""
     if value is None or not (key or b"").startswith(_SOURCE):
         return None
     try:

@@ -35,21 +35,16 @@ class Avro:
 
     A ``timestamp-millis`` is a number of ms, all other logical types are as fastavro has them: datetime, Decimal, UUID.
 
+    Raises ValueError if a schema is none.
+
     Parameters
     ----------
     schema
         JSON of the schema of all values, or of several of which each value has one; values then have no id. None: each
         names its own. A value in the single-object encoding has the schema of its fingerprint, CRC-64-AVRO of the
         parsing canonical form. Of any other value exactly one schema must fit all bytes.
-    schemas
-        Where schemas are looked up.
     header
         Name of the header that may hold the id.
-
-    Raises
-    ------
-    ValueError
-        If a schema is none.
     """
 
     def __init__(self, schema: str | Sequence[str] | None, schemas: Schemas, header: str) -> None:

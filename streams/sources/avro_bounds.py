@@ -16,10 +16,7 @@ _PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "byte
 def check(schema: Any, named: Mapping[str, Any]) -> None:  # noqa: ANN401 - fastavro's
     """Raise ValueError if values may nest deeper than `LEVELS`, or a list may have more items than bytes.
 
-    Parameters
-    ----------
-    schema, named
-        A schema as fastavro parsed it, and all schemas by their full names.
+    ``schema`` and ``named``: a schema as fastavro parsed it, and all schemas by their full names.
     """
     levels, _ = _measured(schema, named, {})
     if levels > LEVELS:

@@ -39,11 +39,6 @@ class Carrier:
         Names of headers; a name that ends in ``*`` is a prefix.
     reads
         Name and reader of each field.
-
-    Attributes
-    ----------
-    left_out
-        Headers and fields left out so far, because they were beyond a bound or not JSON.
     """
 
     def __init__(self, patterns: Sequence[str] = TRACE, reads: Sequence[tuple[str, Read]] = ()) -> None:
@@ -51,6 +46,7 @@ class Carrier:
         self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
         self._names = frozenset(patterns)
         self.reads = tuple(reads)
+        #: Headers and fields left out so far, because they were beyond a bound or not JSON.
         self.left_out = {"header": 0, "field": 0}
 
     def of(self, record: Any, envelope: Envelope) -> Carried | None:  # noqa: ANN401 - whatever stands there
@@ -111,10 +107,7 @@ class Carrier:
 def headers(given: object) -> tuple[str, ...]:
     """Return the names of headers that a file gives.
 
-    Raises
-    ------
-    ValueError
-        If it is not a list of names, each with at most one ``*``, at its end.
+    Raises ValueError if it is not a list of names, each with at most one ``*``, at its end.
     """
     if not isinstance(given, list | tuple) or len(given) > MOST:
         raise ValueError(
@@ -131,17 +124,14 @@ def headers(given: object) -> tuple[str, ...]:
 def compiled(table: Mapping[str, Any], compile_: Compile) -> Carrier:
     """Return what the table of a source carries.
 
+    Raises ValueError if it is not written as it must be.
+
     Parameters
     ----------
     table
         With ``carry`` and ``carry_headers``, or without.
     compile_
         Compiles the place of a value; raises ValueError if it is none.
-
-    Raises
-    ------
-    ValueError
-        If it is not written as it must be.
     """
     given = table.get("carry", {})
     if not isinstance(given, dict) or len(given) > MOST:

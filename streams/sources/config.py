@@ -63,15 +63,9 @@ _APART: Final = ("role", "topic", "topics", "schema_file")
 def parse(given: object, headers: Sequence[str] = TRACE) -> tuple[Source, ...]:
     """Read the tables, in the order of the file.
 
-    Parameters
-    ----------
-    headers
-        What sources of forecasts carry that do not say it themselves.
+    Raises ValueError if one is not a source; the message names it and says what is allowed.
 
-    Raises
-    ------
-    ValueError
-        If one is not a source; the message names it and says what is allowed.
+    ``headers``: what sources of forecasts carry that do not say it themselves.
     """
     if not isinstance(given, dict):
         raise ValueError("sources must be tables: [sources.NAME]")  # noqa: TRY004 - one kind of error for configuration

@@ -22,22 +22,17 @@ class TopicMapping:
         At least one, in the order of the file.
     schemas
         Where the schemas are that records name.
-
-    Attributes
-    ----------
-    names
-        Of the sources.
-    read
-        Returns the fields of a record, or why it is none; see `Mapping.read`.
-    carriers
-        What of each source goes on to the answers.
     """
 
     def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:
         self.topic = topic
+        #: Of the sources.
         self.names = ", ".join(each.name for each in sources)
+
         self._mappings = [Mapping(each, schemas) for each in sources]
+        #: What of each source goes on to the answers.
         self.carriers = [mapping.carrier for mapping in self._mappings]
+        #: Returns the fields of a record, or why it is none; see `Mapping.read`.
         self.read = self._first if len(sources) > 1 else self._mappings[0].read
 
     def lacking(self, value: bytes | None, key: bytes | None, headers: Headers) -> list[SchemaId]:
@@ -56,20 +51,13 @@ class TopicMapping:
 
 @dataclass(frozen=True)
 class Direct:
-    """What a worker maps itself.
+    """What a worker maps itself."""
 
-    Attributes
-    ----------
-    topics
-        Its topics of forecasts and of outcomes.
-    sources
-        The sources of each, in the order of the file; none: its records are as the reference says.
-    registry
-        Where the schemas are.
-    """
-
+    #: Its topics of forecasts and of outcomes.
     topics: tuple[str, str]
+    #: The sources of each, in the order of the file; none: its records are as the reference says.
     sources: tuple[tuple[Source, ...], tuple[Source, ...]]
+    #: Where the schemas are.
     registry: Registry
 
     @property

@@ -47,24 +47,16 @@ MOST_PRECEDENCE: Final = 7
 
 
 class Compiler:
-    """Compiles the fields of one source.
-
-    Attributes
-    ----------
-    uses_key
-        Whether a compiled reference reads a part of the key.
-    """
+    """Compiles the fields of one source."""
 
     def __init__(self) -> None:
+        #: Whether a compiled reference reads a part of the key.
         self.uses_key = False
 
     def fields(self, role: str, table: Mapping[str, Spec]) -> list[Field]:
         """Return the names of a source's fields, what reads each, and how it may be taken without that.
 
-        Raises
-        ------
-        ValueError
-            If a field is missing, is none of the role, or is not written as one.
+        Raises ValueError if a field is missing, is none of the role, or is not written as one.
         """
         for name in _REQUIRED[role]:
             if name not in table:
@@ -258,23 +250,11 @@ class Compiler:
         return read
 
     def value(self, spec: Spec) -> Read:
-        """Return what reads a value as it stands there.
-
-        Raises
-        ------
-        ValueError
-            If it is not written as a place.
-        """
+        """Return what reads a value as it stands there. Raises ValueError if it is not written as a place."""
         return self._value(specs.table(spec), _unchanged)
 
     def reference(self, path: Spec) -> Read:
-        """Return what reads the first of some references that is there.
-
-        Raises
-        ------
-        ValueError
-            If one is no reference.
-        """
+        """Return what reads the first of some references that is there. Raises ValueError if one is no reference."""
         references = specs.references(path)
         self.uses_key |= any(map(uses_key, references))
         reads = [reader(each) for each in references]

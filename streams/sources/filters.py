@@ -12,17 +12,14 @@ Passes = Callable[[Any, Envelope], bool]
 def compiled(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
     """Return what says whether a record is one of the source; None where all are.
 
+    Raises ValueError if it is no table of filters.
+
     Parameters
     ----------
     table
         By reference, what is wanted there: a value, one of a list, or a table of ``not``, ``exists``, ``min``, ``max``.
     reference
         Compiles references.
-
-    Raises
-    ------
-    ValueError
-        If it is no table of filters.
     """
     if table is None:
         return None

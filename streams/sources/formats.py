@@ -31,13 +31,7 @@ class Format(Protocol):
     """Turns the bytes of a value or key into what they say."""
 
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401 - whatever they say
-        """Return what bytes say.
-
-        Raises
-        ------
-        Unfit
-            If they are not of the format.
-        """
+        """Return what bytes say. Raises Unfit if they are not of the format."""
 
     def lacking(self, data: bytes, headers: Headers) -> SchemaId | None:
         """Return the id of a schema that has to be loaded before `decode`; None if there is none."""

@@ -29,13 +29,7 @@ class Framed(NamedTuple):
 
 
 def schema_of(data: bytes, headers: Headers, name: str) -> SchemaId | None:
-    """Return the id of a value's or key's schema; None if it names none.
-
-    Parameters
-    ----------
-    name
-        Of the header.
-    """
+    """Return the id of a value's or key's schema; None if it names none."""
     if headers:
         for given, value in headers:
             if given == name and value:
@@ -51,17 +45,9 @@ def schema_of(data: bytes, headers: Headers, name: str) -> SchemaId | None:
 def split(data: bytes, headers: Headers, name: str, *, placed: bool) -> Framed:
     """Take a value or key apart.
 
-    Parameters
-    ----------
-    name
-        Of the header.
-    placed
-        Whether the place of a message follows the id.
+    Raises Unfit if no schema is named.
 
-    Raises
-    ------
-    Unfit
-        If no schema is named.
+    ``placed``: whether the place of a message follows the id.
     """
     for given, value in headers:
         if given == name and value:

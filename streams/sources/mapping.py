@@ -20,17 +20,9 @@ _loads: Final = orjson.loads
 class Mapping:
     """Reads the records of one source. It is pure: the same record gives the same fields.
 
-    Parameters
-    ----------
-    source
-        What the TOML file says.
-    schemas
-        Where the schemas are that records name; they must be loaded before, see `lacking`.
+    Raises ValueError if it is no mapping; the message says which field, and what is allowed.
 
-    Raises
-    ------
-    ValueError
-        If it is no mapping; the message says which field, and what is allowed.
+    ``schemas``: where the schemas are that records name; they must be loaded before, see `lacking`.
     """
 
     def __init__(self, source: Source, schemas: Schemas | None = None) -> None:
@@ -74,10 +66,7 @@ class Mapping:
         What a record does not hold is left out, and the decoder says what is missing. Values are of the types that
         JSON has.
 
-        Parameters
-        ----------
-        value, key, headers, topic, timestamp
-            As they came; the timestamp is Kafka's, ms.
+        ``value``, ``key``, ``headers``, ``topic`` and ``timestamp``: as they came; the timestamp is Kafka's, ms.
         """
         envelope: Envelope | None = None
         record: Any = None

@@ -46,16 +46,10 @@ def of(sources: Sequence[Source], forecasts: str, outcomes: str) -> list[Mode]:
 
     A worker reads one topic of forecasts and one of outcomes. A source that is one of them is read there.
 
-    Parameters
-    ----------
-    forecasts, outcomes
-        The worker's input topics.
+    Raises ValueError if a topic is read in the other role, a source for the intake has a scope, or the worker would map
+    what the intake has mapped.
 
-    Raises
-    ------
-    ValueError
-        If a topic is read in the other role, a source for the intake has a scope, or the worker would map what the
-        intake has mapped.
+    ``forecasts`` and ``outcomes``: the worker's input topics.
     """
     inputs = {FORECAST: forecasts, OUTCOME: outcomes}
     variable = {FORECAST: "TRUEUP_FORECASTS", OUTCOME: "TRUEUP_OUTCOMES"}

@@ -22,10 +22,7 @@ def descriptors(files: Sequence[tuple[str, str]]) -> list[FileDescriptorProto]:
     A map's entry stands behind all other messages of its message, so that these are counted as Confluent's serializer
     for Java counts them.
 
-    Raises
-    ------
-    ValueError
-        If protoc does not take one; it writes to stderr what is wrong.
+    Raises ValueError if protoc does not take one; it writes to stderr what is wrong.
     """
     with TemporaryDirectory(prefix="trueup-protoc-") as directory:
         root = Path(directory)

@@ -54,20 +54,15 @@ class Protobuf:
     Numbers of 64 bits are text, as in Protobuf's JSON; a Timestamp is text in RFC 3339; fields without presence have
     their defaults.
 
+    Raises ValueError if the schema is none, or has no such message.
+
     Parameters
     ----------
     schema, message
         A FileDescriptorSet in base64 and the full name of the one message of all values, which then have no id; None:
         each names its own.
-    schemas
-        Where schemas are looked up.
     header
         Name of the header that may hold the id.
-
-    Raises
-    ------
-    ValueError
-        If the schema is none, or has no such message.
     """
 
     def __init__(self, schema: str | None, message: str | None, schemas: Schemas, header: str) -> None:

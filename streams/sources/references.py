@@ -40,13 +40,7 @@ _EXAMPLE: Final = "a path such as a.b[0].c, or @key, @header.NAME, @topic, @time
 
 
 def reader(reference: str) -> Read:
-    """Compile a reference or a template.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
-    """
+    """Compile a reference or a template. Raises ValueError if it is neither."""
     return _template(reference) if "{" in reference or "}" in reference else _reference(reference)
 
 
@@ -66,10 +60,7 @@ def uses_key(reference: str) -> bool:
 def steps(path: str) -> tuple[str | int, ...]:
     """Return the names and indices of a path.
 
-    Raises
-    ------
-    ValueError
-        If it is none.
+    Raises ValueError if it is none.
 
     >>> steps('a.b[0]."c.d"')
     ('a', 'b', 0, 'c.d')

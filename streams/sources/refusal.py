@@ -15,20 +15,13 @@ _SHOWN.maxlevel = _SHORT
 
 
 class Refusal(NamedTuple):
-    """A source record that becomes nothing.
+    """A source record that becomes nothing."""
 
-    Attributes
-    ----------
-    reason
-        One of `streams.records.decoding.REASONS`, or `PASSED`.
-    why
-        The same for people, with the field and what stands there.
-    fields
-        The fields of a forecast that could be read.
-    """
-
+    #: One of `streams.records.decoding.REASONS`, or `PASSED`.
     reason: str
+    #: The same for people, with the field and what stands there.
     why: str
+    #: The fields of a forecast that could be read.
     fields: dict[str, Any] | None = None
 
     @property

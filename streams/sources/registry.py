@@ -59,20 +59,13 @@ class _IncompleteError(Exception):
 
 
 class Fetched(NamedTuple):
-    """A schema as the registry has it.
+    """A schema as the registry has it."""
 
-    Attributes
-    ----------
-    kind
-        `AVRO`, `PROTOBUF`, or another kind that is not read.
-    text
-        The schema; of Protobuf a FileDescriptorProto in base64 where the registry gives one, else the file's text.
-    references
-        The schemas it refers to, by name, each after those that it refers to itself.
-    """
-
+    #: `AVRO`, `PROTOBUF`, or another kind that is not read.
     kind: str
+    #: The schema; of Protobuf a FileDescriptorProto in base64 where the registry gives one, else the file's text.
     text: str
+    #: The schemas it refers to, by name, each after those that it refers to itself.
     references: tuple[tuple[str, str], ...]
 
 
@@ -114,10 +107,7 @@ class Registry:
     def context(self) -> ssl.SSLContext:
         """The TLS context, which verifies names and certificates.
 
-        Raises
-        ------
-        ValueError
-            If a file cannot be read or is not what it should be.
+        Raises ValueError if a file cannot be read or is not what it should be.
         """
         return FollowingContext(self._context, (self.cafile, self.certfile, self.keyfile))
 
@@ -148,10 +138,7 @@ class Registry:
     async def fetch(self, session: aiohttp.ClientSession, schema: SchemaId) -> Fetched | None:
         """Return a schema with all it refers to; None if the registry does not have it, or not all that it refers to.
 
-        Raises
-        ------
-        RegistryError
-            If the registry cannot be asked, or its answer is none.
+        Raises RegistryError if the registry cannot be asked, or its answer is none.
         """
         path = f"schemas/ids/{schema}" if isinstance(schema, int) else f"schemas/guids/{quote(schema)}"
         found = await self._get(session, path, absent=_ABSENT)
@@ -184,36 +171,24 @@ class Registry:
     async def register(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
         """Register an Avro schema under a subject, and return its id: the one it has, if it is registered already.
 
-        Raises
-        ------
-        RefusedError
-            If it is not compatible with what the subject has, or registering is not allowed.
-        RegistryError
-            As `fetch`.
+        Raises RefusedError if it is not compatible with what the subject has, or registering is not allowed.
+        Raises RegistryError as `fetch`.
         """
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}/versions", text))
 
     async def registered(self, session: aiohttp.ClientSession, subject: str, text: str) -> int:
         """Return the id that an Avro schema has under a subject, however it is formatted there; register nothing.
 
-        Raises
-        ------
-        RefusedError
-            If it is not registered there, or the subject may not be read.
-        RegistryError
-            As `fetch`.
+        Raises RefusedError if it is not registered there, or the subject may not be read.
+        Raises RegistryError as `fetch`.
         """
         return _id(await self._post(session, f"subjects/{quote(subject, safe='')}?normalize=true", text))
 
     async def latest(self, session: aiohttp.ClientSession, subject: str) -> dict[str, Any] | None:
         """Return the latest version of a subject as the registry has it; None if there is none.
 
-        Raises
-        ------
-        ForbiddenError
-            If the subject may not be read.
-        RegistryError
-            As `fetch`.
+        Raises ForbiddenError if the subject may not be read.
+        Raises RegistryError as `fetch`.
         """
         return await self._get(session, f"subjects/{quote(subject, safe='')}/versions/latest")
 
@@ -246,12 +221,8 @@ class Registry:
     ) -> None:
         """Add what a schema refers to; ``seen`` are the names that were met.
 
-        Raises
-        ------
-        _IncompleteError
-            If the registry does not have all of it, or it is too much.
-        RegistryError
-            As `fetch`.
+        Raises _IncompleteError if the registry does not have all of it, or it is too much.
+        Raises RegistryError as `fetch`.
         """
         for name, place in _references(found):
             if name in seen:

@@ -26,20 +26,14 @@ Made = TypeVar("Made")
 class Schemas:
     """What a registry has said.
 
-    Parameters
-    ----------
-    registry
-        Where it is asked; None: nothing may be loaded.
-
-    Attributes
-    ----------
-    wait
-        What it has not answered yet.
+    ``registry``: where it is asked; None: nothing may be loaded.
     """
 
     def __init__(self, registry: Registry | None = None) -> None:
         self._registry = registry
+        #: What it has not answered yet.
         self.wait = Wait()
+
         self._known: dict[SchemaId, Fetched] = {}
         #: Ids without a schema, each with the time until which that is remembered.
         self._unknown: dict[SchemaId, float] = {}
@@ -55,10 +49,7 @@ class Schemas:
     async def load(self, schemas: Iterable[SchemaId] | Mapping[SchemaId, str]) -> None:
         """Ask for schemas until the registry has answered, and say so where it does not.
 
-        Parameters
-        ----------
-        schemas
-            Their ids, with the names of the sources whose records name them, where these are known.
+        ``schemas``: their ids, with the names of the sources whose records name them, where these are known.
         """
         registry = self._registry
         if registry is None:
@@ -93,8 +84,6 @@ class Known(dict[SchemaId, Made]):
 
     Parameters
     ----------
-    schemas
-        Where they are looked up.
     kind
         Of which they must be.
     make

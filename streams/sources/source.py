@@ -7,21 +7,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Source:
-    """What the TOML file says of one.
+    """What the TOML file says of one."""
 
-    Attributes
-    ----------
-    name
-        As the file names it.
-    role
-        ``forecast`` or ``outcome``.
-    topics
-        Names of topics.
-    table
-        The mapping, as the file gives it, without name and topics.
-    """
-
+    #: As the file names it.
     name: str
+    #: ``forecast`` or ``outcome``.
     role: str
+    #: Names of topics.
     topics: tuple[str, ...]
+    #: The mapping, as the file gives it, without name and topics.
     table: Mapping[str, Any] = field(compare=False)

@@ -152,11 +152,8 @@ def _ms(at: datetime, zone: tzinfo) -> int:
 def labels(table: Mapping[str, float | None] | None, field: str) -> Transform:
     """Return what makes a label of a value.
 
-    Parameters
-    ----------
-    table
-        The label by the text of the value; None: pass the record over. Without a table the label is a number or a truth
-        value.
+    ``table``: the label by the text of the value; None: pass the record over. Without a table the label is a number or
+    a truth value.
     """
     if table is None:
         number = numbers("label", field)

@@ -17,10 +17,7 @@ from aiokafka import AIOKafkaConsumer
 class Answers:
     """Turns the values of ``calibrated`` and ``resolved`` into dictionaries.
 
-    Parameters
-    ----------
-    registry
-        Address of the schema registry. Each schema is asked for once.
+    ``registry``: address of the schema registry. Each schema is asked for once.
     """
 
     def __init__(self, registry: str) -> None:

@@ -40,22 +40,15 @@ NO_SEGMENTS: Mapping[str, str] = {}
 
 
 class Answer(NamedTuple):
-    """What to decide by.
+    """What to decide by."""
 
-    Attributes
-    ----------
-    p
-        The calibrated probability; the raw score where ``reason`` says why.
-    reason
-        Empty, or ``loading`` (the topic was not yet read to its end), ``unknown`` (no map of this stream, or of this
-        partition), ``none`` (its calibrator has no map), ``stale`` (no worker has confirmed the map for too long),
-        ``score`` (the score is no number from 0 to 1).
-    version, config
-        Outcomes learnt by the calibrator whose map it is, and the hash of its configuration; as on ``calibrated``.
-    """
-
+    #: The calibrated probability; the raw score where ``reason`` says why.
     p: float
+    #: Empty, or ``loading`` (the topic was not yet read to its end), ``unknown`` (no map of this stream, or of this
+    #: partition), ``none`` (its calibrator has no map), ``stale`` (no worker has confirmed the map for too long),
+    #: ``score`` (the score is no number from 0 to 1).
     reason: str = ""
+    #: Outcomes learnt by the calibrator whose map it is, and the hash of its configuration; as on ``calibrated``.
     version: int = -1
     config: str = ""
 
@@ -308,11 +301,8 @@ def _log_odds(p: float) -> float:
 def follow(maps: Maps, topic: str, **options: Any) -> threading.Event:  # noqa: ANN401 - the client's own
     """Follow the topic in a daemon thread, by aiokafka or else by confluent-kafka; set what it returns to end it.
 
-    Parameters
-    ----------
-    options
-        Of aiokafka's consumer, ``bootstrap_servers="kafka-1:9092"``, or of confluent-kafka with ``_`` for ``.``,
-        ``bootstrap_servers`` among them.
+    ``options``: of aiokafka's consumer, ``bootstrap_servers="kafka-1:9092"``, or of confluent-kafka with ``_`` for
+    ``.``, ``bootstrap_servers`` among them.
     """
     stop = threading.Event()
     try:
