@@ -18,14 +18,19 @@ KILLED = -9
 def test_kill_9_between_every_two_steps_ends_in_the_same_state(world: MakeWorld, disk: str) -> None:
     w = world(partitions=2, TRUEUP_BATCH_RECORDS="40", TRUEUP_INSTANCE_ID="one", TRUEUP_CHECKPOINT_SECONDS="0.05")
     made = mixed(1000)
-    w.send(made.sent)
+    parts = [made.sent[at : at + 10] for at in range(0, len(made.sent), 10)]
     for step in (1, 2, 3, 4, 5, 6, 3, 5):
         with w.worker("--kill", str(step), "3" if step < 5 else "2") as worker:
-            assert worker.process.wait(90) == KILLED, worker.printed[-4000:]
+            wait_for("a worker that serves", lambda: worker.process.poll() is not None or worker.ready())
+            while worker.process.poll() is None:
+                w.send(parts.pop(0))
+            assert worker.process.wait() == KILLED, worker.printed[-4000:]
         if disk == "empty":
             shutil.rmtree(w.directory / "data")
     with w.worker() as worker:
         wait_for("a worker that serves", worker.ready)
+        for part in parts:
+            w.send(part)
         w.wait_until_applied(len(made.sent))
         assert worker.stop() == 0
     applied = w.applied()

@@ -9,7 +9,7 @@ import uuid
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -21,12 +21,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.protocol.group import LeaveGroupRequest
 
 import cli.main
-from state import kinds, rescale
+from state import journal, kinds, rescale
 from state.engine import Partition
 from state.events import Event
 from state.fence import FATES, Fence
 from state.fold import Fold
-from state.frames import CorruptFrame
 from state.journal import Entry
 from state.kind import Get
 from streams.config import in_force
@@ -390,14 +389,12 @@ def journaled(changelog: Iterable[Read]) -> dict[int, list[Entry]]:
     return found
 
 
-def is_written(changelog: Sequence[Read]) -> bool:
+def is_written(changelog: Iterable[Read]) -> bool:
     """Return whether a changelog's rows are those after the last entries of its journal."""
-    written: dict[int, int] = {}
+    rows: dict[int, dict[bytes | None, bytes | None]] = defaultdict(dict)
     for record in changelog:
-        if record.key == kinds.FENCE.key() and record.value:
-            with suppress(CorruptFrame):  # what stands there while rows are written by a command
-                written[record.partition] = Fence.decode(record.value).applied
-    return all(written.get(n) == entries[-1].applied for n, entries in journaled(changelog).items())
+        rows[record.partition][record.key] = record.value
+    return not any(journal.read(of.get).entries for of in rows.values())
 
 
 def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> Iterator[tuple[int, Read]]:
