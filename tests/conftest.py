@@ -1,6 +1,7 @@
 """What all tests share: examples that are the same in every run, and the broker of the end-to-end tests."""
 
 import gc
+import logging
 import os
 from collections.abc import Iterator
 
@@ -50,6 +51,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     run(session, processes)
     return True
+
+
+def pytest_runtest_teardown() -> None:
+    """Take away the handler of a command that ran in this process: what it writes to is closed with the test."""
+    logging.root.handlers[:] = [each for each in logging.root.handlers if type(each) is not logging.StreamHandler]
 
 
 @pytest.fixture(scope="class")  # of a function without a class, and hypothesis takes it
