@@ -32,10 +32,13 @@ _numbers = itertools.count()
 
 @contextmanager
 def _apart(stage: Stage) -> Iterator[tuple[World, Worker]]:
-    """Run one worker on topics of its own; a session is long enough for whatever happens to it."""
+    """Run one worker on topics of its own.
+
+    Its session outlasts what happens to it. The brokers wait as long for a worker that died while it joined.
+    """
     directory = stage.world.directory / f"apart-{next(_numbers)}"
     directory.mkdir()
-    settings = {"TRUEUP_SESSION_SECONDS": "120"}
+    settings = {"TRUEUP_SESSION_SECONDS": "60"}
     world = World(stage.cluster.bootstrap, directory, 1, replication=stage.cluster.replication, **settings)
     with world.worker() as worker:
         wait_for("the worker apart to serve", worker.ready, PATIENCE)
