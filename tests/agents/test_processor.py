@@ -486,8 +486,11 @@ def test_what_a_batch_is_taken_apart_in_leaves_no_trace(scene: Scene, monkeypatc
     assert (scene.state(1), scene.told.outputs) == (state, outputs)
 
 
-def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_go_on_between_the_parts_of_batches_and_after_that_many_records_of_others(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agents.applying.PART", 7)
+    monkeypatch.setattr("agents.applying.PAUSE", 7)
     turns = 0
 
     async def others() -> None:
@@ -497,13 +500,16 @@ def test_a_long_batch_lets_others_go_on_between_its_parts(scene: Scene, monkeypa
             await asyncio.sleep(0)
 
     async def run() -> None:
+        await scene.processor.reopen(1)
         task = asyncio.create_task(others())
-        served, records = scene.processor._partitions[0], batch(mixed(70).sent)[:70]
-        await scene.processor._applying.applied(Batch(0, records, {}, 0), served, records, cast("Any", OutputBatch(0)))
+        records = batch(mixed(70).sent)[:70]
+        for n, served in scene.processor._partitions.items():
+            applied = scene.processor._applying.applied
+            await applied(Batch(n, records, {}, 0), served, records, cast("Any", OutputBatch(n)))
         task.cancel()
 
     asyncio.run(run())
-    assert turns == 9
+    assert turns == 9 + 10
 
 
 # -- many streams --------------------------------------------------------------------------------------------------
