@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from state import kinds
@@ -20,6 +19,7 @@ from tests.e2e.world import (
     Read,
     Worker,
     World,
+    held,
     is_written,
     new_topics,
     produced,
@@ -171,16 +171,8 @@ def read(bootstrap: str, name: str, partitions: int) -> list[Read]:
     """Return everything a topic holds, partition by partition."""
 
     async def run() -> list[Read]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-        found: list[Read] = []
-        async with consumer:
-            tps = [TopicPartition(name, n) for n in range(partitions)]
-            consumer.assign(tps)
-            ends = await consumer.end_offsets(tps)
-            while any([await consumer.position(tp) < ends[tp] for tp in tps]):
-                for records in (await consumer.getmany(timeout_ms=200)).values():
-                    found += [Read(r.partition, r.offset, r.key, r.value, r.timestamp) for r in records]
-        return sorted(found)
+        every = held(bootstrap, name, range(partitions))
+        return sorted([Read(r.partition, r.offset, r.key, r.value, r.timestamp) async for r in every])
 
     return asyncio.run(run())
 

@@ -8,7 +8,7 @@ import time
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -243,19 +243,14 @@ class World:
         """Show every record of a topic or of one of its partitions, each partition in order."""
 
         async def run() -> None:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
-            async with consumer:
-                unpacking.bound(consumer, self.settings.unpacks, lambda tp: self.skips.get(tp.topic, {}))
-                numbers = range(self.partitions) if partition is None else [partition]
-                tps = [TopicPartition(self.topic(label), n) for n in numbers]
-                consumer.assign(tps)
-                ends = await consumer.end_offsets(tps)
-                while any([await consumer.position(tp) < ends[tp] for tp in tps]):
-                    for records in (await consumer.getmany(timeout_ms=200)).values():
-                        for r in records:
-                            visit(Read(r.partition, r.offset, r.key, r.value, r.timestamp))
+            numbers = range(self.partitions) if partition is None else [partition]
+            async for r in held(self.bootstrap, self.topic(label), numbers, self._bounded):
+                visit(Read(r.partition, r.offset, r.key, r.value, r.timestamp))
 
         asyncio.run(run())
+
+    def _bounded(self, consumer: AIOKafkaConsumer) -> None:
+        unpacking.bound(consumer, self.settings.unpacks, lambda tp: self.skips.get(tp.topic, {}))
 
     def applied(self) -> dict[str, int]:
         """Return the fates in the newest fences of all partitions, added up."""
@@ -409,6 +404,24 @@ def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> I
     for topic in entry.topics:
         yield topic, inputs[topic][at[topic]]
         at[topic] += 1
+
+
+async def held(
+    bootstrap: str,
+    topic: str,
+    partitions: Iterable[int],
+    prepared: Callable[[AIOKafkaConsumer], None] = lambda _: None,
+) -> AsyncIterator[Any]:
+    """Yield every record that some partitions of a topic hold, each partition in order, as aiokafka reads them."""
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        prepared(consumer)
+        places = [TopicPartition(topic, n) for n in partitions]
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                for record in records:
+                    yield record
 
 
 async def new_topics(bootstrap: str, widths: Mapping[str, int]) -> None:
