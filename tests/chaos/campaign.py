@@ -96,11 +96,6 @@ class Reach(NamedTuple):
     committed: dict[TopicPartition, int]
     appended: dict[TopicPartition, int]
 
-    @property
-    def lag(self) -> int:
-        """How many records are appended and not committed."""
-        return sum(self.appended.values()) - sum(self.committed.values())
-
     def reaches(self, goal: "Reach") -> bool:
         """Whether all is committed that was appended at another time."""
         return all(self.committed[tp] >= end for tp, end in goal.appended.items())
