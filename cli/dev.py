@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
     )
     demo.add_argument("--rows", type=positive, help="play only so many flights or payments (default: all)")
     demo.add_argument("--partitions", type=positive, help="partitions of every topic (default: 2, of fraud 1)")
-    demo.add_argument("--out", type=Path, default=Path("trueup-demo.png"), help="where the picture goes")
+    demo.add_argument("--out", type=Path, default=Path("trueup-demo.svg"), help="where the picture goes")
     demo.add_argument("--export", type=Path, metavar="DIR", help="only write the stream there, for 'trueup replay'")
     demo.set_defaults(run=_demo)
     _add_broker(actions)

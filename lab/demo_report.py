@@ -4,19 +4,23 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from lab import flights, reliability
+from agents.status import pictures
+from lab import flights, picture, reliability
 from lab.flights import Flights
 from lab.outputs import Outputs
 from lab.scrape import ScrapedSamples
 from streams.config.settings import Settings
 from streams.metrics.figures import or_none
 from streams.metrics.segments import LARGE
+
+#: Side of the diagram, in units.
+SIDE: Final = 560.0
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,17 @@ def _whole(value: float) -> int:
 def draw(_: Flights, done: DemoRun, out: Path) -> None:
     """Draw the reliability diagram."""
     raw, p, y = done.held.scored()
-    reliability.draw(
-        raw,
-        p,
-        y,
+    before, after = reliability.loss(raw, y), reliability.loss(p, y)
+    curves = {"raw": picture.bins(raw, y), "calibrated": picture.bins(p, y)}
+    drawn = pictures.reliability(curves, "What came true of forecasts, by the model and as served", side=SIDE)
+    picture.write(
         out,
-        title=f"Will the flight arrive more than {flights.LATE} minutes late?",
-        subtitle=f"{len(y):,} flights from New York in 2013; the model learnt January, then stood still",
+        f"Will the flight arrive more than {flights.LATE} minutes late?",
+        [
+            f"{len(y):,} flights from New York in 2013, by forecast; the model learnt January, then stood still",
+            f"ECE {before.ece:.4f} → {after.ece:.4f}, Brier score {before.brier:.4f} → {after.brier:.4f}",
+        ],
+        [drawn],
     )
 
 

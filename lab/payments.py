@@ -9,7 +9,8 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from lab import fraud, log_odds
+from agents.status import pictures
+from lab import fraud, picture
 from lab.demo_report import DemoRun, identity, problems
 from lab.fraud import Fraud, Shape
 from lab.reliability import loss
@@ -30,6 +31,9 @@ MATURES_DAYS: Final = 45
 #: First day on which served scores are judged; a month of labels is known then.
 SETTLED_DAY: Final = 75
 VOLUME: Final = 0.02
+#: Points over time in the picture, its size in units, and a side of the diagram beside it.
+SPANS: Final = 36
+SIZE, SIDE = (560.0, 405.0), 340.0
 #: Half a day of payments is played at a time. With larger slices, reports would come after their payment was learnt by
 #: silence, and correct it. That is right, but not what this demo shows.
 SLICE: Final = 350
@@ -86,19 +90,24 @@ def _judged(played: Fraud, p: Floats, chosen: npt.NDArray[np.bool_]) -> dict[str
 
 
 def draw(played: Fraud, done: DemoRun, out: Path) -> None:
-    """Draw raw and served scores against the truth, in log-odds."""
+    """Draw the means of raw and served scores over time, and what came true of both from `SETTLED_DAY` on."""
     p = served(played, done)
-    rate = played.truth.mean()
-    log_odds.draw(
-        played.days,
-        {"raw": played.raw, "served": np.where(np.isnan(p), played.raw, p)},
-        played.truth,
+    p = np.where(np.isnan(p), played.raw, p)
+    spans = picture.periods(played.forecast_ms.astype(np.float64), played.raw, p, played.y, SPANS)
+    drawn = [pictures.course(spans, "Mean scores and frauds over time", *SIZE)]
+    late, rate = played.days >= SETTLED_DAY, played.truth.mean()
+    if late.any():
+        scores = {"raw": played.raw[late], "calibrated": p[late]}
+        curves = {kind: picture.bins(each, played.y[late]) for kind, each in scores.items()}
+        drawn.append(pictures.reliability(curves, f"What came true of scores, from day {SETTLED_DAY} on", side=SIDE))
+    picture.write(
         out,
-        title=f"{int(played.y.sum()):,} frauds among {len(played):,} payments",
-        subtitle=f"the model's scores are {played.raw.mean() / rate:.0f} times too high; a payment's label is known "
-        f"after {MATURES_DAYS} days, by a report or by silence",
-        known_day=MATURES_DAYS,
-        settled_day=SETTLED_DAY,
+        f"{int(played.y.sum()):,} frauds among {len(played):,} payments",
+        [
+            f"scores {played.raw.mean() / rate:.0f} times too high, labels known after {MATURES_DAYS} days",
+            f"left: means over time; right: frauds by score, from day {SETTLED_DAY} on",
+        ],
+        drawn,
     )
 
 

@@ -12,9 +12,6 @@ NIGHT: Final = {
     "agents/test_compiled.py": {
         "test_compiled_engine_keeps*[[][bl]*": "flights there; compiled workers are held against the sources in e2e",
     },
-    "agents/test_processor.py": {
-        "test_taking_up*": "streams that are not shown, counted once after a restart, there",
-    },
     "bench/test_harmless.py": {
         "test_the_default*first]": "late labels, of events of all rates",
         "test_the_default*revised]": "late labels, of events of all rates",
@@ -27,143 +24,53 @@ NIGHT: Final = {
     "chaos/test_chaos.py": {
         "*": "each of these faults alone in e2e/: broker/, test_crashes, test_disks, test_poison, test_cluster",
     },
-    "chaos/test_proxy.py": {"test_a_client_behind*": "it serves campaigns, which run at night"},
     "chaos/test_sources.py": {
-        f"{test}*": "stages that are killed, then audited: e2e/test_intake.py, test_carried.py, test_following.py"
-        for test in ("test_nothing_", "test_a_loss_", "test_a_double_", "test_two_answers_")
+        "test_nothing_*": "stages that are killed, then audited: e2e/test_intake.py, test_following.py",
     },
     "deploy/test_alerts.py": {
         "test_an_alert_fires_in_these*": "of each alert a scene in which it fires, and one in which it does not",
     },
     "deploy/test_jars.py": {
-        "test_exactly_the_jars*": "`make jars` checks every hash in each run of CI",
-        "test_the_lock_lists*": "locks have the versions that their projects name, and `make jars` takes them",
         "test_a_jar_that_the_repository*": "the jar that was exchanged in the cache",
         "test_a_jar_that_is_not*": "the jar that was exchanged in the cache",
     },
-    "e2e/test_application.py": {
-        "test_records_come_once*": "each record once in simulation/; their order in streams/records/test_merge.py",
-        "test_what_was_committed*": "restarts in e2e/test_crashes.py and in simulation/",
-        "test_a_batch_that_failed*": "kills between any two steps in simulation/",
-    },
-    "e2e/test_carried.py": {
-        "test_through_intake_and_router*": "a worker that dies; intake in streams/sources/test_carrying.py",
-        "test_what_a_quota_refuses*": "quotas in state/test_quotas.py; what a worker carries there",
-    },
     "e2e/test_codecs.py": {
-        "test_inputs_outputs*": "records of a Java producer in every codec, and topics whose own codec is lz4",
         "test_topics_whose_own_codec*[[][gsz]*": "the same with lz4",
     },
     "e2e/test_crashes.py": {
-        "test_workers_join_and_leave*": "partitions that move in e2e/test_application.py, and in simulation/",
         "test_kill_9_between*[[]same]": "the same with an empty disk; test_a_restart keeps one",
     },
     "e2e/test_disks.py": {
         "test_damaged_tables*[[]halved]": "tables in which bits are flipped",
-        "test_a_changelog_made_anew*": "foreign disks in simulation/ and streams/faust/test_disks.py",
-        "test_another_applications*": "foreign disks in simulation/ and streams/faust/test_disks.py",
-        "test_a_disk_older*": "old disks in simulation/ and streams/faust/test_disks.py",
     },
     "e2e/test_following.py": {
         "test_sources_are_followed_*": "a router that was moved in replay/audit/test_following.py",
-        "test_a_mapping_that_was_changed*": "another file in replay/audit/test_following.py",
-        "test_what_retention_took*": "the same in replay/audit/test_following.py",
-        "test_what_was_lost_before_a_move*": "the same in replay/audit/test_following.py",
     },
     "e2e/test_hostile.py": {
-        "test_many_batches*": "one batch beyond the bound; bounds of all batches in streams/faust/test_unpacking.py",
         "test_a_batch_that_expands*[[][gsl]*": "the same with zstd; every codec in streams/faust/test_unpacking.py",
         "test_a_flood*": "others beside a flood in state/test_quotas.py",
     },
     "e2e/test_intake.py": {
         "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",
-        "test_a_record_stamped_ahead*": "the same of the merge in streams/records/test_merge.py",
     },
     "e2e/test_load.py": {
         "test_labels_that_come_through*": "a worker that begins with a table; routers in test_intake.py",
     },
     "e2e/test_losses.py": {
-        "test_or_counts*": "a worker that ends there; what is passed over in streams/faust/test_seeks.py",
         "test_a_worker_for_which*[[]static]": "the same without a name",
-    },
-    "e2e/test_maps.py": {
-        "test_a_stream_without_a_map*": "what cannot be a map in streams/records/test_maps.py",
-        "test_a_topic_that_goes_away*": "brokers that fail in agents/test_maps.py",
-    },
-    "e2e/test_moved_audit.py": {
-        "*": "rows that moved in replay/audit/test_groups.py; a group that moved, judged, in e2e/test_rescale.py",
-    },
-    "e2e/test_output_formats.py": {
-        "test_from_avro*": "a Java client reads Avro in test_registry.py; an audit derives it in replay/audit",
-        "test_an_incompatible*": "the same with a real registry in test_registry.py",
-        "test_intake_answers_in_avro*": "the same with a real registry in test_registry.py; its audit in replay/audit",
     },
     "e2e/test_poison.py": {
         "test_a_worker_that_dies*[[]outcomes]": "the same with a forecast",
-        "test_an_intake_goes_on*": "a record that ends a worker; an intake in agents/test_intake.py",
-        "test_only_records_that_are*": "a record that is left out, there",
-    },
-    "e2e/test_promotion.py": {
-        "test_classes_and_numbers*": "the same of a probability; state/test_vectors_beside.py",
-    },
-    "e2e/test_replay.py": {
-        "test_a_new_group_answers*": "a worker that goes on where replay ended",
-        "test_manifest_makes*": "the records of a live worker, byte for byte; plans in replay/test_run.py",
-        "test_range_in_time*": "offsets that are resolved for every partition",
-    },
-    "e2e/test_rescale.py": {
-        "test_intake_router_and_worker*": "a move that is killed at every step; three stages in test_following.py",
-        "test_two_become_five*": "a move that is killed at every step; other widths in state/test_rescale.py",
-    },
-    "e2e/test_service.py": {
-        "test_rows_expire*": "the same in state/test_engine.py; what workers expire in simulation/",
-        "test_outcomes_before*": "every fate there; early outcomes in state/test_engine.py",
-        "test_a_worker_that_is_behind*": "the order of the merge in simulation/ and streams/records/test_merge.py",
-    },
-    "e2e/test_standbys.py": {
-        "test_what_is_foreign*": "the same in streams/faust/test_standbys.py",
-        "test_a_partition_whose_tables*": "damaged tables in test_disks.py; copies that take over there",
-    },
-    "e2e/test_time.py": {
-        "test_a_record_of_the_year*": "one record ahead expires nothing in state/test_witnesses.py",
-        "test_a_record_stamped_ahead*": "the same in streams/records/test_merge.py",
-    },
-    "e2e/test_transport.py": {
-        "test_a_topic_far_ahead*": "the same in streams/records/test_merge.py, and in simulation/",
     },
     "e2e/test_upgrade.py": {
         "*": "what is left to another build, and who gets it: streams/faust/test_seeks.py, test_assignor.py there",
     },
-    "e2e/test_zombies.py": {
-        "test_a_worker_stopped_at_any_moment*": "a worker that is frozen before its append",
-        "test_without_the_claim*": "it shows what claims are for; with claims the same worker is refused",
-    },
     "frozen/test_frozen.py": {
         "test_outputs*[[]flights-*": "the same by the compiled engine in agents/test_compiled.py",
-    },
-    "lab/test_broker.py": {
-        "test_records_of_past_years*": "a broker that restarts in e2e/broker/test_outages.py",
-        "test_running_broker*": "a port that is taken",
-        "test_kill_of_the_process*": "a frozen JVM that ends with who started it",
-    },
-    "research/benchmark/test_contenders.py": {
-        "test_no_label*": "what is compared, no product",
-    },
-    "research/test_laws.py": {
-        "*": "no product: calibrators that ship, in state/calibrators/test_laws.py",
-    },
-    "research/test_experiments.py": {
-        "test_one_experiment*": "the other tests there",
-    },
-    "lab/test_flights.py": {
-        "*": "frozen/: digests of the flights and of all answers to them",
     },
     "replay/test_ranking.py": {
         "test_intervals_of_ranks*[[]0.4-5000]": "the same of rarer events",
         "test_intervals_of_ranks*-50]": "the same in larger windows",
-    },
-    "secure/test_signing_in.py": {
-        "test_a_worker_outlives*": "a connection that is replaced, there; a worker with a token in test_connections.py",
     },
     "simulation/test_simulation.py": {
         "test_every_planted_bug*": "a planted bug that is found soon",

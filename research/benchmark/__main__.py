@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lab.reliability import curve
+from lab.picture import bins
 from research.benchmark import summary
 from research.benchmark.contenders import CONTENDERS, RAW, SEGMENTED
 from research.benchmark.judge import Judged, judge
@@ -120,11 +120,9 @@ def draw(path: Path, played: Sequence[Played]) -> None:
             known = ~np.isnan(stream.y)
             axis = axes[1, column]
             for name, colour in zip(DRAWN, (picture.COLOURS[1], picture.COLOURS[0], picture.GREY), strict=True):
-                drawn = curve(scores[name][known], stream.y[known])
-                some = drawn.n >= 0.001 * known.sum()
-                axis.plot(
-                    drawn.forecast[some], drawn.observed[some], marker="o", markersize=4, label=name, color=colour
-                )
+                curve = bins(scores[name][known], stream.y[known])
+                line = [[each[field] for each in curve] for field in ("forecast", "outcome")]
+                axis.plot(*line, marker="o", markersize=4, label=name, color=colour)
             axis.plot([0, 1], [0, 1], color=picture.FAINT, zorder=0)
             axis.set_xlabel("served")
         axes[1, 0].set_ylabel("share of ones")

@@ -143,9 +143,3 @@ def test_configuring_again_replaces_the_handlers(monkeypatch: pytest.MonkeyPatch
     logging.getLogger("trueup").info("once")
     assert first.getvalue() == ""
     assert len(lines(second)) == 1
-
-
-def test_a_plotting_library_that_builds_its_cache_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = configured(monkeypatch)
-    logging.getLogger("matplotlib.font_manager").info("generated new fontManager")
-    assert not stream.getvalue()

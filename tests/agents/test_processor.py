@@ -35,8 +35,6 @@ from tests.streams.fakes import Producer, record, restore, wire
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
-CHANGELOG = "trueup-state-changelog"
-
 
 class Told:
     """Stands for `Outputs`: remembers what it was told to send, and can be held up."""
@@ -539,25 +537,6 @@ def crowded(scene: Scene, clock: list[float]) -> Scene:
     gauges._scored.clear()
     gauges._slots = Slots(5, clock=lambda: clock[0])
     return scene
-
-
-def test_taking_up_a_partition_reads_the_streams_that_are_shown_and_not_the_rest(
-    crowded: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, read = crowded.topology.table.store, []
-    stored = store.read
-
-    def counting(partition: int, key: bytes) -> bytes | None:
-        read.append(key)
-        return stored(partition, key)
-
-    monkeypatch.setattr(store, "read", counting)
-    crowded.reopen()
-    assert crowded.topology.gauges.shown() == [f"s{i:03d}" for i in range(5)]
-    assert {stream for stream in map(str, range(300)) if crowded.counted("resolved", stream=f"s{int(stream):03d}")} == {
-        str(i) for i in range(5)
-    }
-    assert len(read) < 50
 
 
 def test_events_of_streams_that_are_not_shown_are_counted_once_after_a_restart(crowded: Scene) -> None:

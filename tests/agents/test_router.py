@@ -24,8 +24,6 @@ from streams.records.merge import Batch
 from tests.streams.brokers import Run
 from tests.streams.fakes import PARTITIONS, Producer, record, restore
 
-ORIGIN = ("scores@1/0", 3)
-
 
 def wire(directory: Path, producer: Producer, probe: Probe = lambda _: None) -> Topology:
     """Wire a router without brokers."""

@@ -9,8 +9,7 @@ from pathlib import Path
 from state.policy import DEFAULT_CALIBRATOR
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Where `make bench` installs the rivals: Python packages, and Kafka Streams' classes and jars.
-RIVALS = ROOT / ".rivals" / "bin" / "python"
+#: Where `make bench` installs Kafka Streams' classes and jars.
 KAFKA_STREAMS = Path(__file__).parent / "rivals" / "kafka_streams" / "target"
 
 LABELS = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
@@ -74,38 +73,14 @@ _WORKER = (sys.executable, "-m", "cli.main", "run", "worker")
 _GUARANTEES = "RocksDB + changelog, acked before state and answers; state exactly once, answers at least once"
 
 
-def _python(module: str, executable: str = str(RIVALS)) -> tuple[str, ...]:
-    return executable, "-m", f"tests.bench.rivals.{module}", *_ARGUMENTS
-
-
 CONTENDERS = (
     Contender(
         "plain loop",
-        _python("plain", sys.executable),
+        (sys.executable, "-m", "tests.bench.rivals.plain", *_ARGUMENTS),
         "RocksDB + changelog, acked beside answers, before offsets; learns twice after a crash; restores nothing",
     ),
     Contender("trueup (histogram)", _WORKER, _GUARANTEES, "histogram"),
     Contender("trueup (default)", _WORKER, _GUARANTEES, DEFAULT_CALIBRATOR),
-    Contender(
-        "Quix Streams",
-        _python("quix"),
-        "RocksDB + changelog and a repartition topic, flushed before offsets (5 s); state and answers at least once",
-        per_partition=False,
-        needs=RIVALS,
-    ),
-    Contender(
-        "Bytewax",
-        _python("wax"),
-        "memory + SQLite snapshots on this disk (1 s), no changelog; answers at least once",
-        per_partition=False,
-        needs=RIVALS,
-    ),
-    Contender(
-        "Faust, per event",
-        _python("faust_events"),
-        "RocksDB + changelog, not awaited; offsets (2.8 s) commit even if it fails; learns twice after a crash",
-        needs=RIVALS,
-    ),
     Contender(
         "Kafka Streams",
         ("java", "-cp", f"{KAFKA_STREAMS}/classes:{KAFKA_STREAMS}/lib/*", "Job", *_ARGUMENTS),

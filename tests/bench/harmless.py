@@ -39,7 +39,6 @@ from tests.bench.figures import table
 
 FRONTS: Final = ("platt", "beta", "histogram", "auto")
 BEFORE: Final = "auto+regret_matching"
-RAW: Final = "identity"
 STREAMS: Final = ("bank", "elec2", "flights")
 RATES: Final = (None, 0.05, 0.01, 0.005, 0.002)
 OUTCOMES: Final = ("prompt", "late", "ones first", "zeros first", "revised")

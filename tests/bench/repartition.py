@@ -45,13 +45,40 @@ from tests.bench.backlog import Job, Record
 from tests.bench.contenders import KAFKA_STREAMS, Contender, named
 from tests.bench.drain import STALLED, Follower, Process, WrongError, started
 from tests.bench.figures import medians, table
-from tests.bench.mapped import OTHERS, SCHEMA
 from tests.bench.throughput import shown
 from tests.bench.watch import Watch
 
 #: Partitions of the topics of scores and of labels.
 WIDTHS = {"scores": 4, "chargebacks": 6}
 FORMATS = ("json", "avro")
+#: The schema of a score, and its fields that nobody uses.
+SCHEMA = {
+    "type": "record",
+    "name": "Score",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "model", "type": "string"},
+        {"name": "country", "type": "string"},
+        {"name": "score", "type": "double"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "channel", "type": "string"},
+        {"name": "amount", "type": "long"},
+        {"name": "rate", "type": "double"},
+        {"name": "device", "type": ["null", "string"]},
+        {"name": "attempt", "type": "int"},
+        {"name": "known", "type": "boolean"},
+        {"name": "shop", "type": "string"},
+    ],
+}
+OTHERS = {
+    "channel": "web",
+    "amount": 1250,
+    "rate": 0.5,
+    "device": "d-17",
+    "attempt": 1,
+    "known": True,
+    "shop": "s-4711",
+}
 #: The share of the events that is done before the clock starts: imports, assignment and JIT are behind, for everyone.
 WARM = 0.1
 COLUMNS = {

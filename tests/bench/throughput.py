@@ -1,6 +1,6 @@
-"""The same job for everyone: events a second, CPU and memory of trueup, a plain loop and four stream processors.
+"""The same job for everyone: events a second, CPU and memory of trueup, a plain loop and Kafka Streams.
 
-``python -m tests.bench.throughput [--repetitions R] [--forecasts N] [--only NAME] [--out FILE]``
+``python -m tests.bench.throughput [--repetitions R] [--forecasts N] [--only NAME]``
 
 The job: drain a backlog of forecasts and as many outcomes from 4 partitions, join them by event id through durable
 state, update a calibrator, and write one JSON record a forecast. Each contender is a process of its own on the same
@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import logging
 import sys
-from pathlib import Path
 
 import orjson
 
@@ -25,7 +24,6 @@ from tests.bench.backlog import Job, backlog
 from tests.bench.contenders import CONTENDERS
 from tests.bench.drain import WrongError, run
 from tests.bench.figures import medians, table
-from tests.bench.picture import bars
 
 COLUMNS = {
     "events_per_s": "events/s",
@@ -49,7 +47,6 @@ def main() -> None:
     parser.add_argument("--forecasts", type=int, default=100_000, help="each has an outcome, so events are twice that")
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender")
     parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
-    parser.add_argument("--out", type=Path, default=Path("trueup-bench/throughput.png"), help="where the picture goes")
     options = parser.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
     wanted = [one for one in CONTENDERS if not options.only or any(part in one.name for part in options.only)]
@@ -81,9 +78,6 @@ def main() -> None:
     if "plain loop" in result and "trueup (histogram)" in result:
         ratio = result["trueup (histogram)"]["events_per_s"] / result["plain loop"]["events_per_s"]
         print(f"\ntrueup reaches {ratio:.2f} of the plain loop")
-    if result:
-        bars(result, f"{job.events:,} events, {job.partitions} partitions, one worker process", options.out)
-        print(f"picture: {options.out}")
     keys = ("events_per_s", "cpu_us_per_event", "rss_mb")
     print(orjson.dumps({name: {key: round(one[key], 1) for key in keys} for name, one in result.items()}).decode())
     sys.exit(failed)

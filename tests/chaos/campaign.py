@@ -23,7 +23,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Exit, Fleet
-from tests.chaos.judge import Verdict, judge_all
+from tests.chaos.judge import Verdict, judge
 from tests.chaos.proxy import Proxy
 from tests.chaos.stage import Stage, strike
 from tests.e2e.world import World, wait_for
@@ -95,11 +95,6 @@ class Reach(NamedTuple):
 
     committed: dict[TopicPartition, int]
     appended: dict[TopicPartition, int]
-
-    @property
-    def lag(self) -> int:
-        """How many records are appended and not committed."""
-        return sum(self.appended.values()) - sum(self.committed.values())
 
     def reaches(self, goal: "Reach") -> bool:
         """Whether all is committed that was appended at another time."""
@@ -262,7 +257,7 @@ def judged(on: Stage, events: int) -> tuple[Verdict, bool]:
     """Drain, and return the verdict, and whether it is good and all workers stopped well."""
     statuses = drain(on, events)
     print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
-    verdict = judge_all(on.world)
+    verdict = judge(on.world)
     return verdict, verdict.good and not any(statuses)
 
 

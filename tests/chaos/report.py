@@ -9,8 +9,6 @@ import orjson
 from tests.chaos.campaign import Seen
 from tests.chaos.judge import Verdict
 
-NOTHING = Verdict()
-
 
 def table(seen: Sequence[Seen]) -> str:
     """Return a line a kind of fault: how often, how workers ended, the longest silence, and when all was well again."""
@@ -39,13 +37,13 @@ def judged(verdict: Verdict) -> str:
     lines += [
         f"{verdict.records:,} records, {verdict.events:,} events",
         f"{verdict.copies:,} records of the outputs are copies of others, as after a crash they may",
-        f"lost {verdict.lost}, doubled {verdict.doubled}, differing answers {verdict.differing_answers}",
+        f"differences from what is derived again: {len(verdict.findings)}",
     ]
     return "\n".join(lines)
 
 
-def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float, of_sources: Verdict = NOTHING) -> str:
-    """Return the verdict in words and, as the last line, as JSON; ``of_sources`` is what it has of source topics."""
+def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float) -> str:
+    """Return the verdict in words and, as the last line, as JSON."""
     kinds = len({type(each.fault) for each in seen})
     broken = sum(len(each.broken) for each in seen)
     # Where brokers could be written to and reached, silence is the workers' own.
@@ -59,14 +57,12 @@ def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float, of_source
             {
                 "events": verdict.events,
                 "records": verdict.records,
-                "source_records": of_sources.records,
-                "sent_twice": verdict.copies - of_sources.copies,
-                "source_sent_twice": of_sources.copies,
+                "source_records": verdict.source_records,
+                "sent_twice": verdict.copies,
+                "source_sent_twice": verdict.source_copies,
                 "faults": len(seen),
                 "kinds": kinds,
-                "lost": verdict.lost,
-                "doubled": verdict.doubled,
-                "differing_answers": verdict.differing_answers,
+                "differences": len(verdict.findings),
                 "promises_broken": broken,
                 "longest_silence": round(silent, 1),
                 "seconds": round(seconds, 1),

@@ -1,4 +1,4 @@
-"""What a soak measures while it runs: memory and files of each worker, lag, and how long answers take."""
+"""What a soak measures while it runs: memory and files of each worker, and how long answers take."""
 
 import asyncio
 import threading
@@ -12,7 +12,6 @@ import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from tests.chaos.campaign import reach
 from tests.chaos.fleet import Fleet
 from tests.e2e.world import World
 
@@ -31,8 +30,6 @@ class Sample:
         Seconds since the start.
     resident, files
         Of each worker that runs: its process id, and its memory in MB; and its open files.
-    lag
-        Records appended and not yet committed; None while the broker cannot say.
     waits
         Milliseconds from forecast to answer, of the answers since the sample before.
     """
@@ -40,7 +37,6 @@ class Sample:
     at: float
     resident: dict[int, tuple[int, float]]
     files: dict[int, int]
-    lag: int | None
     waits: list[int] = field(repr=False)
 
 
@@ -89,10 +85,8 @@ class Sampler:
                     resident[member.number] = member.pid, pages * PAGE / 1e6
                 except OSError:  # it ends just now
                     continue
-            now = reach(self._world)
             waits, self._waits = self._waits, []
-            lag = None if now is None else now.lag
-            self.samples.append(Sample(self.now(), resident, files, lag, waits))
+            self.samples.append(Sample(self.now(), resident, files, waits))
 
     async def _listen(self) -> None:
         seen: OrderedDict[str, None] = OrderedDict()

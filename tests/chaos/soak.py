@@ -1,6 +1,6 @@
-"""The soak: ``python -m tests.chaos.soak [--minutes M]``: a steady load, random faults, memory and waits over time.
+"""The soak: ``python -m tests.chaos.soak [--minutes M]``: a steady load, random faults, memory, files and waits.
 
-The same judge as in the chaos suite has the last word; the picture shows what it took.
+The same judge as in the chaos suite has the last word.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from tests.chaos import campaign, picture, report
+from tests.chaos import campaign, report
 from tests.chaos.campaign import Seen
 from tests.chaos.faults import Fault, WildTimestamps, kinds, schedule
 from tests.chaos.samples import Sample, Sampler
@@ -48,7 +48,7 @@ def growth(samples: list[Sample]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Soak, judge, draw; 0 if nothing was lost, doubled or answered in two ways."""
+    """Soak and judge; 0 if all is as it is derived again."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=2000.0, help="records a second")
@@ -61,12 +61,11 @@ def main() -> int:
     parser.add_argument(
         "--directory", type=Path, help="where logs, disks and broker are kept; default: a temporary one"
     )
-    parser.add_argument("--picture", type=Path, default=Path("soak.png"))
     options = parser.parse_args()
     rng = random.Random(options.seed)
     began = time.monotonic()
     seen: list[Seen] = []
-    marks: list[tuple[float, float, str]] = []
+    marks: list[tuple[float, float]] = []
     with campaign.asked(options, "soak", live=True) as on:
         campaign.recover(on)
         end = time.monotonic() + options.minutes * 60
@@ -79,19 +78,16 @@ def main() -> int:
                     break
                 at = sampler.now()
                 seen += campaign.run(on, [fault])
-                marks.append((at, sampler.now(), fault.name))
+                marks.append((at, sampler.now()))
         verdict, good = campaign.judged(on, 0)
         campaign.measure(on, seen)
     waits = [wait for sample in sampler.samples for wait in sample.waits]
     calm = [
         wait
         for sample in sampler.samples
-        if not any(begin - 5 < sample.at < stop + 5 for begin, stop, _ in marks)
+        if not any(begin - 5 < sample.at < stop + 5 for begin, stop in marks)
         for wait in sample.waits
     ]
-    title = f"{options.minutes:g} minutes at {options.rate:,.0f} records a second: {len(seen)} faults, "
-    title += f"{verdict.lost} lost, {verdict.doubled} doubled, {verdict.differing_answers} differing answers"
-    picture.draw(options.picture, sampler.samples, marks, title)
     print(report.table(seen))
     grew, minutes = growth(sampler.samples)
     figures = {
@@ -103,7 +99,6 @@ def main() -> int:
         "growth_mb_per_hour": round(grew, 1),
         "of_a_life_of_minutes": round(minutes, 1),
         "most_files": max((n for s in sampler.samples for n in s.files.values()), default=0),
-        "picture": str(options.picture),
     }
     concluded, _, last = report.conclusion(verdict, seen, time.monotonic() - began).rpartition("\n")
     print(concluded)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import campaign, faults
-from tests.chaos.judge import judge_all
+from tests.chaos.judge import judge
 
 OF_ONE_BROKER = (
     faults.KillAtStep(worker=0, step=3),
@@ -27,7 +27,7 @@ def test_nothing_is_lost_or_doubled_whatever_strikes(tmp_path: Path) -> None:
     with campaign.stage(tmp_path, workers=2, partitions=4, seed=7, rate=300.0, session=3.0) as on:
         seen = campaign.run(on, OF_ONE_BROKER)
         assert campaign.drain(on, 7_000) == [0, 0]
-        verdict = judge_all(on.world)
+        verdict = judge(on.world)
     assert verdict.good, verdict.findings
     assert verdict.events >= 5_000
     assert [-9 in [ended.status for ended in each.exits] for each in seen] == [True, True, False, True, False]
@@ -40,7 +40,7 @@ def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(tmp_path: Path) ->
         seen = campaign.run(on, OF_THREE_BROKERS)
         assert campaign.drain(on, 3_000) == [0, 0]
         campaign.measure(on, seen)
-        verdict = judge_all(on.world)
+        verdict = judge(on.world)
     assert verdict.good, verdict.findings
     assert verdict.events >= 2_000
     assert not any(math.isnan(each.silence) for each in seen)

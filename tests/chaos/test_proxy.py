@@ -1,18 +1,13 @@
 """The proxy relays, cuts, silences and delays; what it held back it delivers, in order."""
 
-import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaClient
-from aiokafka.errors import KafkaConnectionError
 
-from lab.broker import Broker
 from tests.chaos.proxy import HOST, Proxy
 
 
@@ -102,23 +97,3 @@ def test_a_side_that_closes_closes_the_other(proxy: Proxy) -> None:
         assert asked(connection, b"a") == b"a"
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(1) == b""
-
-
-def test_a_client_behind_a_proxy_is_sent_back_to_it(tmp_path: Path) -> None:
-    async def brokers(address: str) -> set[int]:
-        client = AIOKafkaClient(bootstrap_servers=address)
-        await client.bootstrap()
-        try:
-            return {broker.port for broker in client.cluster.brokers()}
-        finally:
-            await client.close()
-
-    with Proxy() as one, Proxy() as other, Broker(tmp_path, heap="256m", fronts=[one.port, other.port]) as broker:
-        one.upstream, other.upstream = broker.backs
-        assert asyncio.run(brokers(f"{HOST}:{one.port}")) == {one.port}
-        assert asyncio.run(brokers(f"{HOST}:{other.port}")) == {other.port}
-        assert asyncio.run(brokers(broker.bootstrap)) == {int(broker.bootstrap.split(":")[1])}
-        one.cut()
-        with pytest.raises(KafkaConnectionError):
-            asyncio.run(brokers(f"{HOST}:{one.port}"))
-        assert asyncio.run(brokers(f"{HOST}:{other.port}")) == {other.port}

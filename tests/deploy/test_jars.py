@@ -109,28 +109,6 @@ def site(tmp_path: Path) -> Site:
     return made
 
 
-def test_the_lock_lists_what_the_project_needs_with_its_hashes(site: Site) -> None:
-    done = site.run()
-    assert done.returncode == 0, done.stdout
-    assert [line for line in site.lock.read_text().splitlines() if not line.startswith("#")] == [
-        f"{sha256(b'inner')}  test:inner:jar:1",
-        f"{sha256(b'outer')}  test:outer:jar:1",
-    ]
-
-
-def test_exactly_the_jars_of_the_lock_are_fetched_and_no_plugin(site: Site) -> None:
-    site.locked(outer=b"outer", inner=b"inner")
-    done = site.fetch()
-    assert done.returncode == 0, done.stdout
-    assert not done.stdout + done.stderr, "a terminal gets no codes either"
-    assert {path.name: path.read_bytes() for path in site.lib.iterdir()} == {
-        "outer-1.jar": b"outer",
-        "inner-1.jar": b"inner",
-    }
-    code = {path.name for path in site.cache.rglob("*") if path.suffix in {".jar", ".class"}}
-    assert code == {"outer-1.jar", "inner-1.jar"}
-
-
 def test_a_jar_that_the_repository_exchanged_is_refused(site: Site) -> None:
     site.locked(outer=b"outer", inner=b"inner")
     site.publish("inner", b"something else")

@@ -1,26 +1,23 @@
 """Run a worker that meets with an accident.
 
 ``--kill STEP BATCHES`` kills it when so many batches have passed the step of the order of effects, ``--freeze STEP
-BATCHES`` stops it there until SIGCONT; ``--slow-seeks S`` delays the return of every seek, so that fetches already
-under way come back after it; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills it when so many
-rows have been restored; ``--poison KEY`` fails at every record of this key; ``--unfenced`` appends to the changelog as
-a producer that no claim has named; ``--stage`` runs another stage than a worker; ``--unsynced`` has the group's
-coordinator answer SyncGroup by an unknown error; ``--arithmetic VERSION`` makes it a build of that arithmetic.
+BATCHES`` stops it there until SIGCONT; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills
+it when so many rows have been restored; ``--poison KEY`` fails at every record of this key; ``--stage`` runs another
+stage than a worker; ``--unsynced`` has the group's coordinator answer SyncGroup by an unknown error; ``--arithmetic
+VERSION`` makes it a build of that arithmetic.
 """
 
 import argparse
-import asyncio
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import UnknownError
 from aiokafka.protocol.group import SyncGroupRequest
-from faust.types import TP
 
 from agents import intake, logs, router, worker
 from agents.applying import Probe
@@ -29,8 +26,6 @@ from state.formats import ARITHMETIC
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust import assignor, membership
-from streams.faust.fetching import LoopConsumer
-from streams.faust.producing import RecordBatch
 from streams.faust.progress import Progress
 from streams.records.decoding import Decoder
 from streams.records.making import Maker, Making
@@ -42,8 +37,6 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kill", type=int, nargs=2, default=(0, 0))
     parser.add_argument("--freeze", type=int, nargs=2, default=(0, 0))
-    parser.add_argument("--unfenced", action="store_true")
-    parser.add_argument("--slow-seeks", type=float, default=0.0)
     parser.add_argument("--slow-batches", type=float, default=0.0)
     parser.add_argument("--kill-restoring", type=int, default=0)
     parser.add_argument("--poison", type=str.encode)
@@ -63,10 +56,6 @@ def main() -> int:
                 if accident[1] == 0:
                     os.kill(os.getpid(), signum)
 
-    if options.unfenced:
-        RecordBatch.stamp = property(lambda _: None, lambda _, __: None)  # type: ignore[assignment]
-    if options.slow_seeks:
-        slow_down(options.slow_seeks)
     if options.unsynced:
         refuse_to_sync()
     of_arithmetic(options.arithmetic)
@@ -90,17 +79,6 @@ def of_arithmetic(version: int) -> None:
     """Let this be a build whose answers have a version."""
     for module in (assignor, in_force, membership):
         vars(module)["ARITHMETIC"] = version
-
-
-def slow_down(seconds: float) -> None:
-    """Let every seek return late."""
-    seek = LoopConsumer.seek_wait
-
-    async def late(self: LoopConsumer, partitions: Mapping[TP, int]) -> None:
-        await seek(self, partitions)
-        await asyncio.sleep(seconds)
-
-    LoopConsumer.seek_wait = late  # type: ignore[method-assign,assignment]
 
 
 def refuse_to_sync() -> None:

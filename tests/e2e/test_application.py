@@ -222,20 +222,6 @@ def test_a_partition_is_claimed_vetted_and_taken_up_before_its_first_batch(world
         assert [call for call, of in calls if of == n and call != "restore"] == ["claim", "vet", "applied"]
 
 
-def test_records_come_once_each_in_batches_of_a_partition_by_time(world: MakeWorld) -> None:
-    w = world(partitions=2)
-    w.send(sent(6000))
-    with Server(w.settings).running() as server:
-        wait_for("all to be processed", lambda: through(w, server))
-        batches = list(server.batches)
-    assert all(1 <= len(new) <= BATCH_LIMIT for _, new in batches)
-    for n, counts in ends(w).items():
-        new = server.new(n)
-        for topic, count in enumerate(counts):
-            assert [offset for of, offset, _ in new if of == topic] == list(range(count))
-        assert [ts for *_, ts in new] == sorted(ts for *_, ts in new)
-
-
 def test_the_next_batch_waits_until_the_last_is_folded_and_two_at_most_are_unanswered(world: MakeWorld) -> None:
     w = world(partitions=1)
     w.send(sent(3 * BATCH_LIMIT, topics=["forecasts"]))
@@ -247,37 +233,6 @@ def test_the_next_batch_waits_until_the_last_is_folded_and_two_at_most_are_unans
         assert len(server.batches) == OUTSTANDING
         server.answers.set()
         wait_for("all to be processed", lambda: through(w, server))
-
-
-def test_what_was_committed_is_there_after_a_restart_and_nothing_of_it_comes_as_new(world: MakeWorld) -> None:
-    w = world(partitions=2)
-    w.send(sent(500))
-    with Server(w.settings).running() as first:
-        wait_for("all to be processed", lambda: through(w, first))
-    w.send(sent(100, start=500))
-    # The disk is another one: rows come from the changelog alone.
-    with Server(replace(w.settings, data_dir=w.directory / "other")).running() as second:
-        wait_for("the rest to be processed", lambda: through(w, first, second))
-        assert ("restore", 0) in second.calls
-    for n in range(2):
-        assert not {each[:2] for each in first.new(n)} & {each[:2] for each in second.new(n)}
-
-
-@pytest.mark.parametrize("committed", [False, True], ids=["before its commit", "after its commit"])
-def test_a_batch_that_failed_comes_again(world: MakeWorld, committed: bool) -> None:  # noqa: FBT001 - a case
-    w = world(partitions=1)
-    w.send(sent(50))
-    first = Server(w.settings)
-    first.fails = "after" if committed else "before"
-    with first.running():
-        wait_for("the batch to fail", lambda: first.failures > 0)
-    w.send(sent(10, start=50))
-    with Server(w.settings).running() as second:
-        wait_for("all to be processed", lambda: through(w, *(first, second) if committed else (second,)))
-    came = [[(topic, record.offset) for topic, record in batch.records] for batch, _ in second.batches]
-    begin = 50 if committed else 0
-    assert {place for places in came for place in places} == {(topic, n) for topic in (0, 1) for n in range(begin, 60)}
-    assert len(second.new(0)) == (20 if committed else 120)
 
 
 def test_partitions_that_move_lose_and_double_nothing(world: MakeWorld) -> None:

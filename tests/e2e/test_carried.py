@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from replay.audit import auditor
 from tests.e2e.test_crashes import KILLED
-from tests.e2e.test_intake import START, Hour, Source
-from tests.e2e.world import World, produced
+from tests.e2e.test_intake import START
+from tests.e2e.world import World, held, produced
 from tests.events import Sent
 
 MakeWorld = Callable[..., World]
@@ -38,29 +37,6 @@ p = "risk"
 ts = "at"
 carry = { customer = "transaction.customer" }
 carry_headers = ["traceparent", "x-*"]
-"""
-ROUTED = """
-on_error = "raw"
-
-[streams."model-*"]
-calibrator = "platt+minimax"
-ttl = "1d"
-
-[sources.scores]
-topic = "{name}-scores.v3"
-role = "forecast"
-event_id = "transaction.id"
-stream = "model"
-p = "risk"
-ts = "at"
-carry = {{ customer = "transaction.customer" }}
-carry_headers = ["traceparent", "x-*"]
-
-[sources.decisions]
-topic = "{name}-decisions"
-role = "outcome"
-event_id = "payment"
-y = "fraud"
 """
 
 
@@ -114,16 +90,8 @@ def answers(world: World) -> list[tuple[bytes | None, dict[str, Any], tuple[tupl
     """Return key, value and headers of every answer."""
 
     async def run() -> list[tuple[bytes | None, dict[str, Any], tuple[tuple[str, bytes], ...]]]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, auto_offset_reset="earliest")
-        found = []
-        async with consumer:
-            tps = [TopicPartition(world.topic("calibrated"), n) for n in range(world.partitions)]
-            consumer.assign(tps)
-            ends = await consumer.end_offsets(tps)
-            while any([await consumer.position(tp) < ends[tp] for tp in tps]):
-                for records in (await consumer.getmany(timeout_ms=200)).values():
-                    found += [(r.key, orjson.loads(r.value), tuple(r.headers)) for r in records]
-        return found
+        every = held(world.bootstrap, world.topic("calibrated"), range(world.partitions))
+        return [(r.key, orjson.loads(r.value), tuple(r.headers)) async for r in every]
 
     return asyncio.run(run())
 
@@ -187,61 +155,3 @@ def test_a_worker_that_dies_answers_again_with_what_each_record_carried(
     dead = sum(bool(score.reasons) for score in sent)
     assert (checked["raw_answers"], checked["dead_letters"]) == (dead, dead)
     assert checked["copies"] == 0
-
-
-def test_what_a_quota_refuses_is_answered_and_what_it_withholds_too(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    streams = tmp_path / "flood.toml"
-    streams.write_text(DIRECT.partition("[sources")[0])
-    w = world(partitions=1, TRUEUP_STREAMS=str(streams), TRUEUP_BATCH_RECORDS="40")
-
-    flood = []
-    for i in range(300):
-        value: dict[str, Any] = {"event_id": f"e{i}", "stream": "flood", "p": i / 300, "carried": {"n": i}}
-        flood.append(Sent("forecasts", b"flood", orjson.dumps(value), START + i, (("traceparent", b"%d" % i),)))
-    w.send(flood)
-    for step in (3, 4):
-        with w.worker("--kill", str(step), "2") as doomed:
-            assert doomed.process.wait(90) == KILLED, doomed.printed[-4000:]
-    with w.worker() as worker:
-        w.wait_until_applied(300)
-        assert worker.metric("raw_answers_total") > 0
-        assert worker.stop() == 0
-    found: dict[int, set[object]] = defaultdict(set)
-    for _, value, headers in answers(w):
-        n = value["carried"]["n"]
-        assert headers == (("traceparent", b"%d" % n),)
-        assert value["raw"] == n / 300
-        found[n].add(value.get("reason"))
-    assert found.keys() == set(range(300))
-    assert [n for n, reasons in found.items() if reasons == {None}] == list(range(30))
-    assert all(found[n] == {"quota"} for n in range(30, 300))
-    capsys.readouterr()
-    assert auditor.run(w.settings, json_output=True) == auditor.AGREE
-    checked = orjson.loads(capsys.readouterr().out.splitlines()[-1])["checked"]
-    assert (checked["calibrated"], checked["raw_answers"], checked["dead_letters"]) == (30, 270, 270)
-
-
-@pytest.mark.parametrize("stage", ["intake", "router", "worker"])
-def test_through_intake_and_router_answers_carry_what_the_source_record_did(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str
-) -> None:
-    hour = Hour(world, tmp_path, f"carried-{stage}", ROUTED)
-    sent = list(scores(500, seed=3))
-    records = [Source("scores.v3", each.key.encode(), orjson.dumps(each.value), each.ts, each.headers) for each in sent]
-    for i in range(0, 500, 2):
-        outcome = orjson.dumps({"payment": f"3-{i}", "fraud": i % 4 // 2})
-        records.append(Source("decisions", b"analyst", outcome, START + 400 + i))
-    hour.send(records)
-    with hour.stages(*{"intake", "router", "worker"} - {stage}):
-        for step in (1, 2, 3, 4, 5) if stage != "intake" else (1, 2, 1, 2, 3):
-            with hour.world.worker("--stage", stage, "--kill", str(step), "1") as doomed:
-                assert doomed.process.wait(90) == KILLED, doomed.printed[-2000:]
-        with hour.world.worker("--stage", stage):
-            hour.wait()
-    checked = judge(hour.world, sent, capsys)
-    again = len(range(0, 500, 7))
-    assert checked["calibrated"] >= 500 + again, "an answer for each, and again for those that were sent twice"
-    assert checked["raw_answers"] >= sum("conflict" in score.reasons for score in sent)
-    assert checked["resolved"] >= 250

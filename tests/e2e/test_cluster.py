@@ -1,6 +1,6 @@
 """Three brokers that replicate everything, of which one is away: the workers go on with the others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -9,8 +9,6 @@ import pytest
 from tests.chaos.cluster import Cluster
 from tests.e2e.world import Worker, World, wait_for
 from tests.events import mixed
-
-MakeWorld = Callable[..., World]
 
 
 @pytest.fixture(scope="module")

@@ -25,26 +25,6 @@ JAVA = Path(__file__).parent / "java"
 WRITTEN = {"calibrated": False, "resolved": False, "dead-letters": False, "changelog": True}
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_inputs_outputs_and_changelog_that_are_compressed_are_read(world: MakeWorld, codec: str) -> None:
-    w = world(TRUEUP_COMPRESSION=codec)
-    first, second = mixed(500, seed=1), mixed(300, seed=2, start=2_000_000)
-    w.send(first.sent, compression_type=codec)
-    with w.worker() as worker:
-        w.wait_until_applied(len(first.sent))
-        assert worker.stop() == 0
-    shutil.rmtree(w.directory / "data")  # the state is restored from what was compressed
-    w.send(second.sent, compression_type=codec)
-    with w.worker() as worker:
-        w.wait_until_applied(len(first.sent) + len(second.sent))
-        assert worker.stop() == 0
-    applied = w.applied()
-    assert {fate: applied[fate] for fate in first.fates} == {
-        fate: n + second.fates[fate] for fate, n in first.fates.items()
-    }
-    w.judge()
-
-
 def packings(settings: Settings) -> list[str]:
     return [remark for remark in asyncio.run(remarks.of([settings])) if "compression.type" in remark]
 

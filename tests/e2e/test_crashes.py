@@ -2,12 +2,11 @@
 
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack
 
 import pytest
 
 from agents.worker import FAILED, MISCONFIGURED
-from tests.e2e.world import Worker, World, wait_for
+from tests.e2e.world import World, wait_for
 from tests.events import forecast, mixed
 
 MakeWorld = Callable[..., World]
@@ -50,41 +49,6 @@ def test_a_restart_in_the_middle_continues(world: MakeWorld) -> None:
         w.wait_until_applied(len(first.sent) + len(second.sent))
         # A clean stop committed what was done: nothing had to be answered again.
         assert worker.metric("redelivered_records_total") == 0
-    w.judge()
-
-
-@pytest.mark.parametrize("accident", [(), ("--slow-seeks", "0.3")], ids=["", "slow-seeks"])
-def test_workers_join_and_leave(world: MakeWorld, accident: tuple[str, ...]) -> None:
-    w = world(partitions=4, TRUEUP_BATCH_RECORDS="50")
-    parts = [mixed(1500, seed=seed, start=1_000_000 + seed * 200_000) for seed in range(1, 6)]
-    sent = 0
-
-    def send() -> None:
-        nonlocal sent
-        made = parts.pop(0)
-        w.send(made.sent)
-        sent += len(made.sent)
-
-    def run(name: str) -> Worker:
-        return running.enter_context(w.worker(*accident, TRUEUP_DATA_DIR=str(w.directory / name)))
-
-    with ExitStack() as running:
-        send()
-        one = run("one")
-        wait_for("the first worker", one.ready)
-        two = run("two")
-        send()
-        wait_for("the second worker", two.ready)
-        three = run("three")
-        send()
-        wait_for("the third worker", three.ready)
-        one.kill()
-        send()
-        w.wait_until_applied(sent)
-        assert two.stop() == 0
-        send()
-        w.wait_until_applied(sent)
-        assert three.stop() == 0
     w.judge()
 
 

@@ -9,7 +9,7 @@ import orjson
 
 
 def test_the_demo_accounts_for_every_record_and_draws_its_picture(kafka: str, tmp_path: Path) -> None:
-    picture = tmp_path / "demo.png"
+    picture = tmp_path / "demo.svg"
     command = [sys.executable, "-m", "cli.main", "dev", "demo", "--rows", "4000", "--json", "--out", str(picture)]
     environment = {**os.environ, "TRUEUP_BROKERS": kafka, "PYTHONPATH": str(Path.cwd())}
     run = subprocess.run(

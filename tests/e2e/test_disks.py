@@ -1,7 +1,6 @@
 """Disks that were kept for too long, belong to something else or know more than the changelog: on a real broker."""
 
 import asyncio
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +8,6 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from state import kinds
-from state.fence import Fence
-from streams.config.settings import Settings
 from streams.kafka import remarks, topics
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
@@ -30,19 +26,6 @@ async def changed(bootstrap: str, topic: str, **configs: str) -> None:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=named)])
     finally:
         await admin.close()
-
-
-async def remade(settings: Settings, topic: str) -> None:
-    """Delete a topic, and make it anew."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.brokers[0])
-    await admin.start()
-    try:
-        await admin.delete_topics([topic])
-        while topic in await admin.list_topics():  # noqa: ASYNC110 - the brokers tell nobody
-            await asyncio.sleep(0.05)
-    finally:
-        await admin.close()
-    await topics.create(settings, partitions=1)
 
 
 def worked(w: World, seed: int) -> int:
@@ -70,40 +53,6 @@ def w(world: MakeWorld) -> World:
 def test_a_disk_is_kept_from_start_to_start(w: World) -> None:
     worked(w, 2)
     assert not [each for what in ("foreign", "ahead", "old", "damaged") for each in aside(w, what)]
-    w.judge()
-
-
-def test_a_changelog_made_anew_is_not_served_from_the_old_ones_rows(w: World) -> None:
-    """Without a look at the topic's id every record below the old fence would be taken for a duplicate."""
-    asyncio.run(remade(w.settings, w.settings.changelog))
-    with w.worker() as worker:
-        wait_for("the worker", worker.ready)
-        # The group's offsets are behind all records; the state is empty, so all are applied again.
-        wait_for("the records again", lambda: sum(w.applied().values()) > 0 and fence(w).applied == w.sent)
-        assert worker.stop() == 0
-    assert aside(w, "foreign")
-    w.judge()
-
-
-def fence(w: World) -> Fence:
-    rows = w.state().get(0, {})
-    return Fence.decode(rows[kinds.FENCE.key()]) if kinds.FENCE.key() in rows else Fence()
-
-
-def test_another_applications_disk_is_not_served(w: World, world: MakeWorld) -> None:
-    other = world(partitions=1)
-    shutil.copytree(w.settings.state_dir, other.settings.state_dir)
-    worked(other, 2)
-    assert aside(other, "foreign")
-    other.judge()
-
-
-def test_a_disk_older_than_the_tombstones_it_may_lack_is_restored(w: World) -> None:
-    most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
-    configs = {"cleanup_policy": "compact", "delete_retention_ms": "1", "max_message_bytes": most}
-    asyncio.run(changed(w.settings.brokers[0], w.settings.changelog, **configs))
-    worked(w, 2)
-    assert aside(w, "old")
     w.judge()
 
 

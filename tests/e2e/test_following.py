@@ -1,20 +1,18 @@
 """Every record followed from its source, on topics that real stages wrote: killed on the way, and then altered."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 
 from replay.audit import auditor, event_path
-from streams.config.settings import Settings
 from tests.e2e.test_crashes import KILLED
-from tests.e2e.test_intake import WIDTHS, Hour, made
-from tests.e2e.test_moved_audit import asked
+from tests.e2e.test_intake import Hour, made
 from tests.e2e.test_rescale import moved
 from tests.e2e.world import Read, World
 from tests.night import by_night
@@ -92,76 +90,6 @@ def test_every_record_is_followed_from_its_source_to_its_answer(
     assert doubled["fields"] == {"y": [1.0 - said["y"], said["y"]]}
 
 
-def test_what_retention_took_from_a_source_is_not_there_any_more_unless_it_was_audited(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hour = Hour(world, tmp_path, "cut")
-    hour.send(made(300, seed=4))
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-    assert audited(hour, capsys, tmp_path / "audits")[0] == auditor.AGREE
-    cut = TopicPartition(hour.topics["scores.v3"], 1)
-    delete(hour.world, {cut: 7})
-    status, account = audited(hour, capsys)
-    assert (status, account["differences"]) == (auditor.UNCHECKED, [])
-    assert account["followed"]["sources"]["gone"] == 7
-    (reason,) = account["unable"]
-    assert reason.startswith(f"7 records of {cut.topic}/1, which begins at offset 7: not there any more")
-    w = hour.world
-    outcomes = len(w.read("outcomes"))
-    for label in ("routes", "labels"):
-        delete(w, {TopicPartition(w.topic(label), n): len(w.read(label, n)) for n in range(w.partitions)})
-    hour.send(made(50, seed=5))
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-    status, account = audited(hour, capsys, tmp_path / "audits")
-    assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
-    source = account["followed"]["sources"]
-    assert (source["records"], source["gone"]) == (len(made(50, seed=5)), 0)
-    assert account["followed"]["router"]["outcomes"] == len(w.read("outcomes")) - outcomes
-
-
-def test_a_mapping_that_was_changed_is_followed_by_what_was_in_force(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hour = Hour(world, tmp_path, "remapped")
-    w = hour.world
-    sent = made(400, seed=6)
-    half = len(sent) // 2
-    file = tmp_path / "remapped.toml"
-    then = file.read_text()
-    hour.send(sent[:half])
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-        for stage in hour.running:
-            assert stage.stop() == 0
-    found = audited(hour, capsys, tmp_path / "audits")
-    assert (found[0], found[1]["differences"][:3], found[1]["unable"]) == (auditor.AGREE, [], [])
-    before = len([each for each in sent[:half] if each.topic == "decisions"])
-    # Scores are halved, streams have other names, decisions are not read any more.
-    now = then.replace("[0, 1000]", "[0, 2000]").replace('"model-{model}"', '"model-{model}-2"')
-    now = now[: now.index("[sources.decisions]")]
-    assert now != then
-    file.write_text(now)
-    w.settings = Settings.from_env(w.environment)
-    hour.send([each for each in sent[half:] if each.topic != "decisions"])
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-    for checkpoint in (None, tmp_path / "audits"):
-        status, account = audited(hour, capsys, checkpoint)
-        assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
-        source = account["followed"]["sources"]
-        assert (source["unread"], source["gone"]) == (0, 0)
-    kept = len([each for each in sent if each.topic != "decisions"]) + before
-    status, account = audited(hour, capsys)
-    assert account["followed"]["sources"]["records"] == kept
-    assert event_path.run(w.settings, "6-13", json_output=True) == event_path.FOUND
-    steps = orjson.loads(capsys.readouterr().out.splitlines()[-1])["steps"]
-    (source,) = [each for each in steps if each["stage"] == "source" and "riskScore" in each["said"]]
-    assert "in force from offset 0 on" in source["note"]
-    assert "(not there)" not in source["note"]
-
-
 def test_sources_are_followed_through_two_moves(
     world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,66 +159,10 @@ def test_sources_are_followed_through_two_moves(
     assert "with --sources and --checkpoint has ended with 0" in account["unable"][0]
 
 
-def test_what_was_lost_before_a_move_and_doubled_behind_it_is_named(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hour = Hour(world, tmp_path, "torn")
-    two, three = hour.world, beside(world, hour.world, 3)
-    sent = made(80, seed=8)
-    half = len(sent) // 2
-    hour.send(sent[:half])
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-        for stage in hour.running:
-            assert stage.stop() == 0
-    # Intake commits a score that it has sent nowhere.
-    hour.send([each for each in made(1, seed=9) if each.topic == "scores.v3"][:1])
-    pass_over(hour)
-    moved(two, three)
-    hour.world = three
-    hour.send(sent[half:])
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-        for stage in hour.running:
-            assert stage.stop() == 0
-    # A forecast of the old group is sent once more, with another score.
-    forecast = two.read("forecasts")[3]
-    said = _said(forecast)
-    append(three, three.settings.forecasts, 0, forecast.key, orjson.dumps(said | {"p": 0.123}), forecast.ts)
-    status, account = audited(hour, capsys)
-    assert status == auditor.DIFFER
-    lost, doubled = account["differences"][0], account["differences"][-1]
-    assert (lost["application"], lost["topic"]) == (two.name, hour.topics["scores.v3"])
-    assert "lost: intake has committed it" in lost["what"]
-    assert {each["event_id"] for each in account["differences"][:-1]} == {"9-0"}
-    assert (doubled["topic"], doubled["partition"], doubled["event_id"]) == ("forecasts", 0, said["event_id"])
-    assert "doubled with other content" in doubled["what"]
-
-
 def beside(world: MakeWorld, old: World, partitions: int) -> World:
     """Return a world of other partitions for the same sources."""
     names = ("TRUEUP_STREAMS", "TRUEUP_BATCH_RECORDS")
     return world(partitions=partitions, **{name: old.environment[name] for name in names})
-
-
-def pass_over(hour: Hour) -> None:
-    """Commit the ends of all sources for intake."""
-    group = f"{hour.world.name}-intake"
-
-    async def run() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=hour.world.bootstrap)
-        await admin.start()
-        known = await admin.list_consumer_group_offsets(group)
-        await admin.close()
-        noted = {place.topic: each.metadata for place, each in known.items() if each.metadata}
-        consumer = AIOKafkaConsumer(bootstrap_servers=hour.world.bootstrap, group_id=group, enable_auto_commit=False)
-        async with consumer:
-            places = [TopicPartition(hour.topics[label], n) for label, width in WIDTHS.items() for n in range(width)]
-            ends = await consumer.end_offsets(places)
-            consumer.assign(places)
-            await consumer.commit({place: (end, noted.get(place.topic, "")) for place, end in ends.items()})
-
-    asyncio.run(run())
 
 
 def _said(record: Read) -> dict[str, Any]:
@@ -298,14 +170,16 @@ def _said(record: Read) -> dict[str, Any]:
     return said
 
 
-def delete(w: World, before: dict[TopicPartition, int]) -> None:
-    """Delete the first records of partitions, as retention does."""
+def asked(w: World, ask: Callable[[Any], Awaitable[Any]]) -> None:
+    """Ask the brokers for something."""
 
     async def run() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=w.bootstrap)
         await admin.start()
-        await admin.delete_records({place: RecordsToDelete(before_offset=n) for place, n in before.items()})
-        await admin.close()
+        try:
+            await ask(admin)
+        finally:
+            await admin.close()
 
     asyncio.run(run())
 

@@ -147,21 +147,6 @@ p = "risk"
 """
 
 
-@pytest.mark.slow
-def test_many_batches_that_just_fit_the_bound_are_not_held_all_at_once(world: MakeWorld) -> None:
-    w = world(partitions=1)
-    for _ in range(24):
-        send_at_once(w, "forecasts", "zstd", [bytes(31 << 20)])
-    w.send([forecast("after", 0.3, 2000)])
-    with w.worker() as worker:
-        w.wait_until_applied(25)
-        assert worker.metric("dead_letters_total", reason="oversized") == 24
-        status = Path(f"/proc/{worker.process.pid}/status").read_text()
-        (peak,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-        assert peak < 450_000, "of 744 MB, two records and what they are unpacked into are held"
-    assert len(w.read("calibrated")) == 1
-
-
 def send_at_once(w: World, label: str, codec: str, values: list[bytes]) -> None:
     """Produce records as one batch, packed by a codec, however far they would expand."""
     asyncio.run(attackers.send_at_once(w.settings.brokers[0], w.topic(label), codec, values))

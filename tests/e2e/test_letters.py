@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 
 from cli import dead_letters
 from cli.dead_letters import HEADER, Wanted
 from streams.config.settings import Settings
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import World, held, wait_for
 
 MakeWorld = Callable[..., World]
 START = 1_700_000_000_000
@@ -42,11 +42,7 @@ def records(w: World) -> list[Any]:
     """Return the records of the forecasts as aiokafka reads them."""
 
     async def run() -> list[Any]:
-        tp = TopicPartition(w.topic("forecasts"), 0)
-        async with AIOKafkaConsumer(bootstrap_servers=w.bootstrap, auto_offset_reset="earliest") as consumer:
-            consumer.assign([tp])
-            end = (await consumer.end_offsets([tp]))[tp]
-            return [await consumer.getone() for _ in range(end)]
+        return [each async for each in held(w.bootstrap, w.topic("forecasts"), [0])]
 
     return asyncio.run(run())
 

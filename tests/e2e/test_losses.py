@@ -76,17 +76,6 @@ def test_a_worker_that_retention_overtakes_while_it_runs_ends(world: MakeWorld) 
         assert "were deleted unread" in worker.printed
 
 
-def test_or_counts_what_was_lost_and_goes_on(world: MakeWorld) -> None:
-    w = world(partitions=1, TRUEUP_DATA_LOSS="continue", **PATIENT)
-    send(w, 0, 100)
-    with w.worker() as worker:
-        overtake(w, worker)
-        wait_for("the records that are left", lambda: worker.metric("lag_records") == 0 and worker.ready())
-        wait_for("their number", lambda: worker.metric("records_total") + worker.metric("lost_records_total") == 2000)
-        assert worker.metric("lost_records_total", topic="forecasts") > 1000
-        assert worker.stop() == 0
-
-
 def test_a_topic_that_was_made_anew_and_is_longer_than_the_fence_is_noticed(world: MakeWorld) -> None:
     w = world(partitions=1)
     serve(w, 200)

@@ -1,6 +1,5 @@
 """Decisions by the topic of maps: a client beside a real worker answers what the worker would, also after kill -9."""
 
-import asyncio
 import math
 import random
 import signal
@@ -14,12 +13,10 @@ from typing import Any
 
 import orjson
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
 
 from deploy.clients.python.trueup_maps import Maps, follow
 from state.calibrators.logistic import P_CLIP
 from state.maps import TOLERANCE
-from streams.kafka import topics
 from streams.records.maps import ALIVE
 from tests.e2e.test_zombies import frozen
 from tests.e2e.world import PATIENCE, World, wait_for
@@ -164,39 +161,6 @@ def test_a_client_answers_what_the_worker_serves_and_versions_never_fall(mapped:
     w.judge()
 
 
-def test_a_stream_without_a_map_says_so(mapped: World) -> None:
-    w = mapped
-    record = {"event_id": "c", "stream": "classes", "probs": [0.2, 0.3, 0.5]}
-    sent = [Sent("forecasts", b"c", orjson.dumps(record), 1000), outcome("c", 2, 1001)]
-    with following(w) as maps, w.worker():
-        w.send(sent)
-        w.wait_until_applied(2)
-        wait_for("word of the stream", lambda: maps.answer("classes", 0.3).reason == "none")
-        (found,) = maps.streams()["classes"]
-        assert found.said["why"] == "multiclass does not serve one probability"
-    w.judge()
-
-
-def test_a_topic_that_goes_away_costs_the_worker_nothing_and_is_written_when_it_is_back(mapped: World) -> None:
-    w = mapped
-    w.send(events(0, 100))
-    with w.worker(TRUEUP_REQUEST_SECONDS="2") as worker:
-        w.wait_until_applied(200)
-        wait_for("maps", lambda: worker.metric("written_maps_total") >= 2)
-        asyncio.run(delete(w, w.topic("maps")))
-        w.send(events(1000, 100))
-        w.wait_until_applied(400)
-        wait_for("maps to fail", lambda: worker.metric("map_failures_total") >= 1)
-        w.send(events(2000, 100))
-        w.wait_until_applied(600)
-        asyncio.run(topics.create(w.settings, partitions=w.partitions))
-        with following(w) as maps:
-            wait_for("the maps of all that was resolved", up_to_date(w, maps))
-        assert "maps cannot be written" in worker.printed
-        assert worker.stop() == 0
-    w.judge()
-
-
 def test_a_worker_that_wakes_up_when_its_partition_has_moved_takes_no_client_back(world: MakeWorld) -> None:
     brief = {"TRUEUP_SESSION_SECONDS": "4", "TRUEUP_REQUEST_SECONDS": "4", "TRUEUP_BATCH_RECORDS": "100"}
     w = world(partitions=1, TRUEUP_MAPS=f"maps-{uuid.uuid4().hex[:8]}", TRUEUP_MAPS_SECONDS="0.1", **brief)
@@ -214,13 +178,3 @@ def test_a_worker_that_wakes_up_when_its_partition_has_moved_takes_no_client_bac
                 assert late.answer("s", 0.3) == maps.answer("s", 0.3)
             assert heir.process.poll() is None
     w.judge()
-
-
-async def delete(w: World, topic: str) -> None:
-    """Delete a topic."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=w.bootstrap)
-    await admin.start()
-    try:
-        await admin.delete_topics([topic])
-    finally:
-        await admin.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from cli import skip
@@ -20,7 +20,7 @@ from state import kinds
 from streams.config.settings import SettingsError
 from streams.kafka.topics import TopicsError
 from tests.e2e.test_hostile import send_at_once
-from tests.e2e.world import Read, World, wait_for
+from tests.e2e.world import Read, World, held, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
 MADE = mixed(800, seed=7)
@@ -108,32 +108,6 @@ def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], 
     assert answers([*(Read(0, 0, None, line, 0) for line in first), *rest]) == answers(live.read("calibrated"))
 
 
-def test_a_new_group_answers_what_the_old_one_had_not(world: Callable[..., World]) -> None:
-    live = world()
-    heir = successor(world, live)
-    live.send(MADE.sent)
-    with pytest.raises(TopicsError, match=r"has committed no offset, .* a new group needs no state"):
-        replay(replace(asked(live), write_state=heir.name), live.environment)
-    with live.worker() as worker:
-        live.wait_until_applied(len(MADE.sent))
-        assert worker.stop() == 0
-    outage = [forecast(f"outage-{n}", 0.5, 1_000_000 + 150_000) for n in range(40)]
-    live.send(outage)
-    replay(replace(asked(live), write_state=heir.name), live.environment)
-    with heir.worker() as worker:
-        wait_for("the answers of the outage", lambda: len(heir.read("calibrated")) == len(outage))
-        assert worker.stop() == 0
-    assert answers(heir.read("calibrated")).keys() == {f"outage-{n}" for n in range(40)}
-    # A group that is to write the topics of the old one has to take them first.
-    own, shared = (
-        export_state.target({**each.environment, "TRUEUP_APP_ID": "other"}, heir.name) for each in (heir, live)
-    )
-    assert export_state.next_commands(own) == [f"TRUEUP_APP_ID={heir.name} trueup run"]
-    assert export_state.next_commands(shared) == [
-        f"TRUEUP_APP_ID={heir.name} trueup {each}" for each in ("topics take", "run")
-    ]
-
-
 def test_worker_refuses_a_state_that_replay_did_not_finish(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,32 +128,6 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
     with heir.worker() as worker:
         assert worker.process.wait(60) == 70
         assert "CorruptFrame" in worker.printed
-
-
-def test_manifest_makes_the_same_replay_though_the_topics_grow(world: Callable[..., World], tmp_path: Path) -> None:
-    live = world()
-    live.send(MADE.sent[:800])
-    request = replace(asked(live), manifest=tmp_path / "run.json")
-    before, _ = replay(request, live.environment)
-    live.send(MADE.sent[800:])
-    source = reread(tmp_path / "run.json", live.environment)
-    after, _ = replay(replace(request, source=source, manifest=None), live.environment)
-    assert after.encode() == before.encode()
-    assert (
-        before.records
-        == 800
-        < sum(end for spans in asked(live).source.manifest()["outcomes"]["offsets"].values() for end in spans) + 800
-    )
-
-
-def test_range_in_time_begins_and_ends_where_asked(world: Callable[..., World]) -> None:
-    live = world()
-    live.send(MADE.sent)
-    within = replay(asked(live, Range(MIDDLE - 20_000, MIDDLE)), live.environment)[0]
-    assert within.records == sum(MIDDLE - 20_000 <= each.ts < MIDDLE for each in MADE.sent)
-    after = replay(asked(live, Range(MIDDLE * 9)), live.environment)[0]
-    assert after.records == 0
-    assert after.contenders[0].overall is None
 
 
 def test_transactions_leave_holes_that_replay_steps_over(world: Callable[..., World]) -> None:
@@ -218,16 +166,7 @@ def test_side_topic_gets_the_records_with_the_name_of_the_run(world: Callable[..
     result, _ = replay(replace(asked(live), to_topic=side, output=tmp_path / "out.jsonl"), live.environment)
 
     async def read() -> list[tuple[bytes, dict[str, bytes]]]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=live.settings.brokers[0], auto_offset_reset="earliest")
-        found = []
-        async with consumer:
-            places = [TopicPartition(side, n) for n in range(2)]
-            consumer.assign(places)
-            ends = await consumer.end_offsets(places)
-            while any([await consumer.position(place) < ends[place] for place in places]):
-                for records in (await consumer.getmany(timeout_ms=200)).values():
-                    found += [(record.value, dict(record.headers)) for record in records]
-        return found
+        return [(each.value, dict(each.headers)) async for each in held(live.bootstrap, side, range(2))]
 
     found = asyncio.run(read())
     assert sorted(value for value, _ in found) == sorted(lines(tmp_path / "out.jsonl"))

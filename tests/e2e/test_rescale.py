@@ -8,13 +8,9 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import orjson
-
 from cli import show
-from replay.audit import auditor
 from state import kinds
 from state.events import Output, Resolved
 from state.fence import FATES
@@ -24,8 +20,6 @@ from streams.kafka import topics
 from streams.records.decoding import Decoder
 from streams.records.encoding import encode
 from streams.records.refused import named
-from tests.e2e.test_intake import Hour, expected
-from tests.e2e.test_intake import made as made_sources
 from tests.e2e.world import ROOT, World, identity, wait_for
 from tests.events import Sent, mixed
 from tests.forks import ended
@@ -103,34 +97,6 @@ def names(w: World, label: str) -> Counter[str]:
     return Counter(identity(label, record.value or b"") for record in w.read(label))
 
 
-def test_two_become_five_and_three_and_nothing_is_lost(world: MakeWorld) -> None:
-    made = mixed(900, seed=7)
-    third = len(made.sent) // 3
-    again = [each for each in made.sent[:third] if b'"p"' in each.value and each.value.startswith(b'{"event_id":"7-')]
-    worlds = [world(partitions=n, TRUEUP_DEFAULT_CALIBRATOR="platt+minimax") for n in (2, 5, 3)]
-    two, five, three = worlds
-    serve(two, made.sent[:third])
-    before = sums(two)
-    moved(two, five)
-    assert sums(five) == before
-    serve(five, made.sent[third : 2 * third])
-    five.judge()
-    before = sums(five)
-    moved(five, three)
-    assert sums(three) == before
-    serve(three, [*made.sent[2 * third :], *again])
-    three.judge()
-
-    resolved = sum((names(each, "resolved") for each in worlds), Counter())
-    assert set(resolved) == in_one(made.sent, two.settings)
-    assert set(resolved.values()) == {1}
-    # What came once more is answered as it was, to the last digit, three numbers of partitions later.
-    first = {identity("calibrated", each.value or b""): each.value for each in two.read("calibrated")}
-    repeated = [each for each in three.read("calibrated") if identity("calibrated", each.value or b"") in first]
-    assert len(repeated) >= len(again) / 2
-    assert all(first[identity("calibrated", each.value or b"")] == each.value for each in repeated)
-
-
 def test_it_is_killed_at_every_step_and_run_again(world: MakeWorld) -> None:
     made = mixed(300, seed=8)
     half = len(made.sent) // 2
@@ -206,48 +172,3 @@ def test_topics_that_were_not_made_as_asked_are_named(world: MakeWorld) -> None:
     assert replicas.startswith(f"topics {names} have 1")
     assert len([each for each in problems if "and was left so, 86400000 was asked for" in each]) == 6
     assert asyncio.run(topics.check(there.settings, as_worker=False, partitions=2, replication=1)) == []
-
-
-def test_intake_router_and_worker_move_together(world: MakeWorld, tmp_path: Path) -> None:
-    hour = Hour(world, tmp_path, "moving")
-    old = hour.world
-    sent = made_sources(600, seed=5)
-    half = len(sent) // 2
-    hour.send(sent[:half])
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-        for stage in hour.running:
-            assert stage.stop() == 0
-    before = sums(old)
-    new = world(partitions=3, **{name: old.environment[name] for name in ("TRUEUP_STREAMS", "TRUEUP_BATCH_RECORDS")})
-    hour.send(sent[half:])  # sources go on
-    for doomed in ((2, 4), (3, 1), (4, 2), (4, 3)):
-        assert rescale(old, new, doomed=doomed).returncode == -signal.SIGKILL, doomed
-    moved(old, new)
-    assert sums(new) == before
-    hour.world = new
-    with hour.stages("intake", "router", "worker"):
-        hour.wait()
-    new.judge()
-    # Intake went on where it had stopped: each source record was sent once.
-    origins = Counter(
-        (name.removeprefix(w.name), *orjson.loads(record.value or b"")["origin"])
-        for w in (old, new)
-        for name in (w.settings.routes, w.settings.labels)
-        for record in hour.read(name, w.partitions)
-    )
-    assert set(origins.values()) == {1}
-    last: dict[tuple[str, str], tuple[int, float]] = {}
-    for w in (old, new):
-        for record in w.read("resolved"):
-            said = orjson.loads(record.value or b"")
-            where = said["stream"], said["event_id"]
-            last[where] = max(last.get(where, (-1, 0.0)), (said["revision"], said["y"]))
-    assert {where: y for where, (_, y) in last.items()} == expected(sent)
-    # One stream still has one calibrator.
-    calibrators = {
-        (p, key[5:]) for p, rows in new.state().items() for key in rows if key[:1] == kinds.CALIBRATOR.letter
-    }
-    assert len({stream for _, stream in calibrators}) == len(calibrators) == 2
-    # The answers follow from the sources, through the topics of both groups.
-    assert auditor.run(new.settings, json_output=True, sources=True) == auditor.AGREE

@@ -31,21 +31,6 @@ def test_every_record_meets_exactly_one_fate(world: MakeWorld) -> None:
     w.judge()
 
 
-def test_outcomes_before_their_forecasts_are_joined(world: MakeWorld) -> None:
-    w = world(partitions=1)
-    with w.worker() as worker:
-        w.send([outcome("a", 1, 1000)])
-        w.wait_until_applied(1)
-        assert worker.metric("early_outcomes") == 1
-        w.send([forecast("a", 0.3, 2000)])
-        w.wait_until_applied(2)
-        assert worker.metric("early_outcomes") == 0
-    (resolved,) = w.read("resolved")
-    record = json.loads(resolved.value or b"")
-    assert (record["event_id"], record["y"], record["issued_ts"], record["resolved_ts"]) == ("a", 1, 2000, 1000)
-    w.judge()
-
-
 def test_a_duplicate_forecast_gets_the_served_answer_again(world: MakeWorld) -> None:
     w = world(partitions=1)
     with w.worker():
@@ -106,22 +91,6 @@ def test_silence_speaks_by_the_clock_where_nothing_comes_any_more(world: MakeWor
     assert auditor.run(w.settings, json_output=False) == auditor.AGREE
 
 
-def test_rows_expire_in_stream_time_and_are_counted(world: MakeWorld) -> None:
-    w = world(partitions=1)
-    day = 86_400_000
-    old = [forecast("never", 0.5, day), outcome("orphan", 1, day)]
-    # The rows are due after thirty days.
-    new = [forecast(f"n{i}", 0.5, 40 * day + i) for i in range(100)]
-    w.send([*old, *new])
-    with w.worker() as worker:
-        w.wait_until_applied(len(old) + len(new))
-        assert worker.metric("expired_total", kind="forecast") == 1
-        assert worker.metric("expired_total", kind="outcome") == 1
-        assert worker.metric("pending_events") == len(new)
-    assert not any(b"never" in key or b"orphan" in key for key in w.state()[0] if key.startswith(b"L"))
-    w.judge()
-
-
 def test_unreadable_records_become_dead_letters_and_stop_nothing(world: MakeWorld) -> None:
     w = world(partitions=1)
     bad = [
@@ -141,17 +110,4 @@ def test_unreadable_records_become_dead_letters_and_stop_nothing(world: MakeWorl
         ("outcomes", 0, "label"),
     ]
     assert len(w.read("calibrated")) == 1
-    w.judge()
-
-
-def test_a_worker_that_is_behind_learns_in_the_order_of_time(world: MakeWorld) -> None:
-    w = world(partitions=1, TRUEUP_BATCH_RECORDS="50")
-    forecasts = [forecast(f"e{i}", 0.5, 1000 + 10 * i) for i in range(3000)]
-    outcomes = [outcome(f"e{i}", i % 2, 1005 + 10 * i) for i in range(3000)]
-    w.send(forecasts)
-    w.send(outcomes)
-    with w.worker():
-        w.wait_until_applied(6000)
-    versions = [json.loads(record.value or b"")["version"] for record in w.read("calibrated")]
-    assert versions == list(range(3000))
     w.judge()

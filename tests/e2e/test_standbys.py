@@ -5,10 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import rocksdict
 
-from streams.faust.stores import ORIGIN, RocksStore
-from tests.e2e.test_disks import damage
 from tests.e2e.world import Worker, World, wait_for
 from tests.events import mixed
 
@@ -82,53 +79,4 @@ def test_a_partition_moves_to_its_copy_without_reading_the_changelog_from_its_be
             applied(w, 3)
             assert (two.stop(), three.stop()) == (0, 0)
     assert not [each for what in ("foreign", "ahead", "old", "damaged") for each in aside(w, what)]
-    w.judge()
-
-
-def test_a_partition_whose_tables_are_found_damaged_goes_to_its_copy_and_nobody_ends(w: World) -> None:
-    made = mixed(4000, seed=1)
-    with running(w, "one") as one, running(w, "two") as two:
-        shared(one, two)
-        w.send(made.sent)
-        w.wait_until_applied(len(made.sent))
-        wait_for("the copies", lambda: whole(one) and whole(two))
-        before = two.metric("recovery_restored_rows_total")
-        for path in (w.directory / "one").rglob("*.sst"):
-            damage(path, "flipped")
-        w.send(made.sent)  # asks for every row
-        w.wait_until_applied(2 * len(made.sent))
-        assert two.metric("recovery_restored_rows_total") - before < 200, "what it served, it had; what came, it copied"
-        wait_for("it to be counted", lambda: one.metric("set_aside_total", what="damaged") > 0)
-        shared(one, two)  # the copies are made anew, and the partition comes back
-        assert (one.stop(), two.stop()) == (0, 0)
-        assert "cannot go on" not in one.printed + two.printed
-    assert aside(w, "damaged")
-    w.judge()
-
-
-def planted(w: World, name: str, partition: int) -> Path:
-    """Leave a disk with rows of another changelog, and return where."""
-    path = w.directory / name / w.name / "v1" / "tables" / f"state-{partition}.db"
-    path.mkdir(parents=True)
-    rows = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
-    rows[b"Lplanted"] = b"wrong"
-    rows[ORIGIN] = b'{"app":"another"}'
-    rows[RocksStore.offset_key] = b"5"
-    rows.close()
-    return path
-
-
-def test_what_is_foreign_or_damaged_is_not_copied_on(w: World) -> None:
-    with running(w, "one") as one:
-        wait_for("the first", lambda: served(one) == PARTITIONS)
-        applied(w, 1)
-        planted(w, "two", 0)
-        (planted(w, "two", 1) / "CURRENT").write_text("MANIFEST-999999\n")
-        with running(w, "two") as two:
-            shared(one, two)
-            one.kill()
-            wait_for("the other to serve all", lambda: served(two) == PARTITIONS)
-            applied(w, 2)
-            assert two.stop() == 0
-    assert len(aside(w, "foreign")) == len(aside(w, "damaged")) == 1
     w.judge()

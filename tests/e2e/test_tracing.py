@@ -9,11 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from agents.tracing import Spans
 from streams.config.settings import Settings
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import World, held, wait_for
 from tests.events import Sent, forecast, outcome
 
 #: Id of the trace, hex digits.
@@ -50,16 +49,8 @@ def receiver() -> Iterator[tuple[str, list[Any]]]:
 
 async def headers(world: World, label: str) -> dict[str, dict[str, bytes]]:
     """Return the headers of a topic's records by their events."""
-    found: dict[str, dict[str, bytes]] = {}
-    consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, auto_offset_reset="earliest")
-    async with consumer:
-        places = [TopicPartition(world.topic(label), n) for n in range(world.partitions)]
-        consumer.assign(places)
-        ends = await consumer.end_offsets(places)
-        while any([await consumer.position(place) < ends[place] for place in places]):
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                found |= {record.key.decode(): dict(record.headers) for record in records}
-    return found
+    every = held(world.bootstrap, world.topic(label), range(world.partitions))
+    return {record.key.decode(): dict(record.headers) async for record in every}
 
 
 def plain(value: Any) -> Any:

@@ -8,21 +8,9 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from agents.worker import FAILED
 from tests.e2e.world import World, wait_for
-from tests.events import forecast, mixed
+from tests.events import forecast
 
 MakeWorld = Callable[..., World]
-
-
-def test_a_topic_far_ahead_is_paused_and_the_order_of_time_is_kept(world: MakeWorld) -> None:
-    w = world(partitions=1, TRUEUP_BUFFER_RECORDS="1000", TRUEUP_BATCH_RECORDS="100")
-    made = mixed(3000)
-    for topic in ("forecasts", "outcomes"):
-        w.send([record for record in made.sent if record.topic == topic])
-    with w.worker():
-        w.wait_until_applied(len(made.sent))
-    applied = w.applied()
-    assert {fate: applied[fate] for fate in made.fates} == made.fates
-    w.judge()
 
 
 def test_records_deleted_before_they_were_read_end_the_worker_unless_told_to_go_on(world: MakeWorld) -> None:

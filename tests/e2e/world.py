@@ -8,7 +8,7 @@ import time
 import uuid
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -201,7 +201,7 @@ class World:
 
     def command(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the command line as a user does, with the settings of this world."""
-        return ended(cli.main.main, arguments, {**os.environ, **self.environment, **settings})
+        return ended(cli.main.main, arguments, {**os.environ, **self.environment, **settings}, PATIENCE)
 
     @contextmanager
     def worker(self, *accident: str, **settings: str) -> Iterator[Worker]:
@@ -242,19 +242,14 @@ class World:
         """Show every record of a topic or of one of its partitions, each partition in order."""
 
         async def run() -> None:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
-            async with consumer:
-                unpacking.bound(consumer, self.settings.unpacks, lambda tp: self.skips.get(tp.topic, {}))
-                numbers = range(self.partitions) if partition is None else [partition]
-                tps = [TopicPartition(self.topic(label), n) for n in numbers]
-                consumer.assign(tps)
-                ends = await consumer.end_offsets(tps)
-                while any([await consumer.position(tp) < ends[tp] for tp in tps]):
-                    for records in (await consumer.getmany(timeout_ms=200)).values():
-                        for r in records:
-                            visit(Read(r.partition, r.offset, r.key, r.value, r.timestamp))
+            numbers = range(self.partitions) if partition is None else [partition]
+            async for r in held(self.bootstrap, self.topic(label), numbers, self._bounded):
+                visit(Read(r.partition, r.offset, r.key, r.value, r.timestamp))
 
         asyncio.run(run())
+
+    def _bounded(self, consumer: AIOKafkaConsumer) -> None:
+        unpacking.bound(consumer, self.settings.unpacks, lambda tp: self.skips.get(tp.topic, {}))
 
     def applied(self) -> dict[str, int]:
         """Return the fates in the newest fences of all partitions, added up."""
@@ -304,10 +299,10 @@ class World:
 
         return asyncio.run(run())
 
-    def state(self) -> State:
+    def state(self, partition: int | None = None) -> State:
         """Return the state as the changelog holds it, without claims and skips, which people and workers write."""
         state: State = defaultdict(dict)
-        for record in self.read("changelog"):
+        for record in self.read("changelog", partition):
             assert record.key is not None
             if record.key[:1] in BESIDE:
                 continue
@@ -327,8 +322,8 @@ class World:
         """The hash by which the journal names the settings of now."""
         return bytes.fromhex(in_force.digest(in_force.described(self.settings)))
 
-    def oracle(self) -> tuple[State, dict[str, dict[str, bytes]]]:
-        """Fold the inputs with the pure engine, in the order of the journal.
+    def oracle(self, partition: int | None = None) -> tuple[State, dict[str, dict[str, bytes]]]:
+        """Fold the inputs of all partitions, or of one, with the pure engine, in the order of the journal.
 
         Returns
         -------
@@ -339,26 +334,29 @@ class World:
         """
         inputs = [defaultdict(list), defaultdict(list)]  # type: ignore[var-annotated]
         for topic, label in enumerate(("forecasts", "outcomes")):
-            for record in self.read(label):
+            for record in self.read(label, partition):
                 inputs[topic][record.partition].append(record)
-        state: State = {n: dict(rows) for n, rows in self.begun.items()}
+        state: State = {n: dict(rows) for n, rows in self.begun.items() if partition in (None, n)}
         outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
-        for n, entries in journaled(self.read("changelog")).items():
+        for n, entries in journaled(self.read("changelog", partition)).items():
             begun = dict(self.begun.get(n, {}))
             state[n], made = folded(self._past.__getitem__, n, (inputs[0][n], inputs[1][n]), entries, begun)
             for label, values in made.items():
                 outputs[label] |= values
         return state, dict(outputs)
 
-    def judge(self) -> None:
-        """Assert that state and outputs are the oracle's: nothing lost, nothing doubled, every answer the same."""
+    def judge(self, partition: int | None = None) -> None:
+        """Assert that state and outputs are the oracle's: nothing lost, nothing doubled, every answer the same.
+
+        ``partition`` is the one to judge; None: all of them.
+        """
         self._until_written()
-        state, outputs = self.oracle()
-        found_state = self.state()
+        state, outputs = self.oracle(partition)
+        found_state = self.state(partition)
         rows = {
-            (partition, key): (wanted.get(key), found.get(key))
-            for partition in state.keys() | found_state.keys()
-            for wanted, found in [(state.get(partition, {}), found_state.get(partition, {}))]
+            (n, key): (wanted.get(key), found.get(key))
+            for n in state.keys() | found_state.keys()
+            for wanted, found in [(state.get(n, {}), found_state.get(n, {}))]
             for key in wanted.keys() | found.keys()
         }
         differ = {where: each for where, each in rows.items() if each[0] != each[1]}
@@ -366,7 +364,7 @@ class World:
         inputs = self.settings.forecasts, self.settings.outcomes
         for label in ("calibrated", "resolved", "dead-letters"):
             found: dict[str, set[bytes]] = defaultdict(set)
-            for record in self.read(label):
+            for record in self.read(label, partition):
                 assert record.value is not None
                 if label != "dead-letters" or orjson.loads(record.value)["topic"] in inputs:
                     found[identity(label, record.value)].add(record.value)
@@ -403,6 +401,24 @@ def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> I
     for topic in entry.topics:
         yield topic, inputs[topic][at[topic]]
         at[topic] += 1
+
+
+async def held(
+    bootstrap: str,
+    topic: str,
+    partitions: Iterable[int],
+    prepared: Callable[[AIOKafkaConsumer], None] = lambda _: None,
+) -> AsyncIterator[Any]:
+    """Yield every record that some partitions of a topic hold, each partition in order, as aiokafka reads them."""
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        prepared(consumer)
+        places = [TopicPartition(topic, n) for n in partitions]
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                for record in records:
+                    yield record
 
 
 async def new_topics(bootstrap: str, widths: Mapping[str, int]) -> None:

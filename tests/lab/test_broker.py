@@ -2,24 +2,21 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from lab.broker import Broker, BrokerError, serve
 
-FLIGHT_OF_2013_MS = 1_357_034_400_000
 FOREGROUND = "import sys; from lab.broker import serve; sys.exit(serve())"
 
 
@@ -33,41 +30,11 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-async def create(bootstrap: str, topic: str) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
-    finally:
-        await admin.close()
-
-
-async def write(bootstrap: str, topic: str, value: bytes) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True) as producer:
-        await producer.send_and_wait(topic, value, timestamp_ms=FLIGHT_OF_2013_MS)
-
-
 async def read(bootstrap: str, topic: str, count: int) -> list[tuple[int, bytes]]:
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         records = [await asyncio.wait_for(consumer.getone(), 20) for _ in range(count)]
         return [(record.timestamp, record.value) for record in records]
-
-
-def test_records_of_past_years_survive_a_restart_and_a_kill(broker: Broker) -> None:
-    asyncio.run(create(broker.bootstrap, "kept"))
-    asyncio.run(write(broker.bootstrap, "kept", b"first"))
-    address = broker.bootstrap
-    broker.stop()
-    broker.start()
-    asyncio.run(write(broker.bootstrap, "kept", b"second"))
-    broker.kill()
-    broker.start()
-    assert broker.bootstrap == address
-    assert asyncio.run(read(broker.bootstrap, "kept", 2)) == [
-        (FLIGHT_OF_2013_MS, b"first"),
-        (FLIGHT_OF_2013_MS, b"second"),
-    ]
 
 
 def test_topics_are_never_created_by_accident(kafka: str) -> None:
@@ -81,12 +48,6 @@ def test_topics_are_never_created_by_accident(kafka: str) -> None:
             await admin.close()
 
     assert [asyncio.run(describe())["error_code"] for _ in range(2)] == [UnknownTopicOrPartitionError.errno] * 2
-
-
-def test_running_broker_is_not_started_twice(broker: Broker) -> None:
-    with pytest.raises(BrokerError, match="already runs"):
-        broker.start()
-    assert broker.alive
 
 
 def foreground() -> tuple[subprocess.Popen[str], int, Path]:
@@ -108,18 +69,6 @@ def test_stop_leaves_no_process_and_no_directory() -> None:
         assert process.wait(20) == 0
     assert not exists(jvm)
     assert not directory.exists()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
-def test_kill_of_the_process_that_started_it_leaves_no_jvm() -> None:
-    process, jvm, directory = foreground()
-    with process:
-        process.kill()
-    deadline = time.monotonic() + 5
-    while exists(jvm) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not exists(jvm)
-    shutil.rmtree(directory)
 
 
 def test_ended_broker_cannot_be_paused() -> None:

@@ -1,12 +1,13 @@
 """The demo of rare frauds: its account, and its picture."""
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
-from lab import log_odds, payments
+from lab import payments, picture
 from lab.demo import SCENARIOS, export
 from lab.demo_report import DemoRun
 from lab.fraud import Fraud
@@ -62,15 +63,18 @@ def test_plan_of_the_demo_is_one_that_a_worker_takes() -> None:
     assert {each.stream for each in SCENARIOS.values()} == {"flights", "cards"}
 
 
-def test_picture_is_of_means_over_time_and_of_scores_against_the_truth(tmp_path: Path) -> None:
-    middle, mean = log_odds.over_time(np.array([0.1, 2.9, 3.0, 9.5]), np.array([0.2, 0.4, 0.5, 0.7]))
-    np.testing.assert_allclose(middle, [1.5, 4.5, 10.5])
-    np.testing.assert_allclose(mean, [0.3, 0.5, 0.7])
-    x, y = log_odds.against(np.array([0.4, 0.1, 0.2, 0.3]), np.array([0.04, 0.01, 0.02, 0.03]), 2)
-    np.testing.assert_allclose(x, [0.15, 0.35])
-    np.testing.assert_allclose(y, [0.015, 0.035])
-    payments.draw(*run(), tmp_path / "out" / "x.png")
-    assert (tmp_path / "out" / "x.png").read_bytes().startswith(b"\x89PNG")
+def test_picture_is_of_means_over_time_and_of_what_came_true_of_scores(tmp_path: Path) -> None:
+    times, scores = np.array([0.0, 2.9, 3.0, 9.0]), np.array([0.2, 0.4, 0.5, 0.7])
+    spans = picture.periods(times, scores, scores, np.ones(4), 3)
+    assert [(each.start_ms, each.n, each.happened) for each in spans] == [(0, 2, 1), (3, 1, 1), (6, 1, 1)]
+    assert [each.served for each in spans] == pytest.approx([0.3, 0.5, 0.7])
+    binned = picture.bins(np.array([0.4, 0.1, 0.2, 0.3]), np.array([1.0, 0.0, 1.0, 0.0]), 2)
+    assert [each["forecast"] for each in binned] == pytest.approx([0.15, 0.35])
+    assert [each["outcome"] for each in binned] == [0.5, 0.5]
+    payments.draw(*run(), tmp_path / "out" / "x.svg")
+    whole = ET.parse(tmp_path / "out" / "x.svg")  # noqa: S314 - it was written here
+    drawn = {each.get("class") for each in whole.iter("{http://www.w3.org/2000/svg}path")}
+    assert {"line raw", "line calibrated", "band calibrated"} <= drawn
 
 
 def test_export_brings_the_plan_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

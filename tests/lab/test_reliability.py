@@ -1,10 +1,7 @@
-"""The reliability diagram and the scores in it."""
-
-from pathlib import Path
+"""Scores by their definitions agree with the sums of the state."""
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
 from lab import reliability
 from state.scoring.scores import Scores
@@ -42,20 +39,3 @@ def test_auc_and_mean_agree_with_the_counts_of_the_state() -> None:
     assert reliability.auc(few, np.repeat([1.0, 0.0], 50)) == pytest.approx(np.mean(pairs))
     assert np.isnan(reliability.auc(raw, np.zeros_like(y)))
     assert np.isnan(reliability.mean_off(raw, np.zeros_like(y)))
-
-
-def test_intervals_are_wilsons() -> None:
-    # 8 of 10 and 0 of 10: the intervals published for these counts.
-    curve = reliability.curve(np.repeat([0.75, 0.05], 10), np.repeat([1.0, 0.0], [8, 12]))
-    assert (curve.low[7], curve.high[7]) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert (curve.low[0], curve.high[0]) == pytest.approx((0.0, 0.2775), abs=1e-4)
-    assert curve.n.sum() == 20
-    assert np.isnan(curve.observed[5])
-
-
-def test_the_diagram_is_a_picture_of_its_size(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "diagram.png"
-    reliability.draw(*events(), path, title="title", subtitle="subtitle")
-    picture = imread(path)
-    assert picture.shape[:2] == (960, 1200)
-    assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 50

@@ -18,19 +18,6 @@ def test_experiments_have_the_names_that_they_are_found_by() -> None:
     assert [each.name for each in REGISTRY.values()] == list(REGISTRY)
 
 
-def test_one_experiment_writes_its_findings_and_pictures_into_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run.main(["--only", "roth", "--out", str(tmp_path)]) == 0
-    report = (tmp_path / "report.md").read_text()
-    assert "held:" in capsys.readouterr().out
-    assert "FAILED" not in report
-    assert f"## {REGISTRY['roth'].title}" in report
-    pictures = list(tmp_path.glob("*.png"))
-    assert pictures
-    assert all(picture.name in report for picture in pictures)
-
-
 def test_an_unknown_experiment_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         run.main(["--only", "nothing"])

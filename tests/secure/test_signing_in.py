@@ -5,7 +5,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,8 @@ from streams.faust.client import listen
 from streams.faust.contact import Contact
 from streams.kafka import topics
 from streams.kafka.sign_in import Tokens
-from tests.e2e.world import World, wait_for
-from tests.events import mixed
 from tests.secure.fortress import OPERATOR, PASSWORDS, WORKER, Fortress
 from tests.secure.test_connections import mutual
-
-MakeWorld = Callable[..., World]
-#: How long a token lives, s: a worker signs in with several in one test.
-LIFE = 15
 
 
 @contextmanager
@@ -47,28 +40,6 @@ def renewed(issue: Callable[[], str], path: Path) -> Iterator[None]:
     finally:
         done.set()
         renewing.join()
-
-
-def reached(path: Path, lines: int) -> bool:
-    return path.read_text().count("\n") >= lines
-
-
-def test_a_worker_outlives_its_tokens(world: MakeWorld, stronghold: Fortress, tmp_path: Path) -> None:
-    w, path, asked = world(), tmp_path / "token", tmp_path / "asked"
-    asked.touch()
-    settings = stronghold.with_token(TRUEUP_SASL_TOKEN_COMMAND=f"sh -c 'echo once >> {asked}; cat {path}'")
-    made = mixed(400)
-    with (
-        renewed(lambda: stronghold.issuer.token(WORKER, LIFE), path),
-        w.worker(TRUEUP_LOG_LEVEL="DEBUG", **settings) as worker,
-    ):
-        for i in range(3):  # with three tokens, one after another
-            wait_for("another token", partial(reached, asked, i + 1))
-            w.send(made.sent[i * len(made.sent) // 3 : (i + 1) * len(made.sent) // 3])
-        w.wait_until_applied(len(made.sent))
-        assert worker.stop() == 0
-        assert path.read_text() not in worker.printed
-    w.judge()
 
 
 def test_a_connection_is_replaced_once_its_token_is_due(stronghold: Fortress) -> None:

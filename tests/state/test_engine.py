@@ -31,10 +31,6 @@ def outcome(offset: int, event_id: str = "e", y: float = 1.0, ts: int = 1010) ->
     return Outcome(offset, event_id.encode(), event_id, y, ts)
 
 
-def dead(offset: int, topic: int = FORECASTS, reason: str = "not_json") -> Rejected:
-    return Rejected(offset, b"k", b"junk", topic, reason)
-
-
 def answer(
     event_id: str = "e", p: float = 0.7, ts: int = 1000, version: int = 0, stream: str = "s", applied: int = 1
 ) -> Calibrated:

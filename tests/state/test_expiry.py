@@ -11,10 +11,6 @@ from state.expiry import CHUNK, Expiry, QueueEntry
 from state.fence import EXPIRY, MATURITY, Fence, Queue
 from tests.state.histories import STEADY, Table
 
-ENTRIES: st.SearchStrategy[list[QueueEntry]] = st.lists(
-    st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1), st.text("aé", max_size=100)), max_size=CHUNK
-)
-
 
 class Queues:
     """Expiry queues on a table, beside plain lists of what waits."""

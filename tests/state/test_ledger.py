@@ -74,9 +74,6 @@ def test_what_is_not_yet_known_comes_back_as_nan() -> None:
     assert (parked.config, parked.calibrator, parked.stream) == ("00000000", "", "")
 
 
-SHADOW = Shadow("a9c7921d", 2, 0.5, 0.25, b"\3\0\4\0")
-
-
 def test_statuses_are_part_of_the_format_and_each_has_a_life() -> None:
     assert (NONE, EARLY, ISSUED, RESOLVED, IMMATURE, WAITING, ERASED) == (0, 1, 2, 3, 4, 5, 6)
     assert sorted(LIFE) == list(range(7))

@@ -2,7 +2,7 @@
 
 A forecast is answered with the mean outcome of its bin and stream; an outcome teaches the bin of its forecast, once
 the two have met. Each answer says how many outcomes its calibrator has ``learnt``, by which the benchmark sees from
-outside that none was lost. Standard library only: rivals import this from an environment without trueup's packages.
+outside that none was lost.
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from cli import main, options
@@ -18,7 +18,7 @@ from replay.audit import auditor
 from replay.audit.output_matcher import Unauditable
 from replay.snapshot import Manifest
 from state.fence import FATES, INPUT_FATES
-from tests.e2e.world import World, wait_for
+from tests.e2e.world import World, held, wait_for
 from tests.events import mixed
 
 Audited = Callable[..., tuple[int, dict[str, Any]]]
@@ -61,19 +61,12 @@ def copy(world: World, to: World, left_out: Sequence[Sequence[int]] = ((0, 0), (
     """
 
     async def run() -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, auto_offset_reset="earliest")
-        async with consumer, AIOKafkaProducer(bootstrap_servers=to.bootstrap, enable_idempotence=True) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=to.bootstrap, enable_idempotence=True) as producer:
             for label, earliest in zip(INPUTS, left_out, strict=True):
-                places = [TopicPartition(world.topic(label), n) for n in range(world.partitions)]
-                consumer.assign(places)
-                await consumer.seek_to_beginning()
-                ends = await consumer.end_offsets(places)
-                while any([await consumer.position(place) < ends[place] for place in places]):
-                    for place, records in (await consumer.getmany(timeout_ms=200)).items():
-                        for each in records:
-                            if each.offset >= earliest[place.partition]:
-                                said = each.value, each.key, place.partition, each.timestamp, list(each.headers)
-                                await producer.send(to.topic(label), *said)
+                async for each in held(world.bootstrap, world.topic(label), range(world.partitions)):
+                    if each.offset >= earliest[each.partition]:
+                        said = each.value, each.key, each.partition, each.timestamp, list(each.headers)
+                        await producer.send(to.topic(label), *said)
             await producer.flush()
 
     asyncio.run(run())

@@ -5,12 +5,9 @@ import pytest
 
 from research.benchmark import summary
 from research.benchmark.__main__ import ALL
-from research.benchmark.contenders import CONTENDERS, RAW
+from research.benchmark.contenders import RAW
 from research.benchmark.judge import judge
 from research.benchmark.streams import DAY_MS, Dated
-
-#: The moment up to which answers are compared: a noon, or who looks a day ahead at midnight would not be seen.
-NOW = 35 * DAY_MS + DAY_MS // 2
 
 
 def made(matures_days: int = 0) -> Dated:
@@ -28,28 +25,6 @@ def made(matures_days: int = 0) -> Dated:
         report_ms[::50] = -1
     segments = {"channel": rng.choice(["web", "shop"], n)}
     return Dated("made", "", p, y, forecast_ms, report_ms, matures_days * DAY_MS, rng.integers(0, 900, n), segments)
-
-
-@pytest.mark.parametrize("matures_days", [0, 21])
-@pytest.mark.parametrize("name", CONTENDERS)
-def test_no_label_is_learnt_before_it_is_known(name: str, matures_days: int) -> None:
-    stream = made(matures_days)
-    contender, until = CONTENDERS[name], stream.forecast_ms <= NOW
-    try:
-        served = contender(stream)
-    except FileNotFoundError as exc:
-        pytest.skip(str(exc))
-    # What is not told by now may become the other label.
-    later = (stream.known_ms >= NOW) & ((stream.report_ms >= NOW) | (stream.report_ms < 0))
-    changed = stream._replace(y=np.where(later, 1 - stream.y, stream.y))
-    if matures_days:
-        ones_later = np.where(changed.y == 1, stream.known_ms, -1)
-        changed = changed._replace(report_ms=np.where(later, ones_later, stream.report_ms))
-    assert np.array_equal(contender(changed)[until], served[until])
-    assert len(served) == len(stream.p)
-    assert np.isfinite(served).all()
-    if name != RAW:
-        assert not np.array_equal(served[until], stream.p[until])
 
 
 def test_raw_is_nothing_beside_itself_and_who_knows_is_better() -> None:

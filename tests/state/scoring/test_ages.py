@@ -5,12 +5,10 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import strategies as st
 
 from state.scoring.ages import DAY_MS, EDGES, LABELS, MINUTE_MS, Ages
 from state.scoring.findings import expired, findings, late, suggested
 
-EVENTS = st.lists(st.tuples(st.integers(0, 2**45), st.integers(0, 40)) | st.none(), max_size=60)
 Event = tuple[int, int] | None
 
 

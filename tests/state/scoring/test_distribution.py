@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import strategies as st
 
 from state.scoring.ages import DAY_MS
 from state.scoring.distribution import CELLS, ENOUGH, FEWEST, RECENT, SHIFTED, Distribution, psi
@@ -117,9 +116,6 @@ def test_exactly_zero_and_exactly_one_have_cells_of_their_own() -> None:
     for raw in (0.0, 5e-324, 1e-300, 1.0 - 1e-16, 1.0):
         found.observe(raw, 0)
     assert (found.recent[0], found.recent[1], found.recent[-2], found.recent[-1]) == (1, 2, 1, 1)
-
-
-FORECASTS = st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(0, 2 * DAY_MS)), max_size=300)
 
 
 def of(forecasts: list[tuple[float, int]], copies: int = 1) -> Distribution:

@@ -11,7 +11,6 @@ from state.scoring.quantile_scores import PIT_BINS, QuantileScores
 from state.scoring.scores import Kind
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
-KINDS: tuple[Kind, ...] = ("raw", "calibrated")
 Event = tuple[Normal, Quantiles, float, bytes]
 
 

@@ -17,7 +17,6 @@ from state.scoring.scores import Scores
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 UNIT = st.floats(0, 1)
-COUNTS = st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 300), min_size=2 * FINE, max_size=2 * FINE)
 
 
 def ranked(p: Floats, y: Floats) -> Ranking:

@@ -13,7 +13,6 @@ from state.scoring.scores import Scores
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores, revise
 
 CHANCE = st.floats(0, 1) | st.sampled_from([0.0, *EDGES, 1.0])
-EVENTS = st.lists(st.tuples(CHANCE, CHANCE, st.sampled_from([0.0, 1.0])), max_size=30)
 Event = tuple[float, float, float]
 
 

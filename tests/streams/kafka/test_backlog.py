@@ -12,7 +12,6 @@ from aiokafka.structs import OffsetAndMetadata
 from streams.config.settings import Settings
 from streams.kafka import backlog, topics
 
-PLACES = [TopicPartition("scores", 0), TopicPartition("scores", 1)]
 #: The first record is the one at offset 3.
 FIRST, ENDS = 3, 10
 

@@ -1,3 +1,0 @@
-"""Rivals import what only their own environment has."""
-
-collect_ignore = ["rivals"]
