@@ -79,6 +79,7 @@ def add(commands: Commands) -> None:
     )
     gives.add_argument("--block", type=positive, metavar="N", help="length of the bootstrap's blocks, forecasts")
     gives.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML: figures, and which to choose")
+    gives.add_argument("--pdf", type=Path, metavar="FILE", help="the same page as PDF; needs Chromium")
     gives.add_argument(
         "--model", default="", metavar="NAME", help="name and version of the model, for the page's title"
     )
@@ -91,6 +92,7 @@ def add(commands: Commands) -> None:
 def request(options: argparse.Namespace, settings: Settings) -> "Request":
     """Turn parsed options into a request. Raises SettingsError, TopicsError or TableError if it is not possible."""
     from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
+    from replay.report.pdf import browser  # noqa: PLC0415
     from replay.run import Request, cores  # noqa: PLC0415
     from replay.silence import understood  # noqa: PLC0415
 
@@ -98,6 +100,8 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         raise SettingsError(f"--threshold {options.threshold}: must be between 0 and 1")
     if not 0 < options.volume <= 1:
         raise SettingsError(f"--volume {options.volume}: must be above 0 and at most 1")
+    if options.pdf:
+        browser()
     read = history.source(options, settings)
     plans = configurations(settings, options.calibrator, options.streams, challengers=options.challengers)
     taken: list[str] = []
@@ -115,6 +119,7 @@ def request(options: argparse.Namespace, settings: Settings) -> "Request":
         block=options.block,
         manifest=options.manifest,
         report=options.report,
+        pdf=options.pdf,
         command=shlex.join(["trueup", *sys.argv[1:]]),
         model=options.model,
         output=options.output,

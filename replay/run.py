@@ -21,6 +21,7 @@ from replay.configuration import Configuration
 from replay.engine_output import EngineOutput, answers
 from replay.measure import VOLUME
 from replay.partition_task import Done, parts
+from replay.report import pdf
 from replay.report.page import page
 from replay.result import Pace, Result
 from replay.sources.record import Source
@@ -51,9 +52,10 @@ class Request:
     #: Of the bootstrap; None takes `replay.bootstrap.plan`'s length.
     block: int | None = None
     resamples: int = bootstrap.RESAMPLES
-    #: Files to write: what was read, and `replay.report`.
+    #: Files to write: what was read, `replay.report` as HTML and as PDF.
     manifest: Path | None = None
     report: Path | None = None
+    pdf: Path | None = None
     #: What the report says of how it was made, and of whose scores these are.
     command: str = ""
     model: str = ""
@@ -119,7 +121,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         if isinstance(source, TopicSource):
             source = export_state.answered(settings, source)
             request = replace(request, source=source)
-    written_to = [request.manifest, request.report, request.output, request.letters]
+    written_to = [request.manifest, request.report, request.pdf, request.output, request.letters]
     paths = [path.resolve() for path in written_to if path is not None]
     for path in paths:
         if not path.parent.is_dir():
@@ -208,9 +210,14 @@ def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput],
     if request.manifest is not None:
         with written(request.manifest) as file:
             file.write(orjson.dumps(result.manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    shown = page(result, request.command, request.model) if request.report or request.pdf else b""
     if request.report is not None:
         with written(request.report) as file:
-            file.write(page(result, request.command, request.model))
+            file.write(shown)
+    if request.pdf is not None:
+        show(f"printing {request.pdf}", 0, 0)
+        with written(request.pdf) as file:
+            file.write(pdf.printed(shown))
     if request.to_topic is not None:
         show(f"writing to {request.to_topic}", 0, 0)
         output_topic.send(settings, request.to_topic, result.run, folded)
