@@ -116,7 +116,7 @@ release: setup ## wheel, source, bill of materials, licences and checksums of th
 	$(BIN)/python deploy/release.py $(if $(KEY),--key $(KEY)) dist
 
 clean: ## remove everything that make made
-	rm -rf .venv .compiled .images dist build $(STREAMS)/target trueup-fuzz deploy/kafka/lib *.egg-info
+	rm -rf .venv .compiled .images dist build $(STREAMS)/target trueup-bench trueup-fuzz deploy/kafka/lib *.egg-info
 	rm -rf deploy/registry/lib deploy/registry/.stamp deploy/clients/java/lib
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find agents cli deploy lab replay research state streams tests -name __pycache__ -prune -exec rm -rf {} +

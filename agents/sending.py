@@ -22,7 +22,7 @@ from streams.records.skips import PoisonError
 
 #: Most batches in flight: one is sent while the next is read.
 FLYING: Final = 2
-#: Source records mapped and packed at a time: so many fit the processor's own cache.
+#: Source records mapped and packed at a time: so many fit the processor's own cache (python -m tests.bench.parts).
 PART: Final = 250
 
 #: Called with the number of the finished step; tests kill the process in it. 1: first records acknowledged, 2: routes

@@ -1,10 +1,10 @@
 """Events a second of trueup against what grows: rows of state, streams, features, partitions, workers.
 
-``python -m tests.bench.growth [rows|streams|features|partitions|workers ...] [--full]``
+``python -m tests.bench.growth [rows|streams|features|partitions|workers ...] [--full] [--out DIRECTORY]``
 
 Each point is the median of a few backlogs that running workers drain, after a little work that does not count. Rows:
 the state first gets that many pending events, and the outcomes that are measured belong to random ones of them, so
-every one is a lookup anywhere in the state. A table each; the last line is one JSON object.
+every one is a lookup anywhere in the state. A table and a picture each; the last line is one JSON object.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from tests.bench import backlog, contenders
 from tests.bench.backlog import Job, Record
 from tests.bench.figures import medians, table
 from tests.bench.live import workers
+from tests.bench.picture import lines
 
 #: Forecasts of one measured backlog, and how many backlogs are measured at a point. A partition gets a few batches at
 #: least: answers of one batch carry one time.
@@ -155,6 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="what", help=f"{', '.join(DIMENSIONS)}; all if none is named")
     parser.add_argument("--full", action="store_true", help="more and larger sizes; ten million rows take minutes")
+    parser.add_argument("--out", type=Path, default=Path("trueup-bench"), help="directory of the pictures")
     options = parser.parse_args()
     if unknown := set(options.what) - set(DIMENSIONS):
         parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(DIMENSIONS)}")
@@ -169,6 +171,9 @@ def main() -> None:
             for n, one in found.items()
         ]
         print("\n" + table([what, *COLUMNS.values()], cells) + "\n", flush=True)
+        out = options.out / f"growth-{what}.png"
+        rates = {"events/s": [one["events_per_s"] for one in found.values()]}
+        lines(list(found), rates, (what, "events a second"), f"events a second by {what}", out)
         result[what] = {f"{n:g}": {key: round(value, 1) for key, value in one.items()} for n, one in found.items()}
     print(orjson.dumps(result).decode())
 

@@ -1,6 +1,6 @@
 """From a forecast in the log to its answer in the log, by the broker's clock, at rates that a process of its own keeps.
 
-``python -m tests.bench.latency [--rates 1000,10000,half] [--seconds S] [--only NAME]``
+``python -m tests.bench.latency [--rates 1000,10000,half] [--seconds S] [--only NAME] [--out FILE]``
 
 A rate is events a second, half of them forecasts, half outcomes of a second before. *Append to append* is what the
 contender adds. *Due to append* starts when the forecast should have been written: a producer or a broker that stalls
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
+from pathlib import Path
 
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -26,6 +27,7 @@ from tests.bench.backlog import Job, forecast
 from tests.bench.contenders import CONTENDERS, LABELS, ROOT, Contender
 from tests.bench.drain import WrongError, read, run, started
 from tests.bench.figures import quantile, table
+from tests.bench.picture import tails
 from tests.bench.watch import Watch
 
 PARTITIONS = 4
@@ -38,8 +40,10 @@ PATIENCE = 60.0
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 
 
-async def measure(contender: Contender, broker: Broker, rate: float, seconds: float) -> dict[str, float]:
-    """Return the figures of one rate.
+async def measure(
+    contender: Contender, broker: Broker, rate: float, seconds: float
+) -> tuple[dict[str, float], list[float]]:
+    """Return the figures of one rate, and all latencies append to append in ms, ascending.
 
     Raises
     ------
@@ -78,7 +82,7 @@ async def measure(contender: Contender, broker: Broker, rate: float, seconds: fl
         "cpu": watch.cpu("contender", begun, begun + seconds) / seconds,
         "elsewhere": watch.elsewhere(begun, begun + seconds),
     }
-    return found
+    return found, within
 
 
 async def _begun(brokers: str, prefix: str) -> None:
@@ -110,10 +114,12 @@ def main() -> None:
     parser.add_argument("--rates", default="1000,10000,half", help="events a second; half: of the backlog's events/s")
     parser.add_argument("--seconds", type=float, default=15.0, help="at each rate, after the warm-up")
     parser.add_argument("--only", action="append", metavar="NAME", help="a part of a contender's name; may be repeated")
+    parser.add_argument("--out", type=Path, default=Path("trueup-bench/latency.png"), help="where the picture goes")
     options = parser.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.ERROR)  # retries on topics made a moment ago are no news
     parts = options.only or ["plain", "trueup"]
     result: dict[str, dict[str, float]] = {}
+    curves: dict[str, list[float]] = {}
     with Broker() as broker:
         for contender in [one for one in CONTENDERS if any(part in one.name for part in parts)]:
             for wanted in options.rates.split(","):
@@ -125,7 +131,7 @@ def main() -> None:
                     rate = float(wanted)
                 name = f"{contender.name} at {rate:,.0f}/s"
                 began = time.monotonic()
-                result[name] = asyncio.run(measure(contender, broker, rate, options.seconds))
+                result[name], curves[name] = asyncio.run(measure(contender, broker, rate, options.seconds))
                 print(f"{name}: p99 {result[name]['p99_ms']:.0f} ms ({time.monotonic() - began:.0f} s)", flush=True)
     columns = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms", "due_p99_ms", "achieved_per_s", "late_ms", "cpu", "elsewhere")
     titles = ("p50 ms", "p99 ms", "p99.9 ms", "max ms", "due p99 ms", "achieved/s", "late ms", "CPUs", "CPUs elsewhere")
@@ -136,6 +142,8 @@ def main() -> None:
     print(f"\nforecast appended to answer appended, {options.seconds:.0f} s at each rate")
     print(table(["", *titles], rows))
     print("late: p99 of how much later than due the producer wrote; the broker's clock counts whole milliseconds")
+    tails(curves, "forecast appended to answer appended", options.out)
+    print(f"picture: {options.out}")
     print(
         orjson.dumps(
             {name: {key: round(value, 2) for key, value in one.items()} for name, one in result.items()}

@@ -1,0 +1,165 @@
+"""Where the microseconds of a record go before it leaves the process: decoding, folding, encoding; mapping, packing.
+
+``python -m tests.bench.parts [--calibrator NAME ...] [--sizes 100,250,...]``
+
+The records of a backlog, their outcomes 5,000 records later, are taken through the engine in parts of each size, over a
+dictionary instead of RocksDB. Then intake maps and packs scores and labels of other keys, as ``repartition.py`` has
+them. Each figure is the least of five runs, in us a record. A part whose objects fit the processor's own cache costs
+least: `agents.applying.PART`, `agents.sending.PART`. The last line is one JSON object.
+"""
+
+import argparse
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import orjson
+from aiokafka.structs import TopicPartition
+
+import agents.sending
+from agents import applying, compiled
+from agents.sending import Sending
+from agents.worker import collect_rarely
+from state.engine import Partition
+from state.fence import FORECASTS, OUTCOMES
+from state.policies import Policies
+from state.policy import DEFAULT_CALIBRATOR, Policy
+from streams.config.settings import Settings
+from streams.faust.outputs import PackedBatch
+from streams.faust.producing import RecordBatch
+from streams.kafka import codecs
+from streams.records.decoding import Decoder
+from streams.records.encoding import encoded
+from streams.records.limits import Limits
+from streams.records.making import Maker
+from streams.records.merge import Merged
+from tests.bench import repartition
+from tests.bench.backlog import Job, backlog
+from tests.bench.figures import table
+from tests.streams.fakes import record
+
+STEPS = ("decode", "fold", "encode")
+INTAKE = ("map", "pack")
+RUNS = 5
+LATER = 5_000
+
+
+def records(forecasts: int) -> list[Merged]:
+    """Return forecasts and, a little later, their outcomes, as a buffer of one partition merges them."""
+    made = backlog(Job(forecasts, partitions=1))
+    outcomes = {key: value for _, _, key, value in made["outcomes"]}
+    merged: list[Merged] = []
+    waiting: deque[bytes] = deque()
+    known = 0
+    for i, (ts, _, key, value) in enumerate(made["forecasts"]):
+        merged.append((FORECASTS, record("forecasts", 0, i, ts, key, value)))
+        waiting.append(key)
+        if len(waiting) > LATER:
+            known_key = waiting.popleft()
+            merged.append((OUTCOMES, record("outcomes", 0, known, ts, known_key, outcomes[known_key])))
+            known += 1
+    return merged
+
+
+def measure(calibrator: str, made: list[Merged], size: int) -> dict[str, float]:
+    """Return the us an event of each step, in parts of a size."""
+    policies, settings = Policies(default=Policy(calibrator)), Settings()
+    best = dict.fromkeys(STEPS, float("inf"))
+    for _ in range(RUNS):
+        rows: dict[bytes, bytes | None] = {}
+        partition, decoder = Partition(policies, rows.get), Decoder(policies, Limits())
+        spent = dict.fromkeys(STEPS, 0.0)
+        for at in range(0, len(made), size):
+            times = [perf_counter()]
+            events = decoder.events(made[at : at + size])
+            times.append(perf_counter())
+            effects = partition.fold(events)
+            times.append(perf_counter())
+            encoded(effects.outputs, settings, 0)
+            times.append(perf_counter())
+            for step, began, ended in zip(STEPS, times, times[1:], strict=False):
+                spent[step] += ended - began
+            rows.update(effects.rows)
+        best = {step: min(best[step], spent[step] / len(made) * 1e6) for step in STEPS}
+    return best
+
+
+def measure_intake(form: str, size: int, forecasts: int) -> dict[str, float]:
+    """Return the us a source record of mapping and of packing, in parts of a size."""
+    encoder = repartition.Encoder(form)
+    batch = [
+        (TopicPartition(f"b-{label}", partition), record(f"b-{label}", partition, i, ts, key, value))
+        for label, made in repartition.records(Job(forecasts), encoder).items()
+        for i, (ts, partition, key, value) in enumerate(made)
+    ]
+    batch.sort(key=lambda each: each[1].timestamp)
+    with TemporaryDirectory() as directory:
+        streams = Path(directory) / "streams.toml"
+        streams.write_text(repartition.sources("b", encoder))
+        settings = Settings.from_env({"TRUEUP_STREAMS": str(streams)})
+    intake = Maker(settings)
+    intake.know(dict.fromkeys(intake.topics, 4), dict.fromkeys(intake.readers, "id"))
+    codec, now, best = (
+        codecs.NUMBERS[settings.compression],
+        int(time.time() * 1000),
+        dict.fromkeys(INTAKE, float("inf")),
+    )
+    for _ in range(RUNS):
+        sending = Sending(lambda: PackedBatch(intake.topics, lambda: RecordBatch(1 << 20, codec), _nowhere, _uncounted))
+        spent = dict.fromkeys(INTAKE, 0.0)
+        for at in range(0, len(batch), size):
+            times = [perf_counter()]
+            making = intake.make(batch[at : at + size], now)
+            times.append(perf_counter())
+            sending.add(making)
+            times.append(perf_counter())
+            for step, began, ended in zip(INTAKE, times, times[1:], strict=False):
+                spent[step] += ended - began
+        best = {step: min(best[step], spent[step] / len(batch) * 1e6) for step in INTAKE}
+    return best
+
+
+async def _nowhere(batches: Sequence[object]) -> list[int]:
+    """Send nothing."""
+    return [0] * len(batches)
+
+
+def _uncounted(_: str, __: int) -> None:
+    """Count nothing."""
+
+
+def shown(found: dict[str, dict[str, float]], steps: tuple[str, ...]) -> str:
+    """Return figures as a table."""
+    rows = [[name, *(f"{one[step]:.2f}" for step in steps), f"{sum(one.values()):.2f}"] for name, one in found.items()]
+    return table(["in parts of", *steps, "all"], rows)
+
+
+def main() -> None:
+    """Measure, and print the table and the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calibrator", action="append", help="may be repeated")
+    parser.add_argument("--sizes", default="100,250,500,1000,2000,4000")
+    options = parser.parse_args()
+    collect_rarely()
+    made = records(40_000)
+    found: dict[str, dict[str, float]] = {}
+    for calibrator in options.calibrator or ["histogram", DEFAULT_CALIBRATOR]:
+        for size in map(int, options.sizes.split(",")):
+            found[f"{calibrator}, {size:,}"] = measure(calibrator, made, size)
+    print(f"us a record, {'compiled' if compiled.runs() else 'interpreted'}")
+    print(f"a worker takes parts of {applying.PART}\n{shown(found, STEPS)}")
+    mapped = {
+        f"intake, {form}, {size}": measure_intake(form, size, 20_000)
+        for form in repartition.FORMATS
+        for size in map(int, options.sizes.split(","))
+    }
+    print(f"intake takes parts of {agents.sending.PART}\n{shown(mapped, INTAKE)}")
+    found |= mapped
+    print(orjson.dumps({name: {k: round(v, 2) for k, v in one.items()} for name, one in found.items()}).decode())
+
+
+if __name__ == "__main__":
+    main()
