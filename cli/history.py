@@ -54,10 +54,13 @@ def add_files(parser: argparse.ArgumentParser) -> Any:  # noqa: ANN401 - a group
     files = parser.add_argument_group("records of files instead: JSON lines, .gz too, or Parquet")
     files.add_argument("--forecasts", type=Path, metavar="FILE")
     files.add_argument("--outcomes", type=Path, metavar="FILE")
-    table = parser.add_argument_group("or one table, CSV or Parquet, a row a forecast with its label")
+    table = parser.add_argument_group("or one table, CSV, JSON lines or Parquet, a row a forecast with its label")
     table.add_argument("--table", type=Path, metavar="FILE")
     table.add_argument(
-        "--score-unit", default="probability", metavar="UNIT", help="probability, percent, permille, log-odds"
+        "--score-unit",
+        default="probability",
+        metavar="UNIT",
+        help="probability, percent, permille, log-odds, or what stands for 0 and for 1, such as 0,1000 or 850,300",
     )
     for name, (metavar, help_) in OF_TABLE.items():
         table.add_argument(f"--{name}", metavar=metavar, help=help_)
@@ -65,10 +68,11 @@ def add_files(parser: argparse.ArgumentParser) -> Any:  # noqa: ANN401 - a group
 
 
 def joined(arguments: Sequence[str]) -> list[str]:
-    """Return arguments with ``--labels -1=0,1=1`` as one: argparse takes what begins with a minus for an option."""
+    """Return arguments with ``--labels -1=0,1=1`` as one, and a unit: to argparse a minus begins an option."""
     found: list[str] = []
     for each in arguments:
-        if found and found[-1] == "--labels" and each.startswith("-") and "=" in each and not each.startswith("--"):
+        valued = found and found[-1] in ("--labels", "--score-unit")
+        if valued and each.startswith("-") and not each.startswith("--") and ("=" in each or "," in each):
             found[-1] += f"={each}"
         else:
             found.append(each)
@@ -115,14 +119,16 @@ def of_files(options: argparse.Namespace) -> Any:  # noqa: ANN401 - a Source
 
 
 def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401 - a Source
-    from replay.sources import labels  # noqa: PLC0415 - not for --help
-    from replay.sources.table import UNITS, Columns, TableSource  # noqa: PLC0415 - imports numpy
+    from replay.sources import labels, scores  # noqa: PLC0415 - not for --help
+    from replay.sources.table import Columns, TableSource  # noqa: PLC0415 - imports numpy
 
     missing = [f"--{name}" for name in ("score", "label", "time") if getattr(options, name) is None]
     if missing:
         raise SettingsError(f"--table needs {' and '.join(missing)} too: the names of its columns")
-    if options.score_unit not in UNITS:
-        raise SettingsError(f"--score-unit {options.score_unit}: must be one of {', '.join(UNITS)}")
+    try:
+        scores.scale(options.score_unit)
+    except ValueError as exc:
+        raise SettingsError(f"--score-unit {exc}") from exc
     try:
         meanings = labels.parse(options.labels or "")
     except ValueError as exc:

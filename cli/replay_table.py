@@ -16,7 +16,7 @@ from cli.show_tables import page_tables
 from replay.figures import Scorecard
 from replay.intervals import COLUMNS
 from replay.report import recommendation, sentences
-from replay.report.warnings import lateness, unresolved, unsorted
+from replay.report.warnings import lateness, turned, unresolved, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
 
 #: Metrics of the tables of differences, and what they are called; JSON has all.
@@ -37,7 +37,7 @@ def show(console: Console, result: Result, pace: Pace) -> None:
     )
     for sentence in result.taken:
         console.print(sentence, soft_wrap=True, highlight=False)
-    for each in lateness(result):
+    for each in (*turned(result), *lateness(result)):
         console.print(f"{each.title} {each.sentence}", soft_wrap=True, highlight=False)
     scored = [each for each in result.contenders if each.overall]
     if scored:

@@ -27,7 +27,7 @@ from replay.report.figure import BEFORE, Figure, Panel, series_of
 from replay.report.rule import RULE
 from replay.report.warnings import cautions, limits
 from replay.result import COMPARED, RAW, Difference, Result
-from replay.sources.scores import UNITS
+from replay.sources.scores import scale
 from streams.metrics import weights
 from streams.metrics.bands import BELOW, CAPTION
 from streams.metrics.segments import ERRORS
@@ -100,9 +100,12 @@ def page(result: Result, command: str = "", model: str = "") -> bytes:
         Name and version of the model, for the title.
     """
     options = result.manifest.get("options", {})
-    times = UNITS.get(options.get("unit", "probability"), 1.0) if isinstance(options, dict) else 1.0
+    unit = options.get("unit", "probability") if isinstance(options, dict) else "probability"
+    zero, one = scale(unit) or (0.0, 1.0)
     made = _PAGES.overlay()
-    made.filters = _PAGES.filters | {"unit": _filled(percent if times == 1.0 else lambda raw: f"{times * raw:g}")}
+    made.filters = _PAGES.filters | {
+        "unit": _filled(percent if (zero, one) == (0.0, 1.0) else lambda raw: f"{zero + (one - zero) * raw:g}")
+    }
     rendered = made.get_template("report.html").render(
         style=Markup(_STYLE), hash=Markup(pages.named(_STYLE)), command=command, model=model, **_values(result)
     )

@@ -80,6 +80,12 @@ def _chosen(  # noqa: PLR0911 - the ways in which there is no choice, in their o
         return plain
     if not any(verdicts.of(name, RAW) for name in every):
         n = max(each.overall.settled.resolved for each in contenders if each.overall)
+        if not n and _n(contenders) >= FEWEST:
+            return Recommendation(
+                None,
+                "No choice can be made from this replay: nothing was learnt before the last forecast.",
+                ("So raw scores were served to the end. Replay a longer history, or one whose labels come sooner.",),
+            )
         few = f"After the warm-up {count(n)} do. Intervals need 200, and a choice without them would rest on chance."
         return Recommendation(
             None, "No choice can be made from this replay: too few forecasts have an outcome.", (few,)

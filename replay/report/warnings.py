@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import sqrt
 from typing import Final
 
 from agents.status.number_format import count, duration, share
@@ -28,6 +29,8 @@ REVERSED = 0.02
 SILENT = 0.5
 #: Outcomes that met no forecast, as a share of those that did, that are too many for chance.
 LOST = 0.001
+#: An AUC below this is of scores that are turned over: no model that is only weak ranks so badly.
+BACKWARDS = 0.45
 #: Labels that come so much more often for some scores than for others are selected by the score.
 UNEVEN = 0.2
 
@@ -61,7 +64,7 @@ def cautions(result: Result) -> list[Caution]:
     for said in result.taken:
         sentence, *lines = said.split("\n")
         found.append(Caution("How the table was read.", sentence, lines))
-    found += lateness(result)
+    found += [*turned(result), *lateness(result)]
     if contenders and contenders[0].overall:
         sampled = recommendation.sampled(contenders)
         found += [*_labels(contenders[0].overall, sampled=sampled), *unresolved(contenders[0])]
@@ -87,6 +90,19 @@ def unsorted(result: Result) -> Iterator[Caution]:
                 if "files" in result.manifest
                 else "Their time is before that of an earlier record of their partition: they were written late, or "
                 "their producers' clocks differ. They were played where they stand, as a worker reads them.",
+            )
+
+
+def turned(result: Result) -> Iterator[Caution]:
+    """Warn of streams whose higher scores go with fewer events, by more than chance explains."""
+    for each in [stream for one in recommendation.base(result)[:1] for stream in one.streams.values()]:
+        ones = each.raw.base_rate * each.raw.n
+        pairs = ones * (each.raw.n - ones)
+        if pairs > 0 and each.raw.auc < min(BACKWARDS, 0.5 - 3 * sqrt((each.raw.n + 1) / (12 * pairs))):
+            yield Caution(
+                f"The scores of {each.stream} rank backwards: the higher, the fewer events (AUC {each.raw.auc:.2f}).",
+                "Either the labels are turned over, or high scores are the safe ones. Put it right before you read any "
+                "figure: of a table --labels 0=1,1=0 or --score-unit 1,0, of a source `labels` or `scale = [1, 0]`.",
             )
 
 

@@ -1,4 +1,4 @@
-"""Two files as two topics: JSON lines, plain or packed, or Parquet.
+"""Two files, or folders of parts, as two topics: JSON lines, plain or packed, or Parquet.
 
 A file holds records as they stand on the topic: ``event_id``, ``stream``, ``p`` and so on. Each needs a time:
 ``timestamp`` (ms, or a timestamp column in Parquet), else ``ts``. It may give ``key`` (else the event id is the key)
@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import orjson
 
 from replay.sources.parquet_table import pyarrow
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
-from replay.sources.unpacking import PARQUET, begins, bounded, opened
+from replay.sources.unpacking import PARQUET, begins, bounded, opened, parts, stored_bytes
 from replay.spool import spool, spooled
 from state.calibrators.answer import new
 from state.fence import FORECASTS, OUTCOMES
@@ -76,7 +77,7 @@ class FileSource:
     @cached_property
     def size(self) -> int:
         """Bytes of both files, as stored."""
-        return sum(path.stat().st_size for path in (self.forecasts, self.outcomes))
+        return sum(stored_bytes(path) for path in (self.forecasts, self.outcomes))
 
     def manifest(self) -> Mapping[str, Any]:
         """Return names, sizes and digests of the files."""
@@ -120,7 +121,7 @@ class FileSource:
         path = (self.forecasts, self.outcomes)[topic]
         number = before = time = 0
         several = self.partitions > 1
-        for lines, at in _lines(path):
+        for lines, at in parsed(path):
             records: list[SourceRecord] = []
             places: list[int] = []
             append = records.append
@@ -164,7 +165,7 @@ class FileSource:
     def _streams(self) -> dict[str, str]:
         """The stream of each forecast, by its event's id; `TableError` if an id is one of two streams."""
         found: dict[str, str] = {}
-        for lines, _ in _lines(self.forecasts):
+        for lines, _ in parsed(self.forecasts):
             for record, _ in lines:
                 match record:
                     case {"event_id": str(event_id), "stream": str(stream)}:
@@ -216,15 +217,16 @@ def _spool(directory: Path, topic: int, partition: int) -> Path:
 
 
 def identity(path: Path) -> dict[str, Any]:
-    """Return what tells a file apart: name, size and digest."""
-    with path.open("rb") as file:
-        digest = blake2b(digest_size=16)
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return {"name": path.name, "bytes": path.stat().st_size, "blake2b": digest.hexdigest()}
+    """Return what tells a file or a folder apart: name, size and digest."""
+    digest = blake2b(digest_size=16)
+    for part in parts(path):
+        with part.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return {"name": path.name, "bytes": stored_bytes(path), "blake2b": digest.hexdigest()}
 
 
-def _lines(path: Path) -> Iterator[tuple[list[Line], int]]:
+def parsed(path: Path) -> Iterator[tuple[list[Line], int]]:
     """Yield records as they are parsed and as bytes, with the bytes of the file read so far. Blank lines are none."""
     if begins(path) == PARQUET:
         yield from _parquet_lines(path)
@@ -275,11 +277,11 @@ def _parquet_lines(path: Path) -> Iterator[tuple[list[Line], int]]:
     """Yield the rows of a Parquet file; columns without a value are left out, times become ms."""
     arrow = pyarrow()
     try:
-        file = arrow.parquet.ParquetFile(path)
-        rows, size = file.metadata.num_rows or 1, path.stat().st_size
+        files = [arrow.parquet.ParquetFile(part) for part in parts(path)]
+        rows, size = sum(file.metadata.num_rows for file in files) or 1, stored_bytes(path)
         bounded(path, 8 * rows)
         read = 0
-        for batch in file.iter_batches(batch_size=CHUNK):
+        for batch in chain.from_iterable(file.iter_batches(batch_size=CHUNK) for file in files):
             found: list[Line] = []
             for row in batch.to_pylist():
                 record = {name: _json(value) for name, value in row.items() if value is not None}

@@ -7,13 +7,21 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
+from replay.sources.column import MISSING
+
 #: What text means without ``--labels``; numbers that equal 0 or 1 mean these.
 _WORDS: Final = {
     **dict.fromkeys(("false", "f", "no", "n", "legit"), 0),
     **dict.fromkeys(("true", "t", "yes", "y", "fraud"), 1),
 }
 #: Text that stands where nothing is known.
-_NOTHING: Final = frozenset(("", "nan", "null", "none", "n/a", "na", "nat", "<na>", "\\n", "-"))
+_NOTHING: Final = frozenset(each.casefold() for each in MISSING)
+#: What words probably mean; it is proposed, not taken.
+_LIKELY: Final = {
+    **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained"), 0),
+    **dict.fromkeys(("bad", "default", "defaulted", "charged off", "chargeback", "churned"), 1),
+    **dict.fromkeys(("open", "pending", "unknown", "indeterminate", "current", "in progress"), None),
+}
 #: By name: what ``--labels`` may say that a label means.
 _MEANINGS: Final = {"0": 0, "1": 1, "skip": None}
 #: More different values than this are no labels.
@@ -94,7 +102,7 @@ def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str,
 
 
 def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanings) -> dict[str, str]:
-    """Return what values may mean, by their text: of numbers the largest is 1, of words the rarest."""
+    """Return what values may mean, by their text: of numbers the largest is 1, of other words the rarest."""
     meant = {name: known[name] for name in shown if name in known}
     try:
         order = {name: float(name) for name in shown}
@@ -102,9 +110,10 @@ def _proposal(shown: Mapping[str, str], values: Mapping[str, int], known: Meanin
             meant = {}  # in 1 and 2, as in -1 and 1, a number means what the other leaves to it
     except ValueError:
         order = {name: -float(sum(n for value, n in values.items() if _name(value) == name)) for name in shown}
+    meant |= {name: _LIKELY[name] for name in shown if name not in meant and name in _LIKELY}
     asked = sorted((name for name in shown if name not in meant), key=order.__getitem__)
     found = dict(meant) | dict.fromkeys(asked)
     for meaning, at in ((0, 0), (1, -1)):
-        if meaning not in meant.values():
+        if asked and meaning not in meant.values():
             found[asked[at]] = meaning
     return {shown[name]: "skip" if meaning is None else str(meaning) for name, meaning in found.items()}

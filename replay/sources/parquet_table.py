@@ -12,7 +12,7 @@ from replay.sources.column import Column, shown
 from replay.sources.record import TableError
 from replay.sources.text_table import Text, places
 from replay.sources.times import NEVER, UTC_ASSUMED
-from replay.sources.unpacking import bounded
+from replay.sources.unpacking import bounded, parts
 from streams.config.settings import SettingsError
 
 #: A step into a column: a field of a struct, or a place in a list, from 0.
@@ -34,8 +34,13 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
     """
     arrow = pyarrow()
     try:
-        file = arrow.parquet.ParquetFile(path)
-        schema, count = file.schema_arrow, file.metadata.num_rows
+        files = [arrow.parquet.ParquetFile(part) for part in parts(path)]
+        schema, count = files[0].schema_arrow, sum(file.metadata.num_rows for file in files)
+        for file, part in zip(files, parts(path), strict=True):
+            if file.schema_arrow.names != schema.names:
+                raise TableError(
+                    f"{part} has other columns than the parts before it: {', '.join(file.schema_arrow.names)}"
+                )
         if not count:
             raise TableError(f"{path} has no rows")
         bounded(path, 8 * count)
@@ -45,7 +50,9 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
         notes: list[str] = []
         for option, at in there.items():
             top = schema.names[at]
-            column = file.read(columns=[top]).column(schema.names[:at].count(top)).combine_chunks()
+            nth = schema.names[:at].count(top)
+            chunks = [file.read(columns=[top]).column(nth).combine_chunks() for file in files]
+            column = arrow.chunked_array(chunks).combine_chunks()
             said = f"{option.split()[0]} {shown(named[option])}"
             for field, place in _STEP.findall(paths[option][1]):
                 column = _inside(arrow, said, column, field or int(place))

@@ -1,31 +1,64 @@
 """Scores of a column, as probabilities: numbers with a point or a comma, or with a percent sign."""
 
+import math
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from replay.sources.column import Column, shown
+from replay.sources.column import Column, quoted, shown
 from replay.sources.record import TableError
 from state.arrays import Floats
 
-#: By name: from the numbers of a column to probabilities, by what divides them. Log-odds are not divided.
-UNITS: Final = {"probability": 1.0, "percent": 100.0, "permille": 1000.0, "log-odds": 1.0}
-#: Numbers by the mark before their fraction.
+#: Scales by name: what stands for 0, and what stands for 1.
+SCALES: Final = {"probability": (0.0, 1.0), "percent": (0.0, 100.0), "permille": (0.0, 1000.0)}
+LOG_ODDS: Final = "log-odds"
+#: What a unit may be, in words.
+UNITS: Final = f"{', '.join(SCALES)}, {LOG_ODDS}, or what stands for 0 and for 1: 0,1000, or 850,300 where high is safe"
+#: A larger share of scores that are in no unit interval is a wrong unit, not a few wrong rows.
+MOST_OUTSIDE: Final = 0.01
+#: So far beyond 0 or 1 a probability is only rounded.
+_ROUNDED: Final = 4e-15
+#: Numbers by the mark before their fraction, and those with marks between their thousands.
 _NUMBER: Final = {mark: re.compile(rf"(?=\D*\d)[+-]?\d*(?:[{mark}]\d*)?(?:[eE][+-]?\d+)?", re.ASCII) for mark in ".,"}
+_GROUPED: Final = {
+    mark: re.compile(
+        rf"[+-]?[1-9]\d{{0,2}}([{other} '\u2019\u00a0\u202f])\d{{3}}(?:\1\d{{3}})*(?:[{mark}]\d*)?", re.ASCII
+    )
+    for mark, other in (".,", ",.")
+}
 
 
-def read(column: Column, unit: str) -> Floats:
+class Scores(NamedTuple):
+    """Probabilities, NaN where there is none; and what was found, in sentences."""
+
+    values: Floats
+    notes: list[str]
+
+
+def scale(unit: str) -> tuple[float, float] | None:
+    """Return what stands for 0 and for 1 in a unit; None: log-odds. Raises ValueError if it is none of `UNITS`."""
+    if unit in SCALES or unit == LOG_ODDS:
+        return SCALES.get(unit)
+    low, comma, high = unit.partition(",")
+    try:
+        ends = float(low), float(high if comma else "nan")
+    except ValueError:
+        ends = math.nan, math.nan
+    if not math.isfinite(ends[1] - ends[0]) or ends[0] == ends[1]:
+        raise ValueError(f"{unit}: must be {UNITS}")
+    return ends
+
+
+def read(column: Column, unit: str) -> Scores:
     """Read a column of scores.
 
-    Raises TableError if a cell is no number, or if more than half are in another unit.
+    Raises TableError if a cell is no number, or if more than `MOST_OUTSIDE` are in another unit.
 
-    ``unit``: one of `UNITS`. Where every number has a percent sign, that is the unit.
+    ``unit``: as `scale` takes it. Where every number has a percent sign, that is the unit.
     """
     if not isinstance(column.cells, list):
-        if column.cells.dtype.kind == "M":
-            raise TableError(f"{column.option} {shown(column.name)} is a column of times")
-        return _probabilities(column, column.cells, unit)
+        return _probabilities(column, _plain(column), unit)
     cells = column.present()
     signs = sum(cell.endswith("%") for cell in cells)
     if signs:
@@ -33,34 +66,65 @@ def read(column: Column, unit: str) -> Floats:
             raise column.wrong(at[0], f", without a percent sign, and {signs:,} other cells have one; correct it")
         cells = [cell.removesuffix("%").rstrip() for cell in cells]
         unit = "percent"
+    elif unit not in SCALES and unit != LOG_ODDS:
+        cells = _ungrouped(column, cells)
     return _probabilities(column, _numbers(column, cells), unit)
 
 
 def numbers(column: Column) -> Floats:
     """Read a column of plain numbers, NaN where a cell is empty; as `read` does, but for units."""
     if not isinstance(column.cells, list):
-        if column.cells.dtype.kind == "M":
-            raise TableError(f"{column.option} {shown(column.name)} is a column of times")
-        return column.cells.astype(np.float64)
-    return _numbers(column, column.present())
+        return _plain(column)
+    return _numbers(column, _ungrouped(column, column.present()))
 
 
-def _probabilities(column: Column, values: Floats, unit: str) -> Floats:
-    if unit == "log-odds":
+def _plain(column: Column) -> Floats:
+    if not isinstance(column.cells, list) and column.cells.dtype.kind == "M":
+        raise TableError(f"{column.option} {shown(column.name)} is a column of times")
+    return np.asarray(column.cells).astype(np.float64)
+
+
+def _probabilities(column: Column, values: Floats, unit: str) -> Scores:
+    ends = scale(unit)
+    if ends is None:
         with np.errstate(over="ignore"):
             shares: Floats = 1 / (1 + np.exp(-values))
-            return shares
-    values = values / UNITS[unit]
-    known = values[~np.isnan(values)]
-    if not len(known):
+            return Scores(shares, [])
+    low, high = ends
+    shares = (values - low) / (high - low)
+    known = ~np.isnan(values)
+    if not known.any():
         raise TableError(f"{column.option} {shown(column.name)}: no row has a score")
-    outside = np.mean((known < 0) | (known > 1))
-    if outside > 0.5:
+    outside = known & ((shares < -_ROUNDED) | (shares > 1 + _ROUNDED))
+    if not outside.any():
+        return Scores(shares, [])
+    at = int(np.argmax(outside))
+    between = f"in [{min(ends):g}, {max(ends):g}]"
+    first = f"the first is row {column.rows[at]}, {quoted(column.cells[at])}"
+    share = outside.sum() / known.sum()
+    if share > MOST_OUTSIDE:
         raise TableError(
-            f"{column.option} {shown(column.name)}: {outside:.0%} of the scores are not in [0, 1] (from "
-            f"{known.min():g} to {known.max():g}); --score-unit says what they are: {', '.join(UNITS)}"
+            f"{column.option} {shown(column.name)}: {share:.0%} of the scores are not {between} (from "
+            f"{values[known].min():g} to {values[known].max():g}; {first}); --score-unit says what they are: {UNITS}"
         )
-    return values
+    few = f"{outside.sum():,} scores are" if outside.sum() > 1 else "1 score is"
+    return Scores(shares, [f"--score {column.name!r}: {few} not {between} and cannot be used; {first}."])
+
+
+def _ungrouped(column: Column, cells: list[str]) -> list[str]:
+    """Return numbers without marks between their thousands; TableError if a number can be read in two ways."""
+    for mark, other in (".,", ",."):
+        grouped = {at for at, cell in enumerate(cells) if _GROUPED[mark].fullmatch(cell)}
+        rest = (cell for at, cell in enumerate(cells) if cell and at not in grouped)
+        if not grouped or not all(map(_NUMBER[mark].fullmatch, rest)):
+            continue
+        if all(not cell or _NUMBER[other].fullmatch(cell) for cell in cells):
+            whole = re.sub(r"\D", "", cells[min(grouped)])
+            raise column.wrong(
+                min(grouped), f", which may be {whole} or a fraction; write it without marks of thousands"
+            )
+        return [re.sub(rf"[^\d{mark}+-]", "", cell) if at in grouped else cell for at, cell in enumerate(cells)]
+    return cells
 
 
 def _numbers(column: Column, cells: list[str]) -> Floats:

@@ -1,29 +1,29 @@
-"""One table as two topics: a row holds a score, its time and, where it is known, its label. CSV or Parquet.
+"""One table as two topics: a row holds a score, its time and, where it is known, its label. CSV, JSON lines or Parquet.
 
 Each row becomes a forecast at its time, and an outcome if it has a label. The outcome comes at the time of the label,
 or with the forecast if the table does not say when labels came.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import tzinfo
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from replay.sources import parquet_table, scores, text_table, times
+from replay.sources import json_table, names, parquet_table, scores, text_table, times
 from replay.sources.column import Column, quoted, shown
 from replay.sources.files import FileSource, identity
 from replay.sources.labels import Meanings, meanings
 from replay.sources.record import CHUNK, Chunk, SourceRecord, TableError
 from replay.sources.times import NEVER
-from replay.sources.unpacking import PARQUET, begins
+from replay.sources.unpacking import PARQUET, begins, holds_json
 from state.arrays import Floats, Integers
 from state.calibrators.answer import new
 from state.fence import FORECASTS
@@ -31,13 +31,6 @@ from state.policy import DEFAULT_TTL_MS
 from state.scoring.ages import DAY_MS
 from streams.kafka.partitioner import partition as hashed
 from streams.records.routing import target_of
-
-#: By name: from the numbers of a column to probabilities.
-UNITS: Final = tuple(scores.UNITS)
-#: Text that stands in a column of names where there is none. NA and - are names.
-_NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null"))
-#: A large number as a spreadsheet writes it, without its last digits.
-_ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+")
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,8 @@ class Columns:
     score: str
     label: str
     time: str
-    #: When the label became known; None: with the score.
+    #: When the label became known; None: with the score. The column of the label itself: a row with a time is a 1, and
+    #: one without is a 0 that nobody reported.
     label_time: str | None = None
     #: Of the event; None: the number of the row.
     id: str | None = None
@@ -56,7 +50,7 @@ class Columns:
     stream: str | None = None
     #: Name of the stream of all rows, or of rows without one.
     stream_name: str = "table"
-    #: One of `UNITS`.
+    #: As `scores.scale` takes it.
     unit: str = "probability"
     #: What text in the label column means, see `replay.sources.labels.parse`: 0, 1, or None for a row without a label.
     labels: Meanings = field(default_factory=dict)
@@ -247,36 +241,42 @@ def read(path: Path, columns: Columns) -> Rows:
     """
     if begins(path) == PARQUET:
         table = parquet_table.read(path, columns.named, columns.zone)
+    elif holds_json(path):
+        table = json_table.read(path, columns.named)
     else:
         table = text_table.read(path, columns.named, columns.encoding)
     found = dict(table.columns)
     notes = list(table.notes)
     made = times.read(found["--time"], columns.time_format, columns.zone)
     notes += made.notes
-    labels = _labels(found["--label"], columns)
-    values = scores.read(found["--score"], columns.unit)
+    happened = columns.label == columns.label_time  # when, where it did
+    labels = np.empty(0) if happened else _labels(found["--label"], columns)
+    values, outside = scores.read(found["--score"], columns.unit)
+    notes += outside
     known = made
     if columns.label_time is not None:
         form = columns.label_time_format
         known = times.read(found["--label-time"], form or columns.time_format, columns.zone, only=form is not None)
         notes += known.notes
-        notes += _follow(known.ms, made.ms, labels, found)
+        if happened:
+            labels = (known.ms != NEVER).astype(np.float64)
+        notes += _follow(known.ms, made.ms, labels, found, columns.zone or UTC)
     if (made.ms == NEVER).all():
         raise TableError(f"--time {shown(columns.time)}: no row has a time")
     count = len(values)
     ids = [str(n) for n in range(count)]
     if columns.id is not None:
-        ids = _names(found["--id"], ids)
-        _whole(found["--id"])
+        ids = names.ids(found["--id"])
+        notes += names.repeated(found["--id"], ids)
     streams = [columns.stream_name] * count
     if columns.stream is not None:
-        streams = _names(found["--stream-column"], streams)
-    segments = {name: _names(found[f"--segments {name}"], [""] * count) for name in columns.segments}
-    entities = [""] * count if columns.entity is None else _names(found["--entity"], [""] * count)
+        streams = names.read(found["--stream-column"], streams)
+    segments = {name: names.read(found[f"--segments {name}"], [""] * count) for name in columns.segments}
+    entities = [""] * count if columns.entity is None else names.read(found["--entity"], [""] * count)
     weighing = {"weight": columns.weight, "label_rate": columns.label_rate}
     options = {name: f"--{name.replace('_', '-')}" for name, column in weighing.items() if column is not None}
     numbers = {name: scores.numbers(found[option]) for name, option in options.items()}
-    versions = [""] * count if columns.model_version is None else _names(found["--model-version"], [""] * count)
+    versions = [""] * count if columns.model_version is None else names.read(found["--model-version"], [""] * count)
     silent = (labels == 0) & (known.ms == NEVER) & (columns.label_time is not None)
     if columns.label_time is not None and (labels == 1).any() and (known.ms[labels == 1] == NEVER).all():
         raise TableError(
@@ -286,19 +286,24 @@ def read(path: Path, columns: Columns) -> Rows:
     labels[silent] = np.nan
     said = ids, streams, segments, entities, numbers, versions
     rows = Rows(values, labels, made.ms, known.ms, *said, silent, list(dict.fromkeys(notes)))
-    return _without_others(rows, found["--score"].rows)
+    return _used(rows, found["--score"].rows)
 
 
-def _without_others(rows: Rows, numbers: Sequence[int]) -> Rows:
-    """Leave out rows that hold neither score, label nor time, such as a line of totals."""
+def _used(rows: Rows, numbers: Sequence[int]) -> Rows:
+    """Leave out rows that hold neither score, label nor time, such as a line of totals; say which hold not all."""
     kept = ~np.isnan(rows.scores) | ~np.isnan(rows.labels) | (rows.times != NEVER) | rows.silent
+    for what, lacks in {"score": np.isnan(rows.scores) & kept, "time": (rows.times == NEVER) & kept}.items():
+        if lacks.any():
+            first = numbers[int(np.argmax(lacks))]
+            note = f"Rows without a {what} cannot be used: {lacks.sum():,} in all, the first is row {first}."
+            rows = replace(rows, notes=[*rows.notes, note])
     if kept.all():
         return rows
     first = numbers[int(np.argmin(kept))]
     note = f"{np.sum(~kept):,} rows without score, label and time were passed over, the first is row {first}."
 
-    def of(names: list[str]) -> list[str]:
-        return [name for name, keep in zip(names, kept.tolist(), strict=True) if keep]
+    def of(column: list[str]) -> list[str]:
+        return [name for name, keep in zip(column, kept.tolist(), strict=True) if keep]
 
     return Rows(
         rows.scores[kept],
@@ -316,12 +321,14 @@ def _without_others(rows: Rows, numbers: Sequence[int]) -> Rows:
     )
 
 
-def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column]) -> list[str]:
+def _follow(known: Integers, made: Integers, labels: Floats, found: Mapping[str, Column], zone: tzinfo) -> list[str]:
     """Let labels of the day of their score follow it, where only days are known; others before it are an error."""
     early = (known < made) & (known != NEVER) & ~np.isnan(labels)
     if not early.any():
         return []
-    if (known[known != NEVER] % DAY_MS == 0).all() and (made[early] - known[early] < DAY_MS).all():
+    days, at_days = np.unique(known[known != NEVER], return_inverse=True)
+    ends = times.next_days(days, zone)
+    if ends is not None and (made[early] < ends[at_days[early[known != NEVER]]]).all():
         known[early] = made[early]
         return [f"--label-time holds days: {early.sum():,} labels of their score's day were taken as known with it."]
     at = (
@@ -347,20 +354,14 @@ def _labels(column: Column, columns: Columns) -> Floats:
     try:
         meant = meanings(counts, columns.labels) | {"": np.nan}
     except ValueError as exc:
-        raise TableError(f"--label {shown(columns.label)} {exc}") from exc
+        raise TableError(f"--label {shown(columns.label)} {exc}{_when(column, columns)}") from exc
     found: Floats = np.array([meant[cell] for cell in cells])
     return found
 
 
-def _names(column: Column, defaults: list[str]) -> list[str]:
-    return [
-        default if name in _NAMELESS else name
-        for name, default in zip((cell.strip() for cell in column.texts), defaults, strict=True)
-    ]
-
-
-def _whole(ids: Column) -> None:
-    """Raise TableError if a spreadsheet has rounded ids."""
-    for at, cell in enumerate(ids.texts):
-        if "E+" in cell and _ROUNDED.fullmatch(cell):
-            raise ids.wrong(at, ": a spreadsheet has rounded this id; export the column as text, or leave out --id")
+def _when(column: Column, columns: Columns) -> str:
+    """Return what to do with a label's column that holds times; empty if it holds something else."""
+    with suppress(TableError):
+        times.read(replace(column, option="--label-time"), columns.label_time_format or columns.time_format)
+        return "; if it says when what you forecast happened, name it by --label-time, too"
+    return ""

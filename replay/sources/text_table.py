@@ -7,18 +7,23 @@ them, and its separator is the file's.
 import codecs
 import csv
 import io
+import re
+import shlex
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
+from unicodedata import normalize
 
 from replay.sources.column import Column, quoted, shown
 from replay.sources.record import TableError
 from replay.sources.unpacking import opened, recognised
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
+#: How a score or a time begins, and no name of one.
+_DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
 #: The header is among the first rows, behind comments and titles.
 _HEAD: Final = 50
 #: Rows that are read at once: few enough to stay in the processor's cache.
@@ -70,9 +75,13 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
         if there:
             places(path, there, named)
         raise TableError(f"{path} has no rows")
-    columns = _columns(path, decoded, header, places(path, header.cells, named), named)
+    columns, again = _columns(path, decoded, header, places(path, header.cells, named), named)
     if nul:
         _no_nul(columns)
+    if again:
+        notes.append(f"The header stands again in row {again[0]} and was passed over ({len(again):,} in all).")
+    if not header.number:
+        notes.append("The table has no header: its first row is a row like the others.")
     if header.number > 1:
         notes.append(f"The header of the table is its row {header.number}; rows above it were passed over.")
     return Text(columns, notes)
@@ -81,17 +90,17 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
 def places(path: Path, header: Sequence[str], named: Mapping[str, str]) -> dict[str, int]:
     """Return the place of the column that each option names. Raises TableError if there is none, or several."""
     found = {}
-    names = [name.strip() for name in header]
+    names = [_named(name) for name in header]
     for option, name in named.items():
-        there = [at for at, each in enumerate(names) if each == name]
+        there = [at for at, each in enumerate(names) if each == _named(name)]
         said = f"{option.removesuffix(f' {name}')} {shown(name)}: {path}"
         if not there and name[:1] == "#" and name[1:].isdecimal() and 0 < int(name[1:]) <= len(names):
             there = [int(name[1:]) - 1]
         if not there:
-            if names[:1] and names[0][:1] in ("{", "["):
-                raise TableError(f"{path} holds JSON, not a table: write it as CSV or Parquet")
             listed = ", ".join(shown(each) if len(each) <= 60 else quoted(each) for each in names[:200])
             hint = "" if len(names) > 1 else "; a comma, a semicolon, a tab or | is between columns"
+            if any(map(_DIGIT.match, names)):
+                hint += "; if the table has no header, name columns by number, such as '#1' for the first"
             raise TableError(f"{said} has no such column; there are: {listed}{hint}")
         if len(there) > 1:
             listed = " and ".join(f"#{at + 1}" for at in there)
@@ -164,26 +173,40 @@ def _heads(path: Path, encoding: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def _header(path: Path, encoding: str, named: Mapping[str, str]) -> _Header | None:
-    """Return the first row that holds all names, by the separator by which there is one."""
-    names = {name for name in named.values() if name[:1] != "#"}
+    """Return the first row that holds all names, by the separator by which there is one.
+
+    Where all columns are named by number, it is the first row that has so many; if that holds a score or a time, the
+    table has no header.
+    """
+    names = {_named(name) for name in named.values() if name[:1] != "#"}
+    numbers = [int(name[1:]) for name in named.values() if name[:1] == "#" and name[1:].isdecimal()]
+    told = [int(named[option][1:]) - 1 for option in ("--score", "--time")] if len(numbers) == len(named) else []
     for separator, rows in _heads(path, encoding):
         for number, row in enumerate(rows, 1):
-            if len(row) > 1 and names <= {cell.strip() for cell in row}:
-                return _Header(row, number, separator)
+            if len(row) >= max([2, *numbers]) and names <= set(map(_named, row)):
+                none = any(_DIGIT.match(row[at]) for at in told)
+                return _Header(row, number - 1 if none else number, separator)
     return None
+
+
+def _named(name: str) -> str:
+    """Return a name as it is compared: without blanks around it, its letters in one form."""
+    return normalize("NFC", name.strip())
 
 
 def _likeness(row: Sequence[str], named: Mapping[str, str]) -> tuple[int, int]:
     """Return how many of the named columns a row holds, and how many cells."""
-    return len({cell.strip() for cell in row}.intersection(named.values())), len(row)
+    return len(set(map(_named, row)).intersection(map(_named, named.values()))), len(row)
 
 
 def _columns(
     path: Path, encoding: str, header: _Header, there: Mapping[str, int], named: Mapping[str, str]
-) -> dict[str, Column]:
+) -> tuple[dict[str, Column], list[int]]:
+    """Return the columns, and which rows repeat the header, as where files were joined."""
     cells: dict[int, list[str]] = {at: [] for at in sorted(set(there.values()))}
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number
+    again: list[int] = []
     with _text(path, encoding) as file:
         reader = csv.reader(file, delimiter=header.separator, strict=True)
         try:
@@ -192,19 +215,28 @@ def _columns(
             while batch := list(islice(reader, _ROWS)):
                 numbers: Sequence[int] = range(number + 1, number + 1 + len(batch))
                 number += len(batch)
+                if header.number and header.cells in batch:
+                    again += [at for at, row in zip(numbers, batch, strict=True) if row == header.cells]
+                    numbers = [at for at, row in zip(numbers, batch, strict=True) if row != header.cells]
+                    batch = [row for row in batch if row != header.cells]
                 if set(map(len, batch)) != {width}:
                     batch, numbers = _regular(path, batch, numbers, width, least)
                 rows.extend(numbers)
                 for at, column in cells.items():
                     column.extend([row[at] for row in batch])
         except csv.Error as exc:
+            line = reader.line_num
+            with _text(path, encoding) as again_read:
+                escaped = any('\\"' in each for each in again_read)
+            twice = f"""; sed 's/\\\\"/""/g' {shlex.quote(str(path))} > table.csv writes \\" so""" if escaped else ""
             raise TableError(
-                f"{path}: line {reader.line_num} cannot be read as a row ({exc}): look for a quote that is not closed, "
-                "or that is not written twice inside of a cell"
+                f"{path}: line {line} cannot be read as a row ({exc}): look for a quote that is not closed, or that is "
+                f"not written twice inside of a cell{twice}"
             ) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
-    return {option: Column(option.split()[0], named[option], cells[at], rows) for option, at in there.items()}
+    found = {option: Column(option.split()[0], named[option], cells[at], rows) for option, at in there.items()}
+    return found, again
 
 
 def _regular(
@@ -217,6 +249,8 @@ def _regular(
             continue
         if len(row) < least or any(cell.strip() for cell in row[width:]):
             cell = f"; it begins with {quoted(row[0])}" if len(row) < least else f"; its last is {quoted(row[-1])}"
+            if len(row) == width + 1 and batch[0] is row:
+                cell += "; if rows begin with a name, as R writes them, put a name for it before the header's first"
             raise TableError(
                 f"{path}: row {number} has {len(row)} cells, and the header names {width}{cell}; remove the row, or "
                 "put quotes around the cell that holds a separator"

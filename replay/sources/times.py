@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache, partial
 from itertools import product
 from typing import Final, NamedTuple
@@ -21,8 +21,10 @@ NEVER: Final = int(np.iinfo(np.int64).min)
 FIRST: Final = 1990
 #: A label's time from this year on, or up to this year, says that there is none, such as 9999-12-31.
 _NONE_FROM, _NONE_TO = 2099, 1900
+_NO_DATE: Final = re.compile("0000-00-00.*|[+-]?infinity", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
+_QUARTER_MS: Final = 900_000
 #: Numbers since 1970, and what makes ms of them.
 _UNITS: Final = (
     ("seconds since 1970", 1e3),
@@ -53,9 +55,21 @@ _DATES: Final = (
 )
 _CLOCKS: Final = (
     *("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %I:%M:%S.%f %p", " %H.%M.%S"),
-    *(", %H:%M", ", %H:%M:%S", ", %I:%M:%S %p", ":%H:%M:%S", "T%H:%M:%S", " %H:%M:%S,%f"),
+    *(
+        " %I.%M.%S %p",
+        " %I.%M.%S.%f %p",
+        ", %H:%M",
+        ", %H:%M:%S",
+        ", %I:%M:%S %p",
+        ":%H:%M:%S",
+        "T%H:%M:%S",
+        " %H:%M:%S,%f",
+    ),
 )
-_OTHERS: Final = ("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y", "%a %b %d %H:%M:%S %z %Y")
+_OTHERS: Final = (
+    *("%Y%m", "%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b-%y", "%b-%Y", "%b %Y", "%y%m%d"),
+    *("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y", "%a %b %d %H:%M:%S %z %Y"),
+)
 #: So many cells are tried before a format is proposed.
 _TRIED: Final = 10_000
 
@@ -108,7 +122,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
     if not isinstance(column.cells, list):
         kind, ms = "", column.cells.astype(np.int64)
     else:
-        texts = ["" if of_label and cell.startswith("0000-00-00") else cell for cell in column.present()]
+        texts = ["" if of_label and _NO_DATE.fullmatch(cell) else cell for cell in column.present()]
         tell = partial(_formatted, form) if form else _usual
         kinds, ms = _told(texts, tell, clock)
         if form and not only and kinds.keys() == {""}:
@@ -142,6 +156,16 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
             at, f", which is {_date(ms[at])} and not from {FIRST} to {clock.last}; correct it, or leave it empty"
         )
     return Times(ms, notes)
+
+
+def next_days(days: Integers, zone: tzinfo) -> Integers | None:
+    """Return the midnight after each of these times in a zone, ms; None unless all of them are midnights there."""
+    if (days % _QUARTER_MS).any():  # no zone is off by less
+        return None
+    starts = [datetime.fromtimestamp(each / 1000, zone) for each in days.tolist()]
+    if any(each.time() != time() for each in starts):
+        return None
+    return np.array([(each + timedelta(days=1)).timestamp() * 1000 for each in starts], dtype=np.int64)
 
 
 def _told(texts: Sequence[str], tell: _Tell, clock: _Clock) -> tuple[Counter[str], Integers]:

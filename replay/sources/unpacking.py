@@ -1,14 +1,14 @@
 """A file as the bytes that it holds, however it is packed. A small file that unpacks without end is refused."""
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
-import shlex
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -38,37 +38,49 @@ _PACKED: Final = (_ZIP, _ZSTD, PARQUET, *_OPEN)
 _PLENTY, _TIMES_LARGER = 1 << 28, 100
 
 
+def parts(path: Path) -> list[Path]:
+    """Return the files that a table is of: itself, or those of a folder, such as Spark writes, by name.
+
+    Raises TableError if a folder has none. Files such as ``_SUCCESS`` are none.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(each for each in path.rglob("*") if each.is_file() and each.stat().st_size)
+    found = [each for each in files if not any(name[0] in "._" for name in each.relative_to(path).parts)]
+    if not found:
+        raise TableError(f"{path} is a folder, and no file in it holds anything")
+    return found
+
+
+def stored_bytes(path: Path) -> int:
+    """Return the size of a file, or of all parts of a folder, as stored."""
+    return sum(each.stat().st_size for each in parts(path))
+
+
 def begins(path: Path) -> bytes:
-    """Return the first four bytes of a file.
+    """Return the first four bytes of a file, or of the first part of a folder.
 
     Raises SettingsError if it cannot be read.
-    Raises TableError if it is a folder or nothing that is read here.
+    Raises TableError if it is nothing that is read here.
     """
-    if path.is_dir():
-        raise TableError(f"{path} is a folder: {_parts(path)}")
+    part = parts(path)[0]
     try:
-        with path.open("rb") as file:
+        with part.open("rb") as file:
             first = file.read(4)
     except OSError as exc:
-        raise SettingsError(f"cannot read {path}: {exc.strerror}") from exc
+        raise SettingsError(f"cannot read {part}: {exc.strerror}") from exc
     if not first:
-        raise TableError(f"{path} is empty")
+        raise TableError(f"{part} is empty")
     if not any(first.startswith(magic) for magic in _PACKED):
-        recognised(path, first)
+        recognised(part, first)
     return first
 
 
-def _parts(folder: Path) -> str:
-    """Return what to do with a folder, as Spark writes it."""
-    files = sorted(each for each in folder.iterdir() if each.is_file() and each.name[0] not in "._")
-    if len(files) == 1:
-        return f"name its file, {files[0]}"
-    if files and files[0].suffix == ".csv":
-        return f"put its parts into one file first: awk 'NR==1 || FNR>1' {shlex.quote(str(folder))}/*.csv > table.csv"
-    if next(folder.rglob("*.parquet"), None):
-        code = f"import pyarrow.parquet as p; p.write_table(p.read_table({str(folder)!r}), 'table.parquet')"
-        return f"put its parts into one file first: python -c {shlex.quote(code)}"
-    return "name one file, or put its parts into one first"
+def holds_json(path: Path) -> bool:
+    """Return whether what a file holds begins as a JSON object or array. Raises as `opened`."""
+    with opened(path) as (file, _):
+        begin = file.read(64)
+    return begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
 
 
 def recognised(path: Path, first: bytes) -> None:
@@ -82,19 +94,23 @@ def recognised(path: Path, first: bytes) -> None:
 
 def bounded(path: Path, size: int) -> None:
     """Raise TableError if a file unpacks to ``size`` bytes or more, and this is too much for one of its size."""
-    if size > max(_PLENTY, _TIMES_LARGER * path.stat().st_size):
+    if size > max(_PLENTY, _TIMES_LARGER * stored_bytes(path)):
         raise TableError(
-            f"{path} has {path.stat().st_size:,} bytes and unpacks to over {size:,}: unpack it first if that is meant"
+            f"{path} has {stored_bytes(path):,} bytes and unpacks to over {size:,}: unpack it first if that is meant"
         )
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file, and give what it holds, and the file as stored.
+    """Open a file, or the parts of a folder one behind the other, and give what it holds, and the file as stored.
 
     Raises SettingsError if it cannot be read.
-    Raises TableError if it is a folder, cut, broken, of several files, or unpacks to too much; also while it is read.
+    Raises TableError if it is cut, broken, of several files, or unpacks to too much; also while it is read.
     """
+    if path.is_dir():
+        with _Joined(parts(path)) as joined:
+            yield cast("IO[bytes]", io.BufferedReader(joined)), cast("IO[bytes]", joined)
+        return
     first = begins(path)
     try:
         with path.open("rb") as stored:
@@ -123,6 +139,41 @@ def _member(path: Path, stored: IO[bytes]) -> IO[bytes]:
     if len(names) != 1:
         raise TableError(f"{path} holds {len(names)} files: unpack it and name one of them")
     return archive.open(names[0])
+
+
+class _Joined(io.RawIOBase):
+    """What the parts of a folder hold, each of which begins on a line of its own. `tell` is of what is stored."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._left, self._stack = paths[::-1], ExitStack()
+        self._inner: IO[bytes] | None = None
+        self._stored, self._ended = 0, True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._stored
+
+    def readinto(self, room: "memoryview") -> int:  # type: ignore[override]  # any buffer
+        while self._left:
+            if self._inner is None:
+                self._inner, _ = self._stack.enter_context(opened(self._left[-1]))
+                found = self._inner.read(len(room) - 1).removeprefix(codecs.BOM_UTF8)
+                found = found if self._ended else b"\n" + found
+            else:
+                found = self._inner.read(len(room))
+            if found:
+                room[: len(found)] = found
+                self._ended = found.endswith(b"\n")
+                return len(found)
+            self._stack.close()
+            self._inner, self._stored = None, self._stored + self._left.pop().stat().st_size
+        return 0
+
+    def close(self) -> None:
+        self._stack.close()
+        super().close()
 
 
 class _Bounded(io.RawIOBase):

@@ -42,10 +42,12 @@ class Json:
 
     def decode(self, data: bytes, headers: Headers) -> Any:  # noqa: ANN401, ARG002 - whatever they say
         """Return what bytes say; see `Format`."""
+        framed = data[:1] == b"\0"
         try:
-            return orjson.loads(data[_FRAME:] if data[:1] == b"\0" else data)
+            return orjson.loads(data[_FRAME:] if framed else data)
         except orjson.JSONDecodeError as exc:
-            raise Unfit("not_json", f"the value is not JSON: {exc}") from None
+            other = '; it begins as Avro or Protobuf of a registry does: set format = "avro" or "protobuf"' * framed
+            raise Unfit("not_json", f"the value is not JSON: {exc}{other}") from None
 
     def lacking(self, data: bytes, headers: Headers) -> None:
         """Return None."""

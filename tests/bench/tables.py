@@ -415,7 +415,7 @@ def _book(_: random.Random, table: Table, __: bytes) -> bytes:
 
 
 def _array(_: random.Random, table: Table, __: bytes) -> bytes:
-    table.named = ("holds JSON",)
+    table.named = ("is a JSON array",)
     return b'[{"id": "a", "score": 0.5, "label": 1, "time": "2024-01-01"}]\n'
 
 

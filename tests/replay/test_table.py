@@ -3,8 +3,6 @@
 import gzip
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -490,22 +488,3 @@ def test_a_file_that_holds_no_records_is_refused_in_one_sentence(
     told = ended.err.strip().splitlines()[-1]
     assert told.startswith("trueup: ")
     assert said in told
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_folder_of_parts_is_refused_with_a_command_that_joins_them(tmp_path: Path, kind: str) -> None:
-    folder = tmp_path / "the parts"
-    folder.mkdir()
-    for n in range(2):
-        rows = {"p": [0.5, 0.25], "fraud": [n, 0], "at": ["2026-01-01"] * 2}
-        if kind == "csv":
-            cells = "\n".join(",".join(map(str, row)) for row in zip(*rows.values(), strict=True))
-            (folder / f"part-{n}.csv").write_text(f"{','.join(rows)}\n{cells}\n")
-        else:
-            pa.parquet.write_table(pa.table(rows), folder / f"part-{n}.parquet")
-    with pytest.raises(TableError, match="put its parts into one file first: ") as refused:
-        TableSource(folder, folder, columns=PLAIN)
-    command = str(refused.value).split("first: ")[1].replace("python -c", f"{shlex.quote(sys.executable)} -c", 1)
-    subprocess.run(command, shell=True, check=True, cwd=tmp_path)  # noqa: S602 - the text of the message
-    whole = tmp_path / f"table.{kind}"
-    assert [made["p"] for _, made in values(TableSource(whole, whole, columns=PLAIN), FORECASTS)] == [0.5, 0.25] * 2

@@ -270,6 +270,7 @@ def test_a_value_that_is_no_object_is_refused(value: bytes | None, reason: str) 
 
 def test_json_is_read_behind_the_frame_of_a_registry_s_serializer() -> None:
     assert read(f'{OUTCOME}y = "y"', b'\x00\x00\x00\x00\x07{"id": 1, "y": 1}')["y"] == 1
+    assert 'set format = "avro" or "protobuf"' in why(f'{OUTCOME}y = "y"', b"\x00\x00\x00\x00\x07\x02a").why
 
 
 def test_cloud_events_are_read_in_both_modes() -> None:

@@ -1,0 +1,89 @@
+"""A table that is JSON lines: an object a row, whose values stand at paths such as ``payment.score[1]``."""
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from replay.sources.column import Column, quoted, shown
+from replay.sources.files import parsed
+from replay.sources.record import TableError
+from replay.sources.text_table import Text
+from streams.sources.references import Read, reader
+
+_NO_ENVELOPE: Final = (None, (), "", 0)
+#: Paths that a message lists.
+_LISTED: Final = 200
+
+
+def read(path: Path, named: Mapping[str, str]) -> Text:
+    """Read columns of a table. What a row lacks is empty, and so is null; NaN is read as it is written.
+
+    Raises SettingsError if the file cannot be read.
+    Raises TableError if a line is no object, no row has a value at a path, or one holds a list or an object.
+
+    ``named``: paths, or names of fields, by the option that gives each.
+    """
+    rows = array("q")
+    cells: dict[str, list[str]] = {name: [] for name in named.values()}
+    first: dict[str, Any] = {}
+    number = 0
+    reads = {name: _reader(name) for name in cells}
+    for found, _ in parsed(path):
+        for each, line in found:
+            number += 1
+            row = _lenient(line) if each is None else each
+            if not isinstance(row, dict):
+                raise TableError(
+                    f"{path}: record {number} is {quoted(line.decode(errors='replace'))}, not a JSON object on a line: "
+                    f"correct it; where objects have several lines, jq -c . {path} > rows.jsonl puts each on one"
+                )
+            first = first or row
+            rows.append(number)
+            for name, column in cells.items():
+                value = row[name] if name in row else reads[name](row, _NO_ENVELOPE)
+                if isinstance(value, list | dict):
+                    option = next(option for option in named if named[option] == name)
+                    raise _nested(option.partition(" ")[0], name, number, value)
+                column.append(value if isinstance(value, str) else "" if value is None else str(value))
+    for option, name in named.items():
+        if not any(cells[name]):
+            listed = ", ".join(shown(each) for each in list(_paths(first))[:_LISTED])
+            raise TableError(f"{option.split()[0]} {shown(name)}: {path} has no such field; there are: {listed}")
+    return Text({option: Column(option.split()[0], name, cells[name], rows) for option, name in named.items()}, [])
+
+
+def _reader(name: str) -> Read:
+    """Return what reads a path; what is none, such as ``@timestamp``, is only a name."""
+    with suppress(ValueError):
+        if name[:1] != "@":
+            return reader(name)
+    return lambda _, __: None
+
+
+def _lenient(line: bytes) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return what a line says that is JSON but for NaN and Infinity; None if it is not."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(line)
+    return None
+
+
+def _nested(option: str, name: str, number: int, value: object) -> TableError:
+    inner = next(_paths(value, name))
+    return TableError(
+        f"{option} {shown(name)}: row {number} holds {quoted(value)}; name a value inside, such as '{inner}'"
+    )
+
+
+def _paths(value: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - whatever stands there
+    """Yield the paths to the values inside of a value; of a list to the last, as of the class 1."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            step = name if name.replace("_", "").isalnum() or not path else json.dumps(name, ensure_ascii=False)
+            yield from _paths(inner, f"{path}.{step}" if path else step)
+    elif isinstance(value, list) and value:
+        yield from _paths(value[-1], f"{path}[{len(value) - 1}]")
+    else:
+        yield path

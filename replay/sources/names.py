@@ -1,0 +1,47 @@
+"""Reads columns of names: of events, streams, segments, entities and versions."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from replay.sources.column import Column, quoted
+
+#: Text that stands in a column of names where there is none. NA and - are names.
+_NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null", "(null)", "[NULL]"))
+#: A large number as a spreadsheet writes it, without its last digits.
+_ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+")
+
+
+def read(column: Column, defaults: Sequence[str]) -> list[str]:
+    """Read a column of names; where there is none, the row's default."""
+    return [
+        default if name in _NAMELESS else name
+        for name, default in zip((cell.strip() for cell in column.texts), defaults, strict=True)
+    ]
+
+
+def ids(column: Column) -> list[str]:
+    """Read a column of ids; where there is none, the number of the row from 0.
+
+    Raises TableError if a spreadsheet has rounded one.
+    """
+    for at, cell in enumerate(column.texts):
+        if "E+" in cell and _ROUNDED.fullmatch(cell):
+            raise column.wrong(at, ": a spreadsheet has rounded this id; export the column as text, or leave out --id")
+    return read(column, [str(n) for n in range(len(column.cells))])
+
+
+def repeated(column: Column, found: Sequence[str]) -> list[str]:
+    """Say in a sentence how many rows have the id of an earlier row; none, if no row has."""
+    again = len(found) - len(set(found))
+    if not again:
+        return []
+    rows = f"{again:,} rows repeat" if again > 1 else "1 row repeats"
+    firsts: dict[str, int] = {}
+    first = next(at for at, each in enumerate(found) if firsts.setdefault(each, at) < at)
+    said = (
+        f"--id {column.name!r}: {rows} the id of an earlier row, the first is row {column.rows[first]}, "
+        f"{quoted(found[first])}. An event has one score: the same again changes nothing, and another one cannot be "
+        "used (conflict). If each row is an event of its own, leave out --id; --entity names what rows share."
+    )
+    return [said]

@@ -1,0 +1,223 @@
+"""Tables as other systems export them are read as they were meant, or refused with what to write."""
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+from unicodedata import normalize
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from replay.sources.record import TableError
+from replay.sources.table import Columns, Rows, read
+from replay.sources.times import NEVER
+from tests.commands import Trueup
+
+PLAIN = Columns("p", "y", "t")
+DATED = Columns("p", "y", "t", "known")
+NUMBERED = Columns("#1", "#2", "#3")
+HEADER = "p,y,t"
+ROWS = ".25,1,2026-01-01\n.5,0,2026-01-02"
+
+
+def rows(tmp_path: Path, text: str, columns: Columns = PLAIN) -> Rows:
+    path = tmp_path / "in.csv"
+    path.write_text(text)
+    return read(path, columns)
+
+
+@pytest.mark.parametrize(
+    ("unit", "written", "p"),
+    [("0,1000", "250", 0.25), ("850,300", "712,5", 0.25), ("1,0", ".75", 0.25), ("-5,5", "-2.5", 0.25)],
+)
+def test_a_unit_may_be_what_stands_for_0_and_for_1(tmp_path: Path, unit: str, written: str, p: float) -> None:
+    found = rows(tmp_path, f"p;y;t\n{written};1;2026-01-01\n", Columns("p", "y", "t", unit=unit))
+    assert found.scores.tolist() == [pytest.approx(p, abs=1e-12)]
+
+
+@pytest.mark.parametrize("unit", ["1,1", "1", "0,1,2", "a,b", "0,inf", "thousand"])
+def test_a_unit_that_is_none_is_refused_with_those_there_are(tmp_path: Path, trueup: Trueup, unit: str) -> None:
+    (tmp_path / "in.csv").write_text(f"{HEADER}\n{ROWS}\n")
+    refused = trueup(f"replay --table {tmp_path / 'in.csv'} --score p --label y --time t --score-unit {unit}").error
+    assert f"--score-unit {unit}: must be probability" in refused
+    assert "850,300" in refused
+
+
+def test_a_few_scores_in_no_unit_are_named_and_more_of_them_are_another_unit(tmp_path: Path) -> None:
+    many = [f"{HEADER}\n", *(f".{n + 1},1,2026-01-01\n" for n in range(400))]
+    few = rows(tmp_path, "".join([*many, "1.5,1,2026-01-01\n"]))
+    assert few.notes[-1] == "--score 'p': 1 score is not in [0, 1] and cannot be used; the first is row 402, '1.5'."
+    with pytest.raises(TableError, match=r"2% of the scores .* the first is row 402, '1\.5'\); --score-unit says"):
+        rows(tmp_path, "".join([*many, *["1.5,1,2026-01-01\n"] * 9]))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "found"),
+    [
+        (("1,234.50", "12"), [1234.5, 12]),
+        (("1.234,50", "1.234.567,25"), [1234.5, 1234567.25]),
+        (("1'234.5", "0.5"), [1234.5, 0.5]),
+        (("0,123", "1,234"), [0.123, 1.234]),
+    ],
+)
+def test_marks_between_thousands_are_read_where_they_can_be_told_from_fractions(
+    tmp_path: Path, amounts: tuple[str, ...], found: list[float]
+) -> None:
+    lines = "".join(f'.5,1,2026-01-01,"{amount}"\n' for amount in amounts)
+    weighed = Columns("p", "y", "t", weight="amount")
+    assert rows(tmp_path, f"{HEADER},amount\n{lines}", weighed).numbers["weight"].tolist() == found
+
+
+def test_a_number_that_may_have_thousands_or_a_fraction_is_not_guessed(tmp_path: Path) -> None:
+    text = f'{HEADER},amount\n.5,1,2026-01-01,950\n.5,1,2026-01-01,"1,250"\n'
+    with pytest.raises(TableError, match="row 3 holds '1,250', which may be 1250 or a fraction"):
+        rows(tmp_path, text, Columns("p", "y", "t", weight="amount"))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "note"),
+    [
+        (f"{HEADER}\n{ROWS}\n".replace("\n.5", f"\n{HEADER}\n.5"), PLAIN, "stands again in row 3 and was passed over"),
+        (f"{ROWS}\n", NUMBERED, "The table has no header"),
+        (f"{HEADER}\n{ROWS}\n", NUMBERED, ""),
+        (f"{HEADER}\n{ROWS}\n.,1,(null)\n", PLAIN, ""),
+        (normalize("NFD", f"Prüfwert,y,t\n{ROWS}\n"), Columns(normalize("NFC", "Prüfwert"), "y", "t"), ""),
+    ],
+)
+def test_headers_are_found_where_they_are(tmp_path: Path, text: str, columns: Columns, note: str) -> None:
+    found = rows(tmp_path, text, columns)
+    assert found.scores.tolist()[:2] == [0.25, 0.5]
+    assert any(note in each for each in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{ROWS}\n", "if the table has no header, name columns by number"),
+        (f"{HEADER}\n1,.25,1,2026-01-01\n2,.5,0,2026-01-02\n", "if rows begin with a name"),
+        (f'{HEADER},note\n.5,1,2026-01-01,"say \\"no\\", then"\n', "; sed 's/.*' .* writes"),
+        (f"{HEADER}\n.5,1,01-JAN-24 12.00.00.000000000 AM\n", r"--time-format '%d-%b-%y %I\.%M\.%S\.%f %p'"),
+        (f"{HEADER}\n.5,1,202401\n", "--time-format '%Y%m'"),
+        (
+            f"{HEADER}\n" + "".join(f".5,2026-01-{n + 10},2026-01-01\n" for n in range(12)),
+            "name it by --label-time, too",
+        ),
+        (
+            f"{HEADER}\n" + "".join(f".5,{each},2026-01-01\n" for each in ("good", "good", "bad", "open")),
+            "--labels good=0,bad=1,open=skip",
+        ),
+    ],
+)
+def test_what_is_not_read_is_refused_with_what_to_write(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(TableError, match=said):
+        rows(tmp_path, text)
+
+
+def test_a_date_in_place_of_a_label_is_a_one_and_none_is_silence(tmp_path: Path) -> None:
+    text = "p,defaulted,t\n.25,2026-02-01,2026-01-01\n.5,,2026-01-01\n"
+    found = rows(tmp_path, text, Columns("p", "defaulted", "t", "defaulted"))
+    assert np.array_equal(found.labels, [1.0, np.nan], equal_nan=True)
+    assert found.silent.tolist() == [False, True]
+
+
+def test_a_label_of_the_score_s_day_in_its_zone_comes_with_the_score(tmp_path: Path) -> None:
+    """The day of the change to summer time has 23 hours, and begins at 23:00 of the day before in UTC."""
+    berlin = Columns("p", "y", "t", "known", zone=ZoneInfo("Europe/Berlin"))
+    text = "p,y,t,known\n.5,1,2026-03-29 23:59,2026-03-29\n.5,0,2026-03-28 10:00,2026-04-01\n"
+    found = rows(tmp_path, text, berlin)
+    assert found.label_times[0] == found.times[0] == datetime(2026, 3, 29, 21, 59, tzinfo=UTC).timestamp() * 1000
+    with pytest.raises(TableError, match="before its score's time"):
+        rows(tmp_path, text.replace("2026-03-29 23:59", "2026-03-30 00:00"), berlin)
+
+
+def test_an_infinite_time_of_a_label_is_none(tmp_path: Path) -> None:
+    found = rows(tmp_path, "p,y,t,known\n.5,1,2026-01-01,2026-01-02\n.5,0,2026-01-01,infinity\n", DATED)
+    assert found.label_times[1] == NEVER
+
+
+def test_ids_that_are_there_twice_are_counted_with_the_first(tmp_path: Path) -> None:
+    text = f"id,{HEADER}\na,.5,1,2026-01-01\nb,.5,1,2026-01-01\na,.25,0,2026-01-02\n"
+    assert "1 row repeats the id of an earlier row, the first is row 4, 'a'" in "".join(
+        rows(tmp_path, text, Columns("p", "y", "t", id="id")).notes
+    )
+
+
+def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
+    """Fields come in any order; what a row lacks, null and NaN are nothing; an id keeps all its digits."""
+    path = tmp_path / "in.jsonl.gz"
+    lines = (
+        '{"s": {"v": [0.75, 0.25]}, "y": true, "@t": "2026-01-01", "id": 9007199254740993}\n'
+        '{"@t": "2026-01-02", "id": "b", "y": null, "s": {"v": [0, NaN]}}\n{"@t": "2026-01-03", "s": {}}\n'
+    )
+    path.write_bytes(gzip.compress(lines.encode()))
+    found = read(path, Columns("s.v[1]", "y", "@t", id="id"))
+    assert np.array_equal(found.scores, [0.25, np.nan, np.nan], equal_nan=True)
+    assert np.array_equal(found.labels, [1.0, np.nan, np.nan], equal_nan=True)
+    assert found.ids == ["9007199254740993", "b", "2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "score", "said"),
+    [
+        ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s.w", r"no such field; there are: s\.v\[1\], y, t"),
+        ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s", r"row 1 holds .* such as 's\.v\[1\]'"),
+        (
+            '{"s": 1, "y": 1, "t": 1}\n{"s": 1,',
+            "s",
+            "record 2 is '{\"s\": 1,', not a JSON object on a line: correct it",
+        ),
+    ],
+)
+def test_json_that_is_no_table_is_named(tmp_path: Path, lines: str, score: str, said: str) -> None:
+    (path := tmp_path / "in.jsonl").write_text(lines)
+    with pytest.raises(TableError, match=said):
+        read(path, Columns(score, "y", "t"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+def test_a_folder_is_read_as_its_parts_one_behind_the_other(tmp_path: Path, kind: str) -> None:
+    for n, text in enumerate(ROWS.split("\n")):
+        part = tmp_path / f"part-{n}.{kind}"
+        match kind:
+            case "csv":
+                part.write_text(f"{HEADER}\n{text}")
+            case "csv.gz":
+                part.write_bytes(gzip.compress(f"\ufeff{HEADER}\n{text}\n".encode()))
+            case _:
+                p, y, t = text.split(",")
+                pa.parquet.write_table(pa.table({"p": [float(p)], "y": [int(y)], "t": [t]}), part)
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "part-2.csv").touch()
+    found = read(tmp_path, PLAIN)
+    assert (found.scores.tolist(), found.labels.tolist()) == ([0.25, 0.5], [1.0, 0.0])
+
+
+def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_SUCCESS").touch()
+    with pytest.raises(TableError, match="no file in it holds anything"):
+        read(tmp_path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("", "The scores of in rank backwards: the higher, the fewer events (AUC 0."),
+        ("--score-unit 1,0", "Serve the calibrated scores"),
+        ("--label-time late", "No choice can be made from this replay: nothing was learnt before the last forecast."),
+    ],
+)
+def test_scores_that_rank_backwards_and_labels_that_come_too_late_are_said(
+    tmp_path: Path, trueup: Trueup, options: str, said: str
+) -> None:
+    lines = [
+        f"{(n % 10 + 0.5) / 10},{int(n * 7 // 10 % 10 >= n % 10)},{1_767_225_600 + 60 * n},2026-06-01"
+        for n in range(1500)
+    ]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["p,y,t,late", *lines]))
+    told = trueup(f"replay --table {path} --score p --label y --time t {options}").out
+    assert said in told
+    assert ("rank backwards" in told) == (options != "--score-unit 1,0")
