@@ -26,7 +26,7 @@ from streams.faust.state_table import StateTable
 from streams.faust.stores import RocksStore
 from streams.faust.transport import BatchConsumer
 from streams.records.merge import PartitionBuffer
-from tests.simulation import mutants_of_sources
+from tests.simulation import mutants_of_commands, mutants_of_sources
 from tests.simulation.mutants_of_sources import Change, not_awaited
 
 
@@ -346,6 +346,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
         (fetching.LoopConsumer, "ask_for_topics", _returning(None))
     ],
     **mutants_of_sources.MUTANTS,
+    **mutants_of_commands.MUTANTS,
 }
 
 
