@@ -363,6 +363,9 @@ RARE: Final = frozenset(
         "rows that were found damaged are restored from where the recovery before ended",
         "an answer counts as said that only looks like one that is",
         "a leader of the group that no broker answers shares out nothing for minutes",
+        "a build folds what another one has answered",
+        "no other worker gets what this build cannot fold",
+        "a checkpoint says that later outputs stand before it",
     }
 )
 

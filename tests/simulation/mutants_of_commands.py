@@ -6,20 +6,13 @@ from typing import Any, Final
 
 from agents.served import Served
 from agents.topology import Topology
-from cli import group_states, rescale, skip
+from cli import rescale
 from state.formats import ARITHMETIC
 from streams.config import in_force
 from streams.faust import claims
 from streams.faust.claims import Claims
 from streams.faust.membership import Member
 from tests.simulation.mutants_of_sources import Change
-
-
-def _nothing(_: Any) -> Any:
-    async def mutant(*_: Any, **__: Any) -> None:
-        await asyncio.sleep(0)
-
-    return mutant
 
 
 def _unstamped(append: Any) -> Any:
@@ -45,17 +38,6 @@ def _claims_late(_: Any) -> Any:
 
         made.append = late  # type: ignore[method-assign]
         return made
-
-    return mutant
-
-
-def _looks_once(require: Any) -> Any:
-    seen = dict[int, Any]()
-
-    async def mutant(settings: Any, consumer: Any, partition: int, skipped: Any) -> None:
-        if seen.get(id(consumer)) is not consumer:
-            seen[id(consumer)] = consumer
-            await require(settings, consumer, partition, skipped)
 
     return mutant
 
@@ -87,9 +69,6 @@ def _returning(value: Any) -> Callable[[Any], Any]:
 MUTANTS: Final[dict[str, list[Change]]] = {
     "commands write under no claim": [(claims._Producer, "append", _unstamped)],
     "a move claims when it writes, behind its look at what is there": [(rescale, "_claimed", _claims_late)],
-    "a move leaves out what only the journal has": [(group_states, "_require_written", _returning(None))],
-    "a move does not wait for records that are not applied": [(rescale, "require_applied", _nothing)],
-    "a skip does not look again behind its claim": [(skip, "_require", _looks_once)],
     "a record that was left out is read": [(Topology, "skipped", _returning({}))],
     "a build folds what another one has answered": [(in_force, "restored", _any_build)],
     "no other worker gets what this build cannot fold": [(Member, "leave", _returning(None))],
