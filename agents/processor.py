@@ -353,7 +353,7 @@ class BatchProcessor:
                 part.served.hears(ends.get(part.batch.partition, {}))
             self._applying.done(4, perf_counter() - began)
         for part in self._here(parts):
-            part.served.answered = max(part.served.answered, part.number)
+            part.served.answers(part.number)
 
     async def _written(self) -> None:
         """Write the checkpoints whose turns are answered, steps 5 and 6."""
@@ -367,11 +367,11 @@ class BatchProcessor:
 
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write a waiting checkpoint; the entries before it are answered."""
-        changes, entry, left = waiting
+        changes, entry, left, known = waiting
         for _ in changes.slices():
             await asyncio.sleep(0)
         await self._outputs.note(number, entry.encode())
-        said = [end if stands is None else stands for end, stands in zip(served.said, left, strict=True)]
+        said = [end if stands is None else stands for end, stands in zip(known, left, strict=True)]
         key, row = journal.begun(entry, said)
         await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4))
         served.waiting, served.written = None, entry.number

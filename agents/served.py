@@ -39,6 +39,8 @@ class Frozen(NamedTuple):
     entry: Entry
     #: Offsets of later outputs that are in the topics already, see `Heard.offsets`.
     left: Sequence[int | None]
+    #: Next offset of each output topic after the outputs of the entries before it, once those are acknowledged.
+    said: tuple[int, int, int]
 
 
 @dataclass(eq=False)
@@ -147,11 +149,17 @@ class Served:
         first, second, third = (ends.get(label, end) for label, end in zip(LABELS, self.said, strict=True))
         self.said = first, second, third
 
+    def answers(self, number: int) -> None:
+        """Note that the outputs of the entries before a number are acknowledged."""
+        self.answered = max(self.answered, number)
+        if self.waiting is not None and self.answered <= self.waiting.entry.number:  # later outputs do not belong to it
+            self.waiting = self.waiting._replace(said=self.said)
+
     def freeze(self, tick: int = 0) -> None:
         """Make a checkpoint, which now waits."""
         left = [None, None, None] if self.heard is None else self.heard.offsets
         entry = self.entry(self.begins, bytes(self.order), tick)
-        self.waiting = Frozen(self.engine.freeze(), entry, left)
+        self.waiting = Frozen(self.engine.freeze(), entry, left, self.said)
         self.begins = self.ends
         self.order.clear()
 

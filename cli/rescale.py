@@ -6,7 +6,8 @@ happens on the way, the old group is as it was, and starting its workers again i
 1. Nobody may be in the old groups or the new ones. Their workers were stopped, not killed: checkpoints have everything.
    All records of the old inputs are applied.
 2. The old changelogs are read, and divided (`state.rescale`). It is the same each time, so it can be done again.
-3. Each new partition gets a fence that no worker accepts, then its rows, and a row that says what they were made of.
+3. Each new partition is claimed: brokers refuse another run of the command that stood still meanwhile. It gets a fence
+   that no worker accepts, then its rows, and a row that says what they were made of.
    What an audit has to know to make them again goes to the topic of what is in force (`replay.moves`).
 4. The offsets of the new groups are committed. The old changelogs must end where they did.
 5. Each new partition gets its fence: **that is its commit point.** One that has it is left as it is when the command
@@ -39,7 +40,7 @@ from cli.group_states import (
     topic_rows,
 )
 from replay import moves
-from replay.export_state import append, open_group
+from replay.export_state import open_group
 from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
 from state import kinds
 from state.frames import CorruptFrame
@@ -47,6 +48,7 @@ from state.inputs import InputIds, Widths
 from state.rescale import MOVED, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
+from streams.faust.claims import Claims
 from streams.kafka import owners, provenance
 from streams.kafka.topics import TopicsError
 from streams.kafka.writer import writer
@@ -135,6 +137,8 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         intake = await intake_offsets(admin, producer, old, stages, width)
         by = by or (EVENT if len(stages) == 1 else STREAM)
         shards = _divide(stages, width, by)
+        # Claimed before it is looked at what is there: nobody else can write it from now on.
+        claims = [] if dry_run else [await _claimed(each, producer) for each in stages]
         there = [await _there(reader, each) for each in stages]
         if not any(partition is None for each in there for partition in each):
             return f"{new.app_id} has the state of {old.app_id} in {width} partitions already: nothing was written"
@@ -144,8 +148,8 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         log.info("dividing %d rows anew", rows)
         committed = any(each is not None for partitions in there for each in partitions)
         told = await _told(reader, producer, stages, by, shards, intake, again=committed)
-        for each, finished, said in zip(stages, there, (told, None), strict=False):
-            await _write(producer, reader, each, finished, said, probe)
+        for each, changelog, finished, said in zip(stages, claims, there, (told, None), strict=False):
+            await _write(producer, changelog, reader, each, finished, said, probe)
         if not committed:  # the workers may have gone on since
             for each in stages:
                 await _commit(each.new, _inputs(each))
@@ -154,10 +158,10 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         await require_idle(admin, [old, new])
         await require_still(reader, stages)
         await owners.take(admin, new)
-        for each, finished in zip(stages, there, strict=True):
+        for each, changelog, finished in zip(stages, claims, there, strict=True):
             for n, done in enumerate(finished):
                 if done is None:
-                    await append(producer, each.new, n, [(kinds.FENCE.key(), each.made[n][kinds.FENCE.key()])])
+                    await changelog.append(n, [(kinds.FENCE.key(), each.made[n][kinds.FENCE.key()])])
                     probe(4)
     written = sum(len(part) for each in stages for part in each.made)
     return (
@@ -222,6 +226,12 @@ def _following(stage: Stage, width: int) -> list[list[int]]:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
+async def _claimed(stage: Stage, producer: AIOKafkaProducer) -> Claims:
+    changelog = Claims(stage.new, producer.client, "trueup state rescale")
+    await changelog.claim(range(stage.moved.partitions))
+    return changelog
+
+
 async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
     """Return the rows of each new partition that is finished, and None of the others.
 
@@ -243,6 +253,7 @@ async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
 
 async def _write(
     producer: AIOKafkaProducer,
+    changelog: Claims,
     reader: AIOKafkaConsumer,
     stage: Stage,
     finished: Sequence[Rows | None],
@@ -251,15 +262,13 @@ async def _write(
 ) -> None:
     unfinished = [n for n, done in enumerate(finished) if done is None]
     for n in unfinished:
-        await append(producer, stage.new, n, [(kinds.FENCE.key(), UNFINISHED)])
+        await changelog.append(n, [(kinds.FENCE.key(), UNFINISHED)])
         probe(1)
     before = await topic_rows(reader, stage.new.changelog, len(finished))
     for n in unfinished:
         made = stage.made[n]
-        gone = [(key, None) for key in before[n] if key not in made]
-        await append(
-            producer, stage.new, n, [*gone, *((key, row) for key, row in made.items() if key != kinds.FENCE.key())]
-        )
+        gone = [(key, None) for key in before[n] if key not in made and key != kinds.CLAIM.key()]
+        await changelog.append(n, [*gone, *((key, row) for key, row in made.items() if key != kinds.FENCE.key())])
         if told is not None:
             await producer.send_and_wait(stage.new.configurations, told[n].encode(), in_force.MOVED, partition=n)
         probe(2)

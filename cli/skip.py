@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -24,11 +24,8 @@ from state import kinds
 from state.fence import Fence
 from state.journal import Entry
 from streams.config.settings import Settings, SettingsError
-from streams.faust.appends import Appender
-from streams.faust.changelog import Changelog, FencedError
-from streams.faust.producing import BatchProducer, RecordBatch
-from streams.kafka import codecs, producer_ids, provenance
-from streams.kafka.producer_ids import ForbiddenError, ProducerIdentity
+from streams.faust.claims import Claims
+from streams.kafka import provenance
 from streams.kafka.topics import TopicsError, partitions
 from streams.records import skips
 
@@ -36,30 +33,6 @@ from streams.records import skips
 REASON: Final = 500
 #: How many records at the end of a changelog are searched first for the newest fence and the newest journal entry.
 TAIL: Final = 10_000
-
-
-class _Producer:
-    """The producer that the changelog needs, with a client of its own."""
-
-    def __init__(self, settings: Settings, producer: AIOKafkaProducer) -> None:
-        self._settings = settings
-        self._client = producer.client
-
-    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
-        """Return the producer id of a transactional id with a new epoch."""
-        async with asyncio.timeout(self._settings.request_seconds):
-            return await producer_ids.take(self._client, transactional_id, held)
-
-    def batch(self, _: int | None = None) -> RecordBatch:
-        """Return an empty record batch."""
-        return RecordBatch(self._settings.batch_bytes, codecs.NUMBERS[self._settings.compression])
-
-    async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
-        """Append record batches; return the offsets of their first records."""
-        sealed = {TopicPartition(topic, partition): batch.sealed(-1, -1, -1) for batch, topic, partition in batches}
-        async with asyncio.timeout(self._settings.request_seconds):
-            offsets = await Appender(lambda: self._client).append(sealed)
-        return [offsets[place] for place in sealed]
 
 
 def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -> str:
@@ -81,9 +54,7 @@ def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -
             asyncio.run(_write(settings, skips.SourceSkip(topic, "", partition, offset, *said), dry_run=dry_run))
         else:
             asyncio.run(_append(settings, partition, skips.Skip(inputs.index(topic), offset, *said), dry_run=dry_run))
-    except FencedError:
-        raise TopicsError(f"a worker took up partition {partition} meanwhile; try again", lasting=False) from None
-    except (KafkaError, ForbiddenError, TimeoutError) as exc:
+    except (KafkaError, TimeoutError) as exc:
         raise TopicsError(f"cannot write it down: {exc or type(exc).__name__}") from exc
     if dry_run:
         return f"{place} can be left out; nothing was written"
@@ -152,15 +123,14 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
     options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(AIOKafkaConsumer(enable_auto_commit=False, **options))
-        client = _Producer(settings, await stack.enter_async_context(AIOKafkaProducer(**options)))
-        changelog = Changelog(lambda: settings.changelog, lambda: cast("BatchProducer", client), "trueup state skip")
+        producer = await stack.enter_async_context(AIOKafkaProducer(**options))
+        claims = Claims(settings, producer.client, "trueup state skip")
         await _require(settings, consumer, partition, skip)  # before the claim shuts a worker out
         if dry_run:
             return
-        await changelog.claim(partition)
-        changelog.activate(partition)
+        await claims.claim([partition])
         await _require(settings, consumer, partition, skip)
-        await changelog.append({partition: dict([skips.row(skip)])})
+        await claims.append(partition, [skips.row(skip)])
 
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:

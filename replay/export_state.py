@@ -16,12 +16,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from replay.engine_output import EngineOutput
+from replay.moves import is_of_engine
 from replay.sources.topics import TopicSource
 from state import kinds
 from state.fence import Fence
 from streams.config.settings import Settings
+from streams.faust.claims import Claims
 from streams.kafka import owners, topics
 from streams.kafka.topics import TopicsError
+from streams.kafka.whole_topics import batches
 from streams.kafka.writer import writer
 
 #: The fence while rows are being written.
@@ -115,12 +118,11 @@ def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput
 
 async def _write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> None:
     async with writer(settings) as producer:
-        for n in range(len(folded)):
-            await append(producer, settings, n, [(kinds.FENCE.key(), UNFINISHED)])
+        changelog = await begun(producer, settings, len(folded), "trueup replay")
         for n, each in enumerate(folded):
-            await append(producer, settings, n, (row for row in each.rows() if row[0] != kinds.FENCE.key()))
+            await changelog.append(n, (row for row in each.rows() if row[0] != kinds.FENCE.key()))
         for n, each in enumerate(folded):
-            await append(producer, settings, n, [(kinds.FENCE.key(), _fence(source, n, each).encode())])
+            await changelog.append(n, [(kinds.FENCE.key(), _fence(source, n, each).encode())])
     async with open_group(settings) as consumer:
         offsets = {
             TopicPartition(name, n): span[1]
@@ -150,29 +152,51 @@ def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
     return fence
 
 
+async def has_state(settings: Settings) -> bool:
+    """Whether the changelog has rows of a state."""
+    async for _, records in batches(settings, [settings.changelog]):
+        keys = [record.key for record in records if record.key is not None]
+        if any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in keys):
+            return True
+    return False
+
+
+async def begun(producer: AIOKafkaProducer, settings: Settings, partitions: int, command: str) -> Claims:
+    """Claim all partitions of a changelog, and give each a fence that no worker accepts.
+
+    Raises TopicsError if there is a state: another run of the command, or a worker, has written it meanwhile.
+    """
+    changelog = Claims(settings, producer.client, command)
+    await changelog.claim(range(partitions))
+    if await has_state(settings):
+        raise TopicsError(f"{settings.changelog} has a state by now, of another run of '{command}' or of a worker")
+    for n in range(partitions):
+        await changelog.append(n, [(kinds.FENCE.key(), UNFINISHED)])
+    return changelog
+
+
 async def append(
     producer: AIOKafkaProducer,
-    settings: Settings,
+    topic: str,
     partition: int,
-    rows: Iterable[tuple[bytes, bytes | None]],
-    topic: str | None = None,
+    records: Iterable[tuple[bytes, bytes]],
     stamp: int | None = None,
 ) -> int:
-    """Append rows, None for one to delete, in as few batches as they fit, each acknowledged before the next.
+    """Append records, key and value, in as few batches as they fit, each acknowledged before the next.
 
-    They go to the changelog, or to another topic if one is named, with the time ``stamp``, ms, or that of now.
+    ``stamp``: their time, ms; None: that of now.
 
     Raises TopicsError if one does not fit a batch.
     Returns how many.
     """
-    count, topic = 0, topic or settings.changelog
+    count = 0
     batch = producer.create_batch()
-    for key, row in rows:
+    for key, row in records:
         if batch.append(timestamp=stamp, key=key, value=row) is None:
             await (await producer.send_batch(batch, topic, partition=partition))
             batch = producer.create_batch()
             if batch.append(timestamp=stamp, key=key, value=row) is None:
-                raise TopicsError(f"a row of {len(row or b'')} bytes does not fit TRUEUP_BATCH_BYTES")
+                raise TopicsError(f"a row of {len(row)} bytes does not fit TRUEUP_BATCH_BYTES")
         count += 1
     if batch.record_count():
         await (await producer.send_batch(batch, topic, partition=partition))

@@ -29,9 +29,8 @@ from aiokafka.errors import KafkaError
 from replay import process_pool
 from replay.configuration import Configuration
 from replay.engine_output import EngineOutput
-from replay.export_state import UNFINISHED, append, open_group
+from replay.export_state import append, begun, has_state, open_group
 from replay.loaded import Loaded
-from replay.moves import is_of_engine
 from replay.partition_task import Done, parts
 from replay.run import Show
 from replay.score import dead
@@ -41,9 +40,9 @@ from state import kinds, ledger
 from state.fence import FATES, FORECAST_FATES, INPUT_FATES, Fence
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.faust.claims import Claims
 from streams.kafka import groups, partitioner, topics
 from streams.kafka.topics import TopicsError
-from streams.kafka.whole_topics import batches
 from streams.kafka.writer import writer
 from streams.records.decoding import SCOPED
 from streams.records.routing import LOADED, encode_route, place, target_of
@@ -96,11 +95,7 @@ async def _opened(settings: Settings) -> Group:
             for n in range(count)
         ]
     await require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
-    known = False
-    async for _, records in batches(settings, [settings.changelog]):
-        found = (record.key for record in records if record.key is not None)
-        known = known or any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in found)
-    if known:
+    if await has_state(settings):
         raise TopicsError(
             f"group {settings.app_id} has a state already, of a worker or of an earlier load or restore. Nothing was "
             "written, so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. "
@@ -209,28 +204,28 @@ async def _write(
     at = datetime.now(UTC).isoformat(timespec="seconds")
     written = routes = 0
     async with writer(settings) as producer:
-        for n in range(len(folded)):
-            await append(producer, settings, n, [(kinds.FENCE.key(), UNFINISHED)])
+        changelog = await begun(producer, settings, len(folded), "trueup load")
         for n, each in enumerate(folded):
             fence = each.fence
             fence.next[:] = group.next[n]
             written += await give(
-                producer, settings, n, partial(_rows, each), fence, Loaded(files, at, 0, group.since[n])
+                producer, changelog, settings, n, partial(_rows, each), fence, Loaded(files, at, 0, group.since[n])
             )
         if settings.has_intake:
             attempt = uuid4().hex
             for n, each in enumerate(folded):
                 made = _routes(each, configuration, place(LOADED, attempt, n), group.partitions)
                 for to, part in enumerate(made):
-                    routes += await append(producer, settings, to, part, settings.routes, last_ms)
+                    routes += await append(producer, settings.routes, to, part, last_ms)
         await require_stopped(settings)
         for n, each in enumerate(folded):
-            await append(producer, settings, n, [(kinds.FENCE.key(), each.fence.encode())])
+            await changelog.append(n, [(kinds.FENCE.key(), each.fence.encode())])
     return written, routes
 
 
 async def give(
     producer: AIOKafkaProducer,
+    changelog: Claims,
     settings: Settings,
     partition: int,
     rows: Callable[[], Iterable[tuple[bytes, bytes]]],
@@ -248,11 +243,11 @@ async def give(
     told
         What they were made of; how many there are is filled in.
     """
-    count = 1 + await append(producer, settings, partition, rows())
+    count = 1 + await changelog.append(partition, rows())
     again = ((in_force.LOADED_ROW + key, row) for key, row in chain(rows(), [(kinds.FENCE.key(), fence.encode())]))
-    await append(producer, settings, partition, again, settings.configurations)
+    await append(producer, settings.configurations, partition, again)
     said = replace(told, rows=count).encode()
-    await append(producer, settings, partition, [(in_force.LOADED, said)], settings.configurations)
+    await append(producer, settings.configurations, partition, [(in_force.LOADED, said)])
     return count
 
 

@@ -23,7 +23,7 @@ from replay.audit.checkpoint import Rows, read_rows
 from replay.audit.partition_verifier import INPUTS
 from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
-from replay.export_state import UNFINISHED, append
+from replay.export_state import begun
 from replay.load import Group
 from replay.loaded import SNAPSHOT, Loaded
 from replay.snapshot import Manifest, Place, SnapshotError
@@ -156,19 +156,18 @@ async def _write(
     written, fences = 0, list[Fence]()
     files = {SNAPSHOT: identity(path)}
     async with writer(settings) as producer:
-        for n in range(group.partitions):
-            await append(producer, settings, n, [(kinds.FENCE.key(), UNFINISHED)])
+        changelog = await begun(producer, settings, group.partitions, "trueup state restore")
         for n, (next_, place) in enumerate(zip(places, manifest.partitions, strict=True)):
             rows = _read(settings, directory / f"partition-{n}")
             fence = fence_of(rows)
             fence.next[:] = next_
             fences.append(fence)
             told = Loaded(files, manifest.at, 0, group.since[n])
-            written += await load.give(producer, settings, n, partial(_but_the_fence, rows), fence, told)
-            await append(producer, settings, n, [_begun(place, next_, group.since[n])])
+            written += await load.give(producer, changelog, settings, n, partial(_but_the_fence, rows), fence, told)
+            await changelog.append(n, [_begun(place, next_, group.since[n])])
         await load.require_stopped(settings)
         for n, fence in enumerate(fences):
-            await append(producer, settings, n, [(kinds.FENCE.key(), fence.encode())])
+            await changelog.append(n, [(kinds.FENCE.key(), fence.encode())])
     return written
 
 

@@ -12,6 +12,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from agents.processor import BatchProcessor
+from agents.served import Served
 from agents.topology import Topology
 from lab.scrape import ScrapedSamples
 from state import kinds
@@ -63,7 +64,10 @@ class Told:
             raise self.failure
         await self.acknowledged.wait()
         self.sent += [(batch.partition, batch.outputs) for batch in batches]
-        return {}
+        return {batch.partition: {"calibrated": self._answers(batch.partition)} for batch in batches}
+
+    def _answers(self, partition: int) -> int:
+        return sum(isinstance(output, Calibrated) for n, outputs in self.sent if n == partition for output in outputs)
 
     @property
     def outputs(self) -> list[Output]:
@@ -461,6 +465,26 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
     asyncio.run(run())
     assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, *parts)
     assert [(len(entry.topics), entry.applied) for _, entry in scene.told.noted] == [(60, 60), (20, 80)]
+
+
+def test_a_checkpoint_names_the_ends_of_its_own_outputs_though_later_ones_are_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = scene.told.note
+
+    async def noted(partition: int, entry: bytes) -> None:
+        await through(scene.processor, Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0))
+        await note(partition, entry)
+
+    async def run() -> Journal:
+        await through(scene.processor, Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0))
+        await scene.processor.checkpoint()
+        return (await reopened(scene))[1]
+
+    monkeypatch.setattr(scene.told, "note", noted)
+    monkeypatch.setattr(Served, "due", lambda self, _: self.ready)
+    found = asyncio.run(run())
+    assert ([entry.number for entry in found.entries], found.answered, found.said) == ([1], 1, (1, 0, 0))
 
 
 def test_a_batch_that_changes_more_than_a_checkpoint_may_have_is_cut_in_order(

@@ -18,6 +18,7 @@ from replay.run import Request, replay
 from replay.sources.topics import Range, reread, resolved
 from state import kinds
 from streams.config.settings import SettingsError
+from streams.faust.claims import Claims
 from streams.kafka.topics import TopicsError
 from tests.e2e.test_hostile import send_at_once
 from tests.e2e.world import Read, World, held, wait_for
@@ -114,15 +115,15 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
     live = world()
     fed(live)
     heir = successor(world, live)
-    real = export_state.append
+    real = Claims.append
 
-    async def dying(producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> int:
+    async def dying(self: Claims, partition: int, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
         kept = list(rows)
         if partition == 1 and kept[0][0] != kinds.FENCE.key():
             raise KeyboardInterrupt
-        return await real(producer, settings, partition, kept)  # type: ignore[arg-type]
+        return await real(self, partition, kept)
 
-    monkeypatch.setattr(export_state, "append", dying)
+    monkeypatch.setattr(Claims, "append", dying)
     with pytest.raises(KeyboardInterrupt):
         replay(replace(asked(live), write_state=heir.name), live.environment)
     with heir.worker() as worker:

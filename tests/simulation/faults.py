@@ -110,9 +110,10 @@ class Faults:
             world.network.troubled = 0.02 + 0.1 * fault.long
             world.loop.call_later(1 + fault.long, self._untroubled)
         elif fault.kind == "compact":
-            for settings in world.folding.values():
-                for n in range(world.plan.width):
-                    world.kafka.logs[settings.changelog, n].compact()
+            for era in world.eras:
+                for settings in era.folding.values():
+                    for n in range(era.width):
+                        world.kafka.logs[settings.changelog, n].compact()
         elif fault.kind == "leaders":
             moved = {place for place in world.kafka.logs if rng.random() < 0.3}
             world.kafka.moving |= moved
@@ -127,7 +128,7 @@ class Faults:
     async def _erase(self, event_id: str) -> None:
         """Erase an event as `trueup forget` does, again until it is done."""
         self.erasing += 1
-        settings = self._world.base
+        settings = self._world.sending.base
         value = forget.erasure(settings, event_id)
         while True:
             try:

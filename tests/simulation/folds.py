@@ -5,26 +5,34 @@ nothing that can fail between. First it judges the journal itself: one entry aft
 before it ended, every record in one of them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from state import journal, kinds
 from state.engine import Partition
+from state.fence import Fence
 from state.journal import Entry
 from state.kind import Get
 from state.router import Router
 from state.witnesses import SLACK
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.records import skips
 from streams.records.decoding import Decoder
-from streams.records.refused import named
+from streams.records.refused import Skipped, named
 from streams.records.routing import RouteDecoder
 from tests.e2e.world import BESIDE, Opened, along_the_journal
+from tests.simulation import builds
+from tests.simulation.builds import BUILDS
 from tests.simulation.log import Record
 from tests.simulation.plan import POLICIES, WORKER
 from tests.simulation.world import World
+
+#: The rows of a group that is new.
+NOTHING: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 
 class WrongError(AssertionError):
@@ -56,18 +64,23 @@ class Folded:
     ----------
     made
         Entries of the journal, each with its settings and its outputs.
+    rows
+        What its records have made of the rows.
     """
 
     claims: list[Claim]
     made: list[tuple[Entry, Settings, list[Any]]]
+    rows: dict[bytes, bytes]
 
     def era(self, by: str, at: int) -> int:
         """Return which claim a process appended under: its last one before; -1 if it had none."""
         return max((n for n, claim in enumerate(self.claims) if claim.by == by and claim.at < at), default=-1)
 
 
-def fold(world: World, stage: str, n: int) -> Folded:
+def fold(world: World, stage: str, n: int, begun: Mapping[bytes, bytes] = NOTHING) -> Folded:
     """Judge a partition of a stage up to its rows, and return what it must have put out.
+
+    ``begun`` are the rows that it began with.
 
     Raises
     ------
@@ -76,26 +89,35 @@ def fold(world: World, stage: str, n: int) -> Folded:
     """
     of, logs = world.folding[stage], world.kafka.logs
     place = f"partition {n}" if stage == WORKER else f"{stage}'s partition {n}"
-    inputs = [list(logs[topic, n].records()) for topic in (of.forecasts, of.outcomes)]
     changelog = list(logs[of.changelog, n].records(whole=True))
+    inputs = [list(logs[topic, n].records()) for topic in (of.forecasts, of.outcomes)]
+    _leave_out(inputs, changelog)
     entries = [Entry.decode(each.value) for each in changelog if _of_journal(each) and each.value]
-    _journal(place, entries, inputs, [Entry.decode(each.value or b"") for each in logs[of.journal, n].records()])
+    _journal(
+        place,
+        _begins(begun),
+        entries,
+        inputs,
+        [Entry.decode(each.value or b"") for each in logs[of.journal, n].records()],
+    )
     _merged(place, entries, inputs)
-    rows: dict[bytes, bytes] = {}
-    folding = along_the_journal(_known(world, stage).__getitem__, entries, _engine(stage, inputs), rows)
+    rows = dict(begun)
+    folding = along_the_journal(_known(world, stage), entries, _engine(stage, inputs), rows)
     made = [(entry, *each) for entry, each in zip(entries, folding, strict=True)]
+    builds.run(BUILDS[0])
     found: dict[bytes, bytes] = {}
     for each in changelog:
         if each.key and each.key[:1] not in BESIDE:
             found.pop(each.key, None)
             if each.value is not None:
                 found[each.key] = each.value
-    _same(f"rows of {place}", rows, found)
-    _same(f"rows of {place} on the disk of its {stage}", found, world.tables.get((stage, n), found))
-    return Folded(_claims(changelog), made)
+    differ(f"rows of {place}", rows, found)
+    differ(f"rows of {place} on the disk of its {stage}", found, world.tables.get((of.app_id, n), found))
+    return Folded(_claims(changelog), made, rows)
 
 
-def _same(what: str, wanted: dict[bytes, bytes], found: dict[bytes, bytes]) -> None:
+def differ(what: str, wanted: Mapping[bytes, bytes], found: Mapping[bytes, bytes]) -> None:
+    """Raise `WrongError` if rows differ."""
     wrong = sorted(key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key))
     if wrong:
         raise WrongError(f"{len(wrong)} {what} differ, as {wrong[0]!r}")
@@ -118,11 +140,32 @@ def _claims(changelog: Sequence[Record]) -> list[Claim]:
     return claims
 
 
-def _known(world: World, stage: str) -> dict[bytes, Settings]:
-    """Return the settings that a stage may have had, by the hash that the journal has of them."""
-    of = world.folding[stage]
-    every = [Settings(**{**vars(of), "policies": policies}) for policies in POLICIES]
-    return {bytes.fromhex(in_force.digest(in_force.described(each))): each for each in every}
+def _leave_out(inputs: Sequence[list[Record]], changelog: Sequence[Record]) -> None:
+    """Put what stands for records in their place that an operator has left out."""
+    rows = {each.key: each.value or b"" for each in changelog if each.key and each.key[:1] == skips.SKIP.letter}
+    for skip in skips.read(rows.items()):
+        record = inputs[skip.topic][skip.offset]
+        why = skips.why(skip.offset, skip.reason)
+        stands = Skipped.of(skip.offset, skip.offset, len(record.value or b""), why)
+        inputs[skip.topic][skip.offset] = record._replace(key=None, value=stands, headers=())
+
+
+def _known(world: World, stage: str) -> Callable[[bytes], Settings]:
+    """Return what gives the settings that the journal has the hash of, and lets what follows be of their build."""
+    of, known = world.folding[stage], dict[bytes, tuple[int, Settings]]()
+    for build in BUILDS:
+        builds.run(build)
+        for policies in POLICIES:
+            each = Settings(**{**vars(of), "policies": policies})
+            known[bytes.fromhex(in_force.digest(in_force.described(each)))] = build, each
+    builds.run(BUILDS[0])
+
+    def settings(config: bytes) -> Settings:
+        build, found = known[config]
+        builds.run(build)
+        return found
+
+    return settings
 
 
 def _engine(stage: str, inputs: Sequence[list[Record]]) -> Callable[[Settings, Get], Opened]:
@@ -153,12 +196,19 @@ def _records(entry: Entry, inputs: Sequence[list[Record]]) -> Iterator[tuple[int
         at[topic] += 1
 
 
-def _journal(place: str, entries: Sequence[Entry], inputs: Sequence[list[Record]], noted: Sequence[Entry]) -> None:
+def _begins(begun: Mapping[bytes, bytes]) -> tuple[int, int]:
+    """Return the next offsets of the inputs."""
+    forecasts, outcomes = Fence.decode(begun[kinds.FENCE.key()]).next if begun else (0, 0)
+    return forecasts, outcomes
+
+
+def _journal(
+    place: str, at: tuple[int, int], entries: Sequence[Entry], inputs: Sequence[list[Record]], noted: Sequence[Entry]
+) -> None:
     """Judge the journal in the changelog, and what its own topic says of it."""
     numbers = [each.number for each in entries]
     if numbers != list(range(len(numbers))):
         raise WrongError(f"the journal of {place} has the entries {numbers}")
-    at: tuple[int, int] = (0, 0)
     for entry in entries:
         if entry.begins != at or entry.ends != (at[0] + entry.topics.count(0), at[1] + entry.topics.count(1)):
             raise WrongError(
@@ -169,8 +219,9 @@ def _journal(place: str, entries: Sequence[Entry], inputs: Sequence[list[Record]
     if at != ends:
         raise WrongError(f"the journal of {place} ends at {at}, its inputs at {ends}")
     order = b"".join(each.topics for each in entries)
+    first = sum(entries[0].begins) if entries else 0
     for each in noted:
-        whole = order[sum(each.begins) : sum(each.ends)]
+        whole = order[sum(each.begins) - first : sum(each.ends) - first]
         if each.topics != whole:
             raise WrongError(f"the topic of the journal of {place} does not say what entry {each.number} ends with")
     if entries and max([each.number for each in noted], default=0) != len(entries):

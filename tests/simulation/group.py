@@ -134,20 +134,28 @@ class Group:
             self._gone(request.member_id, "left")
 
     def commit(self, request: Any, reply: Reply) -> None:
-        """Note committed offsets of a member of the present generation."""
+        """Note committed offsets: of a member of the present generation, or of nobody while there is no member."""
         names = {
             "generation_id": request.consumer_group_generation_id,
             "member_id": request.consumer_id,
         }
-        _, code = self._known(type("Asked", (), names))
+        alone = request.consumer_group_generation_id < 0
+        _, code = (None, OK) if alone and not self.members else self._known(type("Asked", (), names))
         if not code and self.state == "completing":
             code = REBALANCING
         if not code:
-            self._alive(request.consumer_id)
+            if not alone:
+                self._alive(request.consumer_id)
             for topic, partitions in request.topics:
                 self.offsets |= {(topic, n): (offset, noted) for n, offset, noted in partitions}
                 self.commits += [Commit(self._appends(), (topic, n), offset) for n, offset, _ in partitions]
         reply([(topic, [(n, code) for n, *_ in partitions]) for topic, partitions in request.topics])
+
+    def described(self) -> tuple[str, list[tuple[str, str, str, bytes, bytes]]]:
+        """Return the state that `DescribeGroups` tells, and the members."""
+        names = {"empty": "Empty", "preparing": "PreparingRebalance", "completing": "CompletingRebalance"}
+        members = [(name, "", "", b"", each.assignment) for name, each in self.members.items()]
+        return names.get(self.state, "Stable"), members
 
     def empty(self) -> None:
         """Let all members go, as when their sessions are over."""

@@ -11,7 +11,8 @@ from aiokafka import errors
 
 from streams.faust.changelog import FencedError
 from streams.records.encoding import encoded
-from tests.simulation import sources
+from streams.records.skips import PoisonError
+from tests.simulation import moves, sources
 from tests.simulation.disk import FULL
 from tests.simulation.folds import Folded, WrongError, fold
 from tests.simulation.log import Record
@@ -20,7 +21,7 @@ from tests.simulation.world import World
 
 #: What may end a process while there are faults: others have taken over, or no broker answers in
 #: time. A full disk may, too.
-EXPECTED = (FencedError, TimeoutError, errors.KafkaError)
+EXPECTED = (FencedError, PoisonError, TimeoutError, errors.KafkaError)
 #: After so long without faults nothing may end a process any more, s.
 CALM = 4 * SESSION + 8.0
 #: The same where clients wait for an answer as long as aiokafka does unless it is told otherwise, s.
@@ -50,8 +51,19 @@ def judge(world: World) -> None:
         raise WrongError(f"{world.heaviest} bytes of rows waited for a checkpoint")
     if world.plan.sourced:
         sources.judge(world)
-    for n in range(world.plan.width):
-        _worker(world, n, fold(world, WORKER, n))
+    _groups(world)
+
+
+def _groups(world: World) -> None:
+    """Judge the workers of the group, and of the one that followed it."""
+    begun: list[dict[bytes, bytes]] = []
+    for era in world.eras:
+        world.era = era
+        folded = [fold(world, WORKER, n, begun[n] if begun else {}) for n in range(era.width)]
+        for n, each in enumerate(folded):
+            _worker(world, n, each)
+        if era is not world.eras[-1]:
+            begun = moves.judged(world, [each.rows for each in folded])
 
 
 def _worker(world: World, n: int, folded: Folded) -> None:

@@ -35,6 +35,7 @@ VERSIONS: Final = {
     12: (0, 0),
     13: (0, 0),
     14: (0, 0),
+    15: (0, 2),
     22: (0, 4),
     32: (0, 0),
 }
@@ -240,6 +241,13 @@ class Kafka:
             self._log(f"{by}: {name} has epoch {epoch + 1}")
             reply(0, OK, producer, epoch + 1, *rest)
 
+    def _described(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
+        groups = []
+        for name in request.groups:
+            state, members = self.groups[name].described()
+            groups.append((OK, name, state, "consumer" if members else "", "", members))
+        reply(*([0] if request.API_VERSION else []), groups)
+
     def _configs(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
         said = {"delete.retention.ms": str(self.delete_retention_ms), "cleanup.policy": "compact"}
         entries = [(name, value, False, False, False) for name, value in said.items()]
@@ -258,6 +266,7 @@ _HANDLERS: Final[dict[int, Any]] = {
     12: Group.heartbeat,
     13: Group.leave,
     14: Group.sync,
+    15: Kafka._described,
     22: Kafka._identify,
     32: Kafka._configs,
 }

@@ -23,6 +23,9 @@ from datetime import UTC, datetime
 from types import FunctionType, ModuleType
 from typing import Any, Final, cast
 
+from state.formats import ARITHMETIC
+from tests.simulation import builds
+
 #: What the clocks say when a simulation begins: ms since 1970, as s.
 BEGIN: Final = 1_700_000_000.0
 #: How long a callback takes, s: time passes, however little, in a loop that never waits.
@@ -54,6 +57,10 @@ class Process:
         self.ready: deque[asyncio.Handle] = deque()
         #: Tasks of a dead process are kept: what clears up when they are collected would run at a time of its own.
         self.tasks: list[asyncio.Task[Any]] = []
+        #: Called when it ends.
+        self.ends: list[Callable[[], None]] = []
+        #: Version of the arithmetic of its build.
+        self.build = ARITHMETIC
 
 
 #: The process that a callback belongs to; the brokers and the simulation itself are None.
@@ -115,6 +122,8 @@ class Loop(asyncio.BaseEventLoop):
         process.ready.clear()
         self._processes = [each for each in self._processes if each is not process]
         self.ended.append(process)
+        for each in process.ends:
+            each()
 
     def bury(self) -> None:
         """End all processes, and clear up what they left: none of it can do anything any more."""
@@ -216,6 +225,7 @@ class Loop(asyncio.BaseEventLoop):
             return
         self.now += STEP
         self.steps += 1
+        builds.run(process.build)
         handle._run()
         if process.left is not None:
             process.left -= 1
@@ -281,7 +291,7 @@ def virtual_clocks() -> Iterator[None]:
     replaced: list[tuple[dict[str, Any], str, Any]] = []
     defaults: list[tuple[FunctionType, Any, Any]] = []
     for name, each in list(sys.modules.items()):
-        if name.partition(".")[0] not in ("agents", "cli", "state", "streams", "faust", "mode", "aiokafka"):
+        if name.partition(".")[0] not in ("agents", "cli", "replay", "state", "streams", "faust", "mode", "aiokafka"):
             continue
         for key, value in list(vars(each).items()):
             if (other := clocks.get(id(value))) is not None:

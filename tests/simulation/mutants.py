@@ -26,7 +26,7 @@ from streams.faust.state_table import StateTable
 from streams.faust.stores import RocksStore
 from streams.faust.transport import BatchConsumer
 from streams.records.merge import PartitionBuffer
-from tests.simulation import mutants_of_sources
+from tests.simulation import mutants_of_commands, mutants_of_sources
 from tests.simulation.mutants_of_sources import Change, not_awaited
 
 
@@ -346,6 +346,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
         (fetching.LoopConsumer, "ask_for_topics", _returning(None))
     ],
     **mutants_of_sources.MUTANTS,
+    **mutants_of_commands.MUTANTS,
 }
 
 
@@ -362,6 +363,9 @@ RARE: Final = frozenset(
         "rows that were found damaged are restored from where the recovery before ended",
         "an answer counts as said that only looks like one that is",
         "a leader of the group that no broker answers shares out nothing for minutes",
+        "a build folds what another one has answered",
+        "no other worker gets what this build cannot fold",
+        "a checkpoint says that later outputs stand before it",
     }
 )
 

@@ -15,7 +15,21 @@ SESSION: Final = 3.0
 NAMES: Final = ("anna", "berta", "carla")
 #: The stages, the first of them first, and who may run each.
 INTAKE, ROUTER, WORKER = STAGES = ("intake", "router", "worker")
-OF_STAGE: Final = {INTAKE: ("ida", "ines"), ROUTER: ("rita", "romy"), WORKER: NAMES}
+OF_STAGE: Final = {INTAKE: ("ida", "ines"), ROUTER: ("rita", "romy"), WORKER: (*NAMES, "dora")}
+#: The worker of the build before, that takes up what waits for one.
+HELPER: Final = "dora"
+#: Who gives commands; the second takes over from the first, who may come back.
+OPERATOR: Final = "operator"
+OPERATORS: Final = ("olga", "otto")
+#: What operators may have to do, and how often each is drawn; see `tests.simulation.operators`.
+TASKS: Final = {"rescale": 4, "skip": 3, "upgrade": 3}
+RESCALE, SKIP, UPGRADE = TASKS
+#: How many of the histories have a task.
+TASKED: Final = 0.4
+#: How often what is left out ends workers; else it is any record.
+DEADLY: Final = 0.5
+#: The key of a record that ends every process which folds it.
+POISON: Final = b"poison"
 #: How many of the histories have all stages, and begin at topics with any keys.
 SOURCED: Final = 0.3
 
@@ -86,6 +100,16 @@ KINDS: Final = {
 BESIDES: Final = {"erase": 4, "offsets": 3, "leaders": 3, "full disk": 2}
 
 
+#: What strikes operators, and how often each is drawn.
+AT_OPERATORS: Final = {
+    "kill": 4,
+    "kill amid an append": 4,
+    "pause": 3,
+    "pause amid an append": 6,
+    "cut": 2,
+}
+
+
 class Plan(NamedTuple):
     """What a seed stands for, besides chance.
 
@@ -108,6 +132,12 @@ class Plan(NamedTuple):
     settings: dict[str, Any]
     policies: int
     faults: tuple[Fault, ...]
+    #: One of `TASKS`, or empty.
+    task: str = ""
+    #: When operators begin, s.
+    begins: tuple[float, float] = (0.0, 0.0)
+    #: Number of partitions after a move; 0: it stays.
+    moved: int = 0
 
     @property
     def sourced(self) -> bool:
@@ -178,5 +208,32 @@ def planned(seed: int) -> Plan:
         whom = more.choice(tuple(names)) if kind == "full disk" else ""
         faults.append(Fault(kind, whom, more.random() * FEED, 0, more.random() * 2))
     settings["standbys"] = more.choice((0, 0, 1))
-    faults.sort(key=lambda fault: fault.at)
-    return Plan(seed, records, width, names, settings, policies, tuple(faults))
+    plan = Plan(seed, records, width, names, settings, policies, tuple(faults))
+    task = random.Random(f"task {seed}")
+    if not sourced and task.random() < TASKED:
+        plan = _tasked(plan, task)
+    return plan._replace(faults=tuple(sorted(plan.faults, key=lambda fault: fault.at)))
+
+
+def _tasked(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with a task for operators, and with faults that strike them and others meanwhile."""
+    (task,) = rng.choices(tuple(TASKS), tuple(TASKS.values()))
+    begin = rng.choice((0.2, 0.5)) * FEED
+    begins = begin, begin + rng.choice((1.0, 4.0, 20.0)) * (0.5 + rng.random())
+    faults, records = list(plan.faults), list(plan.records)
+    for _ in range(rng.choice((0, 1, 2, 3))):
+        (kind,) = rng.choices(tuple(AT_OPERATORS), tuple(AT_OPERATORS.values()))
+        long = rng.choice((0.5, 5.0, 15.0)) * (0.6 + rng.random())
+        whom = rng.choice((OPERATORS[0], *OPERATORS))
+        faults.append(Fault(kind, whom, begin + rng.random(), int(rng.random() ** 2 * 800), long))
+    for _ in range(rng.choice((0, 1, 2))):
+        kind, whom = rng.choice(("kill", "kill amid an append", "full disk")), rng.choice(tuple(plan.names))
+        faults.append(Fault(kind, whom, begin + rng.random() * 6, int(rng.random() ** 2 * 900), rng.random() * 2))
+    if task == SKIP and rng.random() < DEADLY:
+        n = rng.randrange(len(records) // 4, len(records))
+        records[n] = records[n]._replace(key=POISON)
+    names = plan.names | dict.fromkeys(OPERATORS, OPERATOR)
+    if task == UPGRADE:
+        names[HELPER] = WORKER
+    moved = rng.choice((1, 2, 3, 4)) if task == RESCALE else 0
+    return plan._replace(task=task, begins=begins, moved=moved, names=names, faults=tuple(faults), records=records)

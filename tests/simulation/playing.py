@@ -6,7 +6,7 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +20,12 @@ from mode.utils.logging import CompositeLogger
 
 from agents import intake
 from streams.faust import application, client, fetching, standbys
+from streams.records.decoding import Decoder
+from streams.records.refused import Refused
+from tests.simulation import builds
+from tests.simulation.commands import handed
 from tests.simulation.loop import PROCESS, virtual_clocks, wall
-from tests.simulation.plan import Plan
+from tests.simulation.plan import POISON, Plan
 from tests.simulation.world import World
 
 #: Where directories cost least.
@@ -66,6 +70,18 @@ class _Thread:
         """Return at once: the task has been cancelled, and its databases are closed."""
 
 
+def _poisoned(events: Any) -> Any:
+    """Let a worker die of each record with the key `POISON`."""
+
+    def decoded(self: Decoder, records: Iterable[tuple[int, Any]]) -> Any:
+        taken = list(records)
+        if any(record.key == POISON and not isinstance(record.value, Refused) for _, record in taken):
+            raise TypeError("a defect that this record shows")
+        return events(self, taken)
+
+    return decoded
+
+
 #: What becomes of the product while it is simulated: no sockets, no threads, and fewer fetches that bring nothing.
 @contextmanager
 def simulated() -> Iterator[None]:
@@ -83,6 +99,8 @@ def simulated() -> Iterator[None]:
         stack.enter_context(patch.object(intake, "WAIT_MS", 500))
         stack.enter_context(patch.object(standbys, "threading", SimpleNamespace(Thread=_Thread)))
         stack.enter_context(patch.object(message_accumulator, "DefaultRecordBatchBuilder", _Batch))
+        stack.enter_context(patch.object(asyncio, "run", handed))
+        stack.enter_context(patch.object(Decoder, "events", _poisoned(Decoder.events)))
         stack.enter_context(patch.object(asyncio, "new_event_loop", asyncio.get_running_loop))
         for each in loggers:
             each.setLevel(logging.CRITICAL + 1)
@@ -118,6 +136,7 @@ def play(plan: Plan, judge: Callable[[World], None] = lambda _: None) -> World:
             world.disks.mounted(),
         ):
             world.run()
+        builds.run(builds.BUILDS[0])
         judge(world)
         return world
     finally:

@@ -53,7 +53,7 @@ def judge(world: World) -> None:
     wanted = _wanted(world)
     first = _intake(world, wanted)
     _committed_late(world, wanted, first)
-    _router(world, [fold(world, ROUTER, n) for n in range(world.plan.width)])
+    _router(world, [fold(world, ROUTER, n) for n in range(world.width)])
     if world.plan.policies >= LASTING:
         _ends(world)
 
@@ -119,7 +119,7 @@ def _intake(world: World, wanted: Wanted) -> First:
 def _taken_up(world: World) -> dict[Place, list[TakenUp]]:
     """Return which source partitions intakes took up, in order."""
     found: dict[Place, list[TakenUp]] = defaultdict(list)
-    for n in range(world.plan.width):
+    for n in range(world.width):
         for each in world.kafka.logs[world.base.configurations, n].records(whole=True):
             if each.key and each.key.startswith(_MAPPED):
                 said = orjson.loads(each.value or b"")
@@ -197,7 +197,7 @@ def _routed(world: World, folded: list[Folded]) -> dict[Place, dict[int, list[_R
     """Return what the router must send, by its place and by the partition of the router, in order."""
     wanted: dict[Place, dict[int, list[_Routed]]] = defaultdict(lambda: defaultdict(list))
     sending: Any = lambda: None  # noqa: E731 - nothing is sent
-    outputs = RoutedOutputs(world.folding[ROUTER], sending, lambda: world.plan.width, lambda *_: None)
+    outputs = RoutedOutputs(world.folding[ROUTER], sending, lambda: world.width, lambda *_: None)
     for n, each in enumerate(folded):
         for entry, settings, made in each.made:
             batch = outputs.batch(n, settings)
@@ -234,9 +234,7 @@ def _ends(world: World) -> None:
     base = world.base
     every = {
         name: [
-            orjson.loads(each.value or b"")
-            for n in range(world.plan.width)
-            for each in world.kafka.logs[name, n].records()
+            orjson.loads(each.value or b"") for n in range(world.width) for each in world.kafka.logs[name, n].records()
         ]
         for name in (base.forecasts, base.labels, base.calibrated, base.resolved)
     }

@@ -16,15 +16,19 @@ import pytest
 from aiokafka import AIOKafkaConsumer, errors
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
 
+from streams.config.settings import Settings
 from streams.faust.appends import Appender
+from streams.faust.claims import Claims
 from streams.faust.producing import RecordBatch
 from streams.kafka import producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
+from streams.kafka.topics import TopicsError
 from tests.simulation.kafka import Kafka
 from tests.simulation.loop import Loop
 from tests.simulation.network import Network
@@ -52,7 +56,7 @@ async def _with_client(scene: Scene, bootstrap: str, topic: str) -> None:
 def play(request: pytest.FixtureRequest) -> Iterator[Play]:
     """Yield what plays a scene on the model, or on a real broker."""
     if request.param == "broker":
-        bootstrap, topic = request.getfixturevalue("kafka"), f"contract-{uuid.uuid4()}"
+        bootstrap, topic = request.getfixturevalue("kafka"), f"contract-{uuid.uuid4()}-state-changelog"
 
         async def real(scene: Scene) -> None:
             admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -65,11 +69,11 @@ def play(request: pytest.FixtureRequest) -> Iterator[Play]:
         yield lambda scene: asyncio.run(real(scene))
         return
     loop = Loop("contract")
-    kafka = Kafka(loop, {"contract": 2})
+    kafka = Kafka(loop, {"contract-state-changelog": 2})
     network = Network(loop, kafka, "contract", lambda _: None)
     with ExitStack() as stack:
         stack.enter_context(patch.object(aiokafka.client, "create_conn", network.connect))
-        yield lambda scene: loop.run_until_complete(_with_client(scene, "kafka:9092", "contract"))
+        yield lambda scene: loop.run_until_complete(_with_client(scene, "kafka:9092", "contract-state-changelog"))
     loop.bury()
 
 
@@ -266,5 +270,44 @@ def test_a_group_shares_out_by_generations_and_knows_who_is_behind(play: Play) -
         assert (await ask(client, group, LeaveGroupRequest(group, two))).error_code == 0
         assert await heartbeat(client, group, generation + 1, one) == errors.RebalanceInProgressError.errno
         assert (await join(client, group, one)).generation_id == generation + 2
+
+    play(scene)
+
+
+def test_nobody_commits_for_a_group_that_has_members(play: Play) -> None:
+    async def scene(client: AIOKafkaClient, topic: str, group: str) -> None:
+        async def described() -> tuple[str, int]:
+            (found,) = (await ask(client, group, DescribeGroupsRequest([group]))).groups
+            return found[2], len(found[5])
+
+        async def committed(offset: int) -> int:
+            commit = OffsetCommitRequest(group, -1, "", -1, [(topic, [(0, offset, "")])])
+            while (code := (await ask(client, group, commit)).topics[0][1][0][1]) in LOADING:  # noqa: ASYNC110 - nothing says when
+                await asyncio.sleep(0.1)
+            return int(code)
+
+        assert await committed(3) == 0
+        assert await described() == ("Empty", 0)
+        member = (await join(client, group)).member_id
+        assert await described() == ("CompletingRebalance", 1)
+        assert await committed(4) == errors.UnknownMemberIdError.errno
+        assert (await ask(client, group, LeaveGroupRequest(group, member))).error_code == 0
+        assert (await ask(client, group, OffsetFetchRequest(group, [(topic, [0])]))).topics[0][1][0][1] == 3
+
+    play(scene)
+
+
+def test_a_command_that_stood_still_writes_nothing_behind_the_claim_of_another(play: Play) -> None:
+    async def scene(client: AIOKafkaClient, topic: str, _: str) -> None:
+        settings = Settings(app_id=topic.removesuffix("-state-changelog"), compression="none")
+        first, second = (Claims(settings, client, "trueup state rescale") for _ in range(2))
+        await first.claim([0, 1])
+        assert await first.append(0, [(b"a", b"1"), (b"b", None)]) == 2
+        await second.claim([0])
+        with pytest.raises(TopicsError, match="another run of 'trueup state rescale', took up partition 0"):
+            await first.append(0, [(b"c", b"2")])
+        large = [(b"%d" % n, bytes(settings.batch_bytes // 2)) for n in range(3)]
+        assert await second.append(0, large) == 3  # in several batches
+        assert await first.append(1, [(b"d", b"3")]) == 1
 
     play(scene)

@@ -17,6 +17,7 @@ SOON = (
     "records are merged by arrival",
     "what is in the journal is not folded again",
     "intake sends a route before its forecast",
+    "commands write under no claim",
 )
 
 

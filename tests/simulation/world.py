@@ -11,35 +11,46 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 from agents import __version__, intake
 from agents import topology as wiring
 from agents import worker as working
 from agents.router import ROUTER as ROUTING
 from agents.topology import Topology
+from state.formats import ARITHMETIC
 from streams.config.settings import Settings
 from streams.faust.producing import RecordBatch
 from streams.kafka import backlog, owners
+from streams.kafka.partitioner import partition
 from streams.metrics.routing import IntakeGauges
 from tests.e2e.world import BESIDE
 from tests.events import Sent
-from tests.simulation import kafka
+from tests.simulation import eras, kafka, operators
+from tests.simulation.builds import BUILDS
+from tests.simulation.commands import KilledError
 from tests.simulation.disk import Disks
 from tests.simulation.faults import Faults
 from tests.simulation.group import Place
 from tests.simulation.loop import BEGIN, Loop, Process, within
 from tests.simulation.network import Network
-from tests.simulation.plan import FEED, INTAKE, POLICIES, ROUTER, SESSION, SOURCES, WIDTHS, WORKER, Fault, Plan
+from tests.simulation.plan import (
+    FEED,
+    HELPER,
+    INTAKE,
+    OPERATOR,
+    POLICIES,
+    ROUTER,
+    SOURCES,
+    UPGRADE,
+    WIDTHS,
+    Fault,
+    Plan,
+)
 
 #: After so long without faults everything must be answered, s: sessions end, claims move, state is restored.
 SILENCE: Final = 90.0
 #: How often all may be at rest and not be so a little later.
 RESTS: Final = 10
-
-
-class KilledError(BaseException):
-    """The process has ended: nothing of it may go on."""
 
 
 @dataclass(eq=False)
@@ -65,6 +76,10 @@ class Actor:
     due: list[Fault] = field(default_factory=list)
     amid: list[Fault] = field(default_factory=list)
     appends: int = 0
+    #: Version of the arithmetic of the build that is started next.
+    build: int = ARITHMETIC
+    #: Whether it is not to be started.
+    held: bool = False
 
 
 class World:
@@ -72,8 +87,12 @@ class World:
 
     Attributes
     ----------
-    folding
-        Settings of the stages that have state.
+    eras
+        The group, and where it moves to another number of partitions, the one that follows.
+    era
+        The one whose processes are started, and the one whose inputs producers write.
+    finished
+        Whether operators have done what they had to do.
     lines
         What happened, in words and in order.
     deaths
@@ -92,31 +111,22 @@ class World:
         self.deaths: list[tuple[float, BaseException | str]] = []
         self.heaviest, self.overdue, self.answered = 0, "", False
         self.tables: dict[tuple[str, int], dict[bytes, bytes]] = {}
-        self.base = base = Settings(
-            brokers=("kafka:9092",),
-            compression="none",
-            session_seconds=SESSION,
-            request_seconds=6.0,
-            patience_seconds=30.0,
-            commit_seconds=0.5,
-            policies=POLICIES[plan.policies],
-            sources=SOURCES if plan.sourced else (),
-            data_dir=directory,
-            letter_bytes=1000,
-            record_bytes=1000,
-            **plan.settings,
-        )
-        self.folding = {WORKER: base, ROUTER: base.router} if plan.sourced else {WORKER: base}
-        names = {base.calibrated, base.resolved, base.dead_letters, base.configurations}
-        for each in self.folding.values():
-            names |= {each.forecasts, each.outcomes, each.changelog, each.journal}
-        self.widths = dict.fromkeys(sorted(names), plan.width) | (WIDTHS | {base.owners: 1} if plan.sourced else {})
+        self.eras = eras.of(plan, directory)
+        self.era = self.sending = self.eras[0]
+        self.finished = not plan.task
+        self.goals = [BUILDS[1], BUILDS[0]][: 1 + (plan.seed % 3 == 0)] if plan.task == UPGRADE else []
+        self.commanding: list[Process] = []
+        self.widths = WIDTHS | {self.base.owners: 1} if plan.sourced or plan.moved else {}
+        for era in self.eras:
+            self.widths |= dict.fromkeys(era.topics, era.width)
         self.kafka = kafka.Kafka(self.loop, self.widths, self.log, f"leaders {plan.seed}")
         self.network = Network(self.loop, self.kafka, f"network {plan.seed}", self.log)
         self.faults = Faults(self)
         self.network.met = self.faults.met
         self.disks = Disks()
         self.actors = {name: Actor(name, stage, directory / name, plan.policies) for name, stage in plan.names.items()}
+        if HELPER in self.actors:
+            self.actors[HELPER].held = True
         last = max(each.ts for each in plan.records) / 1000 - BEGIN
         self.calm = max([last + 1.0, *(each.at + 4.0 + each.long for each in plan.faults)])
         self.done = False
@@ -125,14 +135,30 @@ class World:
         """Note what happens."""
         self.lines.append(f"{self.loop.now:9.4f} {line}")
 
+    @property
+    def base(self) -> Settings:
+        """The settings of the group."""
+        return self.era.base
+
+    @property
+    def folding(self) -> dict[str, Settings]:
+        """The settings of the stages that have state."""
+        return self.era.folding
+
+    @property
+    def width(self) -> int:
+        """The number of partitions."""
+        return self.era.width
+
     # -- processes -------------------------------------------------------------------------------------------------
 
     def start(self, actor: Actor) -> None:
         """Start a process of a stage, unless one is there."""
-        if actor.process is not None or self.done:
+        if actor.process is not None or self.done or actor.held or (actor.stage == OPERATOR and self.finished):
             return
         actor.starts += 1
         process = actor.process = self.loop.process(actor.name, actor.starts)
+        process.build = actor.build
         self.log(f"{actor.name} starts")
         with within(process):
             self.loop.create_task(self._main(actor, process))
@@ -143,9 +169,15 @@ class World:
         settings = settings.router if actor.stage == ROUTER else settings
         actor.stop = asyncio.Event()
         try:
-            if self.plan.sourced and (problems := await owners.claim(settings)):
+            if actor.stage == OPERATOR:
+                await operators.DOING[self.plan.task](self)
+                if not self.finished:
+                    self.finished, self.calm = True, max(self.calm, self.loop.now)
+            elif self.plan.sourced and (problems := await owners.claim(settings)):
                 raise owners.OwnersError("; ".join(problems))
-            if actor.stage == INTAKE:
+            if actor.stage == OPERATOR:
+                pass
+            elif actor.stage == INTAKE:
                 gauges = IntakeGauges(__version__, dict.fromkeys(each.name for each in SOURCES), lambda: iter(()))
                 await intake.Intake(settings, gauges).run(actor.stop)
             else:
@@ -192,7 +224,8 @@ class World:
         """Append a record to an input."""
         batch = RecordBatch(1 << 20, 0)
         batch.extend([(sent.key, sent.value, sent.ts, [])])
-        place = sent.topic, crc32(sent.key) % self.widths[sent.topic]
+        topic = getattr(self.sending.base, sent.topic, sent.topic)
+        place = topic, partition(sent.key, self.widths[topic])
         self.kafka.appends += 1
         self.kafka.logs[place].append(batch.sealed(-1, -1, -1), "producer", self.kafka.appends)
 
@@ -209,10 +242,15 @@ class World:
     @property
     def settled(self) -> bool:
         """Whether each stage has committed offsets at the ends of all that it reads, and all are at rest."""
+        return self.finished and self.done_reading
+
+    @property
+    def done_reading(self) -> bool:
+        """The same, whatever operators have left to do."""
         if self.faults.erasing:
             return False
         for stage, of in self.folding.items():
-            if len(set(self._served(stage))) < self.plan.width or not self._committed(of.app_id, stage):
+            if len(set(self._served(stage))) < self.width or not self._committed(of.app_id, stage):
                 return False
         return not self.plan.sourced or self._committed(self.base.intake_group, INTAKE)
 
@@ -222,7 +260,7 @@ class World:
 
     def _served(self, stage: str) -> Iterator[int]:
         """Yield the partitions that a stage serves; none if one of its processes is not at rest."""
-        topologies = [each.topology for each in self.actors.values() if each.stage == stage]
+        topologies = [each.topology for each in self.actors.values() if each.stage == stage and not each.held]
         if not all(topology is not None and _rests(topology) for topology in topologies):
             return
         for topology in topologies:
@@ -236,7 +274,7 @@ class World:
 
     async def _settle(self) -> None:
         """Wait until all is answered, not for ever."""
-        end = self.loop.now + SILENCE
+        end = self.loop.now + (SILENCE if self.finished else 2 * SILENCE)
         while not self.settled and self.loop.now < end:
             await asyncio.sleep(0.5)
             self._weigh()
@@ -248,19 +286,15 @@ class World:
             at = max(0.0, sent.ts / 1000 - BEGIN) + rng.random() * rng.choice((0.0, 0.01, 0.3))
             self.loop.call_at(at, self.send, sent)
         for actor in self.actors.values():
-            self.loop.call_at(rng.choice((0.0, rng.random() * 0.5, rng.random() * FEED)), self.start, actor)
+            if actor.stage != OPERATOR:
+                self.loop.call_at(rng.choice((0.0, rng.random() * 0.5, rng.random() * FEED)), self.start, actor)
+        operators.call(self)
         for fault in self.plan.faults:
             self.loop.call_at(fault.at, self.faults.due, fault)
         while self.loop.now < self.calm:
             await asyncio.sleep(0.25)
             self._weigh()
-        self.log("calm")
-        for actor in self.actors.values():
-            actor.due.clear()
-            actor.amid.clear()
-            if actor.process is not None:
-                actor.process.left = None
-                actor.process.ahead = 0.0
+        self._end_faults()
         if not await self._rested():
             return
         self._look_for_overdue()
@@ -274,6 +308,34 @@ class World:
                     actor.stop.set()
         while any(each.process for each in self.actors.values()) and self.loop.now < end:  # noqa: ASYNC110 - nothing says when
             await asyncio.sleep(0.5)
+
+    def _end_faults(self) -> None:
+        """Let no fault strike any more, but those of operators, who may have begun late."""
+        self.log("calm")
+        for actor in self.actors.values():
+            if actor.stage == OPERATOR:
+                continue
+            actor.due.clear()
+            actor.amid.clear()
+            if actor.process is not None:
+                actor.process.left = None
+                actor.process.ahead = 0.0
+
+    def staged(self) -> list[Actor]:
+        """Return who runs stages."""
+        return [each for name, each in self.actors.items() if each.stage != OPERATOR and name != HELPER]
+
+    def move_on(self) -> None:
+        """Start all with the settings of the group that follows."""
+        self.era = self.eras[-1]
+        self.log("operator: the group has moved")
+        self.release()
+
+    def release(self) -> None:
+        """Start all who were stopped."""
+        for actor in self.staged():
+            actor.held = False
+            self.start(actor)
 
     async def _rested(self) -> bool:
         """Return when all is answered and stays so: a process whose request a fault held up may send or end late."""
@@ -307,7 +369,7 @@ class World:
                     if table.store._db_for_partition(n)._database.damaged:  # and nobody has read it yet
                         continue
                     rows = dict(table.range(n, b""))
-                    self.tables[actor.stage, n] = {
+                    self.tables[self.folding[actor.stage].app_id, n] = {
                         key: row for key, row in rows.items() if key[:1] not in BESIDE and key[:2] != b"__"
                     }
 

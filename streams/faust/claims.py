@@ -1,0 +1,111 @@
+"""How commands write a changelog: under claims, as workers do.
+
+A command may stand still amid its work: a laptop that sleeps, a paused container. Meanwhile it is run again elsewhere,
+and workers serve what the other run wrote. When it wakes, brokers refuse what it still writes. So a command claims each
+partition, and only then looks whether there is still something to write.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, cast
+
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
+
+from streams.config.settings import Settings
+from streams.faust.appends import Appender
+from streams.faust.changelog import Changelog, FencedError, TooLargeError
+from streams.faust.producing import BatchProducer, RecordBatch
+from streams.kafka import codecs, producer_ids
+from streams.kafka.producer_ids import ForbiddenError, ProducerIdentity
+from streams.kafka.topics import TopicsError
+
+#: Bytes of a record beyond its key and its value, at most.
+_RECORD_BYTES: Final = 32
+
+
+class Claims:
+    """The changelog of a group, as a command writes it.
+
+    ``command``: its name, which the claims give as their owner, for people.
+    """
+
+    def __init__(self, settings: Settings, client: AIOKafkaClient, command: str) -> None:
+        producer = cast("BatchProducer", _Producer(settings, client))
+        self._settings, self._command = settings, command
+        self._changelog = Changelog(lambda: settings.changelog, lambda: producer, command)
+
+    async def claim(self, partitions: Iterable[int]) -> None:
+        """Claim partitions: brokers refuse all other writers from now on.
+
+        Raises TopicsError if another claimed one in the same moment, or the user may not claim.
+        Raises KafkaError or TimeoutError if the brokers do not answer.
+        """
+        for each in partitions:
+            try:
+                await self._changelog.claim(each)
+            except FencedError:
+                raise self._fenced(each) from None
+            except ForbiddenError as exc:
+                raise TopicsError(str(exc)) from exc
+            self._changelog.activate(each)
+
+    async def append(self, partition: int, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
+        """Append rows, None for one to delete, in as few batches as they fit, each acknowledged before the next.
+
+        Raises TopicsError if one does not fit a batch, or another has claimed the partition since.
+        Raises KafkaError or TimeoutError if the brokers do not acknowledge.
+        Returns how many.
+        """
+        room, count = self._settings.batch_bytes, 0
+        part, size = dict[bytes, bytes | None](), 0
+        for key, row in rows:
+            more = len(key) + len(row or b"") + _RECORD_BYTES
+            if part and (size + more > room or key in part):
+                count, part, size = count + await self._append(partition, part), {}, 0
+            part[key] = row
+            size += more
+        return count + await self._append(partition, part)
+
+    async def _append(self, partition: int, rows: dict[bytes, bytes | None]) -> int:
+        if rows:
+            try:
+                await self._changelog.append({partition: rows})
+            except FencedError:
+                raise self._fenced(partition) from None
+            except TooLargeError:
+                largest = max(len(row or b"") for row in rows.values())
+                raise TopicsError(f"a row of {largest} bytes does not fit TRUEUP_BATCH_BYTES") from None
+        return len(rows)
+
+    def _fenced(self, partition: int) -> TopicsError:
+        return TopicsError(
+            f"a worker, or another run of '{self._command}', took up partition {partition} of "
+            f"{self._settings.changelog} meanwhile, and the brokers refuse what comes from here. If that run goes on, "
+            "leave it to it; else try again",
+            lasting=False,
+        )
+
+
+class _Producer:
+    """What `Changelog` needs of a producer, with the client of another."""
+
+    def __init__(self, settings: Settings, client: AIOKafkaClient) -> None:
+        self._settings, self._client = settings, client
+        self._appender = Appender(lambda: client)
+
+    async def identify(self, transactional_id: str, held: ProducerIdentity) -> ProducerIdentity:
+        """Return the producer id of a transactional id with a new epoch."""
+        async with asyncio.timeout(self._settings.request_seconds):
+            return await producer_ids.take(self._client, transactional_id, held)
+
+    def batch(self, _: int | None = None) -> RecordBatch:
+        """Return an empty record batch."""
+        return RecordBatch(self._settings.batch_bytes, codecs.NUMBERS[self._settings.compression])
+
+    async def append(self, batches: Sequence[tuple[RecordBatch, str, int]]) -> list[int]:
+        """Append record batches; return the offsets of their first records."""
+        sealed = {TopicPartition(topic, partition): batch.sealed(-1, -1, -1) for batch, topic, partition in batches}
+        async with asyncio.timeout(self._settings.request_seconds):
+            offsets = await self._appender.append(sealed)
+        return [offsets[place] for place in sealed]
