@@ -1,4 +1,4 @@
-"""The first rows of a partition that was loaded from a table, files or a snapshot (`replay.load`, `replay.restore`)."""
+"""The first rows of a partition that a command wrote (`replay.load`, `replay.restore`, `replay.export_state`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SNAPSHOT: Final = "snapshot"
 class Loaded:
     """What a partition began with."""
 
-    #: Name, size and digest of each file.
+    #: Name, size and digest of each file, or name and offsets of each topic.
     files: Mapping[str, Any]
     #: When, ISO 8601; for people.
     at: str
@@ -40,5 +40,9 @@ class Loaded:
 
     def __str__(self) -> str:
         named = " and ".join(str(each["name"]) for each in self.files.values())
-        command = "trueup state restore" if SNAPSHOT in self.files else "trueup load"
+        command = "trueup load"
+        if SNAPSHOT in self.files:
+            command = "trueup state restore"
+        elif any("offsets" in each for each in self.files.values()):
+            command = "trueup replay --write-state"
         return f"{self.rows:,} rows that '{command}' made of {named} ({self.at})"

@@ -23,7 +23,7 @@ from replay.audit.checkpoint import Rows, read_rows
 from replay.audit.partition_verifier import INPUTS
 from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
-from replay.export_state import UNFINISHED, append
+from replay.export_state import UNFINISHED, append, give
 from replay.load import Group
 from replay.loaded import SNAPSHOT, Loaded
 from replay.snapshot import Manifest, Place, SnapshotError
@@ -164,7 +164,7 @@ async def _write(
             fence.next[:] = next_
             fences.append(fence)
             told = Loaded(files, manifest.at, 0, group.since[n])
-            written += await load.give(producer, settings, n, partial(_but_the_fence, rows), fence, told)
+            written += await give(producer, settings, n, partial(_but_the_fence, rows), fence, told)
             await append(producer, settings, n, [_begun(place, next_, group.since[n])])
         await load.require_stopped(settings)
         for n, fence in enumerate(fences):

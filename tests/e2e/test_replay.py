@@ -124,6 +124,10 @@ def test_a_new_group_answers_what_the_old_one_had_not(world: Callable[..., World
         wait_for("the answers of the outage", lambda: len(heir.read("calibrated")) == len(outage))
         assert worker.stop() == 0
     assert answers(heir.read("calibrated")).keys() == {f"outage-{n}" for n in range(40)}
+    audited = heir.command("audit", "--json")
+    account = orjson.loads(audited.stdout.splitlines()[-1])
+    assert (audited.returncode, account["checked"]["forecasts"]) == (0, 40), audited.stdout
+    assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
     # A group that is to write the topics of the old one has to take them first.
     own, shared = (
         export_state.target({**each.environment, "TRUEUP_APP_ID": "other"}, heir.name) for each in (heir, live)
@@ -142,11 +146,13 @@ def test_worker_refuses_a_state_that_replay_did_not_finish(
     heir = successor(world, live)
     real = export_state.append
 
-    async def dying(producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]]) -> int:
+    async def dying(
+        producer: object, settings: object, partition: int, rows: Iterable[tuple[bytes, bytes]], *to: str
+    ) -> int:
         kept = list(rows)
         if partition == 1 and kept[0][0] != kinds.FENCE.key():
             raise KeyboardInterrupt
-        return await real(producer, settings, partition, kept)  # type: ignore[arg-type]
+        return await real(producer, settings, partition, kept, *to)  # type: ignore[arg-type]
 
     monkeypatch.setattr(export_state, "append", dying)
     with pytest.raises(KeyboardInterrupt):
