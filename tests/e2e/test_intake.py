@@ -268,7 +268,9 @@ def read(bootstrap: str, name: str, partitions: int) -> list[Read]:
 
 def in_order(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> list[tuple[int, Any]]:
     """Return the records of a journal entry as the router folds them; see `along`."""
-    return [(n, SimpleNamespace(**each._asdict(), timestamp=each.ts)) for n, each in along(entry, inputs, first)]
+    return [
+        (n, SimpleNamespace(**each._asdict(), timestamp=each.ts, headers=())) for n, each in along(entry, inputs, first)
+    ]
 
 
 def resolved(world: World) -> dict[tuple[str, str], float]:
