@@ -106,6 +106,11 @@ def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], 
     first, rest = lines(tmp_path / "out.jsonl"), heir.read("calibrated")
     assert len(first) + len(rest) == len(live.read("calibrated"))
     assert answers([*(Read(0, 0, None, line, 0) for line in first), *rest]) == answers(live.read("calibrated"))
+    audited = heir.command("audit", "--json")
+    account = orjson.loads(audited.stdout.splitlines()[-1])
+    checked = account["checked"]
+    assert (audited.returncode, checked["forecasts"] + checked["outcomes"]) == (0, len(MADE.sent) - result.records)
+    assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
 
 
 def test_a_new_group_answers_what_the_old_one_had_not(world: Callable[..., World]) -> None:
@@ -124,10 +129,6 @@ def test_a_new_group_answers_what_the_old_one_had_not(world: Callable[..., World
         wait_for("the answers of the outage", lambda: len(heir.read("calibrated")) == len(outage))
         assert worker.stop() == 0
     assert answers(heir.read("calibrated")).keys() == {f"outage-{n}" for n in range(40)}
-    audited = heir.command("audit", "--json")
-    account = orjson.loads(audited.stdout.splitlines()[-1])
-    assert (audited.returncode, account["checked"]["forecasts"]) == (0, 40), audited.stdout
-    assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
     # A group that is to write the topics of the old one has to take them first.
     own, shared = (
         export_state.target({**each.environment, "TRUEUP_APP_ID": "other"}, heir.name) for each in (heir, live)

@@ -107,10 +107,9 @@ def test_a_label_follows_its_forecast_to_its_stream() -> None:
 
 def test_the_headers_of_a_label_go_with_it_unless_it_has_to_wait() -> None:
     run, headers = Run(), (("traceparent", b"00-1"),)
-    came = [route(0, "a", "long"), label(0, "a", 1.0, 5, headers=headers)]
-    waited = [label(1, "b", 1.0, 5, headers=headers), route(1, "b", "long", 9)]
-    sent = [each for each in run.fold([*came, *waited]) if isinstance(each, Routed)]
-    assert [(each.event_id, each.headers) for each in sent] == [("a", headers), ("b", ())]
+    came, waits = (label(n, name, 1.0, 5, headers=headers) for n, name in enumerate("ab"))
+    sent = run.fold([route(0, "a", "long"), came, waits, route(1, "b", "long", 9)])
+    assert [(each.event_id, each.headers) for each in sent if isinstance(each, Routed)] == [("a", headers), ("b", ())]
 
 
 def test_a_label_that_is_early_waits_for_its_forecast_and_keeps_its_time() -> None:
