@@ -137,7 +137,7 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
             ends = await consumer.end_offsets(places)
             first, second, third = (ends[place] for place in places)
             fences.append(_fence(source, n, each))
-            told = Loaded(read, at, 0, (first, second, third))
+            told = Loaded(read, at, 0, settings.outputs, (first, second, third))
             await give(producer, settings, n, partial(_rows, each), fences[n], told)
         for n, fence in enumerate(fences):
             await append(producer, settings, n, [(kinds.FENCE.key(), fence.encode())])

@@ -213,9 +213,8 @@ async def _write(
         for n, each in enumerate(folded):
             fence = each.fence
             fence.next[:] = group.next[n]
-            written += await give(
-                producer, settings, n, partial(_rows, each), fence, Loaded(files, at, 0, group.since[n])
-            )
+            told = Loaded(files, at, 0, settings.outputs, group.since[n])
+            written += await give(producer, settings, n, partial(_rows, each), fence, told)
         if settings.has_intake:
             attempt = uuid4().hex
             for n, each in enumerate(folded):

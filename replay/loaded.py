@@ -1,12 +1,12 @@
 """The first rows of a partition that a command wrote (`replay.load`, `replay.restore`, `replay.export_state`)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 import orjson
 
-VERSION: Final = 1
+VERSION: Final = 2
 #: What the file is called that a snapshot is, and not a table or records.
 SNAPSHOT: Final = "snapshot"
 
@@ -21,13 +21,19 @@ class Loaded:
     at: str
     #: How many.
     rows: int
-    #: Next offsets of calibrated and resolved records and of dead letters then.
+    #: Topics of calibrated and resolved records and of dead letters, and their next offsets then.
+    outputs: tuple[str, str, str]
     since: tuple[int, int, int]
 
     def encode(self) -> bytes:
         """Return the record."""
-        made = {"version": VERSION, "files": self.files, "at": self.at, "rows": self.rows, "since": self.since}
-        return orjson.dumps(made, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps({"version": VERSION, **asdict(self)}, option=orjson.OPT_SORT_KEYS)
+
+    def begins(self, outputs: Sequence[str]) -> tuple[int, int, int]:
+        """Return the offsets from which on the group has written its outputs: 0 in a topic that was none of them."""
+        known = dict(zip(self.outputs, self.since, strict=True))
+        first, second, third = (known.get(name, 0) for name in outputs)
+        return first, second, third
 
     @classmethod
     def decode(cls, value: bytes) -> Self:
@@ -36,7 +42,7 @@ class Loaded:
         if made.pop("version") != VERSION:
             raise ValueError("it is of another version")
         first, second, third = made.pop("since")
-        return cls(**made, since=(first, second, third))
+        return cls(**made | {"outputs": tuple(made["outputs"])}, since=(first, second, third))
 
     def __str__(self) -> str:
         named = " and ".join(str(each["name"]) for each in self.files.values())

@@ -163,7 +163,7 @@ async def _write(
             fence = fence_of(rows)
             fence.next[:] = next_
             fences.append(fence)
-            told = Loaded(files, manifest.at, 0, group.since[n])
+            told = Loaded(files, manifest.at, 0, settings.outputs, group.since[n])
             written += await give(producer, settings, n, partial(_but_the_fence, rows), fence, told)
             await append(producer, settings, n, [_begun(place, next_, group.since[n])])
         await load.require_stopped(settings)

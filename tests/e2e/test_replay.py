@@ -109,7 +109,9 @@ def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], 
     audited = heir.command("audit", "--json")
     account = orjson.loads(audited.stdout.splitlines()[-1])
     checked = account["checked"]
-    assert (audited.returncode, checked["forecasts"] + checked["outcomes"]) == (0, len(MADE.sent) - result.records)
+    assert (audited.returncode, checked["forecasts"] + checked["outcomes"]) == (0, len(MADE.sent) - result.records), (
+        audited.stdout
+    )
     assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
 
 
