@@ -27,7 +27,7 @@ from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
-from streams.faust.client import listen
+from streams.faust.client import hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
 from streams.faust.source_consumer import guard
@@ -125,7 +125,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._consumer = self._made_consumer(options)
             await self._consumer.start()
             stack.push_async_callback(stop_consumer, self._consumer)
-            self._admin = AIOKafkaAdminClient(bootstrap_servers=self._servers, **options)
+            self._admin = AIOKafkaAdminClient(
+                bootstrap_servers=self._servers, request_timeout_ms=int(settings.request_seconds * 1000), **options
+            )
             await self._admin.start()
             stack.push_async_callback(self._admin.close)
             taken, topics_read = self._taken, list(self.maker.readers)
@@ -166,7 +168,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             fetch_max_wait_ms=FETCH_WAIT_MS,
             **options,
         )
-        listen(consumer, self.contact)
+        # Two heartbeats may fail before the session ends.
+        hasten(consumer, min(settings.attempt_seconds, settings.session_seconds / 3), self.contact)
         return consumer
 
     async def _step(self) -> None:

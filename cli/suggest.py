@@ -13,6 +13,7 @@ from cli import history
 from cli.label_history import FEWEST, FEWEST_EACH, SLIP, Label, Seen, read
 from cli.options import DONE, NO
 from cli.prices import Price, priced
+from replay.silence import SPARE, lasting
 from replay.sources.record import Source
 from state.forecasts import QUANTILES
 from state.policy import Policy
@@ -33,8 +34,6 @@ APART: Final = 0.25
 SORTED: Final = 0.5
 #: The fields of a policy that are proposed, and priced.
 _PRICED: Final = ("matures_ms", "silence", "ttl_ms", "revisable_ms", "unlabelled")
-#: A row is kept so many times longer than the latest outcome took, because a later one may come.
-SPARE: Final = 1.1
 
 
 @dataclass(frozen=True)
@@ -179,10 +178,7 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool
             f"99 in 100 outcomes of every label have come after {words(known)}, the last after {words(latest)}: a "
             f'forecast matures after "{words(matures)}".'
         )
-    # Both are rounded in the units of the file, so that one stays above the other.
-    ttl = float(
-        stream_config.duration(words(round(SPARE * max(latest, stream_config.duration(words(kept)) if kept else 0.0))))
-    )
+    ttl = float(stream_config.duration(lasting(max(latest, kept or 0.0))))
     reasons.append(f'No first outcome took longer than {words(latest)}: with a tenth to spare, ttl is "{words(ttl)}".')
     revisable = None
     if seen.revised:

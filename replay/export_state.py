@@ -4,22 +4,30 @@ A worker with this ``TRUEUP_APP_ID`` restores the rows and goes on where the old
 be empty and the group unused, so nothing that lives is touched. Until all rows are acknowledged the fence is one that
 no worker accepts (it stops with `CorruptFrame`): a replay that dies on the way leaves nothing that could be taken for a
 state.
+
+The journal of the new group does not lead to these rows. So the topic of configurations keeps a copy of them, with a
+record of what they were made of, and audits begin with them (`give`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from replay.engine_output import EngineOutput
+from replay.loaded import Loaded
 from replay.moves import is_of_engine
 from replay.sources.topics import TopicSource
 from state import kinds
 from state.fence import Fence
+from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.claims import Claims
 from streams.kafka import owners, topics
@@ -49,23 +57,26 @@ def check(settings: Settings, partitions: int) -> None:
 
 
 async def _check(settings: Settings, partitions: int) -> None:
-    count = await topics.partitions(settings, settings.changelog)
-    if count is None:
-        raise TopicsError(
-            f"there is no topic {settings.changelog}: make it with "
-            f"TRUEUP_APP_ID={settings.app_id} trueup topics create --partitions {partitions}"
-        )
-    if count != partitions:
-        raise TopicsError(f"topic {settings.changelog} has {count} partitions, the replay {partitions}")
+    for name in (settings.changelog, settings.configurations, *settings.outputs):
+        count = await topics.partitions(settings, name)
+        if count is None:
+            raise TopicsError(
+                f"there is no topic {name}: make it with "
+                f"TRUEUP_APP_ID={settings.app_id} trueup topics create --partitions {partitions}"
+            )
+        if count != partitions:
+            raise TopicsError(f"topic {name} has {count} partitions, the replay {partitions}")
     async with open_group(settings) as consumer:
-        places = [TopicPartition(settings.changelog, n) for n in range(count)]
+        places = [TopicPartition(settings.changelog, n) for n in range(partitions)]
         first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         if first != end:
             raise TopicsError(
                 f"topic {settings.changelog} is not empty: state is written only where there is none. Take another "
                 "application id, or delete the topic and make it anew"
             )
-        inputs = [TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes) for n in range(count)]
+        inputs = [
+            TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes) for n in range(partitions)
+        ]
         if any([await consumer.committed(place) is not None for place in inputs]):
             raise TopicsError(
                 f"group {settings.app_id} has committed offsets: a worker has run with this application id"
@@ -112,18 +123,26 @@ def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput
         asyncio.run(_write(settings, source, folded))
     except (KafkaError, OSError) as exc:
         raise TopicsError(
-            f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept: delete it"
+            f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept: delete it and "
+            f"{settings.configurations}"
         ) from exc
 
 
 async def _write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> None:
-    async with writer(settings) as producer:
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    read = {label: {"name": of["topic"], "offsets": of["offsets"]} for label, of in source.manifest().items()}
+    async with writer(settings) as producer, open_group(settings) as consumer:
         changelog = await begun(producer, settings, len(folded), "trueup replay")
+        fences = []
         for n, each in enumerate(folded):
-            await changelog.append(n, (row for row in each.rows() if row[0] != kinds.FENCE.key()))
-        for n, each in enumerate(folded):
-            await changelog.append(n, [(kinds.FENCE.key(), _fence(source, n, each).encode())])
-    async with open_group(settings) as consumer:
+            places = [TopicPartition(name, n) for name in settings.outputs]
+            ends = await consumer.end_offsets(places)
+            first, second, third = (ends[place] for place in places)
+            fences.append(_fence(source, n, each))
+            told = Loaded(read, at, 0, settings.outputs, (first, second, third))
+            await give(producer, changelog, settings, n, partial(_rows, each), fences[n], told)
+        for n, fence in enumerate(fences):
+            await changelog.append(n, [(kinds.FENCE.key(), fence.encode())])
         offsets = {
             TopicPartition(name, n): span[1]
             for name, spans in zip(source.names, source.spans, strict=True)
@@ -131,6 +150,10 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
         }
         consumer.assign(list(offsets))
         await consumer.commit(offsets)
+
+
+def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
+    return (row for row in folded.rows() if row[0] != kinds.FENCE.key())
 
 
 def next_commands(settings: Settings) -> list[str]:
@@ -200,6 +223,34 @@ async def append(
         count += 1
     if batch.record_count():
         await (await producer.send_batch(batch, topic, partition=partition))
+    return count
+
+
+async def give(
+    producer: AIOKafkaProducer,
+    changelog: Claims,
+    settings: Settings,
+    partition: int,
+    rows: Callable[[], Iterable[tuple[bytes, bytes]]],
+    fence: Fence,
+    told: Loaded,
+) -> int:
+    """Write the rows of a partition, but for its fence, and for audits all of them and what they were made of.
+
+    Returns how many, with the fence.
+
+    Parameters
+    ----------
+    rows
+        Returns them, without the fence.
+    told
+        What they were made of; how many there are is filled in.
+    """
+    count = 1 + await changelog.append(partition, rows())
+    again = ((in_force.LOADED_ROW + key, row) for key, row in chain(rows(), [(kinds.FENCE.key(), fence.encode())]))
+    await append(producer, settings.configurations, partition, again)
+    said = replace(told, rows=count).encode()
+    await append(producer, settings.configurations, partition, [(in_force.LOADED, said)])
     return count
 
 

@@ -13,8 +13,8 @@ what they were made of, and audits begin with them.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -23,13 +23,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from uuid import uuid4
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from replay import process_pool
 from replay.configuration import Configuration
 from replay.engine_output import EngineOutput
-from replay.export_state import append, begun, has_state, open_group
+from replay.export_state import append, begun, give, has_state, open_group
 from replay.loaded import Loaded
 from replay.partition_task import Done, parts
 from replay.run import Show
@@ -38,9 +38,7 @@ from replay.sources.files import FileSource
 from replay.sources.record import TableError
 from state import kinds, ledger
 from state.fence import FATES, FORECAST_FATES, INPUT_FATES, Fence
-from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust.claims import Claims
 from streams.kafka import groups, partitioner, topics
 from streams.kafka.topics import TopicsError
 from streams.kafka.writer import writer
@@ -208,9 +206,8 @@ async def _write(
         for n, each in enumerate(folded):
             fence = each.fence
             fence.next[:] = group.next[n]
-            written += await give(
-                producer, changelog, settings, n, partial(_rows, each), fence, Loaded(files, at, 0, group.since[n])
-            )
+            told = Loaded(files, at, 0, settings.outputs, group.since[n])
+            written += await give(producer, changelog, settings, n, partial(_rows, each), fence, told)
         if settings.has_intake:
             attempt = uuid4().hex
             for n, each in enumerate(folded):
@@ -221,34 +218,6 @@ async def _write(
         for n, each in enumerate(folded):
             await changelog.append(n, [(kinds.FENCE.key(), each.fence.encode())])
     return written, routes
-
-
-async def give(
-    producer: AIOKafkaProducer,
-    changelog: Claims,
-    settings: Settings,
-    partition: int,
-    rows: Callable[[], Iterable[tuple[bytes, bytes]]],
-    fence: Fence,
-    told: Loaded,
-) -> int:
-    """Write the rows of a partition, but for its fence, and for audits all of them and what they were made of.
-
-    Returns how many, with the fence.
-
-    Parameters
-    ----------
-    rows
-        Returns them, without the fence.
-    told
-        What they were made of; how many there are is filled in.
-    """
-    count = 1 + await changelog.append(partition, rows())
-    again = ((in_force.LOADED_ROW + key, row) for key, row in chain(rows(), [(kinds.FENCE.key(), fence.encode())]))
-    await append(producer, settings.configurations, partition, again)
-    said = replace(told, rows=count).encode()
-    await append(producer, settings.configurations, partition, [(in_force.LOADED, said)])
-    return count
 
 
 async def _require_kept(settings: Settings, last_ms: int) -> None:

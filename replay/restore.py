@@ -23,7 +23,7 @@ from replay.audit.checkpoint import Rows, read_rows
 from replay.audit.partition_verifier import INPUTS
 from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
-from replay.export_state import begun
+from replay.export_state import begun, give
 from replay.load import Group
 from replay.loaded import SNAPSHOT, Loaded
 from replay.snapshot import Manifest, Place, SnapshotError
@@ -162,8 +162,8 @@ async def _write(
             fence = fence_of(rows)
             fence.next[:] = next_
             fences.append(fence)
-            told = Loaded(files, manifest.at, 0, group.since[n])
-            written += await load.give(producer, changelog, settings, n, partial(_but_the_fence, rows), fence, told)
+            told = Loaded(files, manifest.at, 0, settings.outputs, group.since[n])
+            written += await give(producer, changelog, settings, n, partial(_but_the_fence, rows), fence, told)
             await changelog.append(n, [_begun(place, next_, group.since[n])])
         await load.require_stopped(settings)
         for n, fence in enumerate(fences):

@@ -29,6 +29,17 @@ _AT_ONCE: Final = (
 )
 
 
+def lasting(latest_ms: float) -> str:
+    """Return the ``ttl`` for labels that took so long at most, as a file has it: a tenth longer than is said of them.
+
+    Examples
+    --------
+    >>> lasting(44.2 * 86_400_000)
+    '50d'
+    """
+    return words(round(SPARE * duration(words(latest_ms))))
+
+
 def understood(source: TableSource, plans: Sequence[Configuration]) -> tuple[list[Configuration], list[str]]:
     """Return plans that fit the labels of a table, and what was taken, in sentences.
 
@@ -110,7 +121,7 @@ def _until(policy: Policy, latest: float) -> Policy:
     """Return a policy that keeps forecasts longer than the latest label took, ms."""
     if policy.ttl_ms > latest:
         return policy
-    ttl = duration(words(SPARE * latest))
+    ttl = duration(lasting(latest))
     return replace(policy, ttl_ms=ttl, revisable_ms=max(policy.revisable_ms, ttl) if policy.revisable_ms else 0)
 
 

@@ -201,7 +201,7 @@ def _taken(settings: Settings, reader: PartitionReader, partition: int, of: Mapp
     recorded = reader.in_force(partition)
     if not config:
         config = next((bytes.fromhex(each.digest) for each in recorded[::-1] if each.applied < fence.applied), b"")
-    said = begun.said if begun.number else _since(reader, partition)
+    said = begun.said if begun.number else _since(settings, reader, partition)
     outputs = tuple(Settled(each) for each in said)
     derivation = Derivation(rows, outputs, Reached(at), config, skips=Skips(said[2]))
     checkpoint.write(file, of, recorded, derivation)
@@ -238,10 +238,12 @@ def _in_journal(reader: PartitionReader, partition: int, number: int) -> tuple[i
     return first, b""
 
 
-def _since(reader: PartitionReader, partition: int) -> tuple[int, int, int]:
+def _since(settings: Settings, reader: PartitionReader, partition: int) -> tuple[int, int, int]:
     """Return where the outputs of a partition begin that no worker has written a checkpoint of."""
     loaded, move = reader.loaded(partition), reader.move(partition)
-    return loaded[0].since if loaded is not None else move.since[partition] if move is not None else (0, 0, 0)
+    if loaded is not None:
+        return loaded[0].begins(settings.outputs)
+    return move.since[partition] if move is not None else (0, 0, 0)
 
 
 # -- use -------------------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class Router(Fold):
             return
         row.labels.append(said)
         self._touch(label.event_id, row, 0, label.stamp)
-        sent = row.sent(label.event_id, len(row.labels) - 1)
+        sent = row.sent(label.event_id, len(row.labels) - 1, label.headers)
         if sent:
             fates[ROUTED] += 1
         elif row.routes:

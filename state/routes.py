@@ -46,6 +46,9 @@ EARLY_OPENED, EARLY_JOINED, EXPIRED_ROUTES, EXPIRED_LABELS = range(11, 15)
 #: How many fates count routes, and records of both topics.
 ROUTE_FATES, INPUT_FATES = 5, 11
 
+#: Names and values.
+Headers = tuple[tuple[str, bytes | None], ...]
+
 _HEAD: Final = Struct("<QqBB")
 _ROUTE: Final = Struct("<BBB")
 _LABEL: Final = Struct("<qqdIBB")
@@ -82,6 +85,8 @@ class Label(NamedTuple):
         erases the event.
     offset, key, value, event_id, stamp, origin
         As in `Route`.
+    headers
+        Of the record, which go on to what is sent for it when it comes.
     """
 
     offset: int
@@ -95,12 +100,14 @@ class Label(NamedTuple):
     number: int
     stamp: int
     origin: tuple[str, int] | None
+    headers: Headers = ()
 
 
 class Routed(NamedTuple):
     """A label for one stream; ``number`` is its revision there, ``stamp`` its Kafka timestamp, ms.
 
-    If ``y`` is `state.events.ERASE`, it erases the event there.
+    If ``y`` is `state.events.ERASE`, it erases the event there. ``headers`` are those of the label; a label that has
+    waited for its forecast has none, as rows do not keep them.
     """
 
     target: str
@@ -110,6 +117,7 @@ class Routed(NamedTuple):
     ts: int
     number: int
     stamp: int
+    headers: Headers = ()
 
 
 class Known(NamedTuple):
@@ -213,8 +221,8 @@ class Row:
                 last = said
         return taken
 
-    def sent(self, event_id: str, j: int) -> list[Routed]:
-        """Return what was sent for label ``j`` when it came."""
+    def sent(self, event_id: str, j: int, headers: Headers = ()) -> list[Routed]:
+        """Return what was sent for label ``j`` when it came; ``headers``: those of its record."""
         said = self.labels[j]
         there: list[Routed] = []
         known = False
@@ -222,9 +230,9 @@ class Row:
             if route.known <= j and said.stream in ("", route.stream):
                 known = True
                 if self.accepted(j, route.stream):
-                    there.append(self._routed(event_id, j, route.stream, route.target))
+                    there.append(self._routed(event_id, j, route.stream, route.target, headers))
         if said.stream and not known and self.accepted(j, said.stream):
-            there.append(self._routed(event_id, j, said.stream, said.target))
+            there.append(self._routed(event_id, j, said.stream, said.target, headers))
         return there
 
     def joined(self, event_id: str, route: Known) -> list[Routed]:
@@ -237,11 +245,11 @@ class Row:
             said = self.labels[j]
             if not said.stream and self.accepted(j, route.stream) and (first is None or self.labels[first].y != said.y):
                 first = j
-        return [] if first is None else [self._routed(event_id, first, route.stream, route.target)]
+        return [] if first is None else [self._routed(event_id, first, route.stream, route.target, ())]
 
-    def _routed(self, event_id: str, j: int, stream: str, target: str) -> Routed:
+    def _routed(self, event_id: str, j: int, stream: str, target: str, headers: Headers) -> Routed:
         said = self.labels[j]
-        return new(Routed, (target, event_id, stream, said.y, said.ts, j + 1, said.stamp))
+        return new(Routed, (target, event_id, stream, said.y, said.ts, j + 1, said.stamp, headers))
 
 
 def _offset(payload: bytes) -> int:

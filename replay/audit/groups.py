@@ -257,7 +257,7 @@ def loaded(
     """Put the rows that `replay.load` gave a partition into ``rows``, and return the progress; see `begin`."""
     said, found = given
     rows.write(found)
-    return _begun(settings, partition, f"rows than the {said}", said.since, rows, changelog)
+    return _begun(settings, partition, f"rows than the {said}", said.begins(settings.outputs), rows, changelog)
 
 
 def _begun(

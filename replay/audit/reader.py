@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 #: The brokers must give the next records of a topic that has some within this time, s.
 STALL_SECONDS: Final = 60.0
+#: How long a broker waits for records, ms. Other questions to that broker are answered only after it.
+FETCH_WAIT_MS: Final = 10
 
 
 class Extent(NamedTuple):
@@ -79,6 +81,7 @@ class PartitionReader:
             enable_auto_commit=False,
             auto_offset_reset="none",  # what is deleted while it is read must not look as if it had never been
             max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
             isolation_level="read_committed",  # as a worker reads its inputs
             **self._settings.security.client_options(),
         )

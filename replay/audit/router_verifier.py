@@ -189,7 +189,7 @@ class RouterVerifier:
             return _Made(LETTERS, self._span.partition, self._letter(output), name, cause, None)
         key = output.target.encode()
         to = partitioner.partition(key, self._partitions)
-        said = digest(to, key, encode_outcome(output), output.stamp if self._stamped else None, ())
+        said = digest(to, key, encode_outcome(output), output.stamp if self._stamped else None, output.headers)
         return _Made(OUTCOMES, to, said, outcome_name(output.event_id, output.stream, output.number), cause, output)
 
     def _later(self) -> set[str]:

@@ -11,7 +11,8 @@ from replay.figures import Ages, Coverage
 from replay.measure import FEWEST, UNSORTED
 from replay.report import recommendation
 from replay.result import Contender, Result, Scored
-from state.scoring.ages import words
+from replay.silence import lasting
+from streams.config.stream_config import duration as milliseconds
 
 #: Fewer outcomes than this in a band, or in all, and shares move by more than .2 by chance.
 FEW = 100
@@ -19,8 +20,8 @@ FEW = 100
 ENOUGH = 20
 #: Medians of two labels that differ by this share of the longer one; ages this near to the ttl are cut by it.
 APART, NEAR = 0.25, 0.8
-#: A share of the outcomes that take longer than the ttl, which is too much; the ttl that is proposed spares a tenth.
-BEYOND, SPARE = 0.01, 1.1
+#: A share of the outcomes that take longer than the ttl, which is too much.
+BEYOND = 0.01
 #: Streams that each warning is said of.
 LISTED = 5
 #: Labels of silence that were replaced, as a share of the ones, that are too many.
@@ -125,7 +126,8 @@ def too_short(scored: Scored) -> Caution | None:
     beyond = late.outcomes >= ENOUGH and late.share > BEYOND
     cut = late.outcomes >= ENOUGH and late.p99_ms > NEAR * scored.ttl_ms
     lost = late.missed >= max(LOST * late.outcomes, 1)
-    if not (beyond or (late.expired and (cut or lost))):
+    longer = lasting(late.largest_ms)
+    if not (beyond or (late.expired and (cut or lost))) or milliseconds(longer) <= scored.ttl_ms:
         return None
     expired = (
         f"{count(late.expired)} of its forecasts expired without an outcome; for {count(late.missed)} it came later. "
@@ -136,7 +138,7 @@ def too_short(scored: Scored) -> Caution | None:
         f"The ttl of {scored.stream}, {ttl}, is too short for its outcomes.",
         f"99 in 100 of its {count(late.outcomes)} outcomes came within {duration(late.p99_ms)}, and "
         f"{share(late.share)} took longer than the ttl. {expired}What comes after a forecast has expired is not "
-        f'learnt: set `ttl = "{words(SPARE * late.largest_ms)}"` for the stream; `trueup streams suggest` says more.',
+        f'learnt: set `ttl = "{longer}"` for the stream; `trueup streams suggest` says more.',
     )
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,10 @@ def _number(low: int, high: int) -> Callable[[str], int]:
 
 def _seconds(low: float, high: float) -> Callable[[str], float]:
     def parse(value: str) -> float:
-        number = float(value)
+        try:
+            number = float(value)
+        except ValueError:
+            number = nan  # refused below, by what is allowed
         if not low <= number <= high:
             raise ValueError(f"must be between {low:g} and {high:g} seconds")
         return number
@@ -73,6 +77,8 @@ def _brokers(value: str) -> tuple[str, ...]:
         host, colon, port = broker.rpartition(":")
         if "/" in broker or "@" in broker or not (host and colon and port.isdigit()):
             raise ValueError("must be host:port, or several separated by commas, without a scheme or a password")
+        if not 0 < int(port) < 65536:
+            raise ValueError(f"{broker} has no port between 1 and 65535")
     return brokers
 
 

@@ -254,7 +254,9 @@ class Settings(Declared):
             values["security"] = variables.read(Security, environment)
             values["registry"] = variables.read(Registry, environment)
             values["access"] = variables.read(Access, environment)
-            text = variables.text_of(values["streams"], STREAMS_BYTES) if values.get("streams") else ""
+            text = (
+                variables.text_of("TRUEUP_STREAMS", values["streams"], STREAMS_BYTES) if values.get("streams") else ""
+            )
             coin = (variables.read(Coin, environment).key or "").encode()
             default = values.get("default_calibrator", DEFAULT_CALIBRATOR)
             table = stream_config.loaded(text)

@@ -90,23 +90,23 @@ def read(of: type[T], environment: Mapping[str, str]) -> T:
 
 def _secret(name: str, path: Path) -> Secret:
     """Return the one line of a file, without its end."""
-    secret = Secret(text_of(path, _SECRET_BYTES).rstrip("\r\n"))
+    secret = Secret(text_of(name, path, _SECRET_BYTES).rstrip("\r\n"))
     if not secret or "\n" in secret:
         raise ValueError(f"{name}={path} must hold one line, the secret")
     secret.path, secret.last = path, secret
     return secret
 
 
-def text_of(path: Path, limit: int) -> str:
-    """Return the text of a file of so many bytes at most; raises ValueError if it is none."""
+def text_of(name: str, path: Path, limit: int) -> str:
+    """Return the text of the file that a variable names, of so many bytes at most; raises ValueError if it is none."""
     try:
         with path.open("rb") as file:
             text = file.read(limit + 1)
     except OSError as exc:
-        raise ValueError(f"cannot read {path}: {exc.strerror}") from exc
+        raise ValueError(f"{name}: cannot read {path}: {exc.strerror}") from exc
     if len(text) > limit:
-        raise ValueError(f"{path} is longer than {limit} bytes")
+        raise ValueError(f"{name}: {path} is longer than {limit} bytes")
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not text in UTF-8") from None
+        raise ValueError(f"{name}: {path} is not text in UTF-8") from None

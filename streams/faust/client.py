@@ -264,17 +264,22 @@ class Client(Heard):
         await super().close()
 
 
+def _own(client: AIOKafkaClient | AIOKafkaConsumer) -> Any:  # noqa: ANN401 - of either class, with what they set
+    return client._client if isinstance(client, AIOKafkaConsumer) else client  # noqa: SLF001 - no public way to it
+
+
 def listen(client: AIOKafkaClient | AIOKafkaConsumer, contact: Contact) -> None:
     """Turn a client that is not started, or the client of a consumer, into a `Heard`."""
-    own = client._client if isinstance(client, AIOKafkaConsumer) else client  # noqa: SLF001 - no public way to it
+    own = _own(client)
     own.__class__, own.contact = Heard, contact
 
 
-def hasten(client: AIOKafkaClient, attempt: float, contact: Contact) -> None:
+def hasten(of: AIOKafkaClient | AIOKafkaConsumer, attempt: float, contact: Contact) -> None:
     """Turn a client that is not started into a `Client`; see `listen`.
 
     ``attempt``: longest wait for an answer of a broker, s.
     """
+    client = _own(of)
     client.__class__, client.contact = Client, contact
     client.patience, client._request_timeout_ms = client._request_timeout_ms / 1000, int(attempt * 1000)  # noqa: SLF001
     client.silent, client.replaced, client._locks = {}, set(), defaultdict(asyncio.Lock)  # noqa: SLF001

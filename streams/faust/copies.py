@@ -92,7 +92,7 @@ def changelog_consumer(settings: Settings, contact: Contact) -> AIOKafkaConsumer
         fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
         **settings.security.client_options(),
     )
-    hasten(consumer._client, settings.attempt_seconds, contact)  # noqa: SLF001 - as every client of a worker
+    hasten(consumer, settings.attempt_seconds, contact)
     return consumer
 
 

@@ -142,7 +142,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         settings = cast("BatchConsumer", self.consumer).inputs.settings
         # Two heartbeats may fail before the session ends.
         contact = cast("BatchTransport", transport).contact
-        hasten(consumer._client, min(settings.attempt_seconds, settings.session_seconds / 3), contact)  # noqa: SLF001 - as above
+        hasten(consumer, min(settings.attempt_seconds, settings.session_seconds / 3), contact)
         return consumer
 
     async def getmany(

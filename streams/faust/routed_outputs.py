@@ -106,7 +106,8 @@ class RoutedBatch:
             if isinstance(output, Routed):
                 key = output.target.encode()
                 to = OUTCOMES, partitioner.partition(key, self._outputs.partitions())
-                self.made[to].append((key, encode_outcome(output), output.stamp, NO_HEADERS))
+                headers = list(output.headers) if output.headers else NO_HEADERS
+                self.made[to].append((key, encode_outcome(output), output.stamp, headers))
             else:
                 _, timestamp, value = encode(output, settings, self.partition)
                 self.made[LETTERS, self.partition].append((key_of(output, settings), value, timestamp, NO_HEADERS))

@@ -1,5 +1,6 @@
 """Canonical records: what intake makes of source records and sends on."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import orjson
@@ -15,7 +16,9 @@ from streams.records.output_json import with_fields
 from streams.records.refused import Refused
 from streams.records.routing import Origin, encode_forecast, encode_label, encode_route, target
 from streams.sources import far_off
+from streams.sources.carrying import TRACE
 from streams.sources.mapping import Mapping
+from streams.sources.references import Headers
 from streams.sources.refusal import PASSED, Refusal
 from streams.sources.registry import SchemaId
 
@@ -48,13 +51,23 @@ class Reader:
         Name and role of the source; the role is ``forecast`` or ``outcome``.
     policies, limits
         As the worker's.
+    carry_headers
+        Names of headers that go on from labels; those of forecasts are the mapping's.
     """
 
-    def __init__(self, name: str, role: str, mapping: Mapping, policies: Policies, limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        role: str,
+        mapping: Mapping,
+        policies: Policies,
+        limits: Limits,
+        carry_headers: Sequence[str] = TRACE,
+    ) -> None:
         self.name, self.role = name, role
         self._policies = policies
         self._ahead_ms = limits.ahead_ms
-        self._decoder = Decoder(policies, limits)
+        self._decoder = Decoder(policies, limits, None, carry_headers)
         self._mapping = mapping
         self._topic = FORECASTS if role == "forecast" else OUTCOMES
         self._made = self._forecast if role == "forecast" else self._label
@@ -67,7 +80,7 @@ class Reader:
 
     def left_out(self, what: str) -> int:
         """Return how many headers or fields were too large to carry; see `Decoder.left_out`."""
-        return self._mapping.carrier.left_out[what]
+        return self._mapping.carrier.left_out[what] if self._topic == FORECASTS else self._decoder.left_out(what)
 
     @property
     def far_off(self) -> int:
@@ -102,7 +115,7 @@ class Reader:
             return self._rejected(record, "far_ahead", fields.fields if isinstance(fields, Refusal) else fields)
         if isinstance(fields, Refusal):
             return None if fields.reason == PASSED else self._rejected(record, fields.reason, fields.fields)
-        made = self._made(fields, stamp, origin)
+        made = self._made(fields, stamp, origin, record.headers)
         return self._rejected(record, made, fields) if isinstance(made, str) else made
 
     def _rejected(self, record: Any, reason: str, fields: dict[str, Any] | None = None) -> Rejected:  # noqa: ANN401 - aiokafka's
@@ -118,7 +131,7 @@ class Reader:
         key = self._target(forecast.stream, event_id) if forecast.stream else event_id
         return rejected._replace(forecast=forecast._replace(key=key.encode()))
 
-    def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
+    def _forecast(self, fields: dict[str, Any], stamp: int, origin: Origin, _: Headers) -> Canonical | str:
         carried = cast("Carried | None", fields.get("carried"))
         try:
             value = encode_forecast(fields, origin)
@@ -142,10 +155,11 @@ class Reader:
             ),
         )
 
-    def _label(self, fields: dict[str, Any], stamp: int, origin: Origin) -> Canonical | str:
+    def _label(self, fields: dict[str, Any], stamp: int, origin: Origin, headers: Headers) -> Canonical | str:
         stream = fields.pop("stream", None)
         try:
-            event = cast("Outcome | Rejected", self._decoder.outcome(origin[1], None, orjson.dumps(fields), stamp))
+            value = orjson.dumps(fields)
+            event = cast("Outcome | Rejected", self._decoder.outcome(origin[1], None, value, stamp, headers))
         except TypeError:
             return "not_json"
         if isinstance(event, Rejected):
@@ -156,7 +170,8 @@ class Reader:
                 return "unknown_stream" if isinstance(stream, str) else "stream"
             key = self._target(stream, event.event_id)
         value = encode_label(event.event_id, stream or "", key, event.y, event.ts, event.revision, origin)
-        return new(Canonical, (new(Sent, ("labels", event.event_id.encode(), value, stamp, NO_HEADERS)), None))
+        kept = NO_HEADERS if event.carried is None else list(event.carried.headers)
+        return new(Canonical, (new(Sent, ("labels", event.event_id.encode(), value, stamp, kept)), None))
 
     def _target(self, stream: str, event_id: str) -> str:
         policy = self._policies.of(stream)

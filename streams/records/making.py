@@ -67,7 +67,9 @@ class Maker:
         for mode in settings.modes:
             if not mode.direct:
                 read = mapping.Mapping(mode.source, self.schemas)
-                reader = Reader(mode.source.name, mode.source.role, read, settings.policies, settings.limits)
+                reader = Reader(
+                    mode.source.name, mode.source.role, read, settings.policies, settings.limits, settings.carry_headers
+                )
                 self.readers[mode.topic].append(reader)
                 if asks_registry(mode.source.table):
                     self.asking[mode.topic].append(reader)

@@ -13,7 +13,7 @@ import orjson
 from state.calibrators.answer import new
 from state.events import ERASE, Rejected, erases
 from state.policies import Policies
-from state.routes import LABELS, ROUTES, Label, Route, Routed
+from state.routes import LABELS, ROUTES, Headers, Label, Route, Routed
 from streams.records.decoding import LAST_REVISION
 from streams.records.limits import LATEST
 
@@ -89,7 +89,7 @@ def encode_label(event_id: str, stream: str, key: str, y: float, ts: int, number
 
 def encode_outcome(routed: Routed) -> bytes:
     """Return the value of an outcome, or of the record that erases the event."""
-    _, event_id, stream, y, ts, number, _ = routed
+    _, event_id, stream, y, ts, number, _, _ = routed
     if erases(y):
         return orjson.dumps({"event_id": event_id, "scope": stream, "erase": True, "ts": ts})
     return orjson.dumps({"event_id": event_id, "scope": stream, "y": y, "ts": ts, "revision": number})
@@ -109,7 +109,8 @@ class RouteDecoder:
             if stamp > LATEST:
                 found.append(Rejected(record.offset, record.key, record.value, topic, "route"))
             elif topic == LABELS:
-                found.append(self._label(record.offset, record.key, record.value, stamp))
+                headers = tuple(record.headers) if record.headers else ()
+                found.append(self._label(record.offset, record.key, record.value, stamp, headers))
             else:
                 found.append(self._route(record.offset, record.key, record.value, stamp))
         return found
@@ -124,7 +125,9 @@ class RouteDecoder:
             pass
         return Rejected(offset, key, value, ROUTES, "route")
 
-    def _label(self, offset: int, key: bytes | None, value: bytes | None, stamp: int) -> Label | Rejected:
+    def _label(
+        self, offset: int, key: bytes | None, value: bytes | None, stamp: int, headers: Headers
+    ) -> Label | Rejected:
         try:
             read = _loads(value or b"")
             event_id, stream, to = _text(read["event_id"]), _text(read["stream"]), _text(read["target"])
@@ -132,7 +135,9 @@ class RouteDecoder:
             ts, number = _whole(read["ts"], _LAST_TIME), _whole(read["number"], LAST_REVISION)
             if event_id and bool(stream) == bool(to) and (type(y) is float or type(y) is int):
                 origin = _origin(read)
-                return new(Label, (offset, key, value, event_id, stream, to, float(y), ts, number, stamp, origin))
+                return new(
+                    Label, (offset, key, value, event_id, stream, to, float(y), ts, number, stamp, origin, headers)
+                )
         except (ValueError, TypeError, KeyError, OverflowError):
             pass
         return Rejected(offset, key, value, LABELS, "route")

@@ -36,6 +36,10 @@ CHOSEN: Final = {
 }
 
 
+#: Events of a stream in the backlog.
+EVENTS: Final = 300
+
+
 class Series(NamedTuple):
     """A series of an answer: its labels, its times, s, and as many values."""
 
@@ -151,10 +155,11 @@ def watched(world: World, slices: int = 8, streams: int = 2) -> Iterator[tuple[S
         with Server(world.directory, [f"127.0.0.1:{each.port()}" for each in workers]) as server:
             wait_for("Prometheus", server.ready)
             wait_for("its first scrapes", lambda: len(server.ask("trueup_ready == 1")) == len(workers))
-            # A backlog that closes a window of 5,000 outcomes on a partition, then what comes as it comes. Prometheus
+            # A backlog that closes a window of 5,000 outcomes on a partition, and in which each stream leaves its
+            # warm-up, then what comes as it comes. Prometheus
             # must have seen the backlog before: the counters of a stream begin with its first records, and only what
             # they gain after that counts in rate().
-            sent = _send(world, 13_000, 0, streams - 1)
+            sent = _send(world, max(13_000, EVENTS * streams), 0, streams - 1)
             _seen(world, server, sent)
             for i in range(slices):
                 sent += _send(world, 300, i + 1, streams)
@@ -167,7 +172,8 @@ def _seen(world: World, server: Server, sent: int) -> None:
     world.wait_until_applied(sent)
     applied = world.applied()  # metrics may be some seconds old
     scored = applied["outcomes_resolved"] + applied["early_joined"]
-    total = 'sum(stream_kind:trueup_events:sum{kind="raw", window="life"}) + sum(trueup_warm_up_events)'
+    # One vector, as a sum of two has no value while all streams are in their warm-up.
+    total = 'sum(stream_kind:trueup_events:sum{kind="raw", window="life"} or trueup_warm_up_events)'
     wait_for("Prometheus to have seen it", lambda: server.value(total) == scored)
 
 

@@ -11,7 +11,6 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from cli import skip
-from replay import export_state
 from replay.configuration import configurations
 from replay.output_topic import HEADER
 from replay.run import Request, replay
@@ -107,6 +106,13 @@ def test_worker_goes_on_exactly_where_replay_ended(world: Callable[..., World], 
     first, rest = lines(tmp_path / "out.jsonl"), heir.read("calibrated")
     assert len(first) + len(rest) == len(live.read("calibrated"))
     assert answers([*(Read(0, 0, None, line, 0) for line in first), *rest]) == answers(live.read("calibrated"))
+    audited = heir.command("audit", "--json")
+    account = orjson.loads(audited.stdout.splitlines()[-1])
+    checked = account["checked"]
+    assert (audited.returncode, checked["forecasts"] + checked["outcomes"]) == (0, len(MADE.sent) - result.records), (
+        audited.stdout
+    )
+    assert "'trueup replay --write-state' made of" in account["loaded"]["0"]
 
 
 def test_worker_refuses_a_state_that_replay_did_not_finish(

@@ -122,8 +122,8 @@ def test_a_ttl_that_is_shorter_than_the_delays_is_noticed(tmp_path: Path) -> Non
     assert (late.outcomes, late.missed, late.share, late.expired) == (6000, 0, 0.0, 0)
     assert too_short(found) is None
 
-    def told(ttl: int, expired: int, missed: int, share: float) -> str | None:
-        changed = replace(late, expired=expired, missed=missed, share=share)
+    def told(ttl: int, expired: int, missed: int, share: float, largest: int = 20) -> str | None:
+        changed = replace(late, expired=expired, missed=missed, share=share, largest_ms=largest * DAY)
         said = too_short(replace(found, ttl_ms=ttl * DAY, late=changed))
         return said.title if said else None
 
@@ -131,8 +131,9 @@ def test_a_ttl_that_is_shorter_than_the_delays_is_noticed(tmp_path: Path) -> Non
     assert told(20, 9, 0, 0.0) == title
     assert told(20, 0, 0, 0.0) is None
     assert told(20, 0, 0, 0.011) == title
-    assert told(90, 9, 5, 0.001) is None
-    assert told(90, 9, 6, 0.001) == "The ttl of s, 90 d, is too short for its outcomes."
+    assert told(22, 9, 0, 0.0) is None, "it is what would be proposed"
+    assert told(90, 9, 5, 0.001, 91) is None
+    assert told(90, 9, 6, 0.001, 91) == "The ttl of s, 90 d, is too short for its outcomes."
 
 
 def test_where_only_ones_are_reported_nothing_is_chosen_and_silence_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from state.fence import FENCE, Fence
 from state.policies import Policies
 from state.policy import Policy
 from state.router import Router
-from state.routes import EVENT, FATES, LABELS, ROUTES, Label, Route, Routed, Row
+from state.routes import EVENT, FATES, LABELS, ROUTES, Headers, Label, Route, Routed, Row
 from state.witnesses import SEVERAL, WITNESSES
 from tests.state.histories import PLANS, Plan, Table, folded_again
 
@@ -68,9 +68,10 @@ def label(
     stream: str = "",
     stamp: int | None = None,
     origin: tuple[str, int] | None = None,
+    headers: Headers = (),
 ) -> Label:
     at = ts if stamp is None else stamp
-    return Label(offset, event_id.encode(), b"l", event_id, stream, stream, y, ts, number, at, origin)
+    return Label(offset, event_id.encode(), b"l", event_id, stream, stream, y, ts, number, at, origin, headers)
 
 
 def made(seed: int, n: int) -> list[Record]:
@@ -102,6 +103,13 @@ def test_a_label_follows_its_forecast_to_its_stream() -> None:
     run = Run()
     sent = run.fold([route(0, "a", "long"), label(0, "a", 1.0, 5)])
     assert sent == [Routed("long", "a", "long", 1.0, 5, 1, 5)]
+
+
+def test_the_headers_of_a_label_go_with_it_unless_it_has_to_wait() -> None:
+    run, headers = Run(), (("traceparent", b"00-1"),)
+    came, waits = (label(n, name, 1.0, 5, headers=headers) for n, name in enumerate("ab"))
+    sent = run.fold([route(0, "a", "long"), came, waits, route(1, "b", "long", 9)])
+    assert [(each.event_id, each.headers) for each in sent if isinstance(each, Routed)] == [("a", headers), ("b", ())]
 
 
 def test_a_label_that_is_early_waits_for_its_forecast_and_keeps_its_time() -> None:

@@ -170,6 +170,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name_and_without_its_va
     [
         *(("TRUEUP_BROKERS", bad, "host:port") for bad in ("", "kafka", "kafka:", ":9092", "kafka:x", "a:1,,b:2")),
         ("TRUEUP_BROKERS", "kafka://a:9092", "host:port"),
+        ("TRUEUP_BROKERS", "a:1,b:65536", "b:65536 has no port between 1 and 65535"),
         *((name, "", "empty") for name in ("TRUEUP_APP_ID", "TRUEUP_INSTANCE_ID", "TRUEUP_FORECASTS")),
         ("TRUEUP_CALIBRATED", "  ", "empty"),
         ("TRUEUP_METRICS_PORT", "65536", "between 0 and 65535"),
@@ -187,6 +188,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name_and_without_its_va
         ("TRUEUP_COMMIT_SECONDS", "0", "between 0.05 and 60"),
         ("TRUEUP_COMPRESSION", "brotli", "must be one of none, gzip, snappy, lz4, zstd"),
         ("TRUEUP_SESSION_SECONDS", "inf", "between 1 and 300"),
+        ("TRUEUP_SESSION_SECONDS", "0,5", "between 1 and 300"),
         ("TRUEUP_REQUEST_SECONDS", "0.4", "between 0.5 and 300"),
         ("TRUEUP_WRITE_BUFFER_BYTES", "1", "between 65536"),
         ("TRUEUP_BLOCK_CACHE_BYTES", "1", "between 65536"),

@@ -80,7 +80,20 @@ def test_a_label_is_for_every_stream_or_for_the_one_it_names(model: str | None, 
     assert made.then is None
     (label,) = RouteDecoder().events([(1, record(made.first.value))])
     assert isinstance(label, Label)
-    assert label[3:] == ("e1", model or "", key, 1.0, NOW, 0, NOW, ORIGIN)
+    assert label[3:] == ("e1", model or "", key, 1.0, NOW, 0, NOW, ORIGIN, ())
+
+
+def test_the_headers_of_a_label_that_are_named_go_on() -> None:
+    sent = record(b'{"id": "e1", "y": 1}')
+    sent.headers = (("traceparent", b"00-1"), ("other", b"stays"))
+    made = reader(LABELS).canonical(sent, "t", ORIGIN, NOW)
+    assert isinstance(made, Canonical)
+    assert made.first.headers == [("traceparent", b"00-1")]
+    came = record(made.first.value)
+    came.headers = made.first.headers
+    (label,) = RouteDecoder().events([(1, came)])
+    assert isinstance(label, Label)
+    assert label.headers == (("traceparent", b"00-1"),)
 
 
 def test_what_the_mapping_passes_over_becomes_nothing() -> None:
