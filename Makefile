@@ -33,7 +33,7 @@ demo: compiled jars ## real data through a real broker: a live table, then a rep
 experiments: data ## the papers' results and five real streams again, into one report; interpreted, up to an hour
 	$(BIN)/python -m research.experiments
 
-benchmark: compiled data ## risk calibration under natural labels: the default beside its rivals; a quarter of an hour (ALL=--all: 26 streams)
+benchmark: compiled data ## risk calibration under natural labels: the default beside its rivals; a quarter of an hour (ALL=--all: 26 streams, --unseen: 42 others)
 	$(BIN)/python -m research.benchmark $(ALL)
 
 test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night

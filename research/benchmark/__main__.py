@@ -14,6 +14,7 @@ from research.benchmark.contenders import CONTENDERS, RAW, SEGMENTED
 from research.benchmark.judge import Judged, judge
 from research.benchmark.streams import STREAMS, Dated
 from research.benchmark.tables import TABLES
+from research.benchmark.unseen import UNSEEN
 from research.experiments import picture
 from research.experiments.base import TextTable
 from research.experiments.report import markdown
@@ -46,14 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--all", action="store_true", help=f"the first {QUICK:,} scores of {len(ALL)} streams, a row each"
     )
-    parser.add_argument("--only", action="append", choices=ALL, help="may be repeated")
+    parser.add_argument("--unseen", action="store_true", help=f"{len(UNSEEN)} others that nobody tuned on, a row each")
+    parser.add_argument("--only", action="append", choices=(*ALL, *UNSEEN), help="may be repeated")
     parser.add_argument("--out", type=Path, default=Path("trueup-benchmark"), help="directory (default: %(default)s)")
     given = parser.parse_args(arguments)
     began, played, skipped = monotonic(), list[Played](), dict[str, None]()
-    for name in given.only or (ALL if given.all else STREAMS):
+    many = given.all or given.unseen
+    for name in given.only or (UNSEEN if given.unseen else ALL if given.all else STREAMS):
         served: dict[str, Floats] = {}
         try:
-            stream = ALL[name]()
+            stream = {**ALL, **UNSEEN}[name]()
             stream = stream.first(QUICK) if given.quick or given.all else stream
             left_out = () if stream.segments else SEGMENTED
             for each, contender in CONTENDERS.items():
@@ -67,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             played.append(Played(stream, served, judge(stream, served)))
         except FileNotFoundError as exc:
             skipped[str(exc)] = None
-    rows = [summary.row(*each) for each in played] if given.all else []
+    rows = [summary.row(*each) for each in played] if many else []
     lines = [*markdown(summary.table(rows) if rows else table(played))] + [f"\nSkipped: {note}" for note in skipped]
     print("\n".join(lines))
     if not played:

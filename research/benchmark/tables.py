@@ -63,10 +63,10 @@ def scored(name: str, origin: str, role: str, read: Callable[[], Table], *, line
     p = model.fit(x[:first], y[:first]).predict_proba(x[first:])[:, 1]
     made = f"{'a line' if line else 'trees'}; {origin}"
     played = table.of(order[first:])
-    return _dated(name, made, role, p, played.y, played.ms, played.known_ms, played.entity, played.segments)
+    return dated(name, made, role, p, played.y, played.ms, played.known_ms, played.entity, played.segments)
 
 
-def _dated(
+def dated(
     name: str, origin: str, role: str, p: Floats, y: Floats, ms: Integers, known_ms: Integers,
     entity: npt.NDArray[Any], segments: dict[str, Names],
 ) -> Dated:  # fmt: skip
@@ -318,14 +318,14 @@ def _own(
     origin = f"made by NannyML, its model's own, labels {days} days later (made)"
     known_ms = ms + days * DAY_MS
     segments = {each: np.array([row[each] for row in rows])[order] for each in names}
-    return _dated(name, origin, JUDGES, p[order], y[order], ms[order], known_ms[order], order, segments)
+    return dated(name, origin, JUDGES, p[order], y[order], ms[order], known_ms[order], order, segments)
 
 
 def _made(name: str, shape: fraud.Shape, role: str) -> Dated:
     """Make payments, whose frauds are told on day 45, as all others."""
     made = fraud.make(shape)
     known_ms = made.forecast_ms + 45 * DAY_MS
-    return _dated(name, "made", role, made.raw, made.y, made.forecast_ms, known_ms, np.arange(len(made)), {})
+    return dated(name, "made", role, made.raw, made.y, made.forecast_ms, known_ms, np.arange(len(made)), {})
 
 
 def _wet() -> Dated:
@@ -334,7 +334,7 @@ def _wet() -> Dated:
     wet = np.column_stack([columns[f"rainfc.{k}"] > 0 for k in range(1, 12)]).sum(axis=1)
     ms = moments(columns["rownames"])
     y = (columns["rain"] > 0).astype(float)
-    return _dated("rain, Innsbruck", "members that are wet", JUDGES, (wet + 0.5) / 12, y, ms, ms + 8 * DAY_MS, ms, {})
+    return dated("rain, Innsbruck", "members that are wet", JUDGES, (wet + 0.5) / 12, y, ms, ms + 8 * DAY_MS, ms, {})
 
 
 TABLES: Final[dict[str, Callable[[], Dated]]] = {

@@ -48,7 +48,7 @@ def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
         assert lowest[kind]["recall"] == 1.0
         assert block[kind]["recall"] < review[kind]["recall"]
     assert review["raw"]["forecasts"] > 1.5 * review["calibrated"]["forecasts"], "calibration moves the queue"
-    assert block["calibrated"]["precision"] > 0.55 > block["raw"]["precision"]
+    assert block["calibrated"]["precision"] > 0.5 > block["raw"]["precision"]
     # At the threshold that is told, the last week has as many as by the raw score.
     rows = [json.loads(line) for line in (tmp_path / "forecasts.jsonl").read_text().splitlines()]
     last = np.array([row["p"] for row in rows if row["ts"] > rows[-1]["ts"] - 7 * DAY_MS])
