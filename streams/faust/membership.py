@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka.errors import InvalidSessionTimeoutError
+from faust.exceptions import NotReady
 from faust.tables.recovery import RebalanceAgain
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
@@ -105,6 +106,8 @@ class Member(driver.Consumer):
             self.repair(exc)
             raise RebalanceAgain from exc
         except Exception as exc:
+            if self.app.should_stop and isinstance(exc, NotReady):  # the producer stops first; others claim
+                raise RebalanceAgain from exc
             self.inputs.failed(exc)
             raise
 
