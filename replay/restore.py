@@ -69,7 +69,7 @@ def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_
         snapshot.unpack(path, manifest, Path(directory))
         try:
             written = asyncio.run(_write(settings, manifest, places, group, path, Path(directory)))
-        except KafkaError as exc:
+        except (KafkaError, OSError) as exc:
             raise TopicsError(
                 f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept. Delete it "
                 f"and {settings.configurations}, make them by 'trueup topics create', and run the command again"

@@ -38,7 +38,7 @@ NIGHT: Final = {
         "test_topics_whose_own_codec*[[][gsz]*": "the same with lz4",
     },
     "e2e/test_crashes.py": {
-        "test_kill_9_between*[[]same]": "the same with an empty disk; test_a_restart keeps one",
+        "test_kill_9_between*[[]same]": "the same with an empty disk; test_a_restart_in_the_middle_continues keeps one",
     },
     "e2e/test_disks.py": {
         "test_damaged_tables*[[]halved]": "tables in which bits are flipped",

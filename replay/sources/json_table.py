@@ -44,12 +44,15 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
             rows.append(number)
             for name, column in cells.items():
                 value = row[name] if name in row else reads[name](row, _NO_ENVELOPE)
+                if isinstance(value, float) and abs(value) >= 2**63:  # an integer of more bits, which orjson rounds
+                    exact = json.loads(line)
+                    value = exact[name] if name in exact else reads[name](exact, _NO_ENVELOPE)
                 if isinstance(value, list | dict):
                     option = next(option for option in named if named[option] == name)
                     raise _nested(option.partition(" ")[0], name, number, value)
                 column.append(value if isinstance(value, str) else "" if value is None else str(value))
     for option, name in named.items():
-        if not any(cells[name]):
+        if not any(cells[name]) and name not in first:
             listed = ", ".join(shown(each) for each in list(_paths(first))[:_LISTED])
             raise TableError(f"{option.split()[0]} {shown(name)}: {path} has no such field; there are: {listed}")
     return Text({option: Column(option.split()[0], name, cells[name], rows) for option, name in named.items()}, [])

@@ -21,14 +21,14 @@ def read(column: Column, defaults: Sequence[str]) -> list[str]:
 
 
 def ids(column: Column) -> list[str]:
-    """Read a column of ids; where there is none, the number of the row from 0.
+    """Read a column of ids; where there is none, ``row`` and its number.
 
     Raises TableError if a spreadsheet has rounded one.
     """
     for at, cell in enumerate(column.texts):
         if "E+" in cell and _ROUNDED.fullmatch(cell):
             raise column.wrong(at, ": a spreadsheet has rounded this id; export the column as text, or leave out --id")
-    return read(column, [str(n) for n in range(len(column.cells))])
+    return read(column, [f"row {number}" for number in column.rows])
 
 
 def repeated(column: Column, found: Sequence[str]) -> list[str]:

@@ -51,8 +51,8 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
         for option, at in there.items():
             top = schema.names[at]
             nth = schema.names[:at].count(top)
-            chunks = [file.read(columns=[top]).column(nth).combine_chunks() for file in files]
-            column = arrow.chunked_array(chunks).combine_chunks()
+            tables = [arrow.table({"": _plain(arrow, file.read(columns=[top]).column(nth))}) for file in files]
+            column = arrow.concat_tables(tables, promote_options="permissive").column(0).combine_chunks()
             said = f"{option.split()[0]} {shown(named[option])}"
             for field, place in _STEP.findall(paths[option][1]):
                 column = _inside(arrow, said, column, field or int(place))
@@ -63,6 +63,11 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as exc:
         raise TableError(f"{path} is no Parquet file that can be read: {str(exc).splitlines()[0]}") from exc
     return Text(columns, notes)
+
+
+def _plain(arrow: Any, column: Any) -> Any:  # noqa: ANN401 - pyarrow's
+    """Return a column without a dictionary: another part may have it without one."""
+    return column.cast(column.type.value_type) if arrow.types.is_dictionary(column.type) else column
 
 
 def pyarrow() -> Any:  # noqa: ANN401 - a module without types

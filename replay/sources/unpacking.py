@@ -5,6 +5,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ _OTHERS: Final = {
     b"SQLi": "is an SQLite database: export the table as CSV",
     b"%PDF": "is a PDF: export the table as CSV",
 }
+#: A JSON object or array; SQL Server writes names of columns in brackets.
+_JSON: Final = re.compile(rb"\s*(\{|\[\s*([{\[\"]|$))")
 _PACKED: Final = (_ZIP, _ZSTD, PARQUET, *_OPEN)
 #: A file may unpack to so many bytes, and to more only if it is not so many times smaller.
 _PLENTY, _TIMES_LARGER = 1 << 28, 100
@@ -80,7 +83,7 @@ def holds_json(path: Path) -> bool:
     """Return whether what a file holds begins as a JSON object or array. Raises as `opened`."""
     with opened(path) as (file, _):
         begin = file.read(64)
-    return begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
+    return _JSON.match(begin.removeprefix(codecs.BOM_UTF8)) is not None
 
 
 def recognised(path: Path, first: bytes) -> None:

@@ -15,7 +15,7 @@ class Bias:
     """Sums over events with features x_1..x_d: n, and for each feature Σx, Σx², Σx(raw - y), Σx(p - y).
 
     A forecast that is calibrated given x has no bias along any feature. The ticket keeps the features until the outcome
-    comes, see `state.calibrators.features_of`. Streams whose calibrator takes no features have no sums here.
+    comes. Streams whose calibrator takes no features have no sums here.
     Bytes, little-endian: d (u16), and if d > 0 n, then the four sums of each feature (f64). 2 bytes without features,
     2,058 with 64.
 

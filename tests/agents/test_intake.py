@@ -410,14 +410,14 @@ def of_topic(scene: Scene, topic: str) -> list[tuple[int, bytes | None, dict[str
 
 
 @story
-async def test_headers_go_on_to_the_forecast_and_to_nothing_else(scene: Scene) -> None:
+async def test_headers_of_a_trace_go_on_to_the_forecast_and_to_the_label(scene: Scene) -> None:
     await scene.begin()
     scene.give(S0, score("e1"), headers=TRACE)
     scene.give(L0, {"id": "e1", "y": 1, "kind": "final"}, headers=TRACE)
     await scene.steps()
     assert [headers for *_, headers in of_topic(scene, "forecasts")] == [[TRACE[0]]]
-    for topic in ("trueup-routes", "trueup-labels"):
-        assert [headers for *_, headers in of_topic(scene, topic)] == [[]]
+    assert [headers for *_, headers in of_topic(scene, "trueup-routes")] == [[]]
+    assert [headers for *_, headers in of_topic(scene, "trueup-labels")] == [[TRACE[0]]]
 
 
 @pytest.mark.parametrize("settings", [ANSWERING], indirect=True)

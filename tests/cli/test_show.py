@@ -274,7 +274,7 @@ def test_the_table_lists_every_stream_with_the_fates_or_the_curve_and_calibrator
     assert Policy().config in said
     assert inspected("churn", json_output=False) == 0
     (line,) = [line for line in shown().splitlines() if Policy("platt").config in line]
-    assert line.split()[-4:] == ["–"] * 4, "a calibrator without a theorem has no bound"
+    assert line.split()[-1] == "–", "a calibrator without a theorem has no bound"
 
 
 def test_of_many_streams_the_table_has_those_with_most_outcomes(

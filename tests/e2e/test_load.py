@@ -11,7 +11,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from cli import main, options
+from replay import export_state
 from replay.audit import auditor
+from streams.kafka.topics import TopicsError
+from streams.kafka.writer import writer
 from tests.e2e.test_intake import Hour, Source
 from tests.e2e.world import World, wait_for
 from tests.events import Sent
@@ -110,6 +113,13 @@ def source(topic: str, key: str, **record: object) -> Source:
     return Source(topic, key.encode(), orjson.dumps(record), NOW)
 
 
+async def loaded_elsewhere_meanwhile(made: World) -> None:
+    """A load that stood still before it wrote anything finds the rows of this one, and writes nothing."""
+    async with writer(made.settings) as producer:
+        with pytest.raises(TopicsError, match="has a state by now, of another run of 'trueup load'"):
+            await export_state.begun(producer, made.settings, made.partitions, "trueup load")
+
+
 def test_a_worker_begins_with_what_a_table_taught(
     loading: tuple[World, Callable[..., int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,6 +127,7 @@ def test_a_worker_begins_with_what_a_table_taught(
     made.send(live(n, 0.8) for n in range(10))  # before the load
     assert load() == 0
     said = capsys.readouterr().out
+    asyncio.run(loaded_elsewhere_meanwhile(made))
     assert "have no date. They are taken as silence" in said
     assert "4,000 forecasts and " in said
     assert f"are loaded into {made.name}" in said

@@ -149,14 +149,14 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
     """Fields come in any order; what a row lacks, null and NaN are nothing; an id keeps all its digits."""
     path = tmp_path / "in.jsonl.gz"
     lines = (
-        '{"s": {"v": [0.75, 0.25]}, "y": true, "@t": "2026-01-01", "id": 9007199254740993}\n'
+        '{"s": {"v": [0.75, 0.25]}, "y": true, "@t": "2026-01-01", "id": 123456789012345678901234567891}\n'
         '{"@t": "2026-01-02", "id": "b", "y": null, "s": {"v": [0, NaN]}}\n{"@t": "2026-01-03", "s": {}}\n'
     )
     path.write_bytes(gzip.compress(lines.encode()))
     found = read(path, Columns("s.v[1]", "y", "@t", id="id"))
     assert np.array_equal(found.scores, [0.25, np.nan, np.nan], equal_nan=True)
     assert np.array_equal(found.labels, [1.0, np.nan, np.nan], equal_nan=True)
-    assert found.ids == ["9007199254740993", "b", "2"]
+    assert found.ids == ["123456789012345678901234567891", "b", "row 3"]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,9 @@ def test_a_folder_is_read_as_its_parts_one_behind_the_other(tmp_path: Path, kind
                 part.write_bytes(gzip.compress(f"\ufeff{HEADER}\n{text}\n".encode()))
             case _:
                 p, y, t = text.split(",")
-                pa.parquet.write_table(pa.table({"p": [float(p)], "y": [int(y)], "t": [t]}), part)
+                kind_of_p = pa.float64() if n else pa.float32()
+                table = pa.table({"p": pa.array([float(p)], kind_of_p), "y": [int(y)], "t": [t]})
+                pa.parquet.write_table(table, part)
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / "part-2.csv").touch()
     found = read(tmp_path, PLAIN)
