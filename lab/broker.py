@@ -208,8 +208,8 @@ log.dirs={self.directory / "data"}
 def archive() -> None:
     """Keep what a broker makes of the jars first: another then starts in half the time. `make jars` does it.
 
-    That is its classes as a JVM has read them, which a JVM that finds other jars, or is of another build, leaves aside,
-    and the features that Kafka's tool gives to a new cluster of this version.
+    It keeps the classes as a JVM has read them. A JVM of another build, or with other jars, leaves them aside. It also
+    keeps the features that Kafka's tool gives to a new cluster of this version.
     """
     lib = KAFKA / "lib"
     for name in (CLASSES, f".{FEATURES}"):
