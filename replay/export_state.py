@@ -10,11 +10,10 @@ record of what they were made of, and audits begin with them (`give`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -140,7 +139,7 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
             first, second, third = (ends[place] for place in places)
             fences.append(_fence(source, n, each))
             told = Loaded(read, at, 0, settings.outputs, (first, second, third))
-            await give(producer, changelog, settings, n, partial(_rows, each), fences[n], told)
+            await give(producer, changelog, settings, n, each.rows, fences[n], told)
         for n, fence in enumerate(fences):
             await changelog.append(n, [(kinds.FENCE.key(), fence.encode())])
         offsets = {
@@ -150,10 +149,6 @@ async def _write(settings: Settings, source: TopicSource, folded: Sequence[Engin
         }
         consumer.assign(list(offsets))
         await consumer.commit(offsets)
-
-
-def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
-    return (row for row in folded.rows() if row[0] != kinds.FENCE.key())
 
 
 def next_commands(settings: Settings) -> list[str]:
@@ -242,12 +237,14 @@ async def give(
     Parameters
     ----------
     rows
-        Returns them, without the fence.
+        Returns them. A fence among them is left out: ``fence`` is written once all partitions have their rows.
     told
         What they were made of; how many there are is filled in.
     """
-    count = 1 + await changelog.append(partition, rows())
-    again = ((in_force.LOADED_ROW + key, row) for key, row in chain(rows(), [(kinds.FENCE.key(), fence.encode())]))
+    own = kinds.FENCE.key()
+    count = 1 + await changelog.append(partition, (each for each in rows() if each[0] != own))
+    others = (each for each in rows() if each[0] != own)
+    again = ((in_force.LOADED_ROW + key, row) for key, row in chain(others, [(own, fence.encode())]))
     await append(producer, settings.configurations, partition, again)
     said = replace(told, rows=count).encode()
     await append(producer, settings.configurations, partition, [(in_force.LOADED, said)])

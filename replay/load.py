@@ -249,5 +249,5 @@ def _routes(
 
 
 def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows, without the fence, which comes last, and without quotas, which begin full."""
-    return ((key, row) for key, row in folded.rows() if not key.startswith((kinds.FENCE.key(), kinds.QUOTA.letter)))
+    """Yield the rows, without quotas, which begin full."""
+    return ((key, row) for key, row in folded.rows() if not key.startswith(kinds.QUOTA.letter))

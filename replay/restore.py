@@ -10,8 +10,7 @@ of the old cluster has to be there.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -163,7 +162,7 @@ async def _write(
             fence.next[:] = next_
             fences.append(fence)
             told = Loaded(files, manifest.at, 0, settings.outputs, group.since[n])
-            written += await give(producer, changelog, settings, n, partial(_but_the_fence, rows), fence, told)
+            written += await give(producer, changelog, settings, n, rows.items, fence, told)
             await changelog.append(n, [_begun(place, next_, group.since[n])])
         await load.require_stopped(settings)
         for n, fence in enumerate(fences):
@@ -186,10 +185,6 @@ def _read(settings: Settings, file: Path) -> Memory:
     except OtherFormat as exc:
         raise SnapshotError(f"another build wrote these rows, restore them by that one: {exc}") from exc
     return rows
-
-
-def _but_the_fence(rows: Memory) -> Iterator[tuple[bytes, bytes]]:
-    return ((key, row) for key, row in rows.items() if key != kinds.FENCE.key())
 
 
 def _begun(place: Place, next_: Next, said: tuple[int, int, int]) -> tuple[bytes, bytes]:

@@ -11,25 +11,8 @@ from replay.sources.record import TableError
 #: Text that stands in numbers and times where there is none.
 MISSING: Final = frozenset(
     [
-        *(
-            "",
-            "-",
-            "--",
-            ".",
-            "\\N",
-            "#N/A",
-            "N/A",
-            "n/a",
-            "NA",
-            "na",
-            "<NA>",
-            "<na>",
-            "NaN",
-            "nan",
-            "NAN",
-            "NaT",
-            "nat",
-        ),
+        *("", "-", "--", ".", "\\N", "#N/A", "N/A", "n/a", "NA", "na", "<NA>", "<na>"),
+        *("NaN", "nan", "NAN", "NaT", "nat"),
         *("None", "none", "NONE", "NULL", "Null", "null", "(null)", "[NULL]", "#NULL!"),
     ]
 )

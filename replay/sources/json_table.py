@@ -43,10 +43,9 @@ def read(path: Path, named: Mapping[str, str]) -> Text:
             first = first or row
             rows.append(number)
             for name, column in cells.items():
-                value = row[name] if name in row else reads[name](row, _NO_ENVELOPE)
+                value = _value(row, name, reads[name])
                 if isinstance(value, float) and abs(value) >= 2**63:  # an integer of more bits, which orjson rounds
-                    exact = json.loads(line)
-                    value = exact[name] if name in exact else reads[name](exact, _NO_ENVELOPE)
+                    value = _value(json.loads(line), name, reads[name])
                 if isinstance(value, list | dict):
                     option = next(option for option in named if named[option] == name)
                     raise _nested(option.partition(" ")[0], name, number, value)
@@ -64,6 +63,11 @@ def _reader(name: str) -> Read:
         if name[:1] != "@":
             return reader(name)
     return lambda _, __: None
+
+
+def _value(row: dict[str, Any], name: str, read: Read) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return the value of a field with this name, else that at this path."""
+    return row[name] if name in row else read(row, _NO_ENVELOPE)
 
 
 def _lenient(line: bytes) -> Any:  # noqa: ANN401 - whatever stands there

@@ -34,9 +34,10 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
     """
     arrow = pyarrow()
     try:
-        files = [arrow.parquet.ParquetFile(part) for part in parts(path)]
+        there = parts(path)
+        files = [arrow.parquet.ParquetFile(part) for part in there]
         schema, count = files[0].schema_arrow, sum(file.metadata.num_rows for file in files)
-        for file, part in zip(files, parts(path), strict=True):
+        for file, part in zip(files, there, strict=True):
             if file.schema_arrow.names != schema.names:
                 raise TableError(
                     f"{part} has other columns than the parts before it: {', '.join(file.schema_arrow.names)}"
@@ -45,10 +46,10 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
             raise TableError(f"{path} has no rows")
         bounded(path, 8 * count)
         paths = {option: _path(name, schema.names) for option, name in named.items()}
-        there = places(path, schema.names, {option: top for option, (top, _) in paths.items()})
+        found = places(path, schema.names, {option: top for option, (top, _) in paths.items()})
         columns: dict[str, Column] = {}
         notes: list[str] = []
-        for option, at in there.items():
+        for option, at in found.items():
             top = schema.names[at]
             nth = schema.names[:at].count(top)
             tables = [arrow.table({"": _plain(arrow, file.read(columns=[top]).column(nth))}) for file in files]

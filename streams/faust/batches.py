@@ -9,8 +9,10 @@ from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from streams.kafka.expansion import ExpandsError, unpacked
 from streams.records.refused import Refused, Skipped
 
-#: Where the attributes of a batch stand, and its records.
-_ATTRIBUTES, _RECORDS = 21, 61
+#: Where the attributes of a batch stand.
+_ATTRIBUTES: Final = 21
+#: Where its records begin, bytes.
+HEAD_BYTES: Final = 61
 _CODEC: Final = 0x07
 _LOG_TIME: Final = 0x08
 
@@ -71,10 +73,10 @@ Opened = UnpackedBatch | RefusedBatch
 def opened(batch: DefaultRecordBatch, data: memoryview, limit: int) -> Opened:
     """Unpack a batch: behind its head, so that nothing is copied."""
     try:
-        room = unpacked(batch.compression_type, data[_RECORDS:], limit, before=_RECORDS)
+        room = unpacked(batch.compression_type, data[HEAD_BYTES:], limit, before=HEAD_BYTES)
     except ExpandsError as exc:
         return RefusedBatch(batch, len(data), str(exc))
-    room[:_RECORDS] = data[:_RECORDS]
+    room[:HEAD_BYTES] = data[:HEAD_BYTES]
     return UnpackedBatch(batch, room)
 
 

@@ -14,14 +14,13 @@ from aiokafka.client import AIOKafkaClient
 
 from streams.config.settings import Settings
 from streams.faust.appends import Appender
+from streams.faust.batches import HEAD_BYTES
 from streams.faust.changelog import Changelog, FencedError, TooLargeError
 from streams.faust.producing import BatchProducer, RecordBatch
 from streams.kafka import codecs, producer_ids
 from streams.kafka.producer_ids import ForbiddenError, ProducerIdentity
 from streams.kafka.topics import TopicsError
 
-#: Bytes of a batch before its first record.
-_HEAD_BYTES: Final = 61
 #: Bytes of a record beyond its key and its value, at most.
 _RECORD_BYTES: Final = 32
 
@@ -59,7 +58,7 @@ class Claims:
         Raises KafkaError or TimeoutError if the brokers do not acknowledge.
         Returns how many.
         """
-        room, count = self._settings.batch_bytes - _HEAD_BYTES, 0
+        room, count = self._settings.batch_bytes - HEAD_BYTES, 0
         part, size = dict[bytes, bytes | None](), 0
         for key, row in rows:
             more = len(key) + len(row or b"") + _RECORD_BYTES

@@ -27,13 +27,10 @@ def test_a_build_is_rolled_out_over_another_that_is_killed_on_the_way(
         w.send(parts[n])
         w.sent += len(parts[n])
 
-    def answered() -> bool:
-        return w.committed() >= w.sent
-
     with running("a") as old, running("b", *ANOTHER) as new:
         wait_for("both to serve", lambda: old.ready() and new.ready() and new.metric("held_partitions") == 1)
         sent(0)
-        wait_for("answers of both builds", answered)
+        w.wait_until_committed(w.sent)
         old.kill()
         new.kill()  # a host is lost that ran both
     with running("b", *ANOTHER) as new:
@@ -41,12 +38,13 @@ def test_a_build_is_rolled_out_over_another_that_is_killed_on_the_way(
         assert "A worker of that build takes it up" in new.printed
         sent(1)
         with running("a") as old:
-            wait_for("each to serve its own", lambda: old.ready() and new.ready() and answered())
+            wait_for("each to serve its own", lambda: old.ready() and new.ready())
+            w.wait_until_committed(w.sent)
             assert (old.metric("held_partitions"), new.metric("held_partitions")) == (1, 1)
             assert old.stop() == 0
         wait_for("the new build to go on", lambda: new.ready() and new.metric("held_partitions") == w.partitions)
         sent(2)
-        wait_for("its answers", answered)
+        w.wait_until_committed(w.sent)
         assert new.stop() == 0
     monkeypatch.setattr(in_force, "ARITHMETIC", ARITHMETIC + 1)
     w.reconfigure()

@@ -261,9 +261,13 @@ class World:
 
     def wait_until_applied(self, records: int) -> None:
         """Return when as many input records have been applied, all offsets are committed, and all rows are written."""
+        self.wait_until_committed(records)
+        self._until_written()
+
+    def wait_until_committed(self, records: int) -> None:
+        """Return when offsets behind so many input records are committed."""
         topics = {self.topic(label): self.partitions for label in ("forecasts", "outcomes")}
         asyncio.run(until_committed(self.bootstrap, self.name, topics, records, self.require_running))
-        self._until_written()
 
     def _written(self) -> bool:
         """Whether the rows are those after the last entries of the journal."""
@@ -283,21 +287,6 @@ class World:
         """Fail, and say what the last worker printed, if all have ended: nothing comes of waiting then."""
         running = [worker.process.poll() is None for worker in self._workers]
         assert any(running) or not running, f"the workers have ended:\n{self._workers[-1].printed[-4000:]}"
-
-    def committed(self) -> int:
-        """Return how many input records the committed offsets are behind."""
-
-        async def run() -> int:
-            consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.name)
-            async with consumer:
-                tps = [
-                    TopicPartition(self.topic(label), n)
-                    for label in ("forecasts", "outcomes")
-                    for n in range(self.partitions)
-                ]
-                return sum([await consumer.committed(tp) or 0 for tp in tps])
-
-        return asyncio.run(run())
 
     def state(self, partition: int | None = None) -> State:
         """Return the state as the changelog holds it, without claims and skips, which people and workers write."""
