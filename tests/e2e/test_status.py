@@ -41,8 +41,12 @@ def test_a_worker_shows_its_streams_to_people_and_programs(world: MakeWorld) -> 
             for kind in ("raw", "calibrated"):
                 measured = worker.metric("brier", stream=each["stream"], kind=kind)
                 assert abs(one[kind]["brier"] - measured) < 1e-12
-        text = worker.get("/")[1]
-        assert all(each["stream"] in text for each in listed["streams"])
+
+        def shown() -> bool:
+            text = worker.get("/")[1]
+            return all(each["stream"] in text for each in listed["streams"])
+
+        wait_for("the page, which may be kept for a while, to name the streams", shown)
         assert worker.stop() == 0
         assert "Traceback" not in worker.printed
 
