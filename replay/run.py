@@ -117,7 +117,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         output_topic.check(settings, request.to_topic, source.partitions)
     successor = request.write_state and export_state.target(environment, request.write_state)
     if successor:
-        export_state.check(successor, source.partitions)
+        group = export_state.opened(successor, source.partitions)
         if isinstance(source, TopicSource):
             source = export_state.answered(settings, source)
             request = replace(request, source=source)
@@ -150,7 +150,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         _write(request, settings, folded, result, show)
         if successor and isinstance(request.source, TopicSource):
             show("writing the state", 0, 0)
-            export_state.write(successor, request.source, folded)
+            export_state.write(successor, request.source, group, folded)
     return result, Pace(seconds, min(request.processes, source.partitions), result.records / seconds)
 
 

@@ -1,10 +1,14 @@
 """The producer of what is written once: rows of a state, answers of a replay, claims, dead letters sent again."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
 from streams.config.settings import Settings
+
+#: A record to append: its time, ms, or None for now; key, value and headers.
+Record = tuple[int | None, bytes | None, bytes, Sequence[tuple[str, bytes | None]]]
 
 
 def writer(settings: Settings, **options: Any) -> AIOKafkaProducer:  # noqa: ANN401 - as aiokafka takes them
@@ -18,3 +22,19 @@ def writer(settings: Settings, **options: Any) -> AIOKafkaProducer:  # noqa: ANN
         **settings.security.client_options(),
         **options,
     )
+
+
+async def append(producer: AIOKafkaProducer, topic: str, partition: int, records: Iterable[Record]) -> int:
+    """Append records in as few batches as they fit, each acknowledged before the next, and return how many.
+
+    A batch's first record is always taken, however large; the broker judges its size.
+    """
+    count, batch = 0, producer.create_batch()
+    for count, (stamp, key, value, headers) in enumerate(records, 1):  # noqa: B007 - how many there were
+        if batch.append(timestamp=stamp, key=key, value=value, headers=headers) is None:
+            await (await producer.send_batch(batch, topic, partition=partition))
+            batch = producer.create_batch()
+            batch.append(timestamp=stamp, key=key, value=value, headers=headers)
+    if count:
+        await (await producer.send_batch(batch, topic, partition=partition))
+    return count
