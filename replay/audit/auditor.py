@@ -37,7 +37,7 @@ from streams.sources.registry import RegistryError
 AGREE, DIFFER, UNCHECKED = 0, 1, 65
 
 #: Errors that end an audit: the topics or the brokers do not allow it.
-_UNREADABLE = KafkaError, TopicsError, Unauditable, RegistryError, BrokenProcessPool, OSError
+_UNREADABLE = KafkaError, TopicsError, RegistryError, BrokenProcessPool, OSError
 
 
 def run(
@@ -190,7 +190,7 @@ def _partition(task: _Task) -> Verdict:
             _derive(task, reader, row_store(stack, disk=task.disk), found)
         except Differs as exc:
             found.difference = exc.args[0]
-        except (Unauditable, RegistryError, KafkaError, OSError) as exc:
+        except (TopicsError, RegistryError, KafkaError, OSError) as exc:
             found.unable = f"{exc}" or repr(exc)
     return found
 

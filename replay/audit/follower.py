@@ -43,6 +43,7 @@ from state.frames import CorruptFrame
 from state.rescale import RescaleError, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.kafka.topics import TopicsError
 from streams.records.encoding import encode, key_of
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues
@@ -301,7 +302,7 @@ class _Single:
         """Return a record by its label in `WRITTEN`, its partition and its offset; None if it cannot be read."""
         try:
             return self.read(self._plan.place(label, partition), offset)
-        except (KafkaError, Unauditable):
+        except (KafkaError, TopicsError):
             return None
 
     def read(self, place: TopicPartition, offset: int) -> KafkaRecord | None:
