@@ -119,15 +119,13 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             return
         self.maker.values = AvroValues(known.schema_ids) if known.schema_ids else None
         async with AsyncExitStack() as stack:
-            options = self._settings.security.client_options()
+            options = self._settings.client_options()
             producer = Producer(settings, self.contact, options)
             self._sender.producer = await stack.enter_async_context(producer)
             self._consumer = self._made_consumer(options)
             await self._consumer.start()
             stack.push_async_callback(stop_consumer, self._consumer)
-            self._admin = AIOKafkaAdminClient(
-                bootstrap_servers=self._servers, request_timeout_ms=int(settings.request_seconds * 1000), **options
-            )
+            self._admin = AIOKafkaAdminClient(request_timeout_ms=int(settings.request_seconds * 1000), **options)
             await self._admin.start()
             stack.push_async_callback(self._admin.close)
             taken, topics_read = self._taken, list(self.maker.readers)
@@ -148,14 +146,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self.stopping = True
             await self._land()
 
-    @property
-    def _servers(self) -> str:
-        return ",".join(self._settings.brokers)
-
     def _made_consumer(self, options: dict[str, Any]) -> AIOKafkaConsumer:
         settings = self._settings
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._servers,
             group_id=settings.intake_group,
             group_instance_id=settings.instance_id,
             enable_auto_commit=False,

@@ -122,7 +122,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
     for stage in new.stages:
         await require_topics(stage, width)
     async with AsyncExitStack() as stack:
-        options = {"bootstrap_servers": ",".join(old.brokers), **old.security.client_options()}
+        options = old.client_options()
         admin = AIOKafkaAdminClient(**options)
         await admin.start()
         stack.push_async_callback(admin.close)

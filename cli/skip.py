@@ -97,7 +97,7 @@ async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -
     await _require_partition(settings, skip.topic, skip.partition)
     to = skip.partition % await _require_partition(settings, settings.configurations, 0)
     place = TopicPartition(skip.topic, skip.partition)
-    options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    options = settings.client_options()
     # Nothing is subscribed, so it does not join the group.
     group = AIOKafkaConsumer(group_id=settings.intake_group, enable_auto_commit=False, **options)
     async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
@@ -122,7 +122,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
     topic = (settings.forecasts, settings.outcomes)[skip.topic]
     for name in (topic, settings.changelog):
         await _require_partition(settings, name, partition)
-    options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    options = settings.client_options()
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(AIOKafkaConsumer(enable_auto_commit=False, **options))
         producer = await stack.enter_async_context(AIOKafkaProducer(**options))

@@ -183,10 +183,9 @@ async def open_group(settings: Settings, suffix: str = "") -> AsyncIterator[Any]
     ``suffix`` is what stands behind the application id in the name of the group.
     """
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=",".join(settings.brokers),
         group_id=settings.app_id + suffix,
         enable_auto_commit=False,
-        **settings.security.client_options(),
+        **settings.client_options(),
     )
     try:
         await consumer.start()

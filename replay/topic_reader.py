@@ -60,13 +60,12 @@ class TopicReader:
 
     async def _start(self) -> None:
         self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=",".join(self._settings.brokers),
             enable_auto_commit=False,
             auto_offset_reset="none",  # what is deleted while it is read must not look as if it had never been
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             isolation_level="read_committed",  # as a worker reads its inputs
-            **self._settings.security.client_options(),
+            **self._settings.client_options(),
         )
         await self._consumer.start()
         unpacking.bound(self._consumer, self._unpacks.get, lambda place: self.skipped.get(place, {}))

@@ -143,7 +143,7 @@ def origins(settings: Settings, names: Iterable[str]) -> dict[str, provenance.Or
     """Return what the brokers call topics: one that was made anew has the same name and other records."""
 
     async def ask() -> dict[str, provenance.Origin]:
-        client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+        client = AIOKafkaClient(**settings.client_options())
         try:
             await client.bootstrap()
             return {name: (await provenance.describe(client, settings.app_id, name)).origin for name in names}

@@ -56,13 +56,12 @@ async def batches(
     # Without a group, subscribing assigns all partitions of the topics.
     consumer = AIOKafkaConsumer(
         *(topics if starts is None else ()),
-        bootstrap_servers=",".join(settings.brokers),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed" if committed else "read_uncommitted",
         max_partition_fetch_bytes=FETCH_BYTES,
         request_timeout_ms=int(settings.request_seconds * 1000),
-        **settings.security.client_options(),
+        **settings.client_options(),
     )
     try:
         await consumer.start()

@@ -14,12 +14,11 @@ Record = tuple[int | None, bytes | None, bytes, Sequence[tuple[str, bytes | None
 def writer(settings: Settings, **options: Any) -> AIOKafkaProducer:  # noqa: ANN401 - as aiokafka takes them
     """Return a producer, to be started, that writes each record once and batches as large as the topics may have."""
     return AIOKafkaProducer(
-        bootstrap_servers=",".join(settings.brokers),
         acks="all",
         enable_idempotence=True,
         max_batch_size=settings.batch_bytes,
         max_request_size=settings.batch_bytes + 100_000,
-        **settings.security.client_options(),
+        **settings.client_options(),
         **options,
     )
 
