@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from uuid import uuid4
 
-from replay import first_rows, process_pool
+from replay import first_rows
 from replay.configuration import Configuration
 from replay.engine_output import EngineOutput
 from replay.first_rows import Group
 from replay.loaded import Loaded
-from replay.partition_task import Done, parts
+from replay.partition_task import Done, parts, play
 from replay.run import Show
 from replay.score import dead
 from replay.sources.files import FileSource
@@ -61,7 +61,7 @@ def load(
     with TemporaryDirectory(prefix="trueup-load-") as temporary:
         directory = Path(temporary)
         made = parts(source.ready(directory), [[configuration]], settings, directory, rows=True)
-        done = process_pool.play(made, processes, lambda read: show("folding", read, source.size))
+        done = play(made, processes, lambda read: show("folding", read, source.size))
         lost, last_ms = _require_usable(done)
         show("writing the state", 0, 0)
         folded = [part.folded for part in done]
