@@ -1,12 +1,16 @@
 """The producer of what is written once: rows of a state, answers of a replay, claims, dead letters sent again."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
 from streams.config.settings import Settings
 
+#: Most records that are on their way at a time.
+_FLYING: Final = 1000
 #: A record to append: its time, ms, or None for now; key, value and headers.
 Record = tuple[int | None, bytes | None, bytes, Sequence[tuple[str, bytes | None]]]
 
@@ -21,6 +25,14 @@ def writer(settings: Settings, **options: Any) -> AIOKafkaProducer:  # noqa: ANN
         **settings.client_options(),
         **options,
     )
+
+
+async def send_all(settings: Settings, records: Iterable[Mapping[str, Any]]) -> None:
+    """Send records, each as `AIOKafkaProducer.send` takes it, and return when all are acknowledged."""
+    async with writer(settings) as producer:
+        left = iter(records)
+        while some := list(islice(left, _FLYING)):
+            await asyncio.gather(*[await producer.send(**each) for each in some])
 
 
 async def append(producer: AIOKafkaProducer, topic: str, partition: int, records: Iterable[Record]) -> int:
