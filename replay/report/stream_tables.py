@@ -9,10 +9,16 @@ from agents.status.number_format import cell, count, score, valued
 from agents.status.score_tables import Table
 from replay.intervals import COLUMNS
 from replay.result import RAW, Contender, Difference, Result
+from state.scoring.vector_history import WINDOW
 from streams.metrics.vectors import NORMALISED
 
 #: Streams of a contender that are shown, those with most forecasts; the JSON has more.
 STREAMS: Final = 30
+_NOTE: Final = (
+    f"Smaller is better, except for accuracy and AUC. The worst window is of {WINDOW} outcomes. Its noise is what "
+    "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
+    "on says not calibrated. Differences are of mean losses over the same outcomes."
+)
 _count, _score = valued(count), valued(score)
 
 
@@ -46,7 +52,7 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
             for of in result.vector_differences.get(each.stream, ())
             if of.name == contender.name
         ]
-        note = NORMALISED if "classwise_ece" in raw else ""
+        note = f"{_NOTE} {NORMALISED}" if "classwise_ece" in raw else _NOTE
         title = f"{each.stream}: {each.resolved:,} resolved after the warm-up"
         yield Table(title, ("", RAW, contender.name), rows, note=note)
         if each.segments:
