@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
@@ -20,7 +21,7 @@ from replay.loaded import Loaded
 from replay.sources.topics import TopicSource
 from state.fence import Fence
 from streams.config.settings import Settings
-from streams.kafka import owners
+from streams.kafka import groups, owners
 from streams.kafka.topics import TopicsError
 
 
@@ -65,11 +66,10 @@ def answered(settings: Settings, source: TopicSource) -> TopicSource:
 
 
 async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]:
+    places = [[TopicPartition(name, n) for n in range(source.partitions)] for name in source.names]
     async with open_group(settings) as consumer:
-        return [
-            [await consumer.committed(TopicPartition(name, n)) or 0 for n in range(source.partitions)]
-            for name in source.names
-        ]
+        found = await groups.committed(consumer, settings.app_id, chain(*places))
+    return [[found[place].offset if place in found else 0 for place in each] for each in places]
 
 
 def write(settings: Settings, source: TopicSource, group: Group, folded: Sequence[EngineOutput]) -> None:
