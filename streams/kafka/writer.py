@@ -42,10 +42,10 @@ async def append(producer: AIOKafkaProducer, topic: str, partition: int, records
     """
     count, batch = 0, producer.create_batch()
     for count, (stamp, key, value, headers) in enumerate(records, 1):  # noqa: B007 - how many there were
-        if batch.append(timestamp=stamp, key=key, value=value, headers=headers) is None:
+        if batch.append(timestamp=stamp, key=key, value=value, headers=[*headers]) is None:
             await (await producer.send_batch(batch, topic, partition=partition))
             batch = producer.create_batch()
-            batch.append(timestamp=stamp, key=key, value=value, headers=headers)
+            batch.append(timestamp=stamp, key=key, value=value, headers=[*headers])
     if count:
         await (await producer.send_batch(batch, topic, partition=partition))
     return count
