@@ -364,14 +364,10 @@ async def configs_of(
 async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     """Connect to the cluster for the duration of the context; raises TopicsError if the brokers cannot be reached."""
     try:
-        options = settings.security.client_options()
+        options = settings.client_options()
     except ValueError as exc:  # a file is missing or damaged
         raise TopicsError(str(exc)) from exc
-    client = AIOKafkaAdminClient(
-        bootstrap_servers=",".join(settings.brokers),
-        request_timeout_ms=int(settings.request_seconds * 1000),
-        **options,
-    )
+    client = AIOKafkaAdminClient(request_timeout_ms=int(settings.request_seconds * 1000), **options)
     try:
         await client.start()
         yield client

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from cli.group_states import UNFINISHED
 from replay import moves
 from state import kinds
 from state.rescale import rescaled
+from streams.faust.claims import UNFINISHED
 from tests.e2e.world import BESIDE
 from tests.simulation.folds import WrongError, differ
 from tests.simulation.plan import OPERATORS
