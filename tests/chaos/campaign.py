@@ -18,14 +18,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from lab.jvm import HOST
-from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them register their strikes
+from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them are of kinds of faults
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Exit, Fleet
 from tests.chaos.judge import Verdict, judge
 from tests.chaos.proxy import Proxy
-from tests.chaos.stage import Stage, strike
+from tests.chaos.stage import Stage
 from tests.e2e.world import World, wait_for
 
 #: Silence after which a worker's partitions move, s: with one broker, and with three, where a new leader must be found
@@ -227,7 +227,7 @@ def run(
             break
         before, began, broken = len(on.fleet.exits), time.time(), []
         try:
-            strike(fault, on)
+            fault.kind.strike(on, **fault.drawn)
         except AssertionError as exc:
             broken.append(str(exc))
         struck = time.monotonic()
@@ -235,7 +235,7 @@ def run(
         recover(on)
         well = time.monotonic() - struck
         exits = on.fleet.exits[before:]
-        if fault.spares:
+        if fault.kind.spares:
             broken += [f"worker {e.number} ended with {e.status}: {e.cause[:100]}" for e in exits if e.status > 0]
         seen.append(Seen(fault, began, time.time(), well, exits, broken, outage))
         ended = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in exits) or "none ended"
@@ -266,6 +266,6 @@ def measure(on: Stage, seen: Sequence[Seen]) -> None:
     silences = silence.measured(on.world, on.feed.acknowledged)
     for each in seen:
         each.silence = silence.longest(silences, each.began, each.ended)
-        bound = on.world.settings.session_seconds * each.fault.deaths + GRACE + each.outage
+        bound = on.world.settings.session_seconds * each.fault.kind.deaths + GRACE + each.outage
         if each.silence > bound:
             each.broken.append(f"a partition was silent for {each.silence:.1f} s, more than {bound:.1f}")

@@ -1,10 +1,8 @@
 """What faults strike: brokers, proxies, workers and load; and how a fault says that a promise was broken."""
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 from tests.chaos.cluster import Cluster
-from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Fleet
 from tests.chaos.proxy import Proxy
@@ -33,15 +31,3 @@ class Stage:
     proxies: list[list[Proxy]]
     fleet: Fleet
     feed: Feed
-
-
-@singledispatch
-def strike(fault: Fault, stage: Stage) -> None:
-    """Inject a fault; returns when it is over, and what it ended has ended.
-
-    Raises
-    ------
-    BrokenPromiseError
-        If a worker did not do what this fault asks of it.
-    """
-    raise NotImplementedError(type(fault))

@@ -8,10 +8,10 @@ from tests.chaos import campaign, sources
 from tests.e2e.test_intake import WIDTHS, read
 
 FAULTS = (
-    sources.FreezeStage("intake", step=1, seconds=5.0),
-    sources.GrowSource("decisions"),
-    sources.KillStages(),
-    sources.KillBrokerSending(seconds=1.0),
+    sources.freeze_stage(of="intake", step=1, seconds=5.0),
+    sources.grow_source(topic="decisions"),
+    sources.kill_stages(),
+    sources.kill_broker_sending(seconds=1.0),
 )
 
 
@@ -29,10 +29,3 @@ def test_nothing_is_lost_or_doubled_on_the_way_from_the_sources(tmp_path: Path) 
     assert verdict.events >= 2_000
     assert verdict.source_records >= 4_000
     assert any(record.partition == WIDTHS["decisions"] for record in grown)
-
-
-def test_a_seed_draws_the_same_faults_again_every_kind_among_them() -> None:
-    drawn = sources.schedule(3, 6.0, sources.KINDS)
-    assert drawn == sources.schedule(3, 6.0, sources.KINDS)
-    assert drawn != sources.schedule(4, 6.0, sources.KINDS)
-    assert {type(fault) for fault in drawn} == set(sources.KINDS)
