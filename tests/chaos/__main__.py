@@ -73,8 +73,8 @@ def behind_intake(options: argparse.Namespace) -> Found | None:
         return None
     print(f"sources of other keys: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
     with sources.asked(options) as on:
-        seen = campaign.run(on, faults, options.minutes * 60, sources.recover)
-        statuses = sources.drain(on, options.payments)
+        seen = campaign.run(on, faults, options.minutes * 60)
+        statuses = campaign.drain(on, options.payments)
         print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
         verdict = sources.judged(on)
     return verdict, seen, verdict.good and not any(statuses)

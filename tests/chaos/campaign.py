@@ -8,11 +8,10 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -90,17 +89,6 @@ class Seen:
     silence: float = math.nan
 
 
-class Reach(NamedTuple):
-    """How far the group has come, by topic and partition of the inputs: next offset to apply, and end."""
-
-    committed: dict[TopicPartition, int]
-    appended: dict[TopicPartition, int]
-
-    def reaches(self, goal: "Reach") -> bool:
-        """Whether all is committed that was appended at another time."""
-        return all(self.committed[tp] >= end for tp, end in goal.appended.items())
-
-
 @contextmanager
 def stage(
     directory: Path,
@@ -173,50 +161,45 @@ def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stag
         yield on
 
 
-def reach(world: World) -> Reach | None:
-    """Return how far the group has come, or None while the broker cannot say."""
+def ends(on: Stage, tps: Sequence[TopicPartition], group: str | None = None) -> dict[TopicPartition, int]:
+    """Return where partitions end, or how far a group has committed them; nothing while the broker cannot say."""
 
-    async def ask() -> Reach:
-        consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, group_id=world.name)
+    async def ask() -> dict[TopicPartition, int]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=on.world.bootstrap, group_id=group, enable_auto_commit=False)
         try:  # not `async with`: that leaves open what could not be started
             await consumer.start()
-            tps = [
-                TopicPartition(world.topic(label), n)
-                for label in ("forecasts", "outcomes")
-                for n in range(world.partitions)
-            ]
-            committed = {tp: await consumer.committed(tp) or 0 for tp in tps}
-            return Reach(committed, await consumer.end_offsets(tps))
+            if group is None:
+                return dict(await consumer.end_offsets(tps))
+            return {tp: await consumer.committed(tp) or 0 for tp in tps}
         finally:
             await consumer.stop()
 
     try:
         return asyncio.run(asyncio.wait_for(ask(), 20))
     except (KafkaError, TimeoutError, AssertionError):  # aiokafka asserts that it knows a broker, and may know none
-        return None
+        return {}
 
 
 def recover(on: Stage, patience: float = PATIENCE) -> None:
-    """Return when all that has been sent by now is applied and all workers serve."""
+    """Return when all that has been sent by now has gone through every stage, and all members serve."""
     on.fleet.settle(patience)
-    goal: Reach | None = None
+    for group, tps in on.groups():  # what one has committed, the next can read
+        goal: dict[TopicPartition, int] = {}
 
-    def there() -> bool:
-        nonlocal goal
-        now = reach(on.world)
-        goal = goal or now
-        return bool(now and goal and now.reaches(goal))
+        def there(group: str = group, tps: list[TopicPartition] = tps, goal: dict[TopicPartition, int] = goal) -> bool:
+            if not goal:
+                goal.update(ends(on, tps))
+                return False
+            done = ends(on, tps, group)
+            return bool(done) and all(done[tp] >= end for tp, end in goal.items())
 
-    wait_for("the workers to catch up", there, patience)
+        wait_for(f"{group} to catch up", there, patience)
 
 
-def run(
-    on: Stage, faults: Sequence[Fault], seconds: float = math.inf, recover: Callable[[Stage], None] = recover
-) -> list[Seen]:
+def run(on: Stage, faults: Sequence[Fault], seconds: float = math.inf) -> list[Seen]:
     """Strike with one fault after another, each when workers and brokers have recovered from the one before.
 
-    After so many seconds the rest is left out: a machine that has other work may need long for each. ``recover``
-    returns when all is well.
+    After so many seconds the rest is left out: a machine that has other work may need long for each.
     """
     seen: list[Seen] = []
     recover(on)

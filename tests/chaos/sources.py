@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from tests.chaos import campaign
@@ -78,15 +77,13 @@ class Sources(Stage):
         return [member for member in self.fleet.members if member.stage == stage]
 
     def groups(self) -> Iterator[tuple[str, list[TopicPartition]]]:
-        """Yield the consumer group of each stage and the partitions that it reads, in the order of the stages."""
+        """Yield the group of each stage; see `Stage.groups`."""
         w = self.world
-        own, given = (w.settings.routes, w.settings.labels), (w.settings.forecasts, w.settings.outcomes)
-        yield (
-            f"{w.name}-intake",
-            [TopicPartition(f"{NAME}-{label}", n) for label, m in self.widths.items() for n in range(m)],
-        )
+        sources = [TopicPartition(f"{NAME}-{label}", n) for label, m in self.widths.items() for n in range(m)]
+        yield f"{w.name}-intake", sources
+        own = w.settings.routes, w.settings.labels
         yield f"{w.name}-router", [TopicPartition(name, n) for name in own for n in range(w.partitions)]
-        yield w.name, [TopicPartition(name, n) for name in given for n in range(w.partitions)]
+        yield from super().groups()
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
@@ -176,7 +173,7 @@ def grow_source(stage: Sources, topic: str) -> None:
     stage.cluster.ask(grow)
     stage.widths[topic] = width + 1
     new = TopicPartition(name, width)
-    wait_for(f"records in {name}/{width}", lambda: bool(ends(stage, [new]).get(new)), PATIENCE)
+    wait_for(f"records in {name}/{width}", lambda: bool(campaign.ends(stage, [new]).get(new)), PATIENCE)
 
 
 @kind("broker killed while intake sends", brokers=(), outage=None, each=few_and_long)
@@ -246,49 +243,6 @@ def asked(options: Namespace) -> Iterator[Sources]:
         stage(directory, seed=options.seed, rate=options.rate, brokers=options.brokers) as on,
     ):
         yield on
-
-
-def ends(on: Sources, tps: Sequence[TopicPartition], group: str | None = None) -> dict[TopicPartition, int]:
-    """Return where partitions end, or how far a group has committed them; nothing while the broker cannot say."""
-
-    async def ask() -> dict[TopicPartition, int]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=on.world.bootstrap, group_id=group, enable_auto_commit=False)
-        try:  # not `async with`: that leaves open what could not be started
-            await consumer.start()
-            if group is None:
-                return dict(await consumer.end_offsets(tps))
-            return {tp: await consumer.committed(tp) or 0 for tp in tps}
-        finally:
-            await consumer.stop()
-
-    try:
-        return asyncio.run(asyncio.wait_for(ask(), 20))
-    except (KafkaError, TimeoutError, AssertionError):  # aiokafka asserts that it knows a broker, and may know none
-        return {}
-
-
-def recover(on: Stage, patience: float = campaign.PATIENCE) -> None:
-    """Return when what the sources hold by now has gone through every stage, and all members serve."""
-    assert isinstance(on, Sources)
-    on.fleet.settle(patience)
-    for group, tps in on.groups():  # what one has committed, the next can read
-        goal: dict[TopicPartition, int] = {}
-
-        def there(group: str = group, tps: list[TopicPartition] = tps, goal: dict[TopicPartition, int] = goal) -> bool:
-            if not goal:
-                goal.update(ends(on, tps))
-                return False
-            done = ends(on, tps, group)
-            return bool(done) and all(done[tp] >= end for tp, end in goal.items())
-
-        wait_for(f"{group} to catch up", there, patience)
-
-
-def drain(on: Sources, payments: int) -> list[int]:
-    """Send what is missing of as many payments, let all stages finish, stop all; return the exit statuses."""
-    on.feed.finish(payments)
-    recover(on, 10 * campaign.PATIENCE)
-    return on.fleet.stop()
 
 
 def judged(on: Sources) -> Verdict:

@@ -1,6 +1,9 @@
 """What faults strike: brokers, proxies, workers and load; and how a fault says that a promise was broken."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from aiokafka.structs import TopicPartition
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.feed import Feed
@@ -31,3 +34,9 @@ class Stage:
     proxies: list[list[Proxy]]
     fleet: Fleet
     feed: Feed
+
+    def groups(self) -> Iterator[tuple[str, list[TopicPartition]]]:
+        """Yield each consumer group and the partitions that it reads, in the order in which records pass them."""
+        w = self.world
+        inputs = w.settings.forecasts, w.settings.outcomes
+        yield w.name, [TopicPartition(name, n) for name in inputs for n in range(w.partitions)]

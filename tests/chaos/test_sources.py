@@ -19,8 +19,8 @@ FAULTS = (
 def test_nothing_is_lost_or_doubled_on_the_way_from_the_sources(tmp_path: Path) -> None:
     stages = ("intake", "intake", "router", "router", "worker")
     with sources.stage(tmp_path, seed=7, rate=300.0, stages=stages, partitions=2, session=4.0) as on:
-        seen = campaign.run(on, FAULTS, recover=sources.recover)
-        assert sources.drain(on, 2_000) == [0] * len(stages)
+        seen = campaign.run(on, FAULTS)
+        assert campaign.drain(on, 2_000) == [0] * len(stages)
         verdict = sources.judged(on)
         grown = read(on.world.bootstrap, f"{sources.NAME}-decisions", WIDTHS["decisions"] + 1)
     assert not any(each.broken for each in seen)
