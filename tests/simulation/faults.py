@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from cli import forget
 from streams.kafka.topics import TopicsError
 from tests.simulation.loop import Process, within
-from tests.simulation.plan import AMID, INTAKE, STAGES, Fault
+from tests.simulation.plan import AMID, INTAKE, OPERATOR, STAGES, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.world import Actor, World
@@ -41,6 +41,18 @@ class Faults:
         actor = self._world.actors[fault.worker]
         (actor.amid if fault.kind.endswith(AMID) else actor.due).append(fault)
         self.arm(actor)
+
+    def end(self) -> None:
+        """Let no fault strike any more, but those of operators, who may have begun late."""
+        self._world.log("calm")
+        for actor in self._world.actors.values():
+            if actor.stage == OPERATOR:
+                continue
+            actor.due.clear()
+            actor.amid.clear()
+            if actor.process is not None:
+                actor.process.left = None
+                actor.process.ahead = 0.0
 
     def arm(self, actor: "Actor") -> None:
         """Let the next fault that is due strike the process that runs."""

@@ -9,7 +9,7 @@ There is one broker. It has no transactions. While leaders of partitions move, i
 
 import asyncio
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
@@ -79,6 +79,7 @@ class Kafka:
         #: Producer id, epoch, and the epoch before where that was named.
         self.producers: dict[str, tuple[int, int, int]] = {}
         self._ids, self.appends = 1000, 0
+        self._renewed = Counter[str]()
         self.delete_retention_ms = 86_400_000
 
     def handle(self, request: Any, reply: Reply, by: str) -> None:
@@ -95,7 +96,12 @@ class Kafka:
 
     def topic_id(self, name: str) -> UUID:
         """Return the id of a topic."""
-        return UUID(int=(1 << 64) + 1 + sorted(self.topics).index(name))
+        return UUID(int=((1 + self._renewed[name]) << 64) + 1 + sorted(self.topics).index(name))
+
+    def renew(self, name: str) -> None:
+        """Delete a topic, and make it anew."""
+        self._renewed[name] += 1
+        self.logs |= {(name, n): Log() for n in range(self.topics[name])}
 
     def _produce(self, request: Any, reply: Reply, by: str) -> None:
         said = []
