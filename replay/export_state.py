@@ -171,10 +171,10 @@ def _fence(source: TopicSource, partition: int, folded: EngineOutput) -> Fence:
 
 
 async def has_state(settings: Settings) -> bool:
-    """Whether the changelog has rows of a state."""
-    async for _, records in batches(settings, [settings.changelog]):
+    """Whether the changelog has rows of a state, or the journal entries: audits follow it from its first one."""
+    async for topic, records in batches(settings, [settings.changelog, settings.journal]):
         keys = [record.key for record in records if record.key is not None]
-        if any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in keys):
+        if topic == settings.journal or any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in keys):
             return True
     return False
 

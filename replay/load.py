@@ -76,7 +76,8 @@ def opened(settings: Settings) -> Group:
 
 
 async def _opened(settings: Settings) -> Group:
-    names = [settings.forecasts, settings.outcomes, *settings.outputs, settings.changelog, settings.configurations]
+    own = settings.changelog, settings.journal, settings.configurations
+    names = [settings.forecasts, settings.outcomes, *settings.outputs, *own]
     if settings.has_intake:
         names.append(settings.routes)
     counts = {name: await topics.partitions(settings, name) for name in names}
@@ -98,9 +99,9 @@ async def _opened(settings: Settings) -> Group:
             f"group {settings.app_id} has a state already, of a worker or of an earlier load or restore. Nothing was "
             "written, so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. "
             f"If it is to write the topics of {settings.app_id}, run 'trueup topics take' with it before its workers. "
-            f"Or delete the topics {settings.changelog} and {settings.configurations}, make them by 'trueup topics "
-            "create', and run the command again: after a load the group then goes on behind its last answer, and "
-            "labels of forecasts that it answered before do not find them"
+            f"Or delete the topics {settings.changelog}, {settings.journal} and {settings.configurations}, make them "
+            "by 'trueup topics create', and run the command again: after a load the group then goes on behind its last "
+            "answer, and labels of forecasts that it answered before do not find them"
         )
     since = [[ends[place] for place in places] for places in outputs]
     return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])

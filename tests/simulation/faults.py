@@ -123,9 +123,9 @@ class Faults:
             world.loop.call_later(1 + fault.long, self._untroubled)
         elif fault.kind == "compact":
             for era in world.eras:
-                for settings in era.folding.values():
+                for topic in {era.base.configurations, *(of.changelog for of in era.folding.values())}:
                     for n in range(era.width):
-                        world.kafka.logs[settings.changelog, n].compact()
+                        world.kafka.logs[topic, n].compact()
         elif fault.kind == "leaders":
             moved = {place for place in world.kafka.logs if rng.random() < 0.3}
             world.kafka.moving |= moved

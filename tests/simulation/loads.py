@@ -42,10 +42,11 @@ def judged(world: World) -> list[dict[bytes, bytes]]:
         engine.apply(named(part))
         made = {key: row for key, row in engine.checkpoint().rows.items() if row is not None}
         fence = Fence.decode(made[kinds.FENCE.key()])
-        fence.next[:] = [0, 0]
+        found = moves.begun(world, base.changelog, n)
+        fence.next[:] = Fence.decode(found[kinds.FENCE.key()]).next if world.plan.before else [0, 0]
         made[kinds.FENCE.key()] = fence.encode()
         made = {key: row for key, row in made.items() if key[:1] not in BESIDE}
-        differ(f"rows that were loaded into partition {n}", made, moves.begun(world, base.changelog, n))
+        differ(f"rows that were loaded into partition {n}", made, found)
         begun.append(made)
     return begun
 

@@ -47,8 +47,8 @@ AUDITS: Final = 4.0
 #: What a command says where the stages of the group have to run once more.
 UNREADY: Final = ("Start its workers once more", "records are not applied yet", "start all stages")
 
-#: The same where a load that was interrupted has left rows.
-HALF: Final = "elete "
+#: The same where there is a state, or a load that was interrupted has left rows: which topics are to be made anew.
+ANEW: Final = re.compile("[Dd]elete the topics .*, make them by")
 
 
 def call(world: "World") -> None:
@@ -73,9 +73,10 @@ async def _commanded(world: "World", *arguments: str) -> str | None:
         others = [each for each in world.commanding if each.alive]
         if any(each in str(exc) for each in UNREADY) and not others and world.era is world.eras[0]:
             world.release()
-        if HALF in str(exc) and not others and not world.loaded:
-            world.kafka.renew(world.base.changelog)
-            world.kafka.renew(world.base.configurations)
+        if (named := ANEW.search(str(exc))) and not others and not world.loaded:
+            for topic in (world.base.changelog, world.base.journal, world.base.configurations):
+                if topic in named[0]:
+                    world.kafka.renew(topic)
         # Who was shut out by another run leaves it to that for a while.
         await asyncio.sleep(AGAIN[OPERATORS.index(process.name)] if "meanwhile" in str(exc) else PAUSE)
         return None
@@ -151,7 +152,14 @@ def _newest(world: "World") -> str:
 
 
 async def _loaded(world: "World") -> None:
-    """Load the past, and start the stages, which have waited."""
+    """Load the past, and start the stages: which have waited, or are stopped first."""
+    if world.plan.before:
+        await asyncio.sleep(AUDITS * 1.5)
+        while not world.loaded and not all(each.held and each.process is None for each in world.staged()):
+            for each in world.staged():
+                each.held = True
+                _told_to_stop(each)
+            await asyncio.sleep(PAUSE)
     files = [each for topic in ("forecasts", "outcomes") for each in (f"--{topic}", str(world.directory / topic))]
     while not world.loaded:
         if await _commanded(world, "load", *files) and not world.loaded:

@@ -140,6 +140,8 @@ class Plan(NamedTuple):
     moved: int = 0
     #: What is loaded.
     past: list[Sent] = []  # noqa: RUF012 - a NamedTuple's default is never written to
+    #: Whether the group has answered before that.
+    before: bool = False
     #: Which calibrators are promoted, one after another.
     goals: tuple[str, ...] = ()
     #: Options of each audit; None: there is none.
@@ -264,7 +266,7 @@ def planned(seed: int) -> Plan:
     if task.random() < TASKED:
         plan = _tasked(plan, task)
     audit = random.Random(f"audit {seed}")
-    if audit.random() < AUDITED:
+    if audit.random() < AUDITED or plan.before:
         plan = _audited(plan, audit)
     return plan._replace(faults=tuple(sorted(plan.faults, key=lambda fault: fault.at)))
 
@@ -277,7 +279,7 @@ def of_sources(records: list[Sent], rng: random.Random) -> list[Sent]:
 
 def _audited(plan: Plan, rng: random.Random) -> Plan:
     """Return the plan with an auditor, and with faults that strike her."""
-    options = ("--sources",) * plan.sourced + ("--checkpoint",) * rng.choice((0, 1))
+    options = ("--sources",) * plan.sourced + ("--checkpoint",) * (rng.choice((0, 1)) and not plan.before)
     faults = [*plan.faults, *(_at_operator(rng, AUDITOR, rng.random() * FEED) for _ in range(rng.choice((0, 1, 2))))]
     return plan._replace(names=plan.names | {AUDITOR: OPERATOR}, audits=options, faults=tuple(faults))
 
@@ -331,4 +333,4 @@ def _loading(plan: Plan, rng: random.Random) -> Plan:
     if plan.sourced:
         later = of_sources(later, rng)
     records = sorted([*plan.records, *later], key=lambda sent: sent.ts)
-    return plan._replace(past=past, records=records)
+    return plan._replace(past=past, records=records, before=not plan.sourced and rng.random() < 0.3)

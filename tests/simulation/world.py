@@ -145,7 +145,7 @@ class World:
         self.disks = Disks()
         self.actors = {name: Actor(name, stage, directory / name, plan.policies) for name, stage in plan.names.items()}
         for name, actor in self.actors.items():
-            actor.held = name == HELPER or (plan.task == LOAD and actor.stage != OPERATOR)
+            actor.held = name == HELPER or (plan.task == LOAD and not plan.before and actor.stage != OPERATOR)
         last = max(each.ts for each in plan.records) / 1000 - BEGIN
         self.calm = max([last + 1.0, *(each.at + 4.0 + each.long for each in plan.faults)])
         self.done = False
