@@ -158,6 +158,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "a load does not look under its claim whether there is a state": [(load, "begun", _blind)],
     "a load is followed by a journal that goes on": [
         (load, "has_state", _of_changelog_alone),
+        (export_state, "has_state", _of_changelog_alone),
         (load, "_opened", _names_two),
     ],
     "audits are not told what was loaded": [(load, "give", _told_nothing)],
