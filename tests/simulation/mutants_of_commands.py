@@ -62,6 +62,10 @@ def _any_build(restored: Any) -> Any:
     return mutant
 
 
+def _ready_early(unready: Any) -> Any:
+    return property(lambda self: said if not (said := unready.fget(self)).startswith("folding again") else "")
+
+
 def _later_outputs(answers: Any) -> Any:
     def mutant(self: Served, number: int) -> None:
         answers(self, number)
@@ -146,8 +150,8 @@ async def _nothing(_: Any) -> dict[Any, Any]:
     return {}
 
 
-#: By what is wrong, in words. Those of a claim behind a look, of a journal that goes on, and the last were bugs: seeds
-#: found them.
+#: By what is wrong, in words. Those of a claim behind a look, of a journal that goes on, and the last two were bugs:
+#: seeds found them.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "commands write under no claim": [(claims._Producer, "append", _unstamped)],
     "a move claims when it writes, behind its look at what is there": [(rescale, "_claimed", _claims_late)],
@@ -173,5 +177,6 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "a record that was left out is read": [(Topology, "skipped", _returning({}))],
     "a build folds what another one has answered": [(in_force, "restored", _any_build)],
     "no other worker gets what this build cannot fold": [(Member, "leave", _returning(None))],
+    "a worker is ready before it has folded again": [(Topology, "unready", _ready_early)],
     "a checkpoint says that later outputs stand before it": [(Served, "answers", _later_outputs)],
 }

@@ -81,7 +81,7 @@ async def _commanded(world: "World", *arguments: str) -> str | None:
         await asyncio.sleep(AGAIN[OPERATORS.index(process.name)] if "meanwhile" in str(exc) else PAUSE)
         return None
     world.commanding.remove(process)
-    world.log(f"{process.name}: {said.strip().replace(str(world.directory), '')}")
+    world.log(f"{process.name}: {said.strip()}")
     return said
 
 

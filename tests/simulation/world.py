@@ -152,7 +152,7 @@ class World:
 
     def log(self, line: str) -> None:
         """Note what happens."""
-        self.lines.append(f"{self.loop.now:9.4f} {line}")
+        self.lines.append(f"{self.loop.now:9.4f} {line}".replace(str(self.directory), ""))
 
     @property
     def base(self) -> Settings:
