@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -42,7 +43,7 @@ PAUSE: Final = 1.0
 READY: Final = 20.0
 #: The same of each operator whom another has shut out.
 AGAIN: Final = (5.0, 25.0)
-#: Between two audits, about, s.
+#: Before the first audit, about, s.
 AUDITS: Final = 4.0
 #: What a command says where the stages of the group have to run once more.
 UNREADY: Final = ("Start its workers once more", "records are not applied yet", "start all stages")
@@ -230,10 +231,10 @@ async def _until(done: Callable[[], bool], seconds: float) -> None:
 
 
 async def audited(world: "World") -> None:
-    """Audit now and then."""
+    """Audit now and then, and less and less often."""
     pauses = random.Random(f"audits {world.plan.seed}")
-    while True:
-        await asyncio.sleep(AUDITS * (0.3 + pauses.random()))
+    for n in count():
+        await asyncio.sleep(AUDITS * (0.3 + pauses.random()) * (1 + n / 2))
         await audit(world)
 
 

@@ -275,8 +275,9 @@ def ends(world: World) -> None:
 
     said = every("labels")
     erased = {each["event_id"] for each in said if each.get("erase")}
-    loaded = [orjson.loads(each.value) for each in world.plan.past if each.topic == "forecasts"]
-    read = [each for each in loaded if type(each["event_id"]) is str and each["p"] <= 1] + every("forecasts")
+    past = [orjson.loads(each.value) for each in world.plan.past]
+    known = {each["event_id"]: each["y"] for each in past if each.get("y") in (0, 1)}
+    read = [each for each in past if type(each["event_id"]) is str and each.get("p", 2) <= 1] + every("forecasts")
     forecasts = {(each["stream"], each["event_id"]): each["p"] for each in read}
     answered = {(each["stream"], each["event_id"], each["raw"]) for each in every("calibrated")}
     labels: dict[str, dict[int, set[float]]] = defaultdict(lambda: defaultdict(set))
@@ -294,5 +295,5 @@ def ends(world: World) -> None:
             raise WrongError(f"the forecast of {event_id} in {stream} has no answer")
         if event_id in labels:
             last = labels[event_id][max(labels[event_id])]
-            if resolved.get((stream, event_id), (0, None))[1] not in last:
+            if resolved.get((stream, event_id), (0, known.get(event_id)))[1] not in last:
                 raise WrongError(f"the last label of {event_id} has not reached {stream}")
