@@ -1,4 +1,4 @@
-"""What operators do, as the how-to pages say: move a group, leave a record out, roll out another build.
+"""What operators do, as the how-to pages say: load, promote, move a group, leave a record out, roll out a build, audit.
 
 Each task is a coroutine that goes on from where the group stands. So an operator who was killed, or a second one,
 begins it again.
@@ -47,7 +47,6 @@ AGAIN: Final = (5.0, 25.0)
 AUDITS: Final = 4.0
 #: What a command says where the stages of the group have to run once more.
 UNREADY: Final = ("Start its workers once more", "records are not applied yet", "start all stages")
-
 #: The same where there is a state, or a load that was interrupted has left rows: which topics are to be made anew.
 ANEW: Final = re.compile("[Dd]elete the topics .*, make them by")
 
@@ -69,21 +68,28 @@ async def _commanded(world: "World", *arguments: str) -> str | None:
     try:
         said = await command(partial(trueup, world.era.environment, *arguments))
     except TopicsError as exc:
+        refused = str(exc)
+    else:
+        world.log(f"{process.name}: {said.strip()}")
+        return said
+    finally:
         world.commanding.remove(process)
-        world.log(f"{process.name}: {exc}")
-        others = [each for each in world.commanding if each.alive]
-        if any(each in str(exc) for each in UNREADY) and not others and world.era is world.eras[0]:
-            world.release()
-        if (named := ANEW.search(str(exc))) and not others and not world.loaded:
-            for topic in (world.base.changelog, world.base.journal, world.base.configurations):
-                if topic in named[0]:
-                    world.kafka.renew(topic)
-        # Who was shut out by another run leaves it to that for a while.
-        await asyncio.sleep(AGAIN[OPERATORS.index(process.name)] if "meanwhile" in str(exc) else PAUSE)
-        return None
-    world.commanding.remove(process)
-    world.log(f"{process.name}: {said.strip()}")
-    return said
+    world.log(f"{process.name}: {refused}")
+    if not any(each.alive for each in world.commanding):
+        _helped(world, refused)
+    # Who was shut out by another run leaves it to that for a while.
+    await asyncio.sleep(AGAIN[OPERATORS.index(process.name)] if "meanwhile" in refused else PAUSE)
+    return None
+
+
+def _helped(world: "World", refused: str) -> None:
+    """Do what a command says that could not be carried out."""
+    if any(each in refused for each in UNREADY) and world.era is world.eras[0]:
+        world.release()
+    if (named := ANEW.search(refused)) and not world.loaded:
+        for topic in (world.base.changelog, world.base.journal, world.base.configurations):
+            if topic in named[0]:
+                world.kafka.renew(topic)
 
 
 async def _moved(world: "World") -> None:
@@ -176,7 +182,6 @@ async def _promoted(world: "World") -> None:
             if not await _commanded(world, "streams", "promote", "stream-0", goal, "--reason", "it is better"):
                 continue
         except SettingsError as exc:  # it serves
-            world.commanding.remove(PROCESS.get())
             world.log(f"{PROCESS.get().name}: {exc}")
         for actor in world.staged():
             if actor.streams != world.streams.read_text():
