@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
@@ -31,7 +30,7 @@ from streams.faust.client import hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
 from streams.faust.source_consumer import guard
-from streams.kafka import owners, topics
+from streams.kafka import groups, owners, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
 from streams.metrics.mirror import Source
@@ -125,11 +124,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self._consumer = self._made_consumer(options)
             await self._consumer.start()
             stack.push_async_callback(stop_consumer, self._consumer)
-            self._admin = AIOKafkaAdminClient(
-                bootstrap_servers=self._servers, request_timeout_ms=int(settings.request_seconds * 1000), **options
-            )
-            await self._admin.start()
-            stack.push_async_callback(self._admin.close)
             taken, topics_read = self._taken, list(self.maker.readers)
             taken.read = guard(
                 self._consumer, topics_read, settings.unpacked_bytes, lambda tp: taken.skipped.get(tp, {})
@@ -148,14 +142,10 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             self.stopping = True
             await self._land()
 
-    @property
-    def _servers(self) -> str:
-        return ",".join(self._settings.brokers)
-
     def _made_consumer(self, options: dict[str, Any]) -> AIOKafkaConsumer:
         settings = self._settings
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._servers,
+            bootstrap_servers=",".join(settings.brokers),
             group_id=settings.intake_group,
             group_instance_id=settings.instance_id,
             enable_auto_commit=False,
@@ -277,7 +267,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         await taken.know(self._sender.producer.client)
         stored, first = {}, {}
         if assigned:
-            stored = await self._admin.list_consumer_group_offsets(self._settings.intake_group, partitions=assigned)
+            stored = await groups.committed(self._sender.producer, self._settings.intake_group, assigned, None)
             first = await self._consumer.beginning_offsets(assigned)
         await taken.begin(assigned, stored, first, self._sender.producer)
         for tp in assigned:  # also what was committed: since the assignment, records were fetched and dropped

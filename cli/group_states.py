@@ -146,7 +146,7 @@ async def intake_offsets(
     """
     if len(stages) == 1:
         return {}
-    committed = await admin.list_consumer_group_offsets(old.intake_group)
+    committed = await groups.committed(admin, old.intake_group)
     names = dict.fromkeys(mode.topic for mode in old.modes if not mode.direct)
     ids = {(await provenance.identity(producer.client, name)).id: name for name in names}
     for part in stages[1].parts:

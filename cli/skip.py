@@ -25,7 +25,7 @@ from state.fence import Fence
 from state.journal import Entry
 from streams.config.settings import Settings, SettingsError
 from streams.faust.claims import Claims
-from streams.kafka import provenance
+from streams.kafka import groups, provenance
 from streams.kafka.topics import TopicsError, partitions
 from streams.records import skips
 
@@ -100,7 +100,8 @@ async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -
     group = AIOKafkaConsumer(group_id=settings.intake_group, enable_auto_commit=False, **options)
     async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
         ends = await group.end_offsets([place])
-        _require_open(place, skip.offset, await group.committed(place) or 0, ends[place])
+        done = await groups.committed(producer, settings.intake_group, [place])
+        _require_open(place, skip.offset, done[place].offset if done else 0, ends[place])
         if dry_run:
             return
         identity = await provenance.identity(producer.client, skip.topic)

@@ -29,7 +29,7 @@ from state.fence import Fence
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.claims import Claims
-from streams.kafka import owners, topics
+from streams.kafka import groups, owners, topics
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
 from streams.kafka.writer import writer
@@ -76,7 +76,7 @@ async def _check(settings: Settings, partitions: int) -> None:
         inputs = [
             TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes) for n in range(partitions)
         ]
-        if any([await consumer.committed(place) is not None for place in inputs]):
+        if await groups.committed(consumer, settings.app_id, inputs):
             raise TopicsError(
                 f"group {settings.app_id} has committed offsets: a worker has run with this application id"
             )
@@ -105,11 +105,10 @@ def answered(settings: Settings, source: TopicSource) -> TopicSource:
 
 
 async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]:
+    places = [[TopicPartition(name, n) for n in range(source.partitions)] for name in source.names]
     async with open_group(settings) as consumer:
-        return [
-            [await consumer.committed(TopicPartition(name, n)) or 0 for n in range(source.partitions)]
-            for name in source.names
-        ]
+        found = await groups.committed(consumer, settings.app_id, chain(*places))
+    return [[found[place].offset if place in found else 0 for place in each] for each in places]
 
 
 def write(settings: Settings, source: TopicSource, folded: Sequence[EngineOutput]) -> None:

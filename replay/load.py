@@ -89,10 +89,8 @@ async def _opened(settings: Settings) -> Group:
     outputs = [[TopicPartition(name, n) for name in settings.outputs] for n in range(count)]
     async with open_group(settings) as consumer:
         ends = await consumer.end_offsets([*chain(*outputs)])
-        answered = [
-            [await consumer.committed(TopicPartition(name, n)) or 0 for name in (settings.forecasts, settings.outcomes)]
-            for n in range(count)
-        ]
+        inputs = [[TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes)] for n in range(count)]
+        found = await groups.committed(consumer, settings.app_id, chain(*inputs))
     await require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
     if await has_state(settings):
         raise TopicsError(
@@ -104,6 +102,7 @@ async def _opened(settings: Settings) -> Group:
             "answer, and labels of forecasts that it answered before do not find them"
         )
     since = [[ends[place] for place in places] for places in outputs]
+    answered = [[found[place].offset if place in found else 0 for place in places] for places in inputs]
     return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
 
 

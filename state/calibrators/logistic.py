@@ -70,6 +70,30 @@ def newton(hh: float, hk: float, kk: float, gh: float, gk: float, gamma: float =
     return (kk * gh - hk * gk) * scale, (hh * gk - hk * gh) * scale
 
 
+def proximal(v: float, reach: float, y: float) -> float:
+    """Return the w at which w = v + reach (y - s(w)): where a step from log-odds v ends, by the gradient of its end.
+
+    A step by the gradient of its beginning may lead far beyond what an outcome supports: of a one at log-odds of -14 up
+    to +14. This one does not, whatever ``reach`` is.
+    """
+    low, high = (v, v + reach) if y > 0.5 else (v - reach, v)
+    w = v
+    for _ in range(60):
+        q = sigmoid(w)
+        miss = w - v - reach * (y - q)
+        if miss > 0.0:
+            high = w
+        else:
+            low = w
+        following = w - miss / (1.0 + reach * q * (1.0 - q))
+        if not low <= following <= high:
+            following = 0.5 * (low + high)
+        moved, w = following - w, following
+        if -1e-9 < moved < 1e-9:
+            break
+    return w
+
+
 def share_step(
     share: float, held: float, prior: float, v: float, r: float, y: float, halflife: float
 ) -> tuple[float, float]:

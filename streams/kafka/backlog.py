@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from streams.config.settings import Settings
-from streams.kafka import topics
+from streams.kafka import groups, topics
 
 log = logging.getLogger("trueup")
 
@@ -37,8 +37,7 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
         return
     try:
         async with topics.admin_client(settings) as admin:
-            stored = await admin.list_consumer_group_offsets(settings.app_id)
-            if any(each.offset >= 0 for each in stored.values()):
+            if await groups.committed(admin, settings.app_id):
                 return
             consumer = AIOKafkaConsumer(
                 bootstrap_servers=",".join(settings.brokers),
@@ -66,7 +65,7 @@ async def _handed_on(
     ends, first = await consumer.end_offsets(places), await consumer.beginning_offsets(places)
     least, since, asked = None, monotonic(), 0
     while not stop.is_set():
-        stored = await admin.list_consumer_group_offsets(group, partitions=places)
+        stored = await groups.committed(admin, group, places)
         left = sum(max(ends[each] - max(stored.get(each, (-1, ""))[0], first[each]), 0) for each in places)
         if not left:
             return True

@@ -27,7 +27,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust.inputs import DataLossError
 from streams.faust.producing import Produced
 from streams.faust.state_table import PartitionsError
-from streams.kafka import owners, partitioner, provenance, topics
+from streams.kafka import groups, owners, partitioner, provenance, topics
 from streams.kafka.permissions import commands, of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
@@ -222,7 +222,7 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
                 await asyncio.sleep(0)
                 return scene.identities[name]
 
-            async def stored(_: str, partitions: object) -> dict[TopicPartition, OffsetAndMetadata]:  # noqa: ARG001
+            async def stored(*_: object) -> dict[TopicPartition, OffsetAndMetadata]:
                 await asyncio.sleep(0)
                 return scene.stored
 
@@ -234,9 +234,9 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
                     yield topic, records[at : at + 2]
 
             monkeypatch.setattr(provenance, "identity", identity)
+            monkeypatch.setattr(groups, "committed", stored)
             monkeypatch.setattr(taken_up, "batches", written)
             made._consumer, made._sender.producer = scene.consumer, cast("Any", scene.producer)
-            made._admin = SimpleNamespace(list_consumer_group_offsets=stored)
             await story(scene)
 
         asyncio.run(main())

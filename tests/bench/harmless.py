@@ -34,6 +34,7 @@ from research.experiments.measure import l1
 from research.experiments.streams import stream
 from state.arrays import Floats, Integers
 from state.calibrators import Calibrator, make
+from state.calibrators.twospeed import SPAN
 from state.policy import DEFAULT_CALIBRATOR
 from tests.bench.figures import table
 
@@ -166,7 +167,7 @@ def play(calibrator: Calibrator, raw: Floats, known: Labels) -> Floats:
             if revised[k]:
                 calibrator.revise(tickets[row[k]], 1.0 - y[k], y[k])
             else:
-                update(tickets[row[k]], y[k])
+                update(tickets[row[k]], y[k], SPAN * (due[k] + 1))
             k += 1
         served[t], _, tickets[t] = predict(p, (), b"%d" % t)
     return np.array(served)

@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from lab.jvm import HOST
+from streams.kafka import groups
 from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them register their strikes
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
@@ -185,7 +186,8 @@ def reach(world: World) -> Reach | None:
                 for label in ("forecasts", "outcomes")
                 for n in range(world.partitions)
             ]
-            committed = {tp: await consumer.committed(tp) or 0 for tp in tps}
+            found = await groups.committed(consumer, world.name, tps)
+            committed = {tp: found[tp].offset if tp in found else 0 for tp in tps}
             return Reach(committed, await consumer.end_offsets(tps))
         finally:
             await consumer.stop()

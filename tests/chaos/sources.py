@@ -22,6 +22,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
+from streams.kafka import groups
 from tests.chaos import campaign
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault, Outage
@@ -328,7 +329,8 @@ def ends(on: Sources, tps: Sequence[TopicPartition], group: str | None = None) -
             await consumer.start()
             if group is None:
                 return dict(await consumer.end_offsets(tps))
-            return {tp: await consumer.committed(tp) or 0 for tp in tps}
+            found = await groups.committed(consumer, group, tps)
+            return {tp: found[tp].offset if tp in found else 0 for tp in tps}
         finally:
             await consumer.stop()
 

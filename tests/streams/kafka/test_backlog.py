@@ -4,13 +4,14 @@ import asyncio
 import logging
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from streams.config.settings import Settings
-from streams.kafka import backlog, topics
+from streams.kafka import backlog, groups, topics
 
 #: The first record is the one at offset 3.
 FIRST, ENDS = 3, 10
@@ -34,13 +35,13 @@ class Cluster:
     async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(places, FIRST)
 
-    async def list_consumer_group_offsets(
-        self, group: str, partitions: list[TopicPartition]
+    async def committed(
+        self, by: object, group: str, places: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        assert group == "trueup-intake"
+        assert (by, group) == (self, "trueup-intake")
         self.asked += 1
         reached = self.step * (self.asked - 1)
-        return {place: OffsetAndMetadata(min(FIRST + reached, ENDS) if reached else -1, "") for place in partitions}
+        return {place: OffsetAndMetadata(min(FIRST + reached, ENDS), "") for place in places if reached}
 
 
 def handed_on(cluster: Cluster, *, stopped: bool = False) -> bool:
@@ -48,7 +49,8 @@ def handed_on(cluster: Cluster, *, stopped: bool = False) -> bool:
         stop = asyncio.Event()
         if stopped:
             stop.set()
-        return await backlog._handed_on(cluster, cluster, "trueup-intake", ["scores"], stop)
+        with patch.object(groups, "committed", cluster.committed):
+            return await backlog._handed_on(cluster, cluster, "trueup-intake", ["scores"], stop)
 
     return asyncio.run(run())
 
