@@ -13,6 +13,7 @@ from cli import group_states, promote, rescale
 from replay import export_state, load
 from replay.audit.output_matcher import Matcher
 from replay.audit.reader import PartitionReader
+from replay.moves import is_of_engine
 from state import kinds
 from state.formats import ARITHMETIC
 from streams.config import in_force
@@ -93,7 +94,7 @@ def _blind(_: Any) -> Any:
 def _of_changelog_alone(_: Any) -> Any:
     async def mutant(settings: Any) -> bool:
         async for _, records in batches(settings, [settings.changelog]):
-            if any(export_state.is_of_engine(record.key) for record in records):
+            if any(is_of_engine(record.key) for record in records):
                 return True
         return False
 
