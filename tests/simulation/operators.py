@@ -86,6 +86,7 @@ def _helped(world: "World", refused: str) -> None:
     """Do what a command says that could not be carried out."""
     if any(each in refused for each in UNREADY) and world.era is world.eras[0]:
         world.release()
+        world.again = True
     if (named := ANEW.search(refused)) and not world.loaded:
         for topic in (world.base.changelog, world.base.journal, world.base.configurations):
             if topic in named[0]:
@@ -105,13 +106,18 @@ async def _moved(world: "World") -> None:
 
 
 async def _stopped(world: "World") -> None:
-    """Stop intake by SIGTERM, and the other stages when they have read all, unless they were stopped."""
+    """Stop intake by SIGTERM, and the other stages when they have read all, unless they were stopped.
+
+    After they had to run once more, intake has to have read all, too.
+    """
     actors = world.staged()
     while world.era is world.eras[0] and not all(each.held and each.process is None for each in actors):
         first = [each for each in actors if each.stage == INTAKE]
         others = [each for each in actors if each.stage != INTAKE]
         if all(each.held and each.process is None for each in first):
             first = others if any(each.held for each in others) or world.folded else []
+        elif world.again and not any(each.held for each in first) and not world.done_reading:
+            first = []
         for each in first:
             each.held = True
             _told_to_stop(each)

@@ -103,8 +103,8 @@ class World:
         What happened, in words and in order.
     audits
         What each audit has said, as JSON.
-    loaded
-        Whether a past was loaded.
+    again, loaded
+        Whether the stages had to run once more before a move, and whether a past was loaded.
     known
         What streams files that processes were started with say, by their text.
     goals
@@ -129,7 +129,7 @@ class World:
         self.eras = eras.of(plan, directory)
         self.era = self.sending = self.eras[0]
         self.finished = not plan.task
-        self.loaded, self.streams = False, directory / "streams.toml"
+        self.again, self.loaded, self.streams = False, False, directory / "streams.toml"
         self.known: dict[str, Policies] = {}
         self.goals: list[Any] = [*plan.goals]
         if plan.task == UPGRADE:
