@@ -86,6 +86,7 @@ class Faults:
         world = self._world
         self.counts[fault.kind] += 1
         world.log(f"FAULT {fault.kind} {fault.worker}")
+        world.calm = max(world.calm, world.loop.now + fault.long + 4.0)  # whom it is for may have begun late
         if not fault.worker:
             self._for_all(fault)
             return
