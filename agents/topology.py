@@ -234,7 +234,8 @@ class Topology:
             stages = "intake has" if self.settings.routed else "intake and router have"
             return f"{stages} not handed on yet what the sources hold"
         if self.app.serving:
-            return ""
+            behind = any(each.behind for each in list(self.app.consumer.partition_buffers.values()))
+            return "folding again what was answered since the last checkpoint" if behind else ""
         return "restoring the state" if self.app.unrestored() else "no partition is served"
 
     @property

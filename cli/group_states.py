@@ -143,7 +143,8 @@ async def intake_offsets(
             if place.topic and committed.get(place, (0, ""))[0] < sent:
                 raise TopicsError(
                     f"intake has sent {place.topic}/{place.partition} up to offset {sent - 1} and not committed it: "
-                    f"start all stages of {old.app_id} once more, and stop intake, router and workers by SIGTERM"
+                    f"start all stages of {old.app_id} once more, and when they have read all, stop intake, router and "
+                    "workers by SIGTERM"
                 )
     return {place: (offset, _noted(noted, width)) for place, (offset, noted) in committed.items() if offset >= 0}
 

@@ -57,7 +57,8 @@ def opened(settings: Settings) -> Group:
 
 
 async def _opened(settings: Settings) -> Group:
-    names = [settings.forecasts, settings.outcomes, *settings.outputs, settings.changelog, settings.configurations]
+    own = settings.changelog, settings.journal, settings.configurations
+    names = [settings.forecasts, settings.outcomes, *settings.outputs, *own]
     if settings.has_intake:
         names.append(settings.routes)
     counts = {name: await topics.partitions(settings, name) for name in names}
@@ -79,9 +80,9 @@ async def _opened(settings: Settings) -> Group:
             f"group {settings.app_id} has a state already, of a worker or of an earlier load or restore. Nothing was "
             "written, so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. "
             f"If it is to write the topics of {settings.app_id}, run 'trueup topics take' with it before its workers. "
-            f"Or delete the topics {settings.changelog} and {settings.configurations}, make them by 'trueup topics "
-            "create', and run the command again: after a load the group then goes on behind its last answer, and "
-            "labels of forecasts that it answered before do not find them"
+            f"Or delete the topics {settings.changelog}, {settings.journal} and {settings.configurations}, make them "
+            "by 'trueup topics create', and run the command again: after a load the group then goes on behind its last "
+            "answer, and labels of forecasts that it answered before do not find them"
         )
     since = [[ends[place] for place in places] for places in outputs]
     answered = [[found[place].offset if place in found else 0 for place in places] for places in inputs]
@@ -99,10 +100,10 @@ async def _require_stopped(settings: Settings) -> None:
 
 
 async def _has_state(settings: Settings) -> bool:
-    """Whether the changelog has rows of a state."""
-    async for _, records in batches(settings, [settings.changelog]):
+    """Whether the changelog has rows of a state, or the journal entries: audits follow it from its first one."""
+    async for topic, records in batches(settings, [settings.changelog, settings.journal]):
         keys = [record.key for record in records if record.key is not None]
-        if any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in keys):
+        if topic == settings.journal or any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in keys):
             return True
     return False
 

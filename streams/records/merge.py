@@ -212,13 +212,18 @@ class PartitionBuffer:
         if entry is not None:
             tick = entry.tick
             records = self._again(entry, limit, size)
-        elif any(batch.again for batch in self.out):
+        elif self.behind:
             return None
         else:
             records = self._new(limit, size, reading, patience, clock, until)
         if not records and not tick:
             return None
         return self._made(records, entry, tick)
+
+    @property
+    def behind(self) -> bool:
+        """Whether records are still to be folded again that were answered before."""
+        return bool(self.journal) or any(batch.again for batch in self.out)
 
     @property
     def empty(self) -> bool:

@@ -14,9 +14,11 @@ from faust.types import TP
 from agents.topology import Topology, build
 from state import kinds
 from state.frames import OtherFormat, seal
+from state.journal import NONE, Entry
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.turns import Turn
+from streams.records.merge import PartitionBuffer
 from streams.sources.registry import RegistryError
 from tests.events import forecast, outcome
 from tests.streams.brokers import F0, O0, Brokers, Run
@@ -291,6 +293,9 @@ def test_it_is_ready_when_partitions_are_assigned_restored_and_served(
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, changed)
             assert topology.unready == "no partition is served", name
+    buffer = topology.app.consumer.partition_buffers[0] = PartitionBuffer(0, (F0, O0))
+    buffer.journal.append(Entry(1, (0, 0), (1, 0), 1, 0, (0, 0, 0), bytes(16), (NONE, NONE), bytes(1)))
+    assert topology.unready == "folding again what was answered since the last checkpoint"
 
 
 def test_it_is_not_ready_while_it_waits_for_the_registry_and_its_lag_is_shown_all_the_same(

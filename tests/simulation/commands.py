@@ -1,4 +1,4 @@
-"""Runs commands of operators: code that is no coroutine and calls `asyncio.run`, on the loop of a simulation.
+"""Runs commands of operators, as the command line runs them, on the loop of a simulation.
 
 A command has a thread of its own, and it and the loop take turns: one of both runs, the other waits. What the command
 hands to `asyncio.run`, the loop runs as a task of the command's process. So the command can be killed and can stand
@@ -6,13 +6,29 @@ still wherever that task can. One that was killed unwinds at once, and nothing t
 """
 
 import asyncio
+import fcntl
+import os
+import queue
+import random
+import sys
 import threading
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
+from functools import cache
+from io import StringIO
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, Self, TypeVar
+from unittest.mock import patch
+from uuid import UUID
 
+import replay.load
+import replay.run
+from cli import history, main, promote, rescale, skip  # noqa: F401 - what they import has the clocks of the loop
+from replay.audit import auditor, processes  # noqa: F401 - as above
 from tests.simulation.loop import PROCESS
 
 T = TypeVar("T")
@@ -66,7 +82,7 @@ class _Command(threading.Thread):
 _RUNNING = threading.local()
 
 
-def handed(coroutine: Coroutine[Any, Any, T], **_: Any) -> T:
+def _handed(coroutine: Coroutine[Any, Any, T], **_: Any) -> T:
     """Stand for `asyncio.run`."""
     return _RUNNING.command.hand(coroutine)  # type: ignore[no-any-return]
 
@@ -86,6 +102,89 @@ async def command(code: Callable[[], T]) -> T:
                 raise error
             return result  # type: ignore[no-any-return]
         try:
-            running.answers.put((await coroutine, None))
+            running.answers.put((await asyncio.create_task(coroutine), None))
         except Exception as exc:  # noqa: BLE001 - the command gets it
             running.answers.put((None, exc))
+
+
+def trueup(environment: Mapping[str, str], *arguments: str) -> str:
+    """Run a command line, which is part of a `command`, and return what it prints to standard output."""
+    for name in [name for name in os.environ if name.startswith("TRUEUP_") and name != "TRUEUP_COMPILED"]:
+        del os.environ[name]
+    os.environ.update(environment)
+    _RUNNING.stdout, _RUNNING.stderr = StringIO(), StringIO()
+    given = _parser()[0].parse_args(history.joined(arguments))
+    given.run(given)
+    return str(_RUNNING.stdout.getvalue())
+
+
+@cache
+def _parser() -> Any:
+    return [main.parser()]
+
+
+class _Printed:
+    """Stands for a standard stream: what a command prints is its own."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._real = name, getattr(sys, name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(_RUNNING, self._name, self._real), name)
+
+
+class _Runner:
+    """Stands for `asyncio.Runner`."""
+
+    run = staticmethod(_handed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _AtOnce(Executor):
+    """Stands for a pool of threads: a job runs when it is handed in."""
+
+    def __init__(self, _: int, initializer: Callable[..., None], initargs: tuple[Any, ...]) -> None:
+        initializer(*initargs)
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:  # type: ignore[override]
+        """Run a job."""
+        done = Future[T]()
+        done.set_result(job())
+        return done
+
+
+def _locked(file: int, _: int) -> None:
+    """Stand for `fcntl.flock`: others go on while it waits."""
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _handed(asyncio.sleep(0.1))
+        else:
+            return
+
+
+@contextmanager
+def on_the_loop() -> Iterator[None]:
+    """Let commands run on the loop: none has threads or processes, or waits where the loop does not know it."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ))
+        for name in ("stdout", "stderr"):
+            stack.enter_context(patch.object(sys, name, _Printed(name)))
+        stack.enter_context(patch.object(asyncio, "run", _handed))
+        stack.enter_context(patch.object(asyncio, "Runner", _Runner))
+        stack.enter_context(patch.object(processes, "ThreadPoolExecutor", _AtOnce))
+        stack.enter_context(patch.object(processes, "get_context", lambda _: queue))
+        stack.enter_context(patch.object(replay.run, "cores", lambda: 1))
+        stack.enter_context(patch.object(replay.load, "uuid4", lambda: UUID(int=random.getrandbits(128))))
+        locks = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, flock=_locked)
+        stack.enter_context(patch.object(promote, "fcntl", locks))
+        yield

@@ -1,16 +1,16 @@
 """The group of a history, and the one that it becomes where its state moves to another number of partitions."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streams.config.settings import TOPICS, Settings
-from tests.simulation.plan import POLICIES, ROUTER, SESSION, SOURCES, WORKER, Plan
+from tests.simulation.plan import ROUTER, SESSION, WORKER, Plan
 
 
 class Era(NamedTuple):
-    """A group: its settings, those of its stages that have state, and its number of partitions."""
+    """A group: its environment, its settings, those of its stages that have state, and its number of partitions."""
 
+    environment: dict[str, str]
     base: Settings
     folding: dict[str, Settings]
     width: int
@@ -24,29 +24,40 @@ class Era(NamedTuple):
             names |= {each.forecasts, each.outcomes, each.changelog, each.journal}
         return sorted(names)
 
+    def reads(self, stage: str) -> list[tuple[str, int]]:
+        """Return the partitions that a stage which has state reads."""
+        of = self.folding[stage]
+        return [(topic, n) for topic in (of.forecasts, of.outcomes) for n in range(self.width)]
+
 
 def of(plan: Plan, directory: Path) -> list[Era]:
-    """Return the group of a plan, and where that moves it the one behind it."""
-    base = Settings(
-        brokers=("kafka:9092",),
-        compression="none",
-        session_seconds=SESSION,
-        request_seconds=6.0,
-        patience_seconds=30.0,
-        commit_seconds=0.5,
-        policies=POLICIES[plan.policies],
-        sources=SOURCES if plan.sourced else (),
-        data_dir=directory,
-        letter_bytes=1000,
-        record_bytes=1000,
-        **plan.settings,
-    )
-    found = [_era(base, plan.width)]
+    """Return the group of a plan, and where that moves it the one behind it; the files of operators are written."""
+    streams = directory / "streams.toml"
+    streams.write_text(plan.streams)
+    for topic in ("forecasts", "outcomes"):
+        lines = [each.value for each in plan.past if each.topic == topic]
+        (directory / topic).write_bytes(b"\n".join(lines))
+    environment = {
+        "TRUEUP_BROKERS": "kafka:9092",
+        "TRUEUP_COMPRESSION": "none",
+        "TRUEUP_SESSION_SECONDS": str(SESSION),
+        "TRUEUP_REQUEST_SECONDS": "6",
+        "TRUEUP_PATIENCE_SECONDS": "30",
+        "TRUEUP_COMMIT_SECONDS": "0.5",
+        "TRUEUP_STREAMS": str(streams),
+        "TRUEUP_DATA_DIR": str(directory),
+        "TRUEUP_LETTER_BYTES": "1000",
+        "TRUEUP_RECORD_BYTES": "1000",
+        **{f"TRUEUP_{name.upper()}": str(value) for name, value in plan.settings.items()},
+    }
+    found = [_era(environment, plan.width)]
     if plan.moved:
-        topics: dict[str, Any] = {name: f"{getattr(base, name)}-2" for name in TOPICS[:5]}
-        found.append(_era(replace(base, app_id=f"{base.app_id}-2", **topics), plan.moved))
+        base = found[0].base
+        names = {f"TRUEUP_{name.upper()}": f"{getattr(base, name)}-2" for name in ("app_id", *TOPICS[:5])}
+        found.append(_era(environment | names, plan.moved))
     return found
 
 
-def _era(base: Settings, width: int) -> Era:
-    return Era(base, {WORKER: base, ROUTER: base.router} if base.sources else {WORKER: base}, width)
+def _era(environment: dict[str, str], width: int) -> Era:
+    base = Settings.from_env(environment)
+    return Era(environment, base, {WORKER: base, ROUTER: base.router} if base.sources else {WORKER: base}, width)

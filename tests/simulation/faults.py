@@ -12,7 +12,7 @@ from cli import forget
 from streams.kafka.topics import TopicsError
 from tests.simulation.group import Commit
 from tests.simulation.loop import Process, within
-from tests.simulation.plan import AMID, INTAKE, STAGES, Fault
+from tests.simulation.plan import AMID, INTAKE, OPERATOR, STAGES, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.world import Actor, World
@@ -42,6 +42,18 @@ class Faults:
         actor = self._world.actors[fault.worker]
         (actor.amid if fault.kind.endswith(AMID) else actor.due).append(fault)
         self.arm(actor)
+
+    def end(self) -> None:
+        """Let no fault strike any more, but those of operators, who may have begun late."""
+        self._world.log("calm")
+        for actor in self._world.actors.values():
+            if actor.stage == OPERATOR:
+                continue
+            actor.due.clear()
+            actor.amid.clear()
+            if actor.process is not None:
+                actor.process.left = None
+                actor.process.ahead = 0.0
 
     def arm(self, actor: "Actor") -> None:
         """Let the next fault that is due strike the process that runs."""
@@ -75,6 +87,7 @@ class Faults:
         world = self._world
         self.counts[fault.kind] += 1
         world.log(f"FAULT {fault.kind} {fault.worker}")
+        world.calm = max(world.calm, world.loop.now + fault.long + 4.0)  # whom it is for may have begun late
         if not fault.worker:
             self._for_all(fault)
             return
@@ -112,9 +125,9 @@ class Faults:
             world.loop.call_later(1 + fault.long, self._untroubled)
         elif fault.kind == "compact":
             for era in world.eras:
-                for settings in era.folding.values():
+                for topic in {era.base.configurations, *(of.changelog for of in era.folding.values())}:
                     for n in range(era.width):
-                        world.kafka.logs[settings.changelog, n].compact()
+                        world.kafka.logs[topic, n].compact()
         elif fault.kind == "leaders":
             moved = {place for place in world.kafka.logs if rng.random() < 0.3}
             world.kafka.moving |= moved

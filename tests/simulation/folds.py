@@ -144,10 +144,13 @@ def _leave_out(inputs: Sequence[list[Record]], changelog: Sequence[Record]) -> N
     """Put what stands for records in their place that an operator has left out."""
     rows = {each.key: each.value or b"" for each in changelog if each.key and each.key[:1] == skips.SKIP.letter}
     for skip in skips.read(rows.items()):
-        record = inputs[skip.topic][skip.offset]
-        why = skips.why(skip.offset, skip.reason)
-        stands = Skipped.of(skip.offset, skip.offset, len(record.value or b""), why)
-        inputs[skip.topic][skip.offset] = record._replace(key=None, value=stands, headers=())
+        inputs[skip.topic][skip.offset] = left_out(inputs[skip.topic][skip.offset], skip.reason)
+
+
+def left_out(record: Record, reason: str) -> Record:
+    """Return what stands for a record that an operator has left out."""
+    stands = Skipped.of(record.offset, record.offset, len(record.value or b""), skips.why(record.offset, reason))
+    return record._replace(key=None, value=stands, headers=())
 
 
 def _known(world: World, stage: str) -> Callable[[bytes], Settings]:
@@ -155,7 +158,7 @@ def _known(world: World, stage: str) -> Callable[[bytes], Settings]:
     of, known = world.folding[stage], dict[bytes, tuple[int, Settings]]()
     for build in BUILDS:
         builds.run(build)
-        for policies in POLICIES:
+        for policies in (*POLICIES, *world.known.values()):
             each = Settings(**{**vars(of), "policies": policies})
             known[bytes.fromhex(in_force.digest(in_force.described(each)))] = build, each
     builds.run(BUILDS[0])
@@ -184,7 +187,7 @@ def _engine(stage: str, inputs: Sequence[list[Record]]) -> Callable[[Settings, G
         return Partition(settings.policies, get), events
 
     def router(settings: Settings, get: Get) -> Opened:
-        return Router(settings.policies, get), lambda entry: RouteDecoder().events(_records(entry, inputs))
+        return Router(settings.policies, get), lambda entry: list(named(RouteDecoder().events(_records(entry, inputs))))
 
     return worker if stage == WORKER else router
 

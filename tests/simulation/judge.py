@@ -5,18 +5,20 @@ sent (`sources`). All in all each forecast has its answer, and each label that c
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
+import orjson
 from aiokafka import errors
 
 from streams.faust.changelog import FencedError
 from streams.records.encoding import encoded
 from streams.records.skips import PoisonError
-from tests.simulation import moves, sources
+from tests.simulation import loads, moves, sources
 from tests.simulation.disk import FULL
-from tests.simulation.folds import Folded, WrongError, fold
+from tests.simulation.folds import NOTHING, Folded, WrongError, fold
 from tests.simulation.log import Record
-from tests.simulation.plan import OF_STAGE, SESSION, WORKER
+from tests.simulation.plan import LASTING, LOAD, OF_STAGE, PROMOTE, ROUTER, SESSION, UPGRADE, WORKER
 from tests.simulation.world import World
 
 #: What may end a process while there are faults: others have taken over, or no broker answers in
@@ -49,21 +51,76 @@ def judge(world: World) -> None:
         raise WrongError(world.overdue)
     if world.heaviest > world.base.enough_bytes * 2:
         raise WrongError(f"{world.heaviest} bytes of rows waited for a checkpoint")
-    if world.plan.sourced:
-        sources.judge(world)
     _groups(world)
+    if world.plan.sourced and world.plan.policies >= LASTING:
+        sources.ends(world)
+    if world.audits:
+        _audits(world)
+    if world.plan.task == PROMOTE:
+        _promotions(world)
+
+
+def _promotions(world: World) -> None:
+    """Judge that each change of the streams file is written down once."""
+    lines = world.streams.with_name(world.streams.name + ".audit.jsonl").read_bytes().splitlines()
+    now = sha256(world.plan.streams.encode()).hexdigest()
+    for line in map(orjson.loads, lines):
+        if line["before"] != now or line["after"] == now:
+            raise WrongError(f"what is written down of the promotion to {line['to']['config']} is not what it changed")
+        now = line["after"]
+    if now != sha256(world.streams.read_bytes()).hexdigest():
+        raise WrongError("the streams file was changed, and nobody has written that down")
+
+
+def _audits(world: World) -> None:
+    """Judge audits: none finds a difference, and the last one, when all was at rest, has compared every record."""
+    for account in world.audits:
+        if account["differences"]:
+            raise WrongError(f"an audit says that something differs: {account['differences'][0]}")
+    account = world.audits[-1]
+    if world.plan.task == UPGRADE:  # none of both builds judges what the other one has answered
+        return
+    if account["unable"]:
+        raise WrongError(f"the last audit could not judge all: {account['unable'][0]}")
+    logs, checked = world.kafka.logs, account["checked"]
+    if world.plan.before:
+        return
+    # With checkpoints the group before a move is not read any more.
+    eras = [era for era in world.eras if era.base is world.base or era.base.app_id in account["earlier_groups"]]
+    read = sum(logs[topic, n].end for era in eras for topic, n in era.reads(WORKER))
+    made = sum(
+        record.by.split(".")[0] in OF_STAGE[WORKER]
+        for era in eras
+        for topic in era.base.outputs
+        for n in range(era.width)
+        for record in logs[topic, n].records()
+    )
+    for what, of, names in (
+        ("inputs", read, ("forecasts", "outcomes")),
+        ("outputs", made, ("calibrated", "resolved", "dead_letters", "raw_answers", "copies")),
+    ):
+        if (said := sum(checked[name] for name in names)) != of:
+            raise WrongError(f"the last audit has compared {said} of {of} {what}")
 
 
 def _groups(world: World) -> None:
-    """Judge the workers of the group, and of the one that followed it."""
-    begun: list[dict[bytes, bytes]] = []
+    """Judge the stages of the group, and of the one that followed it."""
+    begun = {WORKER: loads.judged(world)} if world.plan.task == LOAD else {}
+    if world.plan.before:  # what it had answered went with its topics: audits judge the rest
+        return
+    since: sources.Offsets = {}
     for era in world.eras:
         world.era = era
-        folded = [fold(world, WORKER, n, begun[n] if begun else {}) for n in range(era.width)]
+        parts = {}
+        if world.plan.sourced:
+            since, routed = sources.judge(world, since, begun.get(ROUTER, []))
+            parts[ROUTER] = [each.rows for each in routed]
+        first = begun.get(WORKER, [NOTHING] * era.width)
+        folded = [fold(world, WORKER, n, rows) for n, rows in enumerate(first)]
         for n, each in enumerate(folded):
             _worker(world, n, each)
         if era is not world.eras[-1]:
-            begun = moves.judged(world, [each.rows for each in folded])
+            begun = moves.judged(world, parts | {WORKER: [each.rows for each in folded]})
 
 
 def _worker(world: World, n: int, folded: Folded) -> None:

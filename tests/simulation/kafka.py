@@ -4,12 +4,13 @@ It stands where `aiokafka.client.create_conn` opens a connection. So all of aiok
 real: a request is the object that would be encoded, an answer the one that would be decoded. The record batches in them
 are bytes. What the model promises is tested on it and on a real broker (`test_contract.py`).
 
-There is one broker. It has no transactions. While leaders of partitions move, it answers as one that leads no more.
+There is one broker. It has no transactions. A topic that is deleted is at once there anew. While leaders of partitions
+move, it answers as one that leads no more.
 """
 
 import asyncio
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
@@ -36,6 +37,8 @@ VERSIONS: Final = {
     13: (0, 0),
     14: (0, 0),
     15: (0, 2),
+    19: (3, 3),
+    20: (3, 3),
     22: (0, 4),
     32: (0, 0),
 }
@@ -82,6 +85,7 @@ class Kafka:
         #: Producer id, epoch, and the epoch before where that was named.
         self.producers: dict[str, tuple[int, int, int]] = {}
         self._ids, self.appends = 1000, 0
+        self._renewed = Counter[str]()
         self.delete_retention_ms = 86_400_000
 
     def handle(self, request: Any, reply: Reply, by: str) -> None:
@@ -98,7 +102,12 @@ class Kafka:
 
     def topic_id(self, name: str) -> UUID:
         """Return the id of a topic."""
-        return UUID(int=(1 << 64) + 1 + sorted(self.topics).index(name))
+        return UUID(int=((1 + self._renewed[name]) << 64) + 1 + sorted(self.topics).index(name))
+
+    def renew(self, name: str) -> None:
+        """Delete a topic, and make it anew."""
+        self._renewed[name] += 1
+        self.logs |= {(name, n): Log() for n in range(self.topics[name])}
 
     def _produce(self, request: Any, reply: Reply, by: str) -> None:
         said = []
@@ -260,6 +269,14 @@ class Kafka:
         entries = [(name, value, False, False, False) for name, value in said.items()]
         reply(0, [(OK, "", kind, name, entries) for kind, name, _ in request.resources])
 
+    def _deleted(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
+        for name in request.topics:
+            self.renew(name)
+        reply(0, [(name, OK) for name in request.topics])
+
+    def _created(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
+        reply(0, [(name, OK, None) for name, *_ in request.create_topic_requests])
+
 
 _HANDLERS: Final[dict[int, Any]] = {
     0: Kafka._produce,
@@ -274,6 +291,8 @@ _HANDLERS: Final[dict[int, Any]] = {
     13: Group.leave,
     14: Group.sync,
     15: Kafka._described,
+    19: Kafka._created,
+    20: Kafka._deleted,
     22: Kafka._identify,
     32: Kafka._configs,
 }

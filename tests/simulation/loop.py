@@ -17,11 +17,11 @@ import time
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from datetime import UTC, datetime
 from types import FunctionType, ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from state.formats import ARITHMETIC
 from tests.simulation import builds
@@ -136,8 +136,7 @@ class Loop(asyncio.BaseEventLoop):
                     for task in process.tasks:
                         task._log_destroy_pending = False  # type: ignore[attr-defined]
                         if not task.done():
-                            with suppress(BaseException):
-                                cast("Any", task.get_coro()).close()
+                            _close(task.get_coro())
                 process.tasks.clear()
         finally:
             events._set_running_loop(None)
@@ -238,6 +237,18 @@ class Loop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: object) -> None:
         """Do nothing: there are no sockets."""
+
+
+def _close(coroutine: Any) -> None:
+    """Close a coroutine, even if it awaits something while it unwinds."""
+    for _ in range(100):
+        try:
+            coroutine.close()
+        except RuntimeError:  # it has awaited something
+            continue
+        except BaseException:  # noqa: BLE001, S110 - nobody waits for it
+            pass
+        return
 
 
 @contextmanager

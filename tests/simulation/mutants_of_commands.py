@@ -2,16 +2,28 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, Final
 
 from agents.served import Served
+from agents.taken_up import TakenUp
 from agents.topology import Topology
-from cli import rescale
+from cli import group_states, promote, rescale
+from replay import first_rows
+from replay.audit.output_matcher import Matcher
+from replay.audit.reader import PartitionReader
+from replay.first_rows import Beginning
+from replay.moves import is_of_engine
+from state import kinds
 from state.formats import ARITHMETIC
 from streams.config import in_force
 from streams.faust import claims
 from streams.faust.claims import Claims
+from streams.faust.in_force import Announcer
 from streams.faust.membership import Member
+from streams.kafka.topics import TopicsError
+from streams.kafka.whole_topics import batches
 from tests.simulation.mutants_of_sources import Change
 
 
@@ -52,6 +64,10 @@ def _any_build(restored: Any) -> Any:
     return mutant
 
 
+def _ready_early(unready: Any) -> Any:
+    return property(lambda self: said if not (said := unready.fget(self)).startswith("folding again") else "")
+
+
 def _later_outputs(answers: Any) -> Any:
     def mutant(self: Served, number: int) -> None:
         answers(self, number)
@@ -65,12 +81,109 @@ def _returning(value: Any) -> Callable[[Any], Any]:
     return lambda _: lambda *_, **__: value
 
 
-#: By what is wrong, in words. The second and the last were bugs, and a seed found them.
+def _once(has_state: Any) -> Any:
+    looked = False
+
+    async def mutant(settings: Any) -> bool:
+        nonlocal looked
+        if looked:
+            looked = False
+            return False
+        found: bool = await has_state(settings)
+        looked = not found
+        return found
+
+    return mutant
+
+
+def _of_changelog_alone(_: Any) -> Any:
+    async def mutant(settings: Any) -> bool:
+        async for _, records in batches(settings, [settings.changelog]):
+            if any(is_of_engine(record.key) for record in records):
+                return True
+        return False
+
+    return mutant
+
+
+def _names_two(opened: Any) -> Any:
+    async def mutant(settings: Any) -> Any:
+        try:
+            return await opened(settings)
+        except TopicsError as exc:
+            raise TopicsError(str(exc).replace(settings.journal, settings.changelog)) from exc
+
+    return mutant
+
+
+def _told_nothing(_: Any) -> Any:
+    async def mutant(self: Beginning, rows: Any, fence: Any, *_: Any) -> int:
+        self.fences.append(fence)
+        own = [each for each in rows() if each[0] != kinds.FENCE.key()]
+        return await self.changelog.append(len(self.fences) - 1, own)
+
+    return mutant
+
+
+def _of_workers_alone(commit: Any) -> Any:
+    async def mutant(settings: Any, offsets: Any, suffix: str = "") -> None:
+        if not suffix:
+            await commit(settings, offsets)
+
+    return mutant
+
+
+def _backwards(extents: Any) -> Any:
+    return lambda self, places: extents(self, places[::-1])
+
+
+def _forgetful(settled: Any) -> Any:
+    return lambda self: settled(self)._replace(recent=())
+
+
+def _announced_late(announce: Any) -> Any:
+    async def mutant(self: Any, *rest: Any) -> None:
+        asyncio.get_running_loop().create_task(announce(self, *rest))
+        await asyncio.sleep(0)
+
+    return mutant
+
+
+def _as_it_was(_: Any) -> Any:
+    return lambda _, __, ___, since: since
+
+
+async def _nothing(_: Any) -> dict[Any, Any]:
+    await asyncio.sleep(0)
+    return {}
+
+
+#: By what is wrong, in words. Those of a claim behind a look, of a journal that goes on, and the last two were bugs:
+#: seeds found them.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "commands write under no claim": [(claims._Producer, "append", _unstamped)],
     "a move claims when it writes, behind its look at what is there": [(rescale, "_claimed", _claims_late)],
+    "a move takes along what intake has sent and not committed": [
+        (group_states, "routes", lambda _: SimpleNamespace(ORIGIN=SimpleNamespace(letter=b"")))
+    ],
+    "a move does not take intake's offsets along": [(rescale, "_commit", _of_workers_alone)],
+    "a load does not look under its claim whether there is a state": [(first_rows, "_has_state", _once)],
+    "a load is followed by a journal that goes on": [
+        (first_rows, "_has_state", _of_changelog_alone),
+        (first_rows, "_opened", _names_two),
+    ],
+    "audits are not told what was loaded": [(Beginning, "give", _told_nothing)],
+    "two may change the streams file at once": [(promote, "_locked", _returning(nullcontext()))],
+    "an audit asks where the journal ends when it knows where the inputs end": [
+        (PartitionReader, "extents", _backwards)
+    ],
+    "an audit that goes on does not know what may come again": [(Matcher, "settled", _forgetful)],
+    "an audit does not ask what was left out": [(PartitionReader, "note_skips", _as_it_was)],
+    "answers go out before it is written down what is in force": [(Announcer, "announce", _announced_late)],
+    "intake does not ask what was left out": [(TakenUp, "_left_out", lambda _: _nothing)],
     "a record that was left out is read": [(Topology, "skipped", _returning({}))],
     "a build folds what another one has answered": [(in_force, "restored", _any_build)],
     "no other worker gets what this build cannot fold": [(Member, "leave", _returning(None))],
+    "a worker is ready before it has folded again": [(Topology, "unready", _ready_early)],
     "a checkpoint says that later outputs stand before it": [(Served, "answers", _later_outputs)],
 }

@@ -3,9 +3,8 @@
 import random
 from typing import Any, Final, NamedTuple
 
-from state.policies import Policies
-from state.policy import Challenger, Policy
-from streams.sources import config as source_config
+from state.policy import DEFAULT_CALIBRATOR
+from streams.config import stream_config
 from tests.events import Sent, mixed
 from tests.simulation.loop import BEGIN
 
@@ -21,25 +20,26 @@ HELPER: Final = "dora"
 #: Who gives commands; the second takes over from the first, who may come back.
 OPERATOR: Final = "operator"
 OPERATORS: Final = ("olga", "otto")
+#: Who audits now and then, in how many of the histories.
+AUDITOR: Final = "alba"
+AUDITED: Final = 0.2
 #: What operators may have to do, and how often each is drawn; see `tests.simulation.operators`.
-TASKS: Final = {"rescale": 4, "skip": 3, "upgrade": 3}
-RESCALE, SKIP, UPGRADE = TASKS
+TASKS: Final = {"rescale": 4, "skip": 3, "upgrade": 3, "load": 3, "promote": 2}
+RESCALE, SKIP, UPGRADE, LOAD, PROMOTE = TASKS
+#: The same where there are all stages.
+OF_ALL_STAGES: Final = {RESCALE: 4, SKIP: 2, LOAD: 3, PROMOTE: 2}
 #: How many of the histories have a task.
 TASKED: Final = 0.4
+#: More than there are seeds: events of a past have other ids.
+MANY: Final = 10**9
 #: How often what is left out ends workers; else it is any record.
 DEADLY: Final = 0.5
-#: The key of a record that ends every process which folds it.
+#: The key of a record that ends every process which reads it.
 POISON: Final = b"poison"
 #: How many of the histories have all stages, and begin at topics with any keys.
 SOURCED: Final = 0.3
 
-#: Sources that may be mapped: their topics, with how many partitions these have.
-SOURCES: Final = source_config.parse(
-    {
-        "scores": {"topic": "scores", "role": "forecast", "event_id": "event_id", "stream": "stream", "p": "p"},
-        "chargebacks": {"topic": "chargebacks", "role": "outcome", "event_id": "event_id", "y": "y"},
-    }
-)
+#: Source topics, with how many partitions these have.
 WIDTHS: Final = {"scores": 3, "chargebacks": 2}
 #: The source topic of what else would be sent to trueup's own topics.
 SOURCE_OF: Final = {"forecasts": "scores", "outcomes": "chargebacks"}
@@ -138,29 +138,83 @@ class Plan(NamedTuple):
     begins: tuple[float, float] = (0.0, 0.0)
     #: Number of partitions after a move; 0: it stays.
     moved: int = 0
+    #: What is loaded.
+    past: list[Sent] = []  # noqa: RUF012 - a NamedTuple's default is never written to
+    #: Whether the group has answered before that.
+    before: bool = False
+    #: Which calibrators are promoted, one after another.
+    goals: tuple[str, ...] = ()
+    #: Options of each audit; None: there is none.
+    audits: tuple[str, ...] | None = None
 
     @property
     def sourced(self) -> bool:
         """Whether there are all stages."""
         return INTAKE in self.names.values()
 
+    @property
+    def streams(self) -> str:
+        """The streams file that operators have."""
+        return STREAMS[self.policies] + (_MAPPED if self.sourced else "")
 
-#: Policies that a process may be started with, by twos. Under the first, rows expire within the history; under the
+
+_MAPPED: Final = """
+[sources.scores]
+topic = "scores"
+role = "forecast"
+event_id = "event_id"
+stream = "stream"
+p = "p"
+
+[sources.chargebacks]
+topic = "chargebacks"
+role = "outcome"
+event_id = "event_id"
+y = "y"
+"""
+#: Streams files that a process may be started with, by twos. Under the first, rows expire within the history; under the
 #: second, every label finds its forecast.
-POLICIES: Final = (
-    Policies([("*", Policy("histogram", ttl_ms=3_000, matures_ms=1_000, silence=0.0))], early_ttl_ms=1_500),
-    Policies(
-        [
-            ("stream-0", Policy("platt", ttl_ms=4_000, learn="arrival", shadow=(Challenger("histogram", {}),))),
-            ("*", Policy("histogram", ttl_ms=2_500, matures_ms=1_200, silence=0.0, revisable_ms=4_000)),
-        ],
-        early_ttl_ms=1_500,
-    ),
-    Policies([("*", Policy("histogram"))]),
-    Policies(
-        [("stream-0", Policy("platt", shadow=(Challenger("histogram", {}),))), ("*", Policy("histogram", seed=1))]
-    ),
+STREAMS: Final = (
+    """
+closed = true
+early_ttl = "1500ms"
+[streams."*"]
+calibrator = "histogram"
+ttl = "3s"
+matures = "1s"
+silence = 0
+""",
+    """
+closed = true
+early_ttl = "1500ms"
+[streams.stream-0]
+calibrator = "platt"
+ttl = "4s"
+learn = "arrival"
+shadow = ["histogram"]
+[streams."*"]
+calibrator = "histogram"
+ttl = "2500ms"
+matures = "1200ms"
+silence = 0
+revisable = "4s"
+""",
+    """
+closed = true
+[streams."*"]
+calibrator = "histogram"
+""",
+    """
+closed = true
+[streams.stream-0]
+calibrator = "platt"
+shadow = ["histogram"]
+[streams."*"]
+calibrator = "histogram"
+seed = 1
+""",
 )
+POLICIES: Final = tuple(stream_config.parse(each, DEFAULT_CALIBRATOR) for each in STREAMS)
 #: From which of `POLICIES` on nothing expires.
 LASTING: Final = 2
 
@@ -182,7 +236,7 @@ def planned(seed: int) -> Plan:
     records += [each._replace(ts=each.ts + step * rng.randrange(12)) for each in again]
     records.sort(key=lambda sent: sent.ts)
     settings = {
-        "batch_records": rng.choice((5, 20, 20_000)),
+        "batch_records": rng.choice((5, 20, 4_000)),
         "checkpoint_seconds": rng.choice((0.2, 1.0, 2.0, 5.0)),
         "quiet_seconds": rng.choice((0.0, 1.0, 1.0)),
         "latency_ms": rng.choice((0.0, 5.0, 200.0)),
@@ -201,8 +255,7 @@ def planned(seed: int) -> Plan:
     policies = rng.randrange(LASTING)
     if sourced:
         policies += more.choice((0, LASTING, LASTING))
-        keys = [f"card-{k}".encode() for k in range(7)]
-        records = [each._replace(topic=SOURCE_OF[each.topic], key=more.choice(keys)) for each in records]
+        records = of_sources(records, more)
     for _ in range(more.choice((0, 0, 1, 1, 2))):
         (kind,) = more.choices(tuple(BESIDES), tuple(BESIDES.values()))
         whom = more.choice(tuple(names)) if kind == "full disk" else ""
@@ -210,30 +263,74 @@ def planned(seed: int) -> Plan:
     settings["standbys"] = more.choice((0, 0, 1))
     plan = Plan(seed, records, width, names, settings, policies, tuple(faults))
     task = random.Random(f"task {seed}")
-    if not sourced and task.random() < TASKED:
+    if task.random() < TASKED:
         plan = _tasked(plan, task)
+    audit = random.Random(f"audit {seed}")
+    if audit.random() < AUDITED or plan.before:
+        plan = _audited(plan, audit)
     return plan._replace(faults=tuple(sorted(plan.faults, key=lambda fault: fault.at)))
+
+
+def of_sources(records: list[Sent], rng: random.Random) -> list[Sent]:
+    """Return what would be sent to trueup's own topics as records of sources, with any keys."""
+    keys = [f"card-{k}".encode() for k in range(7)]
+    return [each._replace(topic=SOURCE_OF[each.topic], key=rng.choice(keys)) for each in records]
+
+
+def _audited(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with an auditor, and with faults that strike her."""
+    options = ("--sources",) * plan.sourced + ("--checkpoint",) * (rng.choice((0, 1)) and not plan.before)
+    faults = [*plan.faults, *(_at_operator(rng, AUDITOR, rng.random() * FEED) for _ in range(rng.choice((0, 1, 2))))]
+    return plan._replace(names=plan.names | {AUDITOR: OPERATOR}, audits=options, faults=tuple(faults))
+
+
+def _at_operator(rng: random.Random, whom: str, at: float) -> Fault:
+    (kind,) = rng.choices(tuple(AT_OPERATORS), tuple(AT_OPERATORS.values()))
+    long = rng.choice((0.5, 5.0, 15.0)) * (0.6 + rng.random())
+    return Fault(kind, whom, at + rng.random() - 0.5, int(rng.random() ** 2 * 800), long)
 
 
 def _tasked(plan: Plan, rng: random.Random) -> Plan:
     """Return the plan with a task for operators, and with faults that strike them and others meanwhile."""
-    (task,) = rng.choices(tuple(TASKS), tuple(TASKS.values()))
-    begin = rng.choice((0.2, 0.5)) * FEED
+    tasks = OF_ALL_STAGES if plan.sourced else TASKS
+    (task,) = rng.choices(tuple(tasks), tuple(tasks.values()))
+    begin = rng.choice((0.2, 0.5)) * (FEED if task != LOAD else 2.0)
     begins = begin, begin + rng.choice((1.0, 4.0, 20.0)) * (0.5 + rng.random())
     faults, records = list(plan.faults), list(plan.records)
-    for _ in range(rng.choice((0, 1, 2, 3))):
-        (kind,) = rng.choices(tuple(AT_OPERATORS), tuple(AT_OPERATORS.values()))
-        long = rng.choice((0.5, 5.0, 15.0)) * (0.6 + rng.random())
-        whom = rng.choice((OPERATORS[0], *OPERATORS))
-        faults.append(Fault(kind, whom, begin + rng.random(), int(rng.random() ** 2 * 800), long))
+    struck = rng.choice((0, 1, 2, 3))
+    faults += [_at_operator(rng, rng.choice((OPERATORS[0], *OPERATORS)), begin) for _ in range(struck)]
     for _ in range(rng.choice((0, 1, 2))):
         kind, whom = rng.choice(("kill", "kill amid an append", "full disk")), rng.choice(tuple(plan.names))
         faults.append(Fault(kind, whom, begin + rng.random() * 6, int(rng.random() ** 2 * 900), rng.random() * 2))
     if task == SKIP and rng.random() < DEADLY:
         n = rng.randrange(len(records) // 4, len(records))
-        records[n] = records[n]._replace(key=POISON)
+        if plan.sourced and rng.random() < 0.5:  # intake reads it, and the router dies of it
+            records[n] = records[n]._replace(topic="chargebacks", value=b'{"event_id":"%b","y":1}' % POISON)
+        else:
+            records[n] = records[n]._replace(key=POISON)
     names = plan.names | dict.fromkeys(OPERATORS, OPERATOR)
     if task == UPGRADE:
         names[HELPER] = WORKER
     moved = rng.choice((1, 2, 3, 4)) if task == RESCALE else 0
-    return plan._replace(task=task, begins=begins, moved=moved, names=names, faults=tuple(faults), records=records)
+    plan = plan._replace(task=task, begins=begins, moved=moved, names=names, faults=tuple(faults), records=records)
+    if task == PROMOTE:
+        return plan._replace(
+            policies=plan.policies | 1, goals=(("histogram",), ("histogram", "platt"))[rng.randrange(2)]
+        )
+    return _loading(plan, rng) if task == LOAD else plan
+
+
+def _loading(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with a past, and with records of its events that come later."""
+    begin, step = int(BEGIN * 1000), 100
+    every = mixed(40, seed=plan.seed + MANY, start=begin - 30 * step, step=step).sent
+    past, later = [], []
+    for each in every:
+        if each.ts >= begin:
+            later.append(each)
+        elif each.value[:1] == b"{" and b'"stream":"another"' not in each.value:
+            past.append(each._replace(value=b'{"timestamp":%d,"key":"%b",' % (each.ts, each.key) + each.value[1:]))
+    if plan.sourced:
+        later = of_sources(later, rng)
+    records = sorted([*plan.records, *later], key=lambda sent: sent.ts)
+    return plan._replace(past=past, records=records, before=not plan.sourced and rng.random() < 0.3)

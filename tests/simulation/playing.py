@@ -20,10 +20,12 @@ from mode.utils.logging import CompositeLogger
 
 from agents import intake
 from streams.faust import application, client, fetching, standbys
+from streams.records.canonical import Reader
 from streams.records.decoding import Decoder
 from streams.records.refused import Refused
+from streams.records.routing import RouteDecoder
 from tests.simulation import builds
-from tests.simulation.commands import handed
+from tests.simulation.commands import on_the_loop
 from tests.simulation.loop import PROCESS, virtual_clocks, wall
 from tests.simulation.plan import POISON, Plan
 from tests.simulation.world import World
@@ -71,15 +73,30 @@ class _Thread:
 
 
 def _poisoned(events: Any) -> Any:
-    """Let a worker die of each record with the key `POISON`."""
+    """Let a worker or a router die of each record with the key `POISON`."""
 
-    def decoded(self: Decoder, records: Iterable[tuple[int, Any]]) -> Any:
+    def decoded(self: Any, records: Iterable[tuple[int, Any]]) -> Any:
         taken = list(records)
-        if any(record.key == POISON and not isinstance(record.value, Refused) for _, record in taken):
-            raise TypeError("a defect that this record shows")
+        for _, record in taken:
+            _show(record)
         return events(self, taken)
 
     return decoded
+
+
+def _poisoned_sources(canonical: Any) -> Any:
+    """Let an intake die of such a record."""
+
+    def read(self: Reader, record: Any, *rest: Any) -> Any:
+        _show(record)
+        return canonical(self, record, *rest)
+
+    return read
+
+
+def _show(record: Any) -> None:
+    if record.key == POISON and not isinstance(record.value, Refused):
+        raise TypeError("a defect that this record shows")
 
 
 #: What becomes of the product while it is simulated: no sockets, no threads, and fewer fetches that bring nothing.
@@ -99,8 +116,10 @@ def simulated() -> Iterator[None]:
         stack.enter_context(patch.object(intake, "WAIT_MS", 500))
         stack.enter_context(patch.object(standbys, "threading", SimpleNamespace(Thread=_Thread)))
         stack.enter_context(patch.object(message_accumulator, "DefaultRecordBatchBuilder", _Batch))
-        stack.enter_context(patch.object(asyncio, "run", handed))
+        stack.enter_context(on_the_loop())
         stack.enter_context(patch.object(Decoder, "events", _poisoned(Decoder.events)))
+        stack.enter_context(patch.object(RouteDecoder, "events", _poisoned(RouteDecoder.events)))
+        stack.enter_context(patch.object(Reader, "canonical", _poisoned_sources(Reader.canonical)))
         stack.enter_context(patch.object(asyncio, "new_event_loop", asyncio.get_running_loop))
         for each in loggers:
             each.setLevel(logging.CRITICAL + 1)

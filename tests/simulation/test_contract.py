@@ -213,6 +213,44 @@ def test_a_topic_is_described_by_an_id_of_its_own(play: Play) -> None:
     play(scene)
 
 
+async def renew(client: AIOKafkaClient, topic: str) -> None:
+    """Delete a topic, and make it anew."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=[f"{host}:{port}" for host, port, _ in client.hosts])
+    await admin.start()
+    await admin.delete_topics([topic])
+    while True:
+        (_, code, *_), *_ = (await admin.create_topics([NewTopic(topic, 2, 1)])).topic_errors
+        if code != errors.TopicAlreadyExistsError.errno:
+            break
+        await asyncio.sleep(0.1)
+    await admin.close()
+    assert not code
+
+
+def test_a_topic_that_is_made_anew_has_another_id_and_knows_no_epoch_of_before(play: Play) -> None:
+    async def scene(client: AIOKafkaClient, topic: str, name: str) -> None:
+        old = await producer_ids.take(client, name)
+        await append(client, topic, batch(old, 0, b"a"))
+        new = await producer_ids.take(client, name)
+        await append(client, topic, batch(new, 0, b"b"))
+        before = await provenance.identity(client, topic)
+        await renew(client, topic)
+        async with asyncio.timeout(30):
+            while (now := await provenance.identity(client, topic)).partitions != 2 or now.id == before.id:  # noqa: ASYNC110 - nothing says when
+                await asyncio.sleep(0.1)
+        assert await append(client, topic, batch(old, 1, b"c")) == 0
+        assert await append(client, topic, batch(new, 1, b"d"), 1) == 0
+        assert (await producer_ids.take(client, name)).epoch == new.epoch + 1
+        assert await append(client, topic, batch(new, 2, b"e"), 1) == 1
+        with pytest.raises(errors.OutOfOrderSequenceNumber):
+            await append(client, topic, batch(new, 1, b"f"))
+        assert await append(client, topic, batch(new, 0, b"g")) == 1
+        with pytest.raises(errors.ProducerFenced):
+            await append(client, topic, batch(old, 2, b"h"))
+
+    play(scene)
+
+
 async def join(client: AIOKafkaClient, group: str, member: str = "", said: bytes = b"") -> Any:
     def request(name: str) -> JoinGroupRequest:
         return JoinGroupRequest(group, 10_000, 10_000, name, None, "consumer", [("any", said)])

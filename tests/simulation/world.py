@@ -10,22 +10,23 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from agents import __version__, intake
+from agents import __version__, deaths, intake
 from agents import topology as wiring
 from agents import worker as working
 from agents.router import ROUTER as ROUTING
 from agents.topology import Topology
 from state.formats import ARITHMETIC
+from state.policies import Policies
 from streams.config.settings import Settings
 from streams.faust.producing import RecordBatch
 from streams.kafka import backlog, owners
 from streams.kafka.partitioner import partition
 from streams.metrics.routing import IntakeGauges
-from tests.e2e.world import BESIDE
+from streams.records.skips import PoisonError
 from tests.events import Sent
-from tests.simulation import eras, kafka, operators
+from tests.simulation import eras, kafka, looks, operators
 from tests.simulation.builds import BUILDS
 from tests.simulation.commands import KilledError
 from tests.simulation.disk import Disks
@@ -34,13 +35,16 @@ from tests.simulation.group import Place
 from tests.simulation.loop import BEGIN, Loop, Process, within
 from tests.simulation.network import Network
 from tests.simulation.plan import (
+    AUDITOR,
     FEED,
     HELPER,
     INTAKE,
+    LOAD,
     OPERATOR,
+    OPERATORS,
     POLICIES,
+    PROMOTE,
     ROUTER,
-    SOURCES,
     UPGRADE,
     WIDTHS,
     Fault,
@@ -80,6 +84,8 @@ class Actor:
     build: int = ARITHMETIC
     #: Whether it is not to be started.
     held: bool = False
+    #: The streams file that it was started with, where operators change that.
+    streams: str = ""
 
 
 class World:
@@ -95,6 +101,14 @@ class World:
         Whether operators have done what they had to do.
     lines
         What happened, in words and in order.
+    audits
+        What each audit has said, as JSON.
+    again, loaded
+        Whether the stages had to run once more before a move, and whether a past was loaded.
+    known
+        What streams files that processes were started with say, by their text.
+    goals
+        What operators have still to promote, or which builds to roll out.
     deaths
         How often processes ended by themselves, by the name of the error.
     heaviest
@@ -108,13 +122,18 @@ class World:
         self.loop = Loop(f"schedule {plan.seed}")
         self.operator = self.loop.process("operator", 1)
         self.lines: list[str] = []
+        self.audits: list[dict[str, Any]] = []
         self.deaths: list[tuple[float, BaseException | str]] = []
         self.heaviest, self.overdue, self.answered = 0, "", False
         self.tables: dict[tuple[str, int], dict[bytes, bytes]] = {}
         self.eras = eras.of(plan, directory)
         self.era = self.sending = self.eras[0]
         self.finished = not plan.task
-        self.goals = [BUILDS[1], BUILDS[0]][: 1 + (plan.seed % 3 == 0)] if plan.task == UPGRADE else []
+        self.again, self.loaded, self.streams = False, False, directory / "streams.toml"
+        self.known: dict[str, Policies] = {}
+        self.goals: list[Any] = [*plan.goals]
+        if plan.task == UPGRADE:
+            self.goals = [BUILDS[1], BUILDS[0]][: 1 + (plan.seed % 3 == 0)]
         self.commanding: list[Process] = []
         self.widths = WIDTHS | {self.base.owners: 1} if plan.sourced or plan.moved else {}
         for era in self.eras:
@@ -125,15 +144,15 @@ class World:
         self.network.met = self.faults.met
         self.disks = Disks()
         self.actors = {name: Actor(name, stage, directory / name, plan.policies) for name, stage in plan.names.items()}
-        if HELPER in self.actors:
-            self.actors[HELPER].held = True
+        for name, actor in self.actors.items():
+            actor.held = name == HELPER or (plan.task == LOAD and not plan.before and actor.stage != OPERATOR)
         last = max(each.ts for each in plan.records) / 1000 - BEGIN
         self.calm = max([last + 1.0, *(each.at + 4.0 + each.long for each in plan.faults)])
         self.done = False
 
     def log(self, line: str) -> None:
         """Note what happens."""
-        self.lines.append(f"{self.loop.now:9.4f} {line}")
+        self.lines.append(f"{self.loop.now:9.4f} {line}".replace(str(self.directory), ""))
 
     @property
     def base(self) -> Settings:
@@ -154,7 +173,7 @@ class World:
 
     def start(self, actor: Actor) -> None:
         """Start a process of a stage, unless one is there."""
-        if actor.process is not None or self.done or actor.held or (actor.stage == OPERATOR and self.finished):
+        if actor.process is not None or self.done or actor.held or (actor.name in OPERATORS and self.finished):
             return
         actor.starts += 1
         process = actor.process = self.loop.process(actor.name, actor.starts)
@@ -165,11 +184,13 @@ class World:
         self.faults.arm(actor)
 
     async def _main(self, actor: Actor, process: Process) -> None:
-        settings = replace(self.base, data_dir=actor.directory, policies=POLICIES[actor.policies])
+        settings = replace(self.base, data_dir=actor.directory, policies=self._policies(actor))
         settings = settings.router if actor.stage == ROUTER else settings
         actor.stop = asyncio.Event()
         try:
-            if actor.stage == OPERATOR:
+            if actor.name == AUDITOR:
+                await operators.audited(self)
+            elif actor.stage == OPERATOR:
                 await operators.DOING[self.plan.task](self)
                 if not self.finished:
                     self.finished, self.calm = True, max(self.calm, self.loop.now)
@@ -178,7 +199,9 @@ class World:
             if actor.stage == OPERATOR:
                 pass
             elif actor.stage == INTAKE:
-                gauges = IntakeGauges(__version__, dict.fromkeys(each.name for each in SOURCES), lambda: iter(()))
+                gauges = IntakeGauges(
+                    __version__, dict.fromkeys(each.name for each in settings.sources), lambda: iter(())
+                )
                 await intake.Intake(settings, gauges).run(actor.stop)
             else:
                 await self._folds(actor, process, settings, actor.stop)
@@ -189,7 +212,16 @@ class World:
                 return
             self.deaths.append((self.loop.now, exc))
             self.log(f"{actor.name} raised {exc!r}")
+            if actor.stage == INTAKE and isinstance(exc, PoisonError):
+                self.log(f"{actor.name}: {deaths.told(settings.data_dir, exc.place)}")
         self.end(actor, process, said=False)
+
+    def _policies(self, actor: Actor) -> Policies:
+        """Return the policies that a process begins with: by the streams file where operators change that."""
+        if self.plan.task != PROMOTE:
+            return POLICIES[actor.policies]
+        actor.streams = self.streams.read_text()
+        return self.known.setdefault(actor.streams, Settings.from_env(self.era.environment).policies)
 
     async def _folds(self, actor: Actor, process: Process, settings: Settings, stop: asyncio.Event) -> None:
         """Run a worker or a router, as `agents.worker.run` does."""
@@ -217,6 +249,10 @@ class World:
             actor.process = actor.topology = None
             with within(None):
                 self.loop.call_later(down, self.start, actor)
+
+    def _weigh(self) -> None:
+        """Note the most bytes of rows that wait for a checkpoint."""
+        self.heaviest = max([self.heaviest, *(each.engine.weight for _, each in looks.served(self.actors.values()))])
 
     # -- the history -----------------------------------------------------------------------------------------------
 
@@ -247,12 +283,17 @@ class World:
     @property
     def done_reading(self) -> bool:
         """The same, whatever operators have left to do."""
+        return self.folded and (not self.plan.sourced or self._committed(self.base.intake_group, INTAKE))
+
+    @property
+    def folded(self) -> bool:
+        """The same of the stages that have state."""
         if self.faults.erasing:
             return False
         for stage, of in self.folding.items():
             if len(set(self._served(stage))) < self.width or not self._committed(of.app_id, stage):
                 return False
-        return not self.plan.sourced or self._committed(self.base.intake_group, INTAKE)
+        return True
 
     def _committed(self, group: str, stage: str) -> bool:
         offsets = self.kafka.groups[group].offsets
@@ -261,7 +302,7 @@ class World:
     def _served(self, stage: str) -> Iterator[int]:
         """Yield the partitions that a stage serves; none if one of its processes is not at rest."""
         topologies = [each.topology for each in self.actors.values() if each.stage == stage and not each.held]
-        if not all(topology is not None and _rests(topology) for topology in topologies):
+        if not all(topology is not None and looks.rests(topology) for topology in topologies):
             return
         for topology in topologies:
             if topology is not None and topology.app.serving:
@@ -294,11 +335,11 @@ class World:
         while self.loop.now < self.calm:
             await asyncio.sleep(0.25)
             self._weigh()
-        self._end_faults()
+        self.faults.end()
         if not await self._rested():
             return
-        self._look_for_overdue()
-        self._read_tables()
+        self.overdue = looks.overdue(self.actors.values(), self.base.quiet_seconds, self.loop.now)
+        self.tables = looks.tables(self.actors.values(), self.folding)
         self.log("all is answered")
         self.done = True
         end = self.loop.now + SILENCE
@@ -306,20 +347,11 @@ class World:
             if actor.stop is not None and actor.process is not None:
                 with within(actor.process):
                     actor.stop.set()
-        while any(each.process for each in self.actors.values()) and self.loop.now < end:  # noqa: ASYNC110 - nothing says when
+        stages = [each for each in self.actors.values() if each.stage != OPERATOR]
+        while any(each.process for each in stages) and self.loop.now < end:  # noqa: ASYNC110 - nothing says when
             await asyncio.sleep(0.5)
-
-    def _end_faults(self) -> None:
-        """Let no fault strike any more, but those of operators, who may have begun late."""
-        self.log("calm")
-        for actor in self.actors.values():
-            if actor.stage == OPERATOR:
-                continue
-            actor.due.clear()
-            actor.amid.clear()
-            if actor.process is not None:
-                actor.process.left = None
-                actor.process.ahead = 0.0
+        if AUDITOR in self.actors:
+            await operators.audited_last(self, self.actors[AUDITOR])
 
     def staged(self) -> list[Actor]:
         """Return who runs stages."""
@@ -350,35 +382,6 @@ class World:
         self.answered = False
         return False
 
-    def _look_for_overdue(self) -> None:
-        """Note what has been due for two seconds by the clock of a topic that is quiet."""
-        if not self.base.quiet_seconds:
-            return
-        now = (BEGIN + self.loop.now - self.base.quiet_seconds - 2.0) * 1000
-        for actor in self.actors.values():
-            for n, served in (actor.topology.processor._partitions if actor.topology else {}).items():
-                if served.engine.ripens < now and served.live:
-                    self.overdue = f"partition {n} is quiet, and what fell due does not happen"
-
-    def _read_tables(self) -> None:
-        """Note what stands on the disks of those who serve partitions."""
-        for actor in self.actors.values():
-            if actor.topology is not None and actor.process and not actor.process.stands:
-                table = actor.topology.table
-                for n in actor.topology.processor._partitions:
-                    if table.store._db_for_partition(n)._database.damaged:  # and nobody has read it yet
-                        continue
-                    rows = dict(table.range(n, b""))
-                    self.tables[self.folding[actor.stage].app_id, n] = {
-                        key: row for key, row in rows.items() if key[:1] not in BESIDE and key[:2] != b"__"
-                    }
-
-    def _weigh(self) -> None:
-        for actor in self.actors.values():
-            if actor.topology is not None:
-                for served in actor.topology.processor._partitions.values():
-                    self.heaviest = max(self.heaviest, served.engine.weight)
-
     def run(self) -> None:
         """Play the history to its end."""
         random.seed(self.plan.seed)
@@ -388,10 +391,3 @@ class World:
                 raise self.loop.errors[0]
         finally:
             self.loop.bury()
-
-
-def _rests(topology: Topology) -> bool:
-    """Whether a worker or a router has nothing left to do."""
-    if not topology.app.faust.started or topology.app.faust.in_recovery:
-        return False
-    return all(each.idle for each in topology.app.consumer.partition_buffers.values())

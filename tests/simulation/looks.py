@@ -1,0 +1,51 @@
+"""Looks into the workers and routers that run: what is due, what stands on their disks, what waits, and who rests."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from agents.served import Served
+from agents.topology import Topology
+from streams.config.settings import Settings
+from tests.e2e.world import BESIDE
+from tests.simulation.loop import BEGIN
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Actor
+
+
+def served(actors: Iterable["Actor"]) -> Iterator[tuple[int, Served]]:
+    """Yield what each of them serves, with the number of the partition."""
+    for actor in actors:
+        if actor.topology is not None:
+            yield from actor.topology.processor._partitions.items()
+
+
+def overdue(actors: Iterable["Actor"], quiet_seconds: float, now: float) -> str:
+    """Return what has been due for two seconds by the clock of a topic that is quiet; empty: nothing."""
+    due = (BEGIN + now - quiet_seconds - 2.0) * 1000
+    late = [n for n, each in served(actors) if quiet_seconds and each.engine.ripens < due and each.live]
+    return f"partition {late[-1]} is quiet, and what fell due does not happen" if late else ""
+
+
+def tables(actors: Iterable["Actor"], folding: Mapping[str, Settings]) -> dict[tuple[str, int], dict[bytes, bytes]]:
+    """Return what stands on the disks of those who serve partitions."""
+    found = {}
+    for actor in actors:
+        if actor.topology is None or not actor.process or actor.process.stands:
+            continue
+        table = actor.topology.table
+        for n in actor.topology.processor._partitions:
+            if table.store._db_for_partition(n)._database.damaged:  # and nobody has read it yet
+                continue
+            rows = dict(table.range(n, b""))
+            found[folding[actor.stage].app_id, n] = {
+                key: row for key, row in rows.items() if key[:1] not in BESIDE and key[:2] != b"__"
+            }
+    return found
+
+
+def rests(topology: Topology) -> bool:
+    """Whether a worker or a router has nothing left to do."""
+    if not topology.app.faust.started or topology.app.faust.in_recovery:
+        return False
+    return all(each.idle for each in topology.app.consumer.partition_buffers.values())
