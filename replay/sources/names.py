@@ -9,7 +9,9 @@ from replay.sources.column import Column, quoted
 #: Text that stands in a column of names where there is none. NA and - are names.
 _NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null", "(null)", "[NULL]"))
 #: A large number as a spreadsheet writes it, without its last digits.
-_ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+")
+_ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+", re.IGNORECASE | re.ASCII)
+#: A whole number that was stored as a float.
+_WHOLE: Final = re.compile(r"(\d+)\.0", re.ASCII)
 
 
 def read(column: Column, defaults: Sequence[str]) -> list[str]:
@@ -20,18 +22,24 @@ def read(column: Column, defaults: Sequence[str]) -> list[str]:
     ]
 
 
-def ids(column: Column) -> list[str]:
-    """Read a column of ids; where there is none, ``row`` and its number.
+def ids(column: Column) -> tuple[list[str], list[str]]:
+    """Read a column of ids; where there is none, ``row`` and its number. Return also what was found, in sentences.
 
     Raises TableError if a spreadsheet has rounded one.
     """
     for at, cell in enumerate(column.texts):
-        if "E+" in cell and _ROUNDED.fullmatch(cell):
-            raise column.wrong(at, ": a spreadsheet has rounded this id; export the column as text, or leave out --id")
-    return read(column, [f"row {number}" for number in column.rows])
+        if "+" in cell and _ROUNDED.fullmatch(cell.strip()):
+            raise column.wrong(at, ": a program has rounded this id; export the column as text, or leave out --id")
+    found = read(column, nameless := [f"row {number}" for number in column.rows])
+    whole = [_WHOLE.fullmatch(name) for name in found]
+    notes = []
+    if any(whole) and all(match or name == none for match, name, none in zip(whole, found, nameless, strict=True)):
+        notes = [f"--id {column.name!r} holds whole numbers with .0 behind them, which was left out."]
+        found = [match[1] if match else name for match, name in zip(whole, found, strict=True)]
+    return found, notes + _repeated(column, found)
 
 
-def repeated(column: Column, found: Sequence[str]) -> list[str]:
+def _repeated(column: Column, found: Sequence[str]) -> list[str]:
     """Say in a sentence how many rows have the id of an earlier row; none, if no row has."""
     again = len(found) - len(set(found))
     if not again:

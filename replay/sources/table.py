@@ -266,8 +266,8 @@ def read(path: Path, columns: Columns) -> Rows:
     count = len(values)
     ids = [str(n) for n in range(count)]
     if columns.id is not None:
-        ids = names.ids(found["--id"])
-        notes += names.repeated(found["--id"], ids)
+        ids, of_ids = names.ids(found["--id"])
+        notes += of_ids
     streams = [columns.stream_name] * count
     if columns.stream is not None:
         streams = names.read(found["--stream-column"], streams)
