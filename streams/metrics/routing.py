@@ -44,6 +44,7 @@ SHARED: Final = (
     "held_back_seconds",
     "state_rows",
     "state_bytes",
+    "disk_free_ratio",
 )
 OWN: Final = {
     metric.name: metric

@@ -625,6 +625,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             ),
         ],
     },
+    "TrueupDiskFilling": {
+        "fires": [scene(only("trueup_disk_free_ratio", f"0.09x{LONG}"), at=12, fires="TrueupDiskFilling")],
+        "quiet": [
+            scene(only("trueup_disk_free_ratio", f"0.1x{LONG}"), at=12),
+            scene(only("trueup_disk_free_ratio", f"0.09x{LONG}"), at=9),
+        ],
+    },
     "TrueupDiskDamaged": {
         "fires": [
             scene(
