@@ -29,6 +29,8 @@ _NUMBER: Final = re.compile(r"(?:0x|b)?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re
 #: What words probably mean; it is proposed, not taken.
 _LIKELY: Final = {
     **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained", _NONE), 0),
+    **dict.fromkeys(("fp", "false positive", "tn", "true negative"), 0),
+    **dict.fromkeys(("tp", "true positive", "fn", "false negative", "confirmed fraud", "confirmed_fraud"), 1),
     **dict.fromkeys(("bad", "default", "defaulted", "charged off", "chargeback", "churned"), 1),
     **dict.fromkeys(("open", "pending", "unknown", "indeterminate", "current", "in progress"), None),
 }

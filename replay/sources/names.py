@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from replay.sources.column import Column, quoted
@@ -22,24 +23,30 @@ def read(column: Column, defaults: Sequence[str]) -> list[str]:
     ]
 
 
-def ids(column: Column) -> tuple[list[str], list[str]]:
-    """Read a column of ids; where there is none, ``row`` and its number. Return also what was found, in sentences.
+def ids(column: Column) -> list[str]:
+    """Read a column of ids; where there is none, ``row`` and its number.
 
     Raises TableError if a spreadsheet has rounded one.
     """
     for at, cell in enumerate(column.texts):
         if "+" in cell and _ROUNDED.fullmatch(cell.strip()):
             raise column.wrong(at, ": a program has rounded this id; export the column as text, or leave out --id")
-    found = read(column, nameless := [f"row {number}" for number in column.rows])
-    whole = [_WHOLE.fullmatch(name) for name in found]
-    notes = []
-    if any(whole) and all(match or name == none for match, name, none in zip(whole, found, nameless, strict=True)):
-        notes = [f"--id {column.name!r} holds whole numbers with .0 behind them, which was left out."]
-        found = [match[1] if match else name for match, name in zip(whole, found, strict=True)]
-    return found, notes + _repeated(column, found)
+    return read(column, [f"row {number}" for number in column.rows])
 
 
-def _repeated(column: Column, found: Sequence[str]) -> list[str]:
+def whole(column: Column) -> tuple[Column, list[str]]:
+    """Return names without the .0 that a program put behind all of them, as it took them for numbers; and say so."""
+    found = [_WHOLE.fullmatch(cell.strip()) for cell in column.texts]
+    if not any(found) or any(
+        not match and cell.strip() not in _NAMELESS for match, cell in zip(found, column.texts, strict=True)
+    ):
+        return column, []
+    cells = [match[1] if match else "" for match in found]
+    note = f"{column.option} {column.name!r} holds whole numbers with .0 behind them, which was left out."
+    return replace(column, cells=cells), [note]
+
+
+def repeated(column: Column, found: Sequence[str]) -> list[str]:
     """Say in a sentence how many rows have the id of an earlier row; none, if no row has."""
     again = len(found) - len(set(found))
     if not again:

@@ -53,7 +53,8 @@ ISO: Final = "ISO 8601"
 _ISO: Final = re.compile(
     r"(?:(\d{4})([-/.])(\d\d?)\2(\d\d?)|(\d{4})(\d\d)(\d\d))"
     r"(?:(?:T|_|\s+)(\d\d?)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?"
-    r"\s*(?:(?:(Z|UTC|GMT)|([+-]\d\d):?(\d\d)?)(?:\[[\w/+-]+\])?|\[?([a-z]{2,}(?:/[\w/+-]+)?)\]?)?",
+    r"\s*(?:(?:(Z|UTC|GMT)|(?:UTC|GMT)?([+-]\d\d?):?(\d\d)?)(?:\s*[\[(]?[a-z]{3}[\w/+-]*[\])]?)?"
+    r"|\[?([a-z]{3,}(?:/[\w/+-]+)?)\]?)?",
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -65,6 +66,7 @@ _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
     *(date.replace(" ", mark) for mark in " -/" for date in ("%d %b %Y", "%d %b %y", "%d %B %Y")),
     *("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d%b%Y", "%d%m%Y", "%Y-%b-%d", "%a, %d %b %Y", "%a %d %b %Y"),
+    *("%Y-%m-%d", "%Y/%m/%d", "%y.%m.%d", "%y/%m/%d", "%y-%m-%d"),
 )
 _CLOCKS: Final = (
     *(

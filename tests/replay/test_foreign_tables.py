@@ -140,6 +140,7 @@ def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, writte
         ("100%,0%", "--labels 0%=0,100%=1"),
         # None beside a word may be the other answer; beside numbers it is nothing.
         ("fraud,none,none", "--labels fraud=1,none=0"),
+        ("TP,FP,TN,FN", "--labels TP=1,FP=0,TN=0,FN=1"),
     ],
 )
 def test_labels_that_are_not_known_are_asked_about_the_right_way_round(tmp_path: Path, written: str, said: str) -> None:
@@ -155,6 +156,8 @@ def test_labels_that_are_not_known_are_asked_about_the_right_way_round(tmp_path:
         ("2026-07-01 10:00:00 Europe/Berlin", "2026-07-01T08:00"),
         ("2026-07-01T10:00:00[America/New_York]", "2026-07-01T14:00"),
         ("2026-07-01 10:00:00 CEST", "2026-07-01T08:00"),
+        ("2026-07-01 10:00:00 +02:00 Europe/Berlin", "2026-07-01T08:00"),
+        ("2026-07-01 10:00 UTC+2", "2026-07-01T08:00"),
         ("2026-10-25 02:30 CEST", "2026-10-25T00:30"),
         ("2026-10-25 02:30 CET", "2026-10-25T01:30"),
         ("639028224000000000", "2026-01-01T00:00"),  # ticks of .NET are no ns of 1990
@@ -174,6 +177,7 @@ def test_zones_are_read_by_their_names_and_ticks_as_what_they_are(tmp_path: Path
         ("2082844800", "would be 2026-01-01 in seconds since 1960, as in SAS"),
         ('"1/13/26, 9:05\u202fAM"', "--time-format '%m/%d/%y, %I:%M %p'"),
         ("Jan  1 2026 10:00AM", "--time-format '%b %d %Y %I:%M%p'"),  # SQL Server
+        ("2026-01-01 10:00 PM", "--time-format '%Y-%m-%d %I:%M %p'"),
         ("01JAN2026:10:00:00.000", "--time-format '%d%b%Y:%H:%M:%S.%f'"),  # SAS
     ],
 )
@@ -195,6 +199,14 @@ def test_a_label_s_time_that_began_as_0_is_none(tmp_path: Path, none: str) -> No
 def test_ids_are_what_they_were_before_an_export(tmp_path: Path, written: str, ids: list[str]) -> None:
     lines = "".join(f"{each},.5,1,2026-01-01\n" for each in written.split())
     assert rows(tmp_path, f"id,{HEADER}\n{lines}", Columns("p", "y", "t", id="id")).ids == ids
+
+
+def test_segments_that_pandas_took_for_numbers_are_whole_again(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path, f"mcc,{HEADER}\n0742.0,.5,1,2026-01-01\n,.5,1,2026-01-01\n", Columns(*"pyt", segments=("mcc",))
+    )
+    assert found.segments["mcc"] == ["0742", ""]
+    assert "holds whole numbers with .0 behind them" in "".join(found.notes)
 
 
 def test_ids_that_were_rounded_are_refused(tmp_path: Path) -> None:
