@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import sys
 from itertools import chain
 
@@ -21,7 +22,7 @@ def add(commands: Commands) -> None:
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
     create.set_defaults(run=_create)
     check = command(actions, "check", "say what is wrong with the topics", json_output=True)
-    check.set_defaults(run=lambda options: _check(options, settings(), as_worker=True))
+    check.set_defaults(run=lambda options: _check(options, _settings(), as_worker=True))
     take = command(
         actions,
         "take",
@@ -35,13 +36,18 @@ def add(commands: Commands) -> None:
     acls.set_defaults(run=_acls)
 
 
+def _settings() -> Settings:
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would log of new topics is no news, or said here
+    return settings()
+
+
 def _acls(options: argparse.Namespace) -> int:
     print("\n".join(permissions.commands(settings(), options.principal)))
     return DONE
 
 
 def _create(options: argparse.Namespace) -> int:
-    of = settings()
+    of = _settings()
     retention = duration(options, "retention")
     asked: dict[str, int | None] = {
         "partitions": options.partitions, "replication": options.replication, "retention_ms": retention
@@ -99,7 +105,7 @@ async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[
 
 
 def _take(options: argparse.Namespace) -> int:
-    of = settings()
+    of = _settings()
     found = asyncio.run(_taken(of, dry_run=options.dry_run))
     tell(options, "\n".join(found) or f"all topics are those of {of.app_id}", taken=found)
     return DONE
