@@ -25,7 +25,7 @@ _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
 #: Beside words it may be the other answer.
 _NONE: Final = "none"
 #: A number as databases write bits, with a decimal comma, or in percent.
-_NUMBER: Final = re.compile(r"(?:0x|b)?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re.ASCII)
+_NUMBER: Final = re.compile(r"(?:0x|b(?='))?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re.ASCII)
 #: What words probably mean; it is proposed, not taken.
 _LIKELY: Final = {
     **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained", _NONE), 0),

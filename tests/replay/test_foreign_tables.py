@@ -140,6 +140,7 @@ def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, writte
         ("100%,0%", "--labels 0%=0,100%=1"),
         # None beside a word may be the other answer; beside numbers it is nothing.
         ("fraud,none,none", "--labels fraud=1,none=0"),
+        ("b1,b0,b0", "--labels b0=0,b1=1"),
         ("TP,FP,TN,FN", "--labels TP=1,FP=0,TN=0,FN=1"),
     ],
 )
