@@ -248,8 +248,8 @@ def read(path: Path, columns: Columns) -> Rows:
     found = dict(table.columns)
     notes = list(table.notes)
     for option in found.keys() & {"--id", "--entity", *(f"--segments {name}" for name in columns.segments)}:
-        found[option], said = names.whole(found[option])
-        notes += said
+        found[option], changed = names.whole(found[option])
+        notes += changed
     made = times.read(found["--time"], columns.time_format, columns.zone)
     notes += made.notes
     happened = columns.label == columns.label_time  # when, where it did

@@ -230,8 +230,9 @@ def _columns(
     width, least, number = len(header.cells), max(cells) + 1, header.number
     again: list[int] = []
     with _text(path, encoding) as file:
-        quoting = csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
-        reader = csv.reader(file, delimiter=header.separator, strict=True, quoting=quoting)
+        reader = csv.reader(
+            file, delimiter=header.separator, strict=True, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
+        )
         try:
             for _ in range(number):
                 next(reader)

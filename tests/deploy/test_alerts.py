@@ -729,8 +729,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(refused(5), at=12, fires="TrueupQuotaExceeded"),
             # Records of unknown events have no stream.
             scene(refused(5, stream=""), at=12, fires="TrueupQuotaExceeded"),
+            # A flood that is over at the first scrape that shows it.
+            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=12, fires="TrueupQuotaExceeded"),
         ],
-        "quiet": [scene(refused(0), at=12)],
+        "quiet": [
+            scene(refused(0), at=12),
+            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=20),
+        ],
     },
     "TrueupRecordsLost": {
         "fires": [scene(lost("0x5 40x60"), at=12, fires="TrueupRecordsLost")],

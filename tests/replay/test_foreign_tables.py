@@ -204,7 +204,7 @@ def test_ids_are_what_they_were_before_an_export(tmp_path: Path, written: str, i
 
 def test_segments_that_pandas_took_for_numbers_are_whole_again(tmp_path: Path) -> None:
     found = rows(
-        tmp_path, f"mcc,{HEADER}\n0742.0,.5,1,2026-01-01\n,.5,1,2026-01-01\n", Columns(*"pyt", segments=("mcc",))
+        tmp_path, f"mcc,{HEADER}\n0742.0,.5,1,2026-01-01\n,.5,1,2026-01-01\n", Columns("p", "y", "t", segments=("mcc",))
     )
     assert found.segments["mcc"] == ["0742", ""]
     assert "holds whole numbers with .0 behind them" in "".join(found.notes)
