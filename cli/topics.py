@@ -17,7 +17,9 @@ def add(commands: Commands) -> None:
     """Add the commands to the command line."""
     actions = group(commands, "topics", "make or check the topics, or take them over")
     create = command(actions, "create", "make the topics that do not exist", json_output=True, dry_run=True)
-    create.add_argument("--partitions", type=positive, help="of every topic (default: 4)")
+    create.add_argument(
+        "--partitions", type=positive, help="of every topic (default: as many as that of forecasts has, else 4)"
+    )
     create.add_argument("--replication", type=positive, help="copies of each (default: 1; production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
     create.set_defaults(run=_create)
@@ -49,6 +51,7 @@ def _acls(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> int:
     of = _settings()
     retention = duration(options, "retention")
+    partitions = options.partitions or asyncio.run(topics.partitions(of, of.forecasts)) or 4
     asked: dict[str, int | None] = {
         "partitions": options.partitions, "replication": options.replication, "retention_ms": retention
     }  # fmt: skip
@@ -56,7 +59,7 @@ def _create(options: argparse.Namespace) -> int:
         asyncio.run(
             topics.create(
                 stage,
-                partitions=options.partitions or 4,
+                partitions=partitions,
                 replication=options.replication or 1,
                 retention_ms=retention,
                 dry_run=options.dry_run,

@@ -197,7 +197,8 @@ async def check(
         inputs = counts.get(settings.forecasts)
         problems += [
             f"{_named(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
-            "all must have as many, for an event's records to meet; 'trueup state rescale' moves a state to another one"
+            "all must have as many, for an event's records to meet. Delete what is new and make it again; 'trueup "
+            "state rescale' moves a state to another number"
             for count, names in _others(counts, inputs)
         ]
         problems += [
