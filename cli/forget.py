@@ -42,10 +42,11 @@ def _run(options: argparse.Namespace) -> int:
     events = list(dict.fromkeys(options.events))
     values = [erasure(of, each, options.scope) for each in events]
     topic, written = asyncio.run(send(of, list(zip(events, values, strict=True)), dry_run=options.dry_run))
-    verb = "would erase" if options.dry_run else "erase"
+    verb = "would erase" if options.dry_run else "erases" if written == 1 else "erase"
+    whose = "an event" if len(events) == 1 else f"{len(events):,} events"
     tell(
         options,
-        f"{written:,} records in {topic} {verb} {len(events):,} events, once they are read",
+        f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read",
         topic=topic,
         events=events,
         records=written,

@@ -46,7 +46,7 @@ def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_
     if settings.has_intake:
         raise SnapshotError(
             "a group with sources for intake is not restored from a snapshot: the places of intake and router in the "
-            "sources are not in it. Mirror the sources, and replay them (docs/how-to/replay.md)"
+            "sources are not in it. Let a second group read copies of the sources (docs/how-to/snapshots.md)"
         )
     manifest, group = snapshot.read(path, signers), first_rows.opened(settings)
     if len(manifest.partitions) != group.partitions:

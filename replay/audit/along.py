@@ -177,7 +177,8 @@ class Along:
             raise Unauditable(
                 f"{self._place} goes on at offsets {list(entry.begins)} of {' and '.join(self._labels)}, and what is "
                 f"before leads to {self.next}: entries were deleted, so nobody can tell from there on in which order "
-                "records were folded. Give the topic retention.ms=-1, or audit with --checkpoint before they are"
+                "records were folded. Give the topic retention.ms=-1, or audit with --checkpoint before they are. What "
+                "comes from now on is judged from a snapshot of now on: 'trueup snapshot FILE', then audit --from FILE"
             )
         topics = entry.topics[max(0, self._known - (entry.applied - len(entry.topics))) :]
         known = [(topic, at) for topic, at in self._order if at >= entry.begins[topic]]

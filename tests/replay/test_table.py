@@ -104,7 +104,10 @@ def test_columns_of_segments_become_segments_as_they_are_written(tmp_path: Path)
     [
         # Times that lack digits or an offset, and such as could be read in two ways.
         ("0.5,1,1.767226E+09", r"row 2 holds '1.767226E\+09', whose last digits were cut"),
-        ("0.5,1,2026-01-01T00:00:00[Europe/Berlin]", "not a time that is recognised"),
+        (
+            "0.5,1,2026-01-01T00:00:00[Europe/Atlantis]",
+            "names the zone 'Europe/Atlantis'; --time-zone says",
+        ),
         ("0.5,1,03/04/2026", r"row 2 holds '03/04/2026'.*-format '%d/%m/%Y' or .*-format '%m/%d/%Y'"),
         # Scores in another unit.
         ("25,1,2026-01-01\n800,0,2026-01-01", r"100% of the scores are not in \[0, 1\] .* --score-unit"),
