@@ -1,6 +1,7 @@
 """``trueup streams``: the state of each stream, its fitting options, its workers and its sources."""
 
 import argparse
+import os
 from pathlib import Path
 
 from cli import history
@@ -94,12 +95,19 @@ def _add_promote(actions: Commands) -> None:
         actions,
         "promote",
         "let a challenger serve: champion and challenger change places in the streams file",
-        says="Shows the change and rewrites the file, comments and all, if nothing else changes. Workers read the "
-        "file when they start: restart them.",
+        says="Rewrites the file, comments and all, after checking it as a worker would; prints what changed and "
+        "appends a line to FILE.audit.jsonl. Workers read the file when they start: restart them.",
+        json_output=True,
         dry_run=True,
     )
     promote.add_argument("stream", help="name of a stream; its pattern's streams change together")
     promote.add_argument("calibrator", help="the challenger's name, or its configuration where names are not enough")
+    promote.add_argument("--reason", help="why, for the audit line")
+    promote.add_argument(
+        "--when",
+        metavar="LOSS",
+        help="only if its loss (brier, log, pinball) is lower by two standard errors over 5,000 events; else status 1",
+    )
     promote.set_defaults(run=_promote)
 
 
@@ -130,7 +138,15 @@ def _init(options: argparse.Namespace) -> int:
 def _promote(options: argparse.Namespace) -> int:
     from cli import promote  # noqa: PLC0415 - not part of a worker
 
-    return promote.run(options, settings())
+    return promote.run(
+        os.environ,
+        options.stream,
+        options.calibrator,
+        reason=options.reason,
+        when=options.when,
+        dry_run=options.dry_run,
+        json_output=options.json,
+    )
 
 
 def _try(options: argparse.Namespace) -> int:

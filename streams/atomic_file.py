@@ -7,7 +7,7 @@ random name. It must not exist yet, and it must not be a link.
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -18,6 +18,31 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 
 @contextmanager
+def beside(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Make a temporary file in the directory of ``path``; it is removed at the end, unless it was renamed.
+
+    Raises OSError if the file cannot be made.
+    """
+    new = path.with_name(f".{path.name[:200]}.{secrets.token_hex(16)}.part")
+    with os.fdopen(os.open(new, _NEW, 0o666), "wb") as file:
+        try:
+            yield new, file
+        finally:
+            with suppress(FileNotFoundError):
+                new.unlink()
+
+
+def replace(new: Path, path: Path) -> None:
+    """Rename a file, replacing ``path``, and wait until the new name is on disk; the content must be on disk before."""
+    new.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces ``path`` at the end; after an exception ``path`` is unchanged.
 
@@ -25,21 +50,24 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
     Raises SettingsError if no file can be made there.
     """
-    new = path.with_name(f".{path.name[:200]}.{secrets.token_hex(16)}.part")
-    try:
-        opened = os.open(new, _NEW, 0o666)
-    except OSError as exc:
-        raise SettingsError(f"cannot write {path}: {exc.strerror}") from exc
-    try:
-        with os.fdopen(opened, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    with ExitStack() as stack:
+        try:
+            new, file = stack.enter_context(beside(path))
+        except OSError as exc:
+            raise SettingsError(f"cannot write {path}: {exc.strerror}") from exc
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        replace(new, path)
+
+
+def append(path: Path, line: bytes) -> None:
+    """Append a line to a file, which must not be a link, and wait until the line is on disk.
+
+    Raises OSError if the line cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "ab") as file:
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,17 +1,26 @@
-"""Promotion: two calibrators change places in the operator's file, and nothing else does."""
+"""Promotion: two calibrators change places in the operator's file, nothing else does, and it is written down."""
 
 import stat
+from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.worker import MISCONFIGURED
-from cli import promote
+from cli import promote, show
+from state import kinds
 from state.policies import Policies
+from state.scoring.comparison import Comparison
+from state.served import Served
 from streams.config import stream_config
 from streams.config.settings import SettingsError
+from streams.kafka.topics import TopicsError
+from streams.metrics.rows import StateRows
 from tests.commands import Ended, Trueup
 
 DEFAULT = "platt+minimax"
@@ -174,11 +183,31 @@ def test_of_two_challengers_of_one_name_the_configuration_says_which() -> None:
 
 @pytest.fixture
 def file(tmp_path: Path, trueup: Trueup) -> Path:
-    """Return a streams file."""
+    """Return a streams file, with a state in which the challenger was compared on two streams of its pattern."""
     path = tmp_path / "streams.toml"
     path.write_text(COMMENTED)
+    policy = stream_config.parse(COMMENTED, DEFAULT).of("fraud-eu")
+    assert policy is not None
+    champion, challenger = policy.config, policy.challengers[1].config
+    found = StateRows()
+    for stream in ("fraud-eu", "fraud-us", "other"):
+        found.of(kinds.CALIBRATOR, stream)[0, champion] = Served.fresh(policy.recipe, stream)
+        comparison = found.of(kinds.COMPARISON, stream)[0, champion, challenger] = Comparison()
+        for i in range(10):
+            comparison.observe(0.5, 0.25, float(i % 4 == 0), 0.25)
+
+    async def read(_: object) -> StateRows:
+        return found
+
+    trueup.patch.setattr(show, "read", read)
+    trueup.patch.setenv("USER", "grace")
     trueup.set(DEFAULT_CALIBRATOR=DEFAULT, STREAMS=path)
     return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    audit = path.with_name(path.name + ".audit.jsonl")
+    return [orjson.loads(line) for line in audit.read_bytes().splitlines()] if audit.exists() else []
 
 
 def untouched(path: Path) -> bool:
@@ -186,21 +215,76 @@ def untouched(path: Path) -> bool:
     return path.read_text() == COMMENTED and [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_promotion_shows_the_change_and_makes_it(file: Path, trueup: Trueup) -> None:
+def test_promotion_shows_the_change_and_writes_it_down(file: Path, trueup: Trueup) -> None:
     file.chmod(0o640)
-    shown = trueup("streams promote fraud-eu histogram")
-    assert shown.status == 0
-    assert file.read_text() == PROMOTED
+    shown = trueup("streams promote fraud-eu histogram --reason", "lower Brier since June")
+    after = stream_config.parse(file.read_text(), DEFAULT).of("fraud-eu")
+    assert after is not None
+    assert (shown.status, after.calibrator) == (0, "histogram")
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    (line,) = lines(file)
+    assert (line["who"], line["reason"], line["pattern"]) == ("grace", "lower Brier since June", "fraud-*")
+    assert (line["from"]["calibrator"], line["from"]["options"]) == ("minimax", {"grid": 20})
+    assert (line["to"]["calibrator"], line["to"]["config"]) == ("histogram", after.config)
+    assert line["before"] == sha256(COMMENTED.encode()).hexdigest()
+    assert line["after"] == sha256(file.read_bytes()).hexdigest()
+    figures = line["figures"]
+    assert (figures["streams"], figures["events"]) == (2, 20), "'other' is another pattern's"
+    assert figures["difference"]["brier"]["mean"] < 0
     assert '-calibrator = "minimax"' in shown.out
     assert '+calibrator = "histogram"' in shown.out
     assert "restart the workers" in shown.out
-    assert [each.name for each in file.parent.iterdir()] == [file.name]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["streams.toml", "streams.toml.audit.jsonl"]
+
+
+def test_promotions_follow_each_other_in_the_audit(file: Path, trueup: Trueup) -> None:
+    for calibrator in ("histogram", "platt", "minimax"):
+        assert trueup(f"streams promote fraud-us {calibrator}").status == 0
+    found = lines(file)
+    assert [line["to"]["calibrator"] for line in found] == ["histogram", "platt", "minimax"]
+    for earlier, later in pairwise(found):
+        assert earlier["after"] == later["before"]
+        assert earlier["to"]["config"] == later["from"]["config"]
 
 
 def test_dry_run_changes_nothing(file: Path, trueup: Trueup) -> None:
     assert '+calibrator = "platt"' in trueup("streams promote fraud-eu platt --dry-run").out
     assert untouched(file)
+
+
+@pytest.mark.usefixtures("file")
+def test_cold_challenger_is_named_as_such(trueup: Trueup) -> None:
+    assert "has learnt nothing" in trueup("streams promote fraud-eu platt").out
+
+
+@pytest.mark.parametrize(
+    ("enough", "errors", "loss", "status", "said"),
+    [
+        (20, 0.5, "brier", 0, "restart the workers"),
+        (21, 0.5, "brier", 1, "histogram is not promoted: 20 events have resolved under both, 21 are asked for"),
+        (20, 2.0, "brier", 1, "it has to be two errors below 0"),
+        (20, 0.5, "pinball", MISCONFIGURED, "the losses of such streams are brier, log"),
+    ],
+)
+def test_who_is_not_better_by_the_loss_that_is_asked_for_is_not_promoted(
+    enough: int, errors: float, loss: str, status: int, said: str, file: Path, trueup: Trueup
+) -> None:
+    trueup.patch.setattr(promote, "ENOUGH_EVENTS", enough)
+    trueup.patch.setattr(promote, "SURE_ERRORS", errors)
+    ended = trueup(f"streams promote fraud-eu histogram --when {loss}")
+    assert ended.status == status
+    assert said in ended.out + ended.err
+    assert untouched(file) == bool(status)
+
+
+def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(file: Path, trueup: Trueup) -> None:
+    async def read(_: object) -> StateRows:
+        raise TopicsError("there is no topic trueup-state-changelog")
+
+    trueup.patch.setattr(show, "read", read)
+    assert "no figures" in trueup("streams promote fraud-eu platt").out
+    (line,) = lines(file)
+    assert (line["figures"], line["figures_missing"]) == (None, "there is no topic trueup-state-changelog")
 
 
 def test_what_cannot_be_promoted_is_refused_in_a_line_and_changes_no_file(file: Path, trueup: Trueup) -> None:

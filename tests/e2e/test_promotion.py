@@ -46,7 +46,7 @@ def compared(w: World, stream: str, champion: str, challenger: str) -> int:
 
 def promote(w: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command as an operator does."""
-    return w.command("streams", "promote", *arguments)
+    return w.command("streams", "promote", *arguments, USER="grace")
 
 
 def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_audited(
@@ -78,13 +78,19 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
     refused = promote(w, "stream-0", "twospeed")
     assert refused.returncode != 0
     assert file.read_text() == FILE
-    done = promote(w, "stream-0", "platt+minimax")
+    done = promote(w, "stream-0", "platt+minimax", "--reason", "a test")
     assert done.returncode == 0, done.stderr
     assert '+calibrator = "platt+minimax"' in done.stdout
+    line = orjson.loads((tmp_path / "streams.toml.audit.jsonl").read_bytes())
+    assert (line["who"], line["figures"]["streams"], line["figures"]["events"]) == (
+        "grace",
+        3,
+        both[before.challengers[1].config],
+    )
     w.reconfigure()
     after = w.settings.policies.of("stream-0")
     assert after is not None
-    assert after.config == before.challengers[1].config
+    assert (after.config, line["to"]["config"]) == (before.challengers[1].config,) * 2
 
     state, served = w.state(), len(w.read("calibrated"))
     learnt = {

@@ -59,11 +59,22 @@ def test_the_name_of_the_part_cannot_be_guessed_nor_taken_before(
     path, victim = tmp_path / "report.html", tmp_path / "victim"
     names = set()
     for _ in range(20):
-        with atomic_file.written(path):
-            names |= {each.name for each in tmp_path.glob(".*.part")}
+        with atomic_file.beside(path) as (new, _):
+            names.add(new.name)
     assert len(names) == 20
     monkeypatch.setattr(secrets, "token_hex", lambda n: "a" * 2 * n)
     (tmp_path / f".report.html.{'a' * 32}.part").symlink_to(victim)
     with pytest.raises(SettingsError, match="File exists"), atomic_file.written(path) as file:
         file.write(b"report")
+    assert not victim.exists()
+
+
+def test_a_line_is_appended_to_a_file_and_never_through_a_link(tmp_path: Path) -> None:
+    path, victim = tmp_path / "audit.jsonl", tmp_path / "victim"
+    atomic_file.append(path, b"one\n")
+    atomic_file.append(path, b"two\n")
+    assert path.read_text() == "one\ntwo\n"
+    (link := tmp_path / "link").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        atomic_file.append(link, b"three\n")
     assert not victim.exists()
