@@ -177,11 +177,12 @@ async def check(
         absent = [topic.name for topic in topics if topic.name not in allowed]
         if absent:
             problems.append(f"{_named(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
-        if settings.changelog in absent and await _has_served(admin, settings.app_id):
+        # A router reads routes and labels again, and what it sends twice counts once.
+        if settings.changelog in absent and not settings.routed and await _has_served(admin, settings.app_id):
             problems.append(
                 f"group {settings.app_id} has served, and its state was in {settings.changelog}: what 'trueup topics "
-                "create' makes is empty, and workers begin without all that was learnt. First see 'Backup and disaster "
-                "recovery' in docs/how-to/operate.md, and keep the workers' disks"
+                "create' makes is empty, and workers answer all that the inputs keep again, and learn from it alone. "
+                "First see 'Backup and disaster recovery' in docs/how-to/operate.md, and keep the workers' disks"
             )
         if as_worker:
             problems += await permissions.lacking(admin, settings, allowed)
