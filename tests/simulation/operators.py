@@ -101,6 +101,8 @@ async def _moved(world: "World") -> None:
     names = [f"{name}={value}" for name, value in sorted(changed.items())]
     while world.era is old:
         await _stopped(world)
+        if world.era is not old:  # another operator has moved it meanwhile
+            break
         if await _commanded(world, "state", "rescale", *to, *names) and world.era is old:
             world.move_on()
 
