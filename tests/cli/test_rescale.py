@@ -16,6 +16,7 @@ from state.policy import Policy
 from state.rescale import Moved, RescaleError
 from state.routes import EVENT, Known, Row
 from streams.config.settings import Settings, SettingsError
+from streams.faust import offsets
 from streams.kafka import provenance
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
