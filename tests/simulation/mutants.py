@@ -363,6 +363,7 @@ RARE: Final = frozenset(
         "rows that were found damaged are restored from where the recovery before ended",
         "an answer counts as said that only looks like one that is",
         "a leader of the group that no broker answers shares out nothing for minutes",
+        "what was moved before there was a stream time expires at once",
         "a load does not look under its claim whether there is a state",
         "two may change the streams file at once",
         "an audit that goes on does not know what may come again",
