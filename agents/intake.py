@@ -19,11 +19,11 @@ from aiokafka.structs import TopicPartition
 from agents import __version__, deaths
 from agents.notices import Notices
 from agents.notices import path as noticed
-from agents.readers import Readers, ReadersError
+from agents.readers import Readers
 from agents.sending import Probe, Producer, Sender
 from agents.taken_up import TakenUp
 from agents.topology import STOPPING, log_end
-from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, listening, stop_asked, tell
+from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, stand, stop_asked, tell
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.client import hasten
@@ -118,7 +118,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             return
         self.maker.values = AvroValues(known.schema_ids) if known.schema_ids else None
         async with AsyncExitStack() as stack:
-            options = self._settings.security.client_options()
+            options = self._settings.client_options()
             producer = Producer(settings, self.contact, options)
             self._sender.producer = await stack.enter_async_context(producer)
             self._consumer = self._made_consumer(options)
@@ -145,7 +145,6 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
     def _made_consumer(self, options: dict[str, Any]) -> AIOKafkaConsumer:
         settings = self._settings
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=",".join(settings.brokers),
             group_id=settings.intake_group,
             group_instance_id=settings.instance_id,
             enable_auto_commit=False,
@@ -314,24 +313,7 @@ def run(settings: Settings, *, probe: Probe = lambda _: None) -> int:
             "no source is for the intake: [sources.NAME] in TRUEUP_STREAMS names them; see docs/explanation/routing.md"
         )
         return MISCONFIGURED
-    try:
-        problems = asyncio.run(_checked(settings))
-    except Exception as exc:  # noqa: BLE001 - any reason the brokers cannot be asked
-        log.error("%s", str(exc) or type(exc).__name__)  # noqa: TRY400 - a message, not a fault
-        return MISCONFIGURED if isinstance(exc, topics.TopicsError) and exc.lasting else FAILED
-    for problem in problems:
-        log.error(problem)
-    if problems:
-        return MISCONFIGURED
-    readers = listening(settings)
-    if readers is None:
-        return MISCONFIGURED
-    try:
-        with readers:
-            return asyncio.run(_serve(settings, names, probe, readers))
-    except ReadersError as exc:
-        log.error("%s", exc)  # noqa: TRY400 - as above
-        return FAILED
+    return stand(settings, _checked, lambda readers: _serve(settings, names, probe, readers))
 
 
 async def _checked(settings: Settings) -> list[str]:
@@ -362,9 +344,8 @@ async def _serve(settings: Settings, names: Sequence[str], probe: Probe, readers
     watching = asyncio.create_task(intake.contact.watch())
     try:
         await intake.run(stop)
-    except SettingsError as exc:
-        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
-        return MISCONFIGURED
+    except SettingsError:
+        raise
     except Exception as exc:  # noqa: BLE001 - whatever it is, the stage ends
         log_end(exc)
         if isinstance(exc, PoisonError):

@@ -45,7 +45,6 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no typ
 
     def __init__(self, settings: Settings, contact: Contact, options: dict[str, Any]) -> None:
         super().__init__(
-            bootstrap_servers=",".join(settings.brokers),
             acks="all",
             enable_idempotence=True,
             max_request_size=settings.batch_bytes + 100_000,

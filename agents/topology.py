@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -323,6 +325,9 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
             yield "standby_lag_records", (str(copy.partition),), float(copy.lag)
     for what, times in topology.app.set_aside().items():
         yield "set_aside", (what,), float(times)
+    with suppress(OSError):  # somebody has removed it
+        disk = shutil.disk_usage(topology.settings.state_dir)
+        yield "disk_free_ratio", (), disk.free / disk.total
     if not topology.serving:
         return
     for each in topology.app.buffered():

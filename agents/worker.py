@@ -6,8 +6,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
@@ -19,7 +19,6 @@ from agents.status.pages import Pages
 from agents.status.readings import Readings
 from agents.topology import Topology, build
 from agents.tracing import Spans
-from state.policies import Policies
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
 from streams.faust.stores import DamagedStoreError
@@ -77,42 +76,50 @@ def run(settings: Settings, *, probe: Probe = lambda _: None, stage: Stage = WOR
     send or the state fails: the process then ends at once, and what was not acknowledged is done again after the
     restart.
     """
+    return stand(settings, _checked, lambda readers: _serve(settings, probe, stage, readers), stage)
+
+
+def stand(
+    settings: Settings,
+    checked: Callable[[Settings], Coroutine[Any, Any, list[str]]],
+    serve: Callable[[Readers], Coroutine[Any, Any, int]],
+    stage: Stage | None = None,
+) -> int:
+    """Check, listen and serve, and return the exit status; what is in the way is logged.
+
+    Parameters
+    ----------
+    checked
+        Returns what is wrong with the topics, or whose they are.
+    serve
+        Returns once it is stopped.
+    stage
+        Has a state in the data directory; None: there is none, and no pages.
+    """
     try:
-        problems = asyncio.run(_checked(settings))
+        problems = asyncio.run(checked(settings))
     except Exception as exc:  # noqa: BLE001 - any reason the brokers cannot be asked
         log.error("%s", str(exc) or type(exc).__name__)  # noqa: TRY400 - a message, not a fault
         return MISCONFIGURED if isinstance(exc, topics.TopicsError) and exc.lasting else FAILED
+    for problem in problems:
+        log.error(problem)
     if problems:
-        for problem in problems:
-            log.error(problem)
         return MISCONFIGURED
-    readers = listening(settings, stage.pages and settings.policies, stage.pages)
-    if readers is None:
-        return MISCONFIGURED
+    pages = stage and stage.pages
     try:
-        with readers, held(settings.state_dir):
-            return asyncio.run(_serve(settings, probe, stage, readers))
-    except (HeldError, SettingsError) as exc:
-        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
-        return MISCONFIGURED
-    except ReadersError as exc:
-        log.error("%s", exc)  # noqa: TRY400 - as above
-        return FAILED
-
-
-def listening(
-    settings: Settings,
-    policies: Policies | None = None,
-    pages: "Callable[[Settings, Mirror], WSGIApplication] | None" = None,
-) -> Readers | None:
-    """Return what will serve readers; None if it cannot, which is logged. See `agents.readers.Readers`."""
-    try:
-        return Readers(settings, policies, pages)
+        readers = Readers(settings, pages and settings.policies, pages)
     except ValueError as exc:
         log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+        return MISCONFIGURED
     except OSError as exc:
         log.error("cannot listen on %s:%d: %s", settings.metrics_host, settings.metrics_port, exc.strerror)  # noqa: TRY400 - a message, not a fault
-    return None
+        return MISCONFIGURED
+    try:
+        with readers, held(settings.state_dir) if stage else nullcontext():
+            return asyncio.run(serve(readers))
+    except (HeldError, SettingsError, ReadersError) as exc:
+        log.error("%s", exc)  # noqa: TRY400 - a message, not a fault
+        return FAILED if isinstance(exc, ReadersError) else MISCONFIGURED
 
 
 async def _checked(settings: Settings) -> list[str]:

@@ -22,7 +22,7 @@ from state.quotas import WHOLE
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
-from streams.kafka.writer import writer
+from streams.kafka.writer import send_all
 from streams.records.skips import PoisonError
 from streams.sources import far_off
 from streams.sources.references import Headers
@@ -31,9 +31,8 @@ from streams.sources.references import Headers
 HEADER: Final = "trueup-letter"
 #: Most characters of a record that are shown on a line.
 _WIDTH: Final = 300
-#: Longest wait for a schema registry, s, and records that are on their way at a time.
+#: Longest wait for a schema registry, s.
 _PATIENCE: Final = 10.0
-_FLYING: Final = 1000
 
 
 class Letter(NamedTuple):
@@ -291,20 +290,20 @@ async def _originals(settings: Settings, letters: Sequence[Letter]) -> tuple[dic
 
 async def _send(settings: Settings, records: Sequence[Found]) -> None:
     try:
-        async with writer(settings) as producer:
-            for at in range(0, len(records), _FLYING):
-                flying = [
-                    await producer.send(
-                        each.topic,
-                        each.value,
-                        key=each.key,
-                        partition=int(each.place.rpartition("@")[0].rpartition("/")[2]),
-                        timestamp_ms=each.timestamp,
-                        headers=_marked(each.headers, each.place),
-                    )
-                    for each in records[at : at + _FLYING]
-                ]
-                await asyncio.gather(*flying)
+        await send_all(
+            settings,
+            (
+                {
+                    "topic": each.topic,
+                    "value": each.value,
+                    "key": each.key,
+                    "partition": int(each.place.rpartition("@")[0].rpartition("/")[2]),
+                    "timestamp_ms": each.timestamp,
+                    "headers": _marked(each.headers, each.place),
+                }
+                for each in records
+            ),
+        )
     except KafkaError as exc:
         raise TopicsError(
             f"not all were sent: {exc or type(exc).__name__}. The same command sends those that are left"

@@ -11,11 +11,11 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from agents import __version__, compiled
@@ -24,6 +24,8 @@ from cli.options import DONE, MISCONFIGURED, NO, Commands, command, settings
 from streams.config import effective_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, admin_client
+from streams.kafka.whole_topics import batches
+from streams.records.skips import PoisonError
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
 #: Least free space for state: less than this, and RocksDB's compactions may fail, bytes.
@@ -175,19 +177,9 @@ async def _clocks(of: Settings) -> Finding:
 
 async def _newest(of: Settings, topic: str) -> float | None:
     """Return the newest timestamp of the last records of a topic, s since 1970; None if none is read in time."""
-    consumer = AIOKafkaConsumer(
-        topic, bootstrap_servers=",".join(of.brokers), enable_auto_commit=False, **of.security.client_options()
-    )
     found: list[float] = []
-    async with consumer:
-        places = consumer.assignment()
-        first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-        left = {place for place in places if end[place] > first[place]}
-        for place in left:
-            consumer.seek(place, max(first[place], end[place] - LAST))
-        until = time.monotonic() + READ_SECONDS
-        while left and time.monotonic() < until:
-            for place, records in (await consumer.getmany(*left, timeout_ms=500)).items():
+    with suppress(TimeoutError, PoisonError):
+        async with asyncio.timeout(READ_SECONDS):
+            async for _, records in batches(of, [topic], last=LAST):
                 found.append(max(record.timestamp for record in records) / 1000)
-                left.discard(place)
     return max(found, default=None)

@@ -13,11 +13,8 @@ from state.events import Rejected
 from state.fence import OUTCOMES
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.writer import writer
+from streams.kafka.writer import send_all
 from streams.records.decoding import Decoder
-
-#: Most records that are on their way at a time.
-_FLYING = 1000
 
 
 def add(commands: Commands) -> None:
@@ -45,10 +42,11 @@ def _run(options: argparse.Namespace) -> int:
     events = list(dict.fromkeys(options.events))
     values = [erasure(of, each, options.scope) for each in events]
     topic, written = asyncio.run(send(of, list(zip(events, values, strict=True)), dry_run=options.dry_run))
-    verb = "would erase" if options.dry_run else "erase"
+    verb = "would erase" if options.dry_run else "erases" if written == 1 else "erase"
+    whose = "an event" if len(events) == 1 else f"{len(events):,} events"
     tell(
         options,
-        f"{written:,} records in {topic} {verb} {len(events):,} events, once they are read",
+        f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read",
         topic=topic,
         events=events,
         records=written,
@@ -96,15 +94,14 @@ async def send(of: Settings, records: Sequence[tuple[str, bytes]], *, dry_run: b
     if dry_run:
         return topic, len(records) * len(places)
     try:
-        async with writer(of) as producer:
-            flying = []
-            for event_id, value in records:
-                key = event_id.encode()
-                flying += [await producer.send(topic, value, key=key, partition=place) for place in places]
-                if len(flying) >= _FLYING:
-                    await asyncio.gather(*flying)
-                    flying = []
-            await asyncio.gather(*flying)
+        await send_all(
+            of,
+            (
+                {"topic": topic, "value": value, "key": event_id.encode(), "partition": place}
+                for event_id, value in records
+                for place in places
+            ),
+        )
     except KafkaError as exc:
         raise TopicsError(f"cannot write to {topic}: {exc}; send it again, an event is erased once") from exc
     return topic, len(records) * len(places)

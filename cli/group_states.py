@@ -1,11 +1,9 @@
 """The states that ``trueup state rescale`` reads and writes: a worker's or a router's, and what they must be like."""
 
-import asyncio
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -14,16 +12,12 @@ from state import journal, kinds, routes
 from state.fence import Fence
 from state.rescale import Moved
 from streams.config.settings import Settings
+from streams.faust.claims import UNFINISHED
 from streams.kafka import groups, provenance, topics
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
 from streams.kafka.topics import TopicsError
-from streams.kafka.whole_topics import FETCH_BYTES
-
-#: The fence of a partition while its rows are being written.
-UNFINISHED: Final = b"trueup state rescale has not finished writing this state"
-#: Longest wait for anything of a topic, s.
-STILL_SECONDS: Final = 60.0
+from streams.kafka.whole_topics import batches
 
 Rows = dict[bytes, bytes]
 
@@ -60,17 +54,6 @@ class Stage:
             old == new and before.id == now.id
             for (old, new), before, now in zip(self.names, self.ids, self.inputs, strict=True)
         ]
-
-
-def opened_reader(options: Mapping[str, Any]) -> AIOKafkaConsumer:
-    """Return a consumer of no group, which reads what was committed."""
-    return AIOKafkaConsumer(
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        max_partition_fetch_bytes=FETCH_BYTES,
-        **options,
-    )
 
 
 # -- what is required ------------------------------------------------------------------------------------------------
@@ -120,16 +103,17 @@ async def require_still(reader: AIOKafkaConsumer, stages: Sequence[Stage]) -> No
             raise TopicsError(f"{each.old.changelog} has grown meanwhile: stop its workers, then run the command again")
 
 
-async def require_applied(reader: AIOKafkaConsumer, stage: Stage, width: int) -> None:
+async def require_applied(stage: Stage, width: int) -> None:
     """See that all records of the inputs are applied, or stay in the partition that they are in."""
     for topic, (name, _) in enumerate(stage.names):
         following = {TopicPartition(name, n): fence.next[topic] for n, fence in enumerate(stage.fences)}
-        behind: dict[TopicPartition, int] = defaultdict(int)
-        async for place, record in topic_records(reader, following):
-            stays = stage.same[topic] and record.key is not None and partition(record.key, width) == place.partition
-            behind[place] += not stays
-        if any(behind.values()):
-            places = ", ".join(f"{n} of {place.topic}/{place.partition}" for place, n in behind.items() if n)
+        behind = Counter[int]()
+        async for _, records in batches(stage.old, [name], committed=True, starts=following):
+            for record in records:
+                to = None if record.key is None else partition(record.key, width)
+                behind[record.partition] += not (stage.same[topic] and to == record.partition)
+        if behind.total():
+            places = ", ".join(f"{n} of {name}/{place}" for place, n in behind.items() if n)
             raise TopicsError(
                 f"records are not applied yet: {places}. Let producers write to the new topics, let the workers of "
                 f"{stage.old.app_id} read the old ones to their ends, stop them, and run the command again"
@@ -196,9 +180,9 @@ async def read_stage(
     ids = [await provenance.identity(producer.client, name) for name in (old.forecasts, old.outcomes)]
     inputs = [await provenance.identity(producer.client, name) for name in (new.forecasts, new.outcomes)]
     ends = await topic_ends(reader, old.changelog, changelog.partitions)
-    parts = await topic_rows(reader, old.changelog, changelog.partitions)
+    parts = await topic_rows(old, old.changelog, changelog.partitions)
     if any(part.get(kinds.FENCE.key()) == UNFINISHED for part in parts):
-        raise TopicsError(f"{old.changelog} is itself half written by trueup state rescale: finish that first")
+        raise TopicsError(f"{old.changelog} is itself half written by a command: finish that first")
     _require_written(old, parts)
     fences = [Fence.decode(part[kinds.FENCE.key()]) if kinds.FENCE.key() in part else Fence() for part in parts]
     stage = Stage(old, new, parts, ends, fences, ids, inputs, Moved(old.app_id, changelog.id, tuple(ends), width), [])
@@ -241,40 +225,13 @@ async def topic_ends(reader: AIOKafkaConsumer, topic: str, count: int) -> list[i
     return [ends[place] for place in places]
 
 
-async def topic_rows(reader: AIOKafkaConsumer, topic: str, count: int) -> list[Rows]:
+async def topic_rows(settings: Settings, topic: str, count: int) -> list[Rows]:
     """Return the rows of each partition of a changelog."""
     parts: list[Rows] = [{} for _ in range(count)]
-    first = await reader.beginning_offsets([TopicPartition(topic, n) for n in range(count)])
-    async for place, record in topic_records(reader, first):
-        if record.value is None:
-            parts[place.partition].pop(record.key, None)
-        else:
-            parts[place.partition][record.key] = record.value
+    async for _, records in batches(settings, [topic]):
+        for record in records:
+            if record.value is None:
+                parts[record.partition].pop(record.key, None)
+            else:
+                parts[record.partition][record.key] = record.value
     return [dict(sorted(part.items())) for part in parts]  # sums of rounded numbers depend on the order
-
-
-async def topic_records(reader: AIOKafkaConsumer, since: Mapping[TopicPartition, int]) -> Any:  # noqa: ANN401 - an iterator
-    """Yield place and record of all present records after some offsets."""
-    ends = await reader.end_offsets(list(since))
-    first = await reader.beginning_offsets(list(since))
-    left = {place for place, offset in since.items() if max(offset, first[place]) < ends[place]}
-    if not left:
-        return
-    reader.assign(list(left))
-    for place in left:
-        reader.seek(place, max(since[place], first[place]))
-    still = asyncio.get_running_loop().time()
-    while left:
-        found = await reader.getmany(*left, timeout_ms=500)
-        for place, records in found.items():
-            for record in records:
-                if record.offset < ends[place]:
-                    yield place, record
-        for place in list(left):
-            if await reader.position(place) >= ends[place]:
-                left.discard(place)
-        now = asyncio.get_running_loop().time()
-        if found:
-            still = now
-        elif now - still > STILL_SECONDS:
-            raise TopicsError(f"nothing of {', '.join(map(str, left))} came for {STILL_SECONDS:g} s", lasting=False)

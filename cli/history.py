@@ -37,6 +37,8 @@ OF_TABLE: Final[Mapping[str, tuple[str, str]]] = {
     "stream-column": ("COLUMN", "the stream of each row"),
     "stream-name": ("NAME", "the stream of all rows (default: the file's name)"),
 }
+#: Those that are called as what `replay.sources.table.Columns` makes of them.
+_SAME: Final = ("score", "label", "time", "label_time", "id", "entity", "weight", "label_rate", "model_version")
 
 
 def add_source(parser: argparse.ArgumentParser) -> tuple[Any, Any]:
@@ -134,11 +136,7 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
     except ValueError as exc:
         raise SettingsError(f"--labels {exc}") from exc
     columns = Columns(
-        score=options.score,
-        label=options.label,
-        time=options.time,
-        label_time=options.label_time,
-        id=options.id,
+        **{name: getattr(options, name) for name in _SAME},
         stream=options.stream_column,
         stream_name=options.stream_name or options.table.name.split(".")[0] or "table",
         unit=options.score_unit,
@@ -147,10 +145,6 @@ def _table(options: argparse.Namespace, partitions: int) -> Any:  # noqa: ANN401
         label_time_format=_format(options.label_time_format, "--label-time-format"),
         zone=_zone(options.time_zone),
         encoding=_encoding(options.encoding),
-        entity=options.entity,
-        weight=options.weight,
-        label_rate=options.label_rate,
-        model_version=options.model_version,
         segments=tuple(filter(None, (name.strip() for name in (options.segments or "").split(",")))),
     )
     return TableSource(options.table, options.table, partitions, columns=columns)

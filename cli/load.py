@@ -55,10 +55,10 @@ def run(options: argparse.Namespace) -> int:
     """
     from rich.console import Console  # noqa: PLC0415 - not for --help
 
-    from replay import load  # noqa: PLC0415 - numpy takes a while to import
+    from replay import first_rows, load  # noqa: PLC0415 - numpy takes a while to import
     from replay.configuration import configurations  # noqa: PLC0415
+    from replay.processes import cores  # noqa: PLC0415
     from replay.progress import Bar  # noqa: PLC0415
-    from replay.run import cores  # noqa: PLC0415
     from replay.silence import understood  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("load needs --table FILE, or --forecasts FILE and --outcomes FILE")
     if options.table and not options.id:
         raise SettingsError("load needs --id, the column of event ids: labels that are still to come name the event")
-    group = load.opened(settings)
+    group = first_rows.opened(settings)
     options.partitions = group.partitions
     source = history.of_files(options)
     (plan,) = configurations(settings, [], [])

@@ -50,7 +50,7 @@ A cluster of your own:
 
 Every setting is an environment variable; 'trueup run --help' lists them.
 
-{options.STATUSES}"""
+{options.ENDS}"""
 
 #: In the order of the help.
 COMMANDS: Final = (

@@ -19,11 +19,10 @@ from rich.table import Table
 
 from cli import history, show
 from cli.options import DONE, NO
-from replay import process_pool
 from replay.configuration import PRESENT, Configuration
 from replay.console import Console
-from replay.partition_task import parts
-from replay.run import cores
+from replay.partition_task import parts, play
+from replay.processes import cores
 from state import kinds, maps
 from state.bands import log_odds
 from state.kind import kind_of
@@ -100,7 +99,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
         place = Path(directory)
         made = parts(source.ready(place), [[present]], settings, place, rows=True)
         held: dict[int, dict[bytes, bytes]] = defaultdict(dict)
-        for n, done in enumerate(process_pool.play(made, cores(), lambda *_: None)):
+        for n, done in enumerate(play(made, cores(), lambda *_: None)):
             for key, row in done.folded.rows():
                 if kind_of(key).shown:
                     held[n][key] = row

@@ -3,7 +3,9 @@
 import argparse
 import json
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,20 +16,20 @@ from streams.config import stream_config
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 
-#: Done. What was asked about is as it must be.
-DONE: Final = 0
-#: The command was carried out, and the answer is no: something differs, is wrong, is missing, or was left out.
-NO: Final = 1
-#: What was read cannot be used (EX_DATAERR of sysexits.h).
-UNUSABLE: Final = 65
-#: The arguments or settings ask for something impossible (EX_CONFIG of sysexits.h).
-MISCONFIGURED: Final = 78
-
-#: For the end of every help.
-STATUSES: Final = """\
-exit status: 0 done; 1 the answer is no; 2 unknown arguments; 65 what was read cannot be used; 70 a stage that serves
-failed, start it again; 78 arguments or settings are wrong; 130 interrupted
-"""
+DONE, NO, UNUSABLE, MISCONFIGURED = 0, 1, 65, 78
+#: What each exit status means; those of two digits are of sysexits.h.
+STATUSES: Final = {
+    DONE: "done; what was asked about is as it must be",
+    NO: "the answer is no: something differs, is wrong, is missing, or was left out",
+    2: "unknown arguments; an audit could not be made",
+    UNUSABLE: "what was read cannot be used",
+    70: "a stage that serves failed: start it again",
+    MISCONFIGURED: "arguments or settings are wrong; restarting does not help",
+    130: "interrupted",
+}
+#: The same in short, for the end of every help.
+_ENDS: Final = [f"{status} {re.split('[;:]', meaning)[0]}" for status, meaning in STATUSES.items()]
+ENDS: Final = textwrap.fill(f"exit status: {'; '.join(_ENDS)}", 110) + "\n"
 
 #: argparse has no public name for what holds the commands.
 Commands = Any
@@ -61,7 +63,7 @@ def command(
         name,
         help=help_,
         description=says or f"{help_[0].upper()}{help_[1:]}.",
-        epilog=f"{more}\n{STATUSES}" if more else STATUSES,
+        epilog=f"{more}\n{ENDS}" if more else ENDS,
         formatter_class=argparse.RawDescriptionHelpFormatter if more else argparse.HelpFormatter,
     )
     parser.set_defaults(told=help_)  # for the page that lists them

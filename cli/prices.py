@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from replay import bootstrap, process_pool
+from replay import bootstrap
 from replay.columns import Columns
 from replay.configuration import Configuration
 from replay.measure import log_losses
-from replay.partition_task import parts
-from replay.run import cores
+from replay.partition_task import parts, play
+from replay.processes import cores
 from replay.sources.record import Source
 from state.arrays import Floats
 from state.policy import Policy
@@ -81,7 +81,7 @@ def priced(
     groups = [[Configuration(name, settings.policies.changed([(pattern, plan)], None))] for name, plan in plans.items()]
     with TemporaryDirectory(prefix="trueup-prices-") as directory:
         place = Path(directory)
-        played = process_pool.play(parts(source.ready(place), groups, settings, place), cores(), lambda _: None)
+        played = play(parts(source.ready(place), groups, settings, place), cores(), lambda _: None)
         columns = {name: Columns.of([part.played[n] for part in played], 1) for n, name in enumerate(plans)}
     # A forecast that is sent again is a new one where its row has left.
     columns = {name: each for name, each in columns.items() if len(each.issued_raw) == len(columns[""].issued_raw)}

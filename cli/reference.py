@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Final
 
 from cli import main as command_line
+from cli.options import STATUSES
 from state import kinds, rescale  # noqa: F401 - they declare rows
 from state.calibrators import REGISTRY, VECTORS, kind
 from state.fence import FATES
@@ -44,20 +45,6 @@ CHAINS: Final = """
 OUTPUTS: Final = """
 In JSON, a field that does not apply is left out. In Avro it is null: types with a `?` may be.
 `trueup schema calibrated` prints the schema: see [outputs with a schema](../how-to/sources.md#outputs-with-a-schema).
-"""
-
-STATUSES: Final = """
-## Exit statuses
-
-| status | meaning |
-| --- | --- |
-| 0 | done; what was asked about is as it must be |
-| 1 | the answer is no: something differs, is wrong, is missing, or was left out |
-| 2 | unknown arguments; an audit could not be made |
-| 65 | what was read cannot be used |
-| 70 | a stage that serves failed: start it again |
-| 78 | arguments or settings are wrong; restarting does not help |
-| 130 | interrupted |
 """
 
 
@@ -128,7 +115,8 @@ def _commands() -> list[str]:
     return [
         "`--help` of each says its options. All have `--brokers`, `--streams` and `--quiet`.\n",
         *_table(("command", "what it does"), named),
-        STATUSES.rstrip("\n"),
+        "\n## Exit statuses\n",
+        *_table(("status", "meaning"), [(str(status), meaning) for status, meaning in STATUSES.items()]),
     ]
 
 

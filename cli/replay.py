@@ -92,8 +92,9 @@ def add(commands: Commands) -> None:
 def request(options: argparse.Namespace, settings: Settings) -> "Request":
     """Turn parsed options into a request. Raises SettingsError, TopicsError or TableError if it is not possible."""
     from replay.configuration import configurations  # noqa: PLC0415 - numpy takes a while to import
+    from replay.processes import cores  # noqa: PLC0415
     from replay.report.pdf import browser  # noqa: PLC0415
-    from replay.run import Request, cores  # noqa: PLC0415
+    from replay.run import Request  # noqa: PLC0415
     from replay.silence import understood  # noqa: PLC0415
 
     if options.threshold is not None and not 0 <= options.threshold <= 1:

@@ -2,20 +2,16 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column
 from rich.table import Table as Rich
 
-from agents.status import tables
 from agents.status.number_format import minute, score
-from agents.status.score_tables import Table
 from cli.show_tables import page_tables
 from replay.figures import Scorecard
-from replay.intervals import COLUMNS
-from replay.report import recommendation, sentences
+from replay.report import recommendation, sentences, stream_tables
 from replay.report.warnings import lateness, turned, unresolved, unsorted
 from replay.result import LARGER, RAW, Contender, Difference, Pace, Result, drawn
 
@@ -47,48 +43,13 @@ def show(console: Console, result: Result, pace: Pace) -> None:
         for shown in _SHOWN:
             console.print(_differences(result, shown))
     for contender in result.contenders:
-        page_tables(console, _of_streams(contender, result))
+        page_tables(console, stream_tables.of_vectors(contender, result))
+        page_tables(console, stream_tables.of_probabilities(contender))
     for line in warnings(result):
         console.print(line, soft_wrap=True, highlight=False)
     for made in recommendation.verdicts(result):
         for line in (made.headline, *made.reasons):
             console.print(line, soft_wrap=True, highlight=False)
-
-
-def _of_streams(contender: Contender, result: Result) -> Iterator[Table]:
-    """Yield tables of streams of classes and numbers, and of bands, weights, intervals and segments of the others."""
-    for each in contender.vectors.values():
-        raw, served = each.figures["raw"], each.figures["calibrated"]
-        rows = [[name.replace("_", " "), f"{raw[name]:.4f}", f"{value:.4f}"] for name, value in served.items()]
-        rows += [
-            [f"{of.metric.replace('_', ' ')}, this − {of.against}", "", _interval(of)]
-            for of in result.vector_differences.get(each.stream, ())
-            if of.name == contender.name
-        ]
-        yield Table(f"{each.stream}: {each.resolved:,} resolved after the warm-up", ("", RAW, contender.name), rows)
-        if each.segments:
-            yield from tables.segments(each.segments)
-    for stream, scored in contender.streams.items():
-        title = f"{contender.name}, {stream}: "
-        if scored.bands:
-            yield from tables.banded(scored.bands, f"{title}forecasts by band, a day")
-        if scored.weighted:
-            yield from tables.weighted(scored.weighted, title)
-        if scored.intervals:
-            yield _intervals(scored.intervals, title)
-        if scored.segments:
-            yield from tables.segments(scored.segments, title)
-
-
-def _intervals(found: Mapping[str, Any], title: str) -> Table:
-    """Return what `replay.intervals.described` does as a table."""
-    rows = [
-        [f"{each['n']:,}", *(f"{each[name]:.4f}" for name in COLUMNS), "yes" if each["inside"] else "no"]
-        for each in found["groups"]
-    ]
-    inside = found["inside"]
-    note = f"Of the groups by tenths of score and time {100 * inside:.0f}% are inside." if inside is not None else ""
-    return Table(f"{title}intervals of {100 * found['level']:g}%", ("scores", *COLUMNS, "inside"), rows, 0, note)
 
 
 def _scores(contenders: list[Contender]) -> Rich:

@@ -24,11 +24,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from cli.group_states import (
-    UNFINISHED,
     Rows,
     Stage,
     intake_offsets,
-    opened_reader,
     read_stage,
     require_applied,
     require_idle,
@@ -36,11 +34,10 @@ from cli.group_states import (
     require_topics,
     source_id,
     topic_ends,
-    topic_records,
     topic_rows,
 )
 from replay import moves
-from replay.export_state import open_group
+from replay.first_rows import open_group
 from replay.moves import EVENT, STREAM, Move, MoveError, Upstream, plan
 from state import kinds
 from state.frames import CorruptFrame
@@ -48,9 +45,10 @@ from state.inputs import InputIds, Widths
 from state.rescale import MOVED, Plan, RescaleError, rescaled, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
-from streams.faust.claims import Claims
+from streams.faust.claims import UNFINISHED, Claims
 from streams.kafka import owners, provenance
 from streams.kafka.topics import TopicsError
+from streams.kafka.whole_topics import batches
 from streams.kafka.writer import writer
 
 log = logging.getLogger("trueup")
@@ -124,22 +122,22 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
     for stage in new.stages:
         await require_topics(stage, width)
     async with AsyncExitStack() as stack:
-        options = {"bootstrap_servers": ",".join(old.brokers), **old.security.client_options()}
+        options = old.client_options()
         admin = AIOKafkaAdminClient(**options)
         await admin.start()
         stack.push_async_callback(admin.close)
         producer = await stack.enter_async_context(writer(new))
-        reader = await stack.enter_async_context(opened_reader(options))
+        reader = await stack.enter_async_context(AIOKafkaConsumer(isolation_level="read_committed", **options))
         await require_idle(admin, [old, new])
         stages = [await read_stage(reader, producer, *each, width) for each in zip(old.stages, new.stages, strict=True)]
         for each in stages:
-            await require_applied(reader, each, width)
+            await require_applied(each, width)
         intake = await intake_offsets(admin, producer, old, stages, width)
         by = by or (EVENT if len(stages) == 1 else STREAM)
         shards = _divide(stages, width, by)
         # Claimed before it is looked at what is there: nobody else can write it from now on.
         claims = [] if dry_run else [await _claimed(each, producer) for each in stages]
-        there = [await _there(reader, each) for each in stages]
+        there = [await _there(each) for each in stages]
         if not any(partition is None for each in there for partition in each):
             return f"{new.app_id} has the state of {old.app_id} in {width} partitions already: nothing was written"
         rows = sum(len(part) for each in stages for part in each.parts)
@@ -149,7 +147,7 @@ async def _run(old: Settings, new: Settings, width: int, by: str | None, probe: 
         committed = any(each is not None for partitions in there for each in partitions)
         told = await _told(reader, producer, stages, by, shards, intake, again=committed)
         for each, changelog, finished, said in zip(stages, claims, there, (told, None), strict=False):
-            await _write(producer, changelog, reader, each, finished, said, probe)
+            await _write(producer, changelog, each, finished, said, probe)
         if not committed:  # the workers may have gone on since
             for each in stages:
                 await _commit(each.new, _inputs(each))
@@ -232,13 +230,13 @@ async def _claimed(stage: Stage, producer: AIOKafkaProducer) -> Claims:
     return changelog
 
 
-async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
+async def _there(stage: Stage) -> list[Rows | None]:
     """Return the rows of each new partition that is finished, and None of the others.
 
     Raises TopicsError if a partition has a state that is of something else.
     """
     there: list[Rows | None] = []
-    for n, part in enumerate(await topic_rows(reader, stage.new.changelog, stage.moved.partitions)):
+    for n, part in enumerate(await topic_rows(stage.new, stage.new.changelog, stage.moved.partitions)):
         begun = part.get(kinds.FENCE.key()) in (None, UNFINISHED) and not any(
             key.startswith(kinds.JOURNAL.letter) for key in part
         )
@@ -254,7 +252,6 @@ async def _there(reader: AIOKafkaConsumer, stage: Stage) -> list[Rows | None]:
 async def _write(
     producer: AIOKafkaProducer,
     changelog: Claims,
-    reader: AIOKafkaConsumer,
     stage: Stage,
     finished: Sequence[Rows | None],
     told: Sequence[Move] | None,
@@ -262,9 +259,9 @@ async def _write(
 ) -> None:
     unfinished = [n for n, done in enumerate(finished) if done is None]
     for n in unfinished:
-        await changelog.append(n, [(kinds.FENCE.key(), UNFINISHED)])
+        await changelog.begin(n)
         probe(1)
-    before = await topic_rows(reader, stage.new.changelog, len(finished))
+    before = await topic_rows(stage.new, stage.new.changelog, len(finished))
     for n in unfinished:
         made = stage.made[n]
         gone = [(key, None) for key in before[n] if key not in made and key != kinds.CLAIM.key()]
@@ -294,7 +291,7 @@ async def _told(
     old, new, width = stage.old, stage.new, stage.moved.partitions
     labels = [(label, getattr(old, label), getattr(new, label)) for label in ("calibrated", "resolved", "dead_letters")]
     ids = {name: await provenance.identity(producer.client, name) for _, *names in labels for name in names}
-    known = await _known(reader, stage)
+    known = await _known(stage)
     if known is None:
         ends = [await topic_ends(reader, name, ids[name].partitions) for _, name, _ in labels]
         stays = [name == now for _, name, now in labels]
@@ -351,17 +348,17 @@ async def _upstream(
     )
 
 
-async def _known(reader: AIOKafkaConsumer, stage: Stage) -> Move | None:
+async def _known(stage: Stage) -> Move | None:
     """Return what an earlier command has told of the same move."""
     name, found = stage.new.configurations, None
-    first = await reader.beginning_offsets([TopicPartition(name, n) for n in range(stage.moved.partitions)])
-    async for _, record in topic_records(reader, first):
-        if record.key == in_force.MOVED and record.value is not None:
-            try:
-                move = Move.decode(record.value)
-            except MoveError as exc:
-                raise TopicsError(f"{name}: {exc}") from exc
-            found = move if move.of(stage.moved) else found
+    async for _, records in batches(stage.new, [name]):
+        for record in records:
+            if record.key == in_force.MOVED and record.value is not None:
+                try:
+                    move = Move.decode(record.value)
+                except MoveError as exc:
+                    raise TopicsError(f"{name}: {exc}") from exc
+                found = move if move.of(stage.moved) else found
     return found
 
 

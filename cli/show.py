@@ -2,15 +2,12 @@
 
 import asyncio
 import gc
-import logging
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
 from heapq import nlargest
 from typing import Final
 
 import orjson
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from cli import show_tables
@@ -19,18 +16,12 @@ from state.fence import FATES, Fence
 from state.frames import REMEDY, CorruptFrame, OtherFormat
 from state.kind import KINDS
 from streams.config.settings import Settings
-from streams.faust.client import stop
 from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.whole_topics import batches
 from streams.metrics.description import brief, describe
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import by_stream
 
-log = logging.getLogger("trueup")
-
-#: Longest wait for anything of the changelog, s: longer than a cluster takes to replace a broker.
-STILL_SECONDS: Final = 60.0
-#: How often the log says how far the reading is, s.
-TELL_SECONDS: Final = 5.0
 #: Most lines of the table of all streams.
 LINES: Final = 200
 
@@ -85,61 +76,19 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
 async def read(settings: Settings) -> StateRows:
     """Read the changelog to its present end, however long that takes, while it goes on.
 
-    Raises TopicsError if there is no changelog, or nothing of it has come for `STILL_SECONDS`.
-    Raises KafkaError if the brokers refuse.
+    Raises TopicsError if there is no changelog.
+    Raises KafkaError if the brokers refuse, or nothing of it comes.
     """
-    count = await partitions(settings, settings.changelog)
-    if count is None:
+    if await partitions(settings, settings.changelog) is None:
         raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=",".join(settings.brokers),
-        auto_offset_reset="earliest",
-        request_timeout_ms=int(settings.request_seconds * 1000),
-        **settings.security.client_options(),
-    )
-    try:
-        await consumer.start()
-        tps = [TopicPartition(settings.changelog, n) for n in range(count)]
-        consumer.assign(tps)
-        return _found(await _newest(consumer, await consumer.end_offsets(tps)))
-    finally:
-        await stop(consumer)
-
-
-async def _newest(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> dict[tuple[int, bytes], bytes]:
-    """Return the newest value of each key of each partition before its end."""
-    newest: dict[tuple[int, bytes], bytes] = {}
-    now = asyncio.get_running_loop().time
-    total = left = sum(ends.values())
-    tell = now() + TELL_SECONDS
-    try:
-        async with asyncio.timeout(STILL_SECONDS) as limit:
-            while found := sum([max(end - await consumer.position(tp), 0) for tp, end in ends.items()]):
-                if found < left:
-                    left = found
-                    limit.reschedule(now() + STILL_SECONDS)
-                if now() >= tell:
-                    log.info("reading the changelog: %d of %d offsets", total - left, total)
-                    tell = now() + TELL_SECONDS
-                for tp, records in (await consumer.getmany(timeout_ms=500)).items():
-                    for record in records:
-                        if (kind := KINDS.get(record.key[:1])) and (kind.shown or kind is kinds.FENCE):
-                            if record.value is None:
-                                newest.pop((tp.partition, record.key), None)
-                            else:
-                                newest[tp.partition, record.key] = record.value
-    except TimeoutError:
-        raise TopicsError(
-            f"the changelog cannot be read to its end: nothing of it came for {STILL_SECONDS:g} s, and {left} of "
-            f"{total} offsets are left. Do the brokers that lead it answer?",
-            lasting=False,
-        ) from None
-    return newest
-
-
-def _found(newest: dict[tuple[int, bytes], bytes]) -> StateRows:
     held: dict[int, dict[bytes, bytes]] = defaultdict(dict)
-    for (partition, key), value in newest.items():
-        held[partition][key] = value
+    async for _, records in batches(settings, [settings.changelog]):
+        for record in records:
+            key, value, rows = record.key or b"", record.value, held[record.partition]
+            if (kind := KINDS.get(key[:1])) and (kind.shown or kind is kinds.FENCE):
+                if value is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = value
     fences = {n: Fence.decode(rows.pop(kinds.FENCE.key())) for n, rows in held.items() if kinds.FENCE.key() in rows}
     return StateRows({n: by_stream(rows) for n, rows in held.items()}, fences)

@@ -27,11 +27,13 @@ from streams.config.settings import Settings, SettingsError
 from streams.faust.claims import Claims
 from streams.kafka import groups, provenance
 from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.whole_topics import batches
 from streams.records import skips
+from streams.records.skips import PoisonError
 
 #: Longest reason, characters.
 REASON: Final = 500
-#: How many records at the end of a changelog are searched first for the newest fence and the newest journal entry.
+#: Offsets at the end of a changelog that are searched first for the newest fence and the newest journal entry.
 TAIL: Final = 10_000
 
 
@@ -54,7 +56,7 @@ def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -
             asyncio.run(_write(settings, skips.SourceSkip(topic, "", partition, offset, *said), dry_run=dry_run))
         else:
             asyncio.run(_append(settings, partition, skips.Skip(inputs.index(topic), offset, *said), dry_run=dry_run))
-    except (KafkaError, TimeoutError) as exc:
+    except (KafkaError, PoisonError, TimeoutError) as exc:
         raise TopicsError(f"cannot write it down: {exc or type(exc).__name__}") from exc
     if dry_run:
         return f"{place} can be left out; nothing was written"
@@ -95,7 +97,7 @@ async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -
     await _require_partition(settings, skip.topic, skip.partition)
     to = skip.partition % await _require_partition(settings, settings.configurations, 0)
     place = TopicPartition(skip.topic, skip.partition)
-    options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    options = settings.client_options()
     # Nothing is subscribed, so it does not join the group.
     group = AIOKafkaConsumer(group_id=settings.intake_group, enable_auto_commit=False, **options)
     async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
@@ -121,7 +123,7 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
     topic = (settings.forecasts, settings.outcomes)[skip.topic]
     for name in (topic, settings.changelog):
         await _require_partition(settings, name, partition)
-    options = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    options = settings.client_options()
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(AIOKafkaConsumer(enable_auto_commit=False, **options))
         producer = await stack.enter_async_context(AIOKafkaProducer(**options))
@@ -136,30 +138,24 @@ async def _append(settings: Settings, partition: int, skip: skips.Skip, *, dry_r
 
 async def _require(settings: Settings, consumer: AIOKafkaConsumer, partition: int, skip: skips.Skip) -> None:
     """Check that the record exists and is still to be applied."""
-    following = await _following(consumer, TopicPartition(settings.changelog, partition))
+    following = await _following(settings, partition)
     source = TopicPartition((settings.forecasts, settings.outcomes)[skip.topic], partition)
     end = (await consumer.end_offsets([source]))[source]
     _require_open(source, skip.offset, following[skip.topic], end)
 
 
-async def _following(consumer: AIOKafkaConsumer, place: TopicPartition) -> Sequence[int]:
+async def _following(settings: Settings, partition: int) -> Sequence[int]:
     """Return the next offsets of the inputs: those of a changelog's newest journal entry, or of a newer checkpoint."""
-    first = (await consumer.beginning_offsets([place]))[place]
-    end = (await consumer.end_offsets([place]))[place]
-    consumer.assign([place])
-    tail = TAIL
-    while True:
-        start = max(first, end - tail)
-        consumer.seek(place, start)
+    place = TopicPartition(settings.changelog, partition)
+    for last in (TAIL, None):
         newest: dict[bytes, bytes] = {}
-        while await consumer.position(place) < end:
-            for record in (await consumer.getmany(place, timeout_ms=500)).get(place, ()):
-                if record.value and (
-                    record.key == kinds.FENCE.key() or record.key[:1] == kinds.JOURNAL.letter != record.key
-                ):
-                    newest[record.key[:1]] = record.value
-        if start == first or len(newest) == 2:
-            rows = Fence.decode(newest[kinds.FENCE.key()]).next if kinds.FENCE.key() in newest else (0, 0)
-            folded = Entry.decode(newest[kinds.JOURNAL.letter]).ends if kinds.JOURNAL.letter in newest else (0, 0)
-            return [max(each) for each in zip(rows, folded, strict=True)]
-        tail *= 10
+        async for _, records in batches(settings, [settings.changelog], starts={place: 0}, last=last):
+            for record in records:
+                key = record.key or b""
+                if record.value and (key == kinds.FENCE.key() or key[:1] == kinds.JOURNAL.letter != key):
+                    newest[key[:1]] = record.value
+        if len(newest) == 2:
+            break
+    rows = Fence.decode(newest[kinds.FENCE.key()]).next if kinds.FENCE.key() in newest else (0, 0)
+    folded = Entry.decode(newest[kinds.JOURNAL.letter]).ends if kinds.JOURNAL.letter in newest else (0, 0)
+    return [max(each) for each in zip(rows, folded, strict=True)]

@@ -157,6 +157,12 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool
         _of_chance(silent, reasons)
     elif not numbers:
         silence = _silence(seen, silent, reasons)
+    only = {each.label for each in seen.labels}
+    if not numbers and silence is None and len(only) == 1:
+        reasons.append(
+            f"Every outcome is {only.pop():g}: this history does not show what the model says of the others. Give it "
+            "one that has both."
+        )
     # If nearly all ages are equal, the few others are outliers.
     matures = latest if latest <= SPARE * known else known
     apart = not numbers and _apart(enough, reasons)
@@ -245,9 +251,14 @@ def _silence(seen: Seen, silent: int, reasons: list[str]) -> int | None:
         )
         return 0
     if share < NEARLY:
+        told = (
+            f"of 0 and of 1 are reported ({zeros:,} and {ones:,})"
+            if zeros and ones
+            else f"are reported ({seen.known:,})"
+        )
         reasons.append(
-            f"Outcomes of 0 and of 1 are reported ({zeros:,} and {ones:,}), and {seen.old - seen.known:,} forecasts "
-            "have none: silence stands for neither. Find out why those are missing."
+            f"Outcomes {told}, and {seen.old - seen.known:,} forecasts have none: silence stands for neither. Find out "
+            "why those are missing."
         )
     if share < RARELY and not math.isnan(seen.chosen):
         reasons.append(

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import sys
 from itertools import chain
 
@@ -16,12 +17,14 @@ def add(commands: Commands) -> None:
     """Add the commands to the command line."""
     actions = group(commands, "topics", "make or check the topics, or take them over")
     create = command(actions, "create", "make the topics that do not exist", json_output=True, dry_run=True)
-    create.add_argument("--partitions", type=positive, help="of every topic (default: 4)")
+    create.add_argument(
+        "--partitions", type=positive, help="of every topic (default: as many as that of forecasts has, else 4)"
+    )
     create.add_argument("--replication", type=positive, help="copies of each (default: 1; production: 3)")
     create.add_argument("--retention", help="how long inputs and outputs are kept, such as 30d (default: the brokers')")
     create.set_defaults(run=_create)
     check = command(actions, "check", "say what is wrong with the topics", json_output=True)
-    check.set_defaults(run=lambda options: _check(options, settings(), as_worker=True))
+    check.set_defaults(run=lambda options: _check(options, _settings(), as_worker=True))
     take = command(
         actions,
         "take",
@@ -35,14 +38,20 @@ def add(commands: Commands) -> None:
     acls.set_defaults(run=_acls)
 
 
+def _settings() -> Settings:
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would log of new topics is no news, or said here
+    return settings()
+
+
 def _acls(options: argparse.Namespace) -> int:
     print("\n".join(permissions.commands(settings(), options.principal)))
     return DONE
 
 
 def _create(options: argparse.Namespace) -> int:
-    of = settings()
+    of = _settings()
     retention = duration(options, "retention")
+    partitions = options.partitions or asyncio.run(topics.partitions(of, of.forecasts)) or 4
     asked: dict[str, int | None] = {
         "partitions": options.partitions, "replication": options.replication, "retention_ms": retention
     }  # fmt: skip
@@ -50,7 +59,7 @@ def _create(options: argparse.Namespace) -> int:
         asyncio.run(
             topics.create(
                 stage,
-                partitions=options.partitions or 4,
+                partitions=partitions,
                 replication=options.replication or 1,
                 retention_ms=retention,
                 dry_run=options.dry_run,
@@ -99,7 +108,7 @@ async def found(of: Settings, *, as_worker: bool, **asked: int | None) -> tuple[
 
 
 def _take(options: argparse.Namespace) -> int:
-    of = settings()
+    of = _settings()
     found = asyncio.run(_taken(of, dry_run=options.dry_run))
     tell(options, "\n".join(found) or f"all topics are those of {of.app_id}", taken=found)
     return DONE

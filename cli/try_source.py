@@ -3,19 +3,19 @@
 import asyncio
 import json
 import sys
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition
 
 from state.events import Passed, Rejected
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.whole_topics import batches
 from streams.records.decoding import REASONS, Decoder
+from streams.records.skips import PoisonError
 from streams.sources import far_off
 from streams.sources.carrying import shown
 from streams.sources.fields import FORECAST
@@ -183,45 +183,18 @@ def _of_file(source: Source, file: Path, records: int) -> list[Found]:
 async def _of_topics(settings: Settings, source: Source, records: int) -> list[Found]:
     found: list[Found] = []
     try:
-        async with asyncio.timeout(SECONDS), AsyncExitStack() as stack:
-            places = {topic: await _places(settings, topic) for topic in source.topics}
-            consumer = AIOKafkaConsumer(
-                bootstrap_servers=",".join(settings.brokers),
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                **settings.security.client_options(),
-            )
-            stack.push_async_callback(consumer.stop)
-            await consumer.start()
-            for each in places.values():
-                newest = await _newest(consumer, each, records)
+        async with asyncio.timeout(SECONDS):
+            for topic in source.topics:
+                if await partitions(settings, topic) is None:
+                    raise TopicsError(f"there is no topic {topic}")
+                newest = [
+                    Found(f"{topic}/{each.partition}@{each.offset}", topic, *_said(each))
+                    async for _, read in batches(settings, [topic], committed=True, last=records)
+                    for each in read
+                ]
                 found += sorted(newest, key=lambda each: each.timestamp)[-records:]
-    except (KafkaError, TimeoutError) as exc:
+    except (KafkaError, PoisonError, TimeoutError) as exc:
         raise TopicsError(f"cannot read {', '.join(source.topics)}: {exc or type(exc).__name__}") from exc
-    return found
-
-
-async def _places(settings: Settings, topic: str) -> list[TopicPartition]:
-    """Return the partitions of a topic; TopicsError if it does not exist."""
-    count = await partitions(settings, topic)
-    if count is None:
-        raise TopicsError(f"there is no topic {topic}")
-    return [TopicPartition(topic, n) for n in range(count)]
-
-
-async def _newest(consumer: AIOKafkaConsumer, places: list[TopicPartition], records: int) -> list[Found]:
-    first, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-    consumer.assign(places)
-    for place in places:
-        consumer.seek(place, max(first[place], ends[place] - records))
-    found = []
-    while any([await consumer.position(place) < ends[place] for place in places]):
-        for place, fetched in (await consumer.getmany(timeout_ms=500)).items():
-            found += [
-                Found(f"{place.topic}/{place.partition}@{each.offset}", place.topic, *_said(each))
-                for each in fetched
-                if each.offset < ends[place]
-            ]
     return found
 
 

@@ -36,7 +36,7 @@ def moved(messages: Iterable[Message], start_ms: int, speed: float) -> Iterator[
 async def produce(settings: Settings, rows: int | None, speed: float) -> int:
     """Play the flights in their time and return how many messages were acknowledged."""
     messages = flights.load(rows).messages(forecasts=settings.forecasts, outcomes=settings.outcomes)
-    client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    client = settings.client_options()
     sent = PlayerProgress(0, 0)
 
     def note(now: PlayerProgress) -> None:

@@ -197,7 +197,7 @@ async def _perform(
     """Play the stream, wait until all events are processed, stop the worker, and read what it wrote."""
     await worker.ready()
     total = played.records
-    client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
+    client = settings.client_options()
     progress = PlayerProgress(0, 0)
 
     def note(now: PlayerProgress) -> None:

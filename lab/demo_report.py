@@ -46,11 +46,11 @@ class DemoRun:
 
 def problems(done: DemoRun) -> list[str]:
     """Return what is wrong with a run, one sentence each; an empty list if all is well."""
-    fates, sent = done.reading.fates(), done.sent
     found = []
-    for topic, n in (("forecasts", fates.forecasts), ("outcomes", fates.outcomes)):
-        if sent[topic] != n:
-            found.append(f"{topic} sent: {sent[topic]:,}, but applied: {n:,}")
+    for topic in ("forecasts", "outcomes"):
+        sent, n = done.sent[topic], int(done.reading.total("records_total", topic=topic))
+        if sent != n:
+            found.append(f"{topic} sent: {sent:,}, but applied: {n:,}")
     if done.audit:
         found.append(f"trueup audit ended with status {done.audit}: the outputs are not those that are derived again")
     if done.worker_exit:
@@ -65,23 +65,8 @@ def account(settings: Settings, played: Flights, done: DemoRun) -> dict[str, Any
     stream = {"stream": flights.STREAM}
     return {
         "rows": len(played),
-        "forecasts": {
-            "sent": done.sent["forecasts"],
-            "issued": fates.issued,
-            "duplicate": fates.forecast_duplicate,
-            "dead": fates.forecast_dead,
-        },
-        "outcomes": {
-            "sent": done.sent["outcomes"],
-            "resolved": fates.resolved,
-            "early": fates.early,
-            "duplicate": fates.outcome_duplicate,
-            "revised": fates.outcome_revised,
-            "stale": fates.outcome_stale,
-            "dead": fates.outcome_dead,
-        },
-        "pending": fates.pending,
-        "expired": {"forecast": fates.expired_forecast, "outcome": fates.expired_outcome},
+        **fates,
+        **{topic: {"sent": done.sent[topic], **fates[topic]} for topic in ("forecasts", "outcomes")},
         "answered_once": len(done.held.served),
         "raw": reliability.loss(raw, y)._asdict(),
         "calibrated": reliability.loss(p, y)._asdict(),

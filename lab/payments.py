@@ -57,10 +57,10 @@ def account(settings: Settings, played: Fraud, done: DemoRun) -> dict[str, Any]:
     return {
         "rows": len(played),
         "frauds": int(played.y.sum()),
-        "forecasts": {"sent": done.sent["forecasts"], "issued": fates.issued},
-        "outcomes": {"sent": done.sent["outcomes"], "revised": fates.outcome_revised},
+        "forecasts": {"sent": done.sent["forecasts"], "issued": fates["forecasts"]["issued"]},
+        "outcomes": {"sent": done.sent["outcomes"], "revised": fates["outcomes"]["revised"]},
         "learnt": {"reported": matured["reported"], "implied": matured["implied"]},
-        "pending": fates.pending,
+        "pending": fates["pending"],
         "before": {"raw": _judged(played, played.raw, early), "calibrated": _judged(played, p, early)},
         "after": {"raw": _judged(played, played.raw, late), "calibrated": _judged(played, p, late)},
         "problems": problems(done),

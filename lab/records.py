@@ -33,8 +33,7 @@ async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str,
     if partitions and await topics.partitions(settings, topic) is None:
         await topics.make(settings, [NewTopic(topic, partitions, 1)])
     await _exists(settings, topic)
-    options = settings.security.client_options()
-    async with AIOKafkaProducer(bootstrap_servers=",".join(settings.brokers), acks="all", **options) as producer:
+    async with AIOKafkaProducer(acks="all", **settings.client_options()) as producer:
         sent = [
             await producer.send(topic, value, key=_key(value, key)) for line in lines if (value := line.rstrip(b"\r\n"))
         ]
@@ -56,10 +55,9 @@ async def watch(settings: Settings, topic: str, *, first: bool) -> None:
     reads = OutputValues(settings.registry)
     consumer = AIOKafkaConsumer(
         topic,
-        bootstrap_servers=",".join(settings.brokers),
         auto_offset_reset="earliest" if first else "latest",
         isolation_level="read_committed",
-        **settings.security.client_options(),
+        **settings.client_options(),
     )
     async with consumer:
         for tp in consumer.assignment():

@@ -3,48 +3,12 @@
 import math
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
 #: Longest wait for an answer, s. The worker needs milliseconds, but the thread shares a core with its other work.
 PATIENCE: Final = 10.0
-
-
-class Fates(NamedTuple):
-    """The present state of all input records, as counts of records or events."""
-
-    #: Forecasts answered for the first time, answered again, and rejected.
-    issued: int
-    forecast_duplicate: int
-    forecast_dead: int
-    #: Outcomes that have met their forecast, in either order. They are learnt, or wait for maturity.
-    resolved: int
-    #: Outcomes that still wait for their forecast.
-    early: int
-    #: Outcomes that were repeated with the same value, that replaced a label, that were older than the label, and that
-    #: were rejected.
-    outcome_duplicate: int
-    outcome_revised: int
-    outcome_stale: int
-    outcome_dead: int
-    #: Issued forecasts that still wait for their outcome.
-    pending: int
-    #: Forecasts and early outcomes that waited longer than their time to live.
-    expired_forecast: int
-    expired_outcome: int
-
-    @property
-    def forecasts(self) -> int:
-        """Forecasts applied."""
-        return self.issued + self.forecast_duplicate + self.forecast_dead
-
-    @property
-    def outcomes(self) -> int:
-        """Outcomes applied."""
-        waited = self.resolved + self.early + self.expired_outcome
-        labels = self.outcome_duplicate + self.outcome_revised + self.outcome_stale
-        return waited + labels + self.outcome_dead
 
 
 class ScrapedSamples:
@@ -72,9 +36,13 @@ class ScrapedSamples:
         """Return one sample, NaN if there is none; ``name`` is without ``trueup_``."""
         return self._samples.get((f"trueup_{name}", frozenset((labels or {}).items())), math.nan)
 
-    def total(self, name: str) -> float:
-        """Return the sum of a metric over all its labels, 0 if there are none."""
-        return sum(value for (sample, _), value in self._samples.items() if sample == f"trueup_{name}")
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric over all its labels but those given, 0 if there are none."""
+        return sum(
+            value
+            for (sample, of), value in self._samples.items()
+            if sample == f"trueup_{name}" and labels.items() <= of
+        )
 
     @property
     def written(self) -> bool:
@@ -103,29 +71,23 @@ class ScrapedSamples:
         served, raw = (self.score(gauge, stream, kind) for kind in ("calibrated", "raw"))
         return self.value("resolved", {"stream": stream}) * (served - raw)
 
-    def fates(self) -> Fates:
-        """Return the present state of all records applied so far.
+    def fates(self) -> dict[str, Any]:
+        """Return what became of the records applied so far, and how many events wait or have expired.
 
-        The counters count a record once, when it comes. So an early outcome stays counted as early after its forecast
-        has come. The gauges say how many still wait.
+        ``resolved`` outcomes have met their forecast, in either order; ``early`` ones still wait for it. The counters
+        count a record once, when it comes. So an early outcome stays counted as early after its forecast has come. The
+        gauges say how many still wait.
         """
-        early, met = self._count("outcomes", "early"), self._count("outcomes", "resolved")
         waiting = int(self.value("early_outcomes"))
-        expired = int(self.value("expired_total", {"kind": "outcome"}))
-        return Fates(
-            issued=self._count("forecasts", "issued"),
-            forecast_duplicate=self._count("forecasts", "duplicate"),
-            forecast_dead=self._count("forecasts", "dead"),
-            resolved=met + self._count("outcomes", "waiting") + early - waiting - expired,
-            early=waiting,
-            outcome_duplicate=self._count("outcomes", "duplicate"),
-            outcome_revised=self._count("outcomes", "revised"),
-            outcome_stale=self._count("outcomes", "stale"),
-            outcome_dead=self._count("outcomes", "dead"),
-            pending=int(self.value("pending_events")),
-            expired_forecast=int(self.value("expired_total", {"kind": "forecast"})),
-            expired_outcome=expired,
-        )
+        expired = {kind: int(self.value("expired_total", {"kind": kind})) for kind in ("forecast", "outcome")}
+        outcomes = {fate: self._count("outcomes", fate) for fate in ("duplicate", "revised", "stale", "dead")}
+        met = sum(self._count("outcomes", fate) for fate in ("resolved", "waiting", "early"))
+        return {
+            "forecasts": {fate: self._count("forecasts", fate) for fate in ("issued", "duplicate", "dead")},
+            "outcomes": {"resolved": met - waiting - expired["outcome"], "early": waiting, **outcomes},
+            "pending": int(self.value("pending_events")),
+            "expired": expired,
+        }
 
     def _count(self, topic: str, fate: str) -> int:
         return int(self.value("records_total", {"topic": topic, "fate": fate}))

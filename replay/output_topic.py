@@ -9,7 +9,7 @@ from replay.engine_output import EngineOutput
 from streams.config.settings import Settings, SettingsError
 from streams.kafka import topics
 from streams.kafka.topics import TopicsError
-from streams.kafka.writer import writer
+from streams.kafka.writer import append, writer
 
 #: Header of every record: the name of the replay, `replay.result.Result.run`.
 HEADER = "trueup-replay"
@@ -50,13 +50,5 @@ async def _send(settings: Settings, topic: str, run: str, folded: Sequence[Engin
     headers = [(HEADER, run.encode())]
     async with writer(settings) as producer:
         for partition, each in enumerate(folded):
-            batch = producer.create_batch()
-            for answer in each.answers():
-                fields = {"key": answer.key, "value": answer.value, "headers": headers}
-                # A batch's first record is always taken, however large; the broker judges its size.
-                if batch.append(timestamp=answer.ts, **fields) is None:
-                    await (await producer.send_batch(batch, topic, partition=partition))
-                    batch = producer.create_batch()
-                    batch.append(timestamp=answer.ts, **fields)
-            if batch.record_count():
-                await (await producer.send_batch(batch, topic, partition=partition))
+            records = ((answer.ts, answer.key, answer.value, headers) for answer in each.answers())
+            await append(producer, topic, partition, records)

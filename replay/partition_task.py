@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from replay.configuration import Configuration
 from replay.engine_output import EngineOutput, write_answers
 from replay.partition_result import PartitionResult
 from replay.player import Player
+from replay.processes import Processes, report
 from replay.sources.merge import merged
 from replay.sources.record import Source, SourceRecord, loaded
 from state.events import Event, Rejected
@@ -77,23 +79,29 @@ class Done:
     out_of_order: tuple[int, int]
 
 
-def run(part: Part, progress: Callable[[int], None]) -> Done:
-    """Play one partition.
+def play(parts: Sequence[Part], processes: int, show: Callable[[int], None]) -> list[Done]:
+    """Play parts, at least one, and return what they gave, in their order, whatever the number of processes.
 
-    ``progress``: called with how much of `Source.size` was read since the last call. What it raises ends the run.
+    ``show``: called now and then with how much was read so far, in the unit of `Source.size`.
     """
+    with Processes(min(processes, len(parts)), show) as running:
+        return running.all([partial(run, part) for part in parts])
+
+
+def run(part: Part) -> Done:
+    """Play one partition."""
     # Rows and tickets hold no cycles and are many: looking through all of them again and again takes half of the time.
     # So only what is new since the last chunk is looked through.
     before = gc.isenabled()
     gc.disable()
     try:
-        return _played(part, progress, gc.collect)
+        return _played(part, gc.collect)
     finally:
         if before:
             gc.enable()
 
 
-def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int], int]) -> Done:
+def _played(part: Part, collect: Callable[[int], int]) -> Done:
     part.directory.mkdir(parents=True, exist_ok=True)
     source, n = part.source, part.partition
     with ExitStack() as stack:
@@ -118,7 +126,7 @@ def _played(part: Part, progress: Callable[[int], None], collect: Callable[[int]
                     write_answers(answers, n, chunk.records, events, player.play(events))
                 else:
                     player.play(events)
-            progress(chunk.done)
+            report(chunk.done)
             collect(0)
     if source.until_ms is not None and not part.rows:
         for player in players:

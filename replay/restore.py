@@ -4,8 +4,7 @@ What copies topics from cluster to cluster gives records new offsets. So the pla
 the last record of each input that is in its rows: a record of that timestamp whose value has that checksum. If it
 stands there more than once, the first one counts: what comes again behind it has no effect, the ledger knows it.
 
-Rows and fence are written as `replay.load` writes those of a table. So audits begin with them, and none of the topics
-of the old cluster has to be there.
+Audits begin with the rows (`replay.first_rows`), so none of the topics of the old cluster has to be there.
 """
 
 import asyncio
@@ -15,25 +14,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from aiokafka.errors import KafkaError
-
-from replay import load, snapshot
+from replay import first_rows, snapshot
 from replay.audit.checkpoint import Rows, read_rows
 from replay.audit.partition_verifier import INPUTS
 from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
-from replay.export_state import begun, give
-from replay.load import Group
+from replay.first_rows import Group
 from replay.loaded import SNAPSHOT, Loaded
 from replay.snapshot import Manifest, Place, SnapshotError
 from replay.sources.files import identity
-from state import formats, journal, kinds
-from state.fence import Fence
+from state import formats, journal
 from state.frames import OtherFormat
 from state.journal import NONE, Entry, Last
 from streams.config.settings import Settings
-from streams.kafka.topics import TopicsError
-from streams.kafka.writer import writer
 from streams.records.merge import KafkaRecord
 
 #: Next offset of each input.
@@ -53,9 +46,9 @@ def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_
     if settings.has_intake:
         raise SnapshotError(
             "a group with sources for intake is not restored from a snapshot: the places of intake and router in the "
-            "sources are not in it. Mirror the sources, and replay them (docs/how-to/replay.md)"
+            "sources are not in it. Let a second group read copies of the sources (docs/how-to/snapshots.md)"
         )
-    manifest, group = snapshot.read(path, signers), load.opened(settings)
+    manifest, group = snapshot.read(path, signers), first_rows.opened(settings)
     if len(manifest.partitions) != group.partitions:
         raise SnapshotError(
             f"the snapshot {path} has {len(manifest.partitions)} partitions, the topics here {group.partitions}: make "
@@ -66,13 +59,7 @@ def restore(settings: Settings, path: Path, signers: Path | None = None, *, dry_
         return f"{manifest.rows:,} rows of {path} can be restored ({_said(places)}); nothing was written"
     with TemporaryDirectory(prefix="trueup-restore-") as directory:
         snapshot.unpack(path, manifest, Path(directory))
-        try:
-            written = asyncio.run(_write(settings, manifest, places, group, path, Path(directory)))
-        except (KafkaError, OSError) as exc:
-            raise TopicsError(
-                f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept. Delete it "
-                f"and {settings.configurations}, make them by 'trueup topics create', and run the command again"
-            ) from exc
+        written = asyncio.run(_write(settings, manifest, places, group, path, Path(directory)))
     return (
         f"{written:,} rows of {manifest.application} of {manifest.at} are in {settings.app_id}, with "
         f"{manifest.applied:,} records applied. It goes on at {_said(places)}. Start the workers. They answer all "
@@ -152,21 +139,14 @@ async def _write(
     settings: Settings, manifest: Manifest, places: Sequence[Next], group: Group, path: Path, directory: Path
 ) -> int:
     """Write rows and fences, and return how many."""
-    written, fences = 0, list[Fence]()
-    files = {SNAPSHOT: identity(path)}
-    async with writer(settings) as producer:
-        changelog = await begun(producer, settings, group.partitions, "trueup state restore")
+    written, files = 0, {SNAPSHOT: identity(path)}
+    async with first_rows.beginning(settings, group.partitions, "trueup state restore") as begun:
         for n, (next_, place) in enumerate(zip(places, manifest.partitions, strict=True)):
             rows = _read(settings, directory / f"partition-{n}")
             fence = fence_of(rows)
             fence.next[:] = next_
-            fences.append(fence)
             told = Loaded(files, manifest.at, 0, settings.outputs, group.since[n])
-            written += await give(producer, changelog, settings, n, rows.items, fence, told)
-            await changelog.append(n, [_begun(place, next_, group.since[n])])
-        await load.require_stopped(settings)
-        for n, fence in enumerate(fences):
-            await changelog.append(n, [(kinds.FENCE.key(), fence.encode())])
+            written += await begun.give(rows.items, fence, told, [_begun(place, next_, group.since[n])])
     return written
 
 

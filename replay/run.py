@@ -1,6 +1,5 @@
 """A replay from its request to its result."""
 
-import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +14,12 @@ from time import perf_counter
 import orjson
 
 from agents import __version__
-from replay import bootstrap, export_state, output_topic, process_pool, score
+from replay import bootstrap, export_state, output_topic, score
 from replay.comparison import compared
 from replay.configuration import Configuration
 from replay.engine_output import EngineOutput, answers
 from replay.measure import VOLUME
-from replay.partition_task import Done, parts
+from replay.partition_task import Done, parts, play
 from replay.report import pdf
 from replay.report.page import page
 from replay.result import Pace, Result
@@ -117,7 +116,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         output_topic.check(settings, request.to_topic, source.partitions)
     successor = request.write_state and export_state.target(environment, request.write_state)
     if successor:
-        export_state.check(successor, source.partitions)
+        group = export_state.opened(successor, source.partitions)
         if isinstance(source, TopicSource):
             source = export_state.answered(settings, source)
             request = replace(request, source=source)
@@ -142,7 +141,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
             answers=request.answers,
             rows=request.write_state is not None,
         )
-        done = process_pool.play(made, request.processes, partial(_report, show, "replaying", source.size))
+        done = play(made, request.processes, partial(_report, show, "replaying", source.size))
         seconds = perf_counter() - began
         show("scoring", 0, 0)
         result = _result(request, groups, done)
@@ -150,7 +149,7 @@ def replay(request: Request, environment: Mapping[str, str], show: Show = lambda
         _write(request, settings, folded, result, show)
         if successor and isinstance(request.source, TopicSource):
             show("writing the state", 0, 0)
-            export_state.write(successor, request.source, folded)
+            export_state.write(successor, request.source, group, folded)
     return result, Pace(seconds, min(request.processes, source.partitions), result.records / seconds)
 
 
@@ -221,8 +220,3 @@ def _write(request: Request, settings: Settings, folded: Sequence[EngineOutput],
     if request.to_topic is not None:
         show(f"writing to {request.to_topic}", 0, 0)
         output_topic.send(settings, request.to_topic, result.run, folded)
-
-
-def cores() -> int:
-    """Return how many processes can run at once."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -17,19 +17,25 @@ CELL: Final = 16
 MOST: Final = 3
 #: Fewest forecasts behind a share. The first so many have a cell of their own, whose labels do not count.
 LEAST: Final = 100
-#: Labels over which the share is averaged, and the fewest before it counts.
-MEMORY: Final = 100
-#: After so many labels, only one in so many is looked at, because a look takes 2 us interpreted.
-EVERY: Final = 8
+#: Labels over which shares and ages are averaged, the latest most, and the fewest before they count.
+MEMORY: Final = 50
 FEWEST: Final = 20
+#: After so many labels, only one in so many is looked at, because a look takes 2 us interpreted.
+OFTEN: Final = 100
+EVERY: Final = 8
 #: A stream becomes covered at the first share, and uncovered below the second.
-COVERED: Final = 0.4
-UNCOVERED: Final = 0.25
+COVERED: Final = 0.5
+UNCOVERED: Final = 0.4
+#: How many times the step between the two shares is taken ahead, while labels are late: while the variance of ages is
+#: at least `SPREAD` (1/18 in a stream's first days) and scores with a label are within so many errors of all scores.
+AHEAD: Final = 3.0
+SPREAD: Final = 0.04
+UNLIKE: Final = 2.0
 
 #: The reason for answering as if nothing had been learnt.
 UNLABELLED: Final = "unlabelled"
 
-_HEAD: Final = Struct("<QdBQH")
+_HEAD: Final = Struct("<QB7dQH")
 
 
 class Coverage:
@@ -42,20 +48,27 @@ class Coverage:
     a power of two. If there are more than `MOST` of a size, the two oldest are merged. So there are few cells (some 50
     for a million forecasts), and no cell but the first is longer than the time after it.
 
-    When a forecast gets its first label, let n be the number of forecasts issued since, at least `LEAST`. Look at the n
-    forecasts issued *before* it, in whole cells: which share has a label? All of them are older than the one just
-    labelled. So if every forecast gets a label in the end, most of them have theirs: all if delays are equal, .6 on
-    average if delays are exponential, and never below one half on average in an even stream. If only some forecasts
-    ever get a label, the share is at most theirs. An outage of labels does not lower the share, because nothing is
-    looked at meanwhile.
+    When a forecast gets its first label, let n be the number of forecasts issued since, at least `LEAST`. Look at the
+    2n forecasts issued *before* it, in whole cells, the newer and the older half apart: which shares have a label? All
+    of them are older than the one just labelled. So if every forecast gets a label in the end, most of them have theirs
+    once the stream is older than the delays. If only some forecasts ever get a label, the shares are at most theirs. An
+    outage of labels does not lower them, because nothing is looked at meanwhile.
 
-    ``share`` is the mean over the last `MEMORY` labels. From `FEWEST` labels on, a stream is uncovered until the share
-    is `COVERED`, and again when it is below `UNCOVERED`. What a covered stream learns overstates a rate at most by the
-    inverse of the true share.
+    In a stream that is younger than its delays few have a label yet. The older half's share is then above the newer's,
+    and the part without a label is taken to shrink as much again, `AHEAD` times. Two signs must say that labels are
+    late rather than missing. *Ages*: forecasts get labels at all ages up to the stream's own. If all come soon or at
+    one age, the others would have theirs. *Scores*: those with a label have the mean score of all (in log-odds, their
+    place). Who labels by score, or one class first or only, changes it as far as scores tell classes apart. Scores that
+    are all the same are no such sign.
 
-    Bytes, little-endian: labels (u64), share (f64), uncovered (u8), where the first cell begins (u64), number of cells
-    (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8) and a number of each cell: where the next cell
-    begins, counted from its own beginning, 0 of the last one; forecasts; forecasts with a label.
+    From `FEWEST` labels on, a stream is uncovered until the share to expect is `COVERED`, and again when it is below
+    `UNCOVERED`. What a covered stream learns overstates a rate at most by the inverse of the true share.
+
+    Bytes, little-endian: labels (u64); uncovered (u8); means of the two shares, newer first, of ages and of their
+    squares (f64 each); sums of places, of their squares and of the places with a label (f64 each); where the first cell
+    begins (u64); number of cells (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8) and a number of each
+    cell: where the next cell begins, counted from its own beginning, 0 of the last one; forecasts; forecasts with a
+    label.
 
     Examples
     --------
@@ -64,23 +77,25 @@ class Coverage:
     >>> late, few = Coverage(), Coverage()
     >>> for t in range(1, 1001):
     ...     for coverage, labelled in (late, t > 500), (few, t % 10 == 0):
-    ...         coverage.issue(t)
+    ...         coverage.issue(t, 0.0)
     ...         if labelled:
-    ...             coverage.label(t - 500 if coverage is late else t)
+    ...             coverage.label(t - 500 if coverage is late else t, 0.0)
     >>> late.uncovered, round(few.share, 1), few.uncovered
     (False, 0.1, True)
     """
 
-    __slots__ = ("_born", "_issued", "_labelled", "labels", "share", "uncovered")
+    __slots__ = ("_born", "_issued", "_labelled", "_means", "_places", "labels", "uncovered")
 
     def __init__(self) -> None:
         #: Labels, except those of the first `LEAST` forecasts.
         self.labels = 0
-        #: Mean share of labelled forecasts, over the last labels; in [0, 1].
-        self.share = 0.0
         #: Whether most forecasts get no label.
         self.uncovered = False
 
+        #: Means over the last labels: shares of the newer and the older half, age by the stream's own, its square.
+        self._means = [0.0] * 4
+        #: Sums over the forecasts in cells: places, their squares, places of those with a label.
+        self._places = [0.0] * 3
         self._born: list[int] = []
         self._issued: list[int] = []
         self._labelled: list[int] = []
@@ -90,8 +105,31 @@ class Coverage:
         """Whether enough labels have come to say that most forecasts get one; no warm-up ends before."""
         return self.labels >= FEWEST and not self.uncovered
 
-    def issue(self, born: int) -> None:
-        """Count a forecast; ``born`` is the partition's count of applied records, and rises."""
+    @property
+    def share(self) -> float:
+        """Mean share of the forecasts that have a label, of those long before the last labelled ones; in [0, 1]."""
+        return self._means[1]
+
+    def _expected(self) -> float:
+        """Return the share that is to be expected once the stream is older than its delays; in [0, 1]."""
+        near, far, age, square = self._means
+        if near >= far or square - age * age < SPREAD or self._unlike():
+            return max(near, far)
+        left: float = (1.0 - far) * ((1.0 - far) / (1.0 - near)) ** AHEAD
+        return 1.0 - left
+
+    def _unlike(self) -> bool:
+        """Whether forecasts with a label differ from all in their mean place, or no place differs from another."""
+        n, labelled = sum(self._issued), sum(self._labelled)
+        places, squares, known = self._places
+        variance = squares / n - (places / n) ** 2
+        error = variance * (1.0 / labelled - 1.0 / n)
+        return variance <= 1e-9 or (known / labelled - places / n) ** 2 >= UNLIKE * UNLIKE * error
+
+    def issue(self, born: int, place: float) -> None:
+        """Count a forecast; ``born`` is the partition's count of applied records, and rises; ``place`` its log-odds."""
+        self._places[0] += place
+        self._places[1] += place * place
         issued = self._issued
         if issued and issued[-1] < (CELL if len(issued) > 1 else LEAST):
             issued[-1] += 1
@@ -111,7 +149,7 @@ class Coverage:
             del self._born[first + 1]
             end, size = first + 1, 2 * size
 
-    def label(self, born: int) -> None:
+    def label(self, born: int, place: float) -> None:
         """Count the first label of the forecast issued at ``born``; ignored if it is older than all cells."""
         cell = bisect_right(self._born, born) - 1
         if cell < 0:
@@ -119,41 +157,50 @@ class Coverage:
         issued, labelled = self._issued, self._labelled
         if labelled[cell] < issued[cell]:
             labelled[cell] += 1
+            self._places[2] += place
         if cell == 0:
             return
         self.labels += 1
-        weight = 1.0 / self.labels
-        if self.labels > MEMORY:
+        weight = 4.0 / (self.labels + 3)
+        if self.labels > OFTEN:
             if self.labels % EVERY:
                 return
             weight = EVERY / MEMORY
-        wanted = 0
-        for at in range(cell, len(issued)):
-            wanted += issued[at]
-        wanted = max(wanted, LEAST)
+        since, before = sum(issued[cell:]), sum(issued[:cell])
+        half = min(max(since, LEAST), before / 2)
+        cell, near = self._look(cell, half)
+        far = self._look(cell, half)[1] if cell else near
+        age = since / (since + before)
+        means = self._means
+        for i, value in enumerate((near, far, age, age * age)):
+            means[i] += weight * (value - means[i])
+        if self.labels >= FEWEST:
+            self.uncovered = self._expected() < (COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED)
+
+    def _look(self, cell: int, wanted: float) -> tuple[int, float]:
+        """Return the share with a label of so many forecasts before a cell, at least one cell, and the first cell."""
         seen = known = 0
         while cell > 0 and seen < wanted:
             cell -= 1
-            seen += issued[cell]
-            known += labelled[cell]
-        self.share += weight * (known / seen - self.share)
-        if self.labels >= FEWEST:
-            least = COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED
-            self.uncovered = self.share < least
+            seen += self._issued[cell]
+            known += self._labelled[cell]
+        return cell, known / seen
 
     def __add__(self, other: Self) -> Self:
-        """Return both together: the share of all labels, without cells."""
+        """Return both together: the means of all labels, without cells."""
         made = type(self)()
         made.labels = self.labels + other.labels
         if made.labels:
-            made.share = (self.labels * self.share + other.labels * other.share) / made.labels
+            pairs = zip(self._means, other._means, strict=True)
+            made._means = [(self.labels * one + other.labels * two) / made.labels for one, two in pairs]
         made.uncovered = self.uncovered or other.uncovered
         return made
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
         born, n = self._born, len(self._born)
-        head = _HEAD.pack(self.labels, self.share, self.uncovered, born[0] if n else 0, n)
+        first = born[0] if n else 0
+        head = _HEAD.pack(self.labels, self.uncovered, *self._means, *self._places, first, n)
         steps = [b - a for a, b in pairwise(born)] + [0] * min(n, 1)
         return head + counts.encode(steps) + counts.encode(self._issued) + counts.encode(self._labelled)
 
@@ -163,8 +210,8 @@ class Coverage:
         if len(payload) < _HEAD.size:
             raise ValueError(f"a coverage of {len(payload)} bytes is shorter than its own header")
         made = cls()
-        made.labels, made.share, uncovered, born, n = _HEAD.unpack_from(payload)
-        made.uncovered = bool(uncovered)
+        made.labels, uncovered, *floats, born, n = _HEAD.unpack_from(payload)
+        made.uncovered, made._means, made._places = bool(uncovered), floats[:4], floats[4:]
         steps, at = counts.decode(payload, _HEAD.size, n, "a coverage")
         made._issued, at = counts.decode(payload, at, n, "a coverage")
         made._labelled, at = counts.decode(payload, at, n, "a coverage")

@@ -154,7 +154,7 @@ COVERAGE: Final = Kind[Coverage](
     "J",
     "which forecasts have a label",
     (STREAM,),
-    {1: form(Coverage)},
+    {2: form(Coverage)},
     Moves.SHARED,
     "one a stream whose forecasts without a label may be unlike the others: which have a label",
     shown=True,

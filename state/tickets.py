@@ -172,7 +172,7 @@ class Tickets(Fold):
         if service.shadows:
             row.shadows = self._ask(service, raw, x, ts, name, groups)
         if coverage is not None:
-            coverage.issue(fence.applied)
+            coverage.issue(fence.applied, place(raw, service.kind))
             self._services.touched[service.coverage_key] = coverage
         self._enter(service.role, service.due_ms, event_id, ts)
         fence.fates[ISSUED] += 1
@@ -267,7 +267,7 @@ class Tickets(Fold):
     def _labelled(self, service: Service, row: Row, y: float, ts: int) -> None:
         """Note the first outcome of a row's forecast."""
         if service.coverage is not None:
-            service.coverage.label(row.born)
+            service.coverage.label(row.born, place(row.raw, row.kind))
             self._services.touched[service.coverage_key] = service.coverage
         self._observer.labelled(service, row, y, ts)
 

@@ -1,6 +1,7 @@
 """Numbers as they are read: as many digits as say something, true minus signs, units."""
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -18,6 +19,11 @@ def cell(value: float | None, said: str) -> Markup:
     if value is None or not math.isfinite(value):
         return tag("span", NONE)
     return tag("data", said, value=repr(value))
+
+
+def valued(said: Callable[..., str]) -> Callable[..., Markup]:
+    """Return a format whose numbers carry their full values."""
+    return lambda value, *more: cell(value, "" if value is None else said(value, *more))
 
 
 def score(value: float | None) -> str:

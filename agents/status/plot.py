@@ -12,8 +12,6 @@ XY = tuple[float, float]
 
 #: Room around the axes for their words, in units: left, top, right, bottom.
 MARGINS: Final = (52.0, 27.0, 14.0, 38.0)
-
-
 #: Pictures wider than this are made smaller on a phone; their words are made larger there.
 BROAD: Final = 400.0
 #: How wide a letter of a tick's word is, in units.
@@ -70,11 +68,6 @@ class Plot:
                 "path", _title(title), d="M" + "L".join(f"{self._place(p)}" for p in points), class_=f"line {style}"
             )
 
-    def steps(self, edges: Sequence[float], values: Sequence[float], style: str) -> None:
-        """Draw values that hold from one edge to the next."""
-        points = [p for i, v in enumerate(values) for p in ((edges[i], v), (edges[i + 1], v))]
-        self.line(points, style)
-
     def band(self, points: Sequence[tuple[float, float, float]], style: str) -> None:
         """Fill from low to high at each x."""
         if len(points) > 1:
@@ -107,14 +100,13 @@ class Plot:
         """Write words in units of the picture."""
         self._add("text", words, x=x, y=y, class_=style, text_anchor=side)
 
-    def svg(self, more: Sequence[Markup] = ()) -> Markup:
-        """Return the picture; ``more`` parts of another plot with the same units go on top."""
+    def svg(self) -> Markup:
+        """Return the picture."""
         box = f"0 0 {self.width:g} {self.height:g}"
         return tag(
             "svg",
             tag("title", self._label),
             *self.parts,
-            *more,
             viewBox=box,
             class_="plot broad" if self.width > BROAD else "plot",
             role="img",

@@ -147,8 +147,8 @@ def _promise(described: Described) -> Table:
     rows: list[list[object]] = []
     for loss, words in _REGRETS.items() if "regret" in described else ():
         value = described["regret"][loss]
-        word, tone = ("gained", "good") if value <= 0 else ("lost", "bad")
-        rows.append([f"regret, {words}", Markup(f"{signed(value, 1)} {tag('span', word, class_=tone)}")])
+        # Without a colour: of a sum nothing says whether chance explains it.
+        rows.append([f"regret, {words}", f"{signed(value, 1)} {'gained' if value <= 0 else 'lost'}"])
     for each in described.get("vectors", {}).values():
         rows += [
             [f"{LOSSES[loss]}, served − raw", difference(of)]

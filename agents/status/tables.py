@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from numpy import interp
 
-from agents.status.markup import tag
-from agents.status.number_format import NONE, count, minute, percent, score, signed
+from agents.status.markup import Markup, join, tag
+from agents.status.number_format import NONE, count, minute, percent, score, signed, valued
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
 from state.scoring.windows import KINDS
@@ -15,6 +15,9 @@ from streams.metrics import bands, weights
 from streams.metrics.segments import ERRORS, LATELY, large, level, mark, warming
 
 Described = Mapping[str, Any]
+#: Formats of cells.
+_count, _percent, _score, _signed, _part = map(valued, (count, percent, score, signed, bands.share))
+_share, _whole, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.0f}", "{:,.1f}", "{:.5f}"))
 #: The windows, in words.
 _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
 #: Segments whose bands a page shows, and functions whose bias it does.
@@ -71,10 +74,10 @@ def _windows(described: Described) -> Table:
     rows = [
         [
             word,
-            count(of["forecasts"]),
-            count(of["known"]),
-            *(percent(of[name]) for name in ("raw", "served", "happened")),
-            NONE if of["served"] is None else signed(100.0 * (of["served"] - of["happened"]), 2),
+            _count(of["forecasts"]),
+            _count(of["known"]),
+            *(_percent(of[name]) for name in ("raw", "served", "happened")),
+            NONE if of["served"] is None else _signed(100.0 * (of["served"] - of["happened"]), 2),
             NONE if of["chance"] is None else f"±{100 * of['chance']:.2g}",
         ]
         for word, of in found
@@ -96,11 +99,11 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
         [
             each["segment"],
             bad(f"{each['value']}{mark(each, of)}", each["sounds"]),
-            count(each["events"]),
-            *(score(each[name]) for name in ("observed", "served")),
-            signed(each["off"]["mean"], 4),
+            _count(each["events"]),
+            *(_score(each[name]) for name in ("observed", "served")),
+            _signed(each["off"]["mean"], 4),
             _span(each["off"]),
-            f"{each['alarm_log10']:.1f}",
+            _tenths(each["alarm_log10"]),
         ]
         for each in found["recent"]
     ]
@@ -136,11 +139,11 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
 def _segment(each: Described) -> list[object]:
     raw, served = each["raw"], each["calibrated"]
     return [
-        count(each["events"]),
-        *(score(value) for value in (each["observed"], raw["mean"], served["mean"])),
-        signed(each["off"]["mean"], 4),
+        _count(each["events"]),
+        *(_score(value) for value in (each["observed"], raw["mean"], served["mean"])),
+        _signed(each["off"]["mean"], 4),
         _span(each["off"]),
-        *(score(value) for value in (raw["ece"], served["ece"], served["ece_noise"])),
+        *(_score(value) for value in (raw["ece"], served["ece"], served["ece_noise"])),
         _share(each["coverage"]),
     ]
 
@@ -150,9 +153,9 @@ def _pair(each: Described) -> list[object]:
     off, loss = each["off"], next(iter(each["difference"].values()))
     errors = (each["raw"]["ece"], each["calibrated"]["ece"], each["calibrated"]["ece_noise"])
     return [
-        count(each["events"]),
-        *map(score, errors),
-        level(off) + signed(off["mean"], 4),
+        _count(each["events"]),
+        *map(_score, errors),
+        level(off) + _signed(off["mean"], 4),
         _span(off),
         _share(each["coverage"]),
         difference(loss) if loss["error"] is not None else NONE,
@@ -166,7 +169,7 @@ def _segment_bands(worst: Sequence[Described]) -> Table:
     for each in worst:
         held = {(band["low"], band["high"]): band for band in each["calibrated"]["bands"]}
         cells = [
-            f"{signed(held[at]['forecast'] - held[at]['outcome'], 3)} ({held[at]['n']:,})" if at in held else ""
+            join(_signed(held[at]["forecast"] - held[at]["outcome"], 3), f" ({held[at]['n']:,})") if at in held else ""
             for at in edges
         ]
         rows.append([f"{each['segment']} = {each['value']}", *cells])
@@ -184,13 +187,13 @@ def banded(described: Described, title: str = "Bands") -> Iterator[Table]:
             each["band"] or bands.BELOW,
             tag("span", {"raw": "model", "calibrated": "served"}[kind], class_=kind),
             NONE if each["threshold"] is None else f"{each['threshold']:.4g}",
-            *((f"{one['day']:,.0f}", count(one["most"])) if replayed else (count(one["forecasts"]),)),
-            bands.share(one["share"]),
-            count(one["known"]),
-            bands.share(one["precision"]),
-            bands.share(one["recall"]),
-            NONE if one["false_alarms"] is None else f"{one['false_alarms']:,.1f}",
-            *([f"{one['cost']:,.0f}"] if costs else []),
+            *((_whole(one["day"]), _count(one["most"])) if replayed else (_count(one["forecasts"]),)),
+            _part(one["share"]),
+            _count(one["known"]),
+            _part(one["precision"]),
+            _part(one["recall"]),
+            _tenths(one["false_alarms"]),
+            *([_whole(one["cost"])] if costs else []),
         ]
         for each in described["bands"]
         for kind, one in ((kind, each[kind]) for kind in KINDS)
@@ -203,9 +206,9 @@ def banded(described: Described, title: str = "Bands") -> Iterator[Table]:
     rows = [
         [
             f"{each['segment']} = {each['value']}",
-            count(each["forecasts"]),
+            _count(each["forecasts"]),
             *(
-                f"{bands.share(one['calibrated']['share'])} ({bands.share(one['calibrated']['precision'])})"
+                join(_part(one["calibrated"]["share"]), " (", _part(one["calibrated"]["precision"]), ")")
                 for one in each["bands"]
             ),
         ]
@@ -229,9 +232,9 @@ def challengers(shadows: Sequence[Described]) -> Table:
     rows = [
         [
             *(f"{each[side]['calibrator'] or '–'} {each[side]['config']}" for side in ("challenger", "champion")),
-            count(each["events"]),
-            *(score(each[side]["ece"]) for side in ("challenger", "champion")),
-            score(each["challenger"]["ece_noise"]),
+            _count(each["events"]),
+            *(_score(each[side]["ece"]) for side in ("challenger", "champion")),
+            _score(each["challenger"]["ece_noise"]),
             LOSSES[loss],
             difference(of),
         ]
@@ -249,17 +252,17 @@ def challengers(shadows: Sequence[Described]) -> Table:
     return Table("Challengers", head, rows, 2, note)
 
 
-def models(versions: Sequence[Described]) -> Table:
+def models(versions: Sequence[Described], title: str = "") -> Table:
     """Return the versions of the model: the map that each began with, and the results of its forecasts."""
     rows = [
         [
             each["version"],
-            count(each["forecasts"]),
+            _count(each["forecasts"]),
             minute(each["last_ms"]),
             NONE if each["slope"] is None else f"{each['after']}: {each['slope']:.2f} z {each['offset']:+.2f}",
-            count(each["outcomes"]),
-            *(percent(each[name]) for name in ("raw", "served", "observed")),
-            NONE if each["log_loss_gain"] is None else signed(-each["log_loss_gain"], 4),
+            _count(each["outcomes"]),
+            *(_percent(each[name]) for name in ("raw", "served", "observed")),
+            NONE if each["log_loss_gain"] is None else _signed(-each["log_loss_gain"], 4),
         ]
         for each in versions
     ]
@@ -268,7 +271,7 @@ def models(versions: Sequence[Described]) -> Table:
         "The latest first. Began with: the version whose map was carried over by ranks, and the line in log-odds that "
         "does it; – begins with raw scores. Log loss: of served scores less that of raw ones; below 0 is better."
     )
-    return Table("Versions of the model", head, rows, note=note)
+    return Table(f"{title}Versions of the model", head, rows, note=note)
 
 
 def ages(described: Described) -> Table:
@@ -277,11 +280,11 @@ def ages(described: Described) -> Table:
     if not found:
         return Table("")
     rows = [
-        [f"outcome {label}", count(one["n"]), age(1000 * one["median_s"]), age(1000 * one["most_s"])]
+        [f"outcome {label}", _count(one["n"]), age(1000 * one["median_s"]), age(1000 * one["most_s"])]
         for label, one in found["outcomes"].items()
     ]
     if found["expired"]:
-        rows.append(["none before ttl", count(found["expired"]), "", ""])
+        rows.append(["none before ttl", _count(found["expired"]), "", ""])
     return Table("Age of forecasts when outcomes come", ("", "events", "half within", "99 % within"), rows, whole=False)
 
 
@@ -291,24 +294,25 @@ def forecasts(described: Described) -> Table:
     if not found:
         return Table("")
     rows = [
-        [words, count(found[n]), NONE if found[median] is None else f"{found[median]:.3g}"]
+        [words, _count(found[n]), NONE if found[median] is None else f"{found[median]:.3g}"]
         for words, n, median in (("since yesterday", "latest", "median"), ("weeks before", "before", "median_before"))
     ]
     rows.append(["shift (PSI)", "", "– (too few before)" if found["shift"] is None else f"{found['shift']:.3f}"])
     return Table("Raw forecasts, lately and before", ("", "forecasts", "median"), rows, whole=False)
 
 
-def biases(described: Described) -> Table:
+def biases(described: Described, title: str = "") -> Table:
     """Return the biases that the calibrator bounds, the nearest to its bound first."""
     found = described.get("biases", ())
     rows = [
-        [each["name"], bad(signed(each["bias"], 5), abs(each["bias"]) > each["bound"]), f"{each['bound']:.5f}"]
+        [each["name"], bad(_signed(each["bias"], 5), abs(each["bias"]) > each["bound"]), _fifth(each["bound"])]
         for each in found[:FUNCTIONS]
     ]
     more = len(found) - FUNCTIONS
     rest = f" {more:,} more are in the JSON." if more > 0 else ""
     note = f"No sequence of prompt outcomes makes a bias larger than its bound.{rest}"
-    return Table("Bias along features", ("along f", "mean of f (p − y)", "bound, ±"), rows, note=note, whole=False)
+    head = ("along f", "mean of f (p − y)", "bound, ±")
+    return Table(f"{title}Bias along features", head, rows, note=note, whole=False)
 
 
 def _versions(found: Sequence[Described]) -> Table:
@@ -317,10 +321,10 @@ def _versions(found: Sequence[Described]) -> Table:
             each["partition"],
             f"{each['calibrator']} of {each['model_version']}" if "model_version" in each else each["calibrator"],
             each["config"],
-            count(each["version"]),
-            count(each["outstanding"]),
-            score(each["error"]),
-            score(each["bound"] if each["bound"] != 1.0 else None),  # a bound of 1 says nothing
+            _count(each["version"]),
+            _count(each["outstanding"]),
+            _score(each["error"]),
+            _score(each["bound"] if each["bound"] != 1.0 else None),  # a bound of 1 says nothing
         ]
         for each in found
     ]
@@ -328,9 +332,5 @@ def _versions(found: Sequence[Described]) -> Table:
     return Table("Calibrators", head, rows, 3)
 
 
-def _span(of: Mapping[str, float | None]) -> str:
-    return NONE if of["low"] is None else f"{signed(of['low'], 4)} to {signed(of['high'], 4)}"
-
-
-def _share(value: float | None) -> str:
-    return NONE if value is None else f"{value:.0%}"
+def _span(of: Mapping[str, float | None]) -> Markup | str:
+    return NONE if of["low"] is None else join(_signed(of["low"], 4), " to ", _signed(of["high"], 4))

@@ -81,6 +81,9 @@ class Along:
         self._journal, self._inputs = journal, inputs
         self.next = list(begins)
         self._order = list(order)
+        #: From which offsets on the order of what was folded is known; and the number of the last entry.
+        self._since = [min([at for topic, at in order if topic == n], default=begin) for n, begin in enumerate(begins)]
+        self._number = 0
         self._known = applied - len(self._order)
         self._ends = ends
         self._read = 0
@@ -139,8 +142,19 @@ class Along:
             for record in records:
                 yield topic, record
 
+    def _late(self, entry: Entry) -> bool:
+        """Whether an entry says nothing new: a worker wrote it that had lost the partition, behind later ones."""
+        if any(end > at for end, at in zip(entry.ends, self.next, strict=True)):
+            return False
+        if entry.tick:
+            return entry.number <= self._number
+        return any(begin < at for begin, at in zip(entry.begins, self._since, strict=True))
+
     def _parts(self, entry: Entry, offset: int) -> Iterator[Part]:
+        if self._late(entry):
+            return
         topics = self._left(entry, offset)
+        self._number = max(self._number, entry.number)
         if entry.tick:
             yield Part(entry, [], ended=True)
         finals = {topics.rfind(topic): topic for topic in (0, 1)}
@@ -163,7 +177,8 @@ class Along:
             raise Unauditable(
                 f"{self._place} goes on at offsets {list(entry.begins)} of {' and '.join(self._labels)}, and what is "
                 f"before leads to {self.next}: entries were deleted, so nobody can tell from there on in which order "
-                "records were folded. Give the topic retention.ms=-1, or audit with --checkpoint before they are"
+                "records were folded. Give the topic retention.ms=-1, or audit with --checkpoint before they are. What "
+                "comes from now on is judged from a snapshot of now on: 'trueup snapshot FILE', then audit --from FILE"
             )
         topics = entry.topics[max(0, self._known - (entry.applied - len(entry.topics))) :]
         known = [(topic, at) for topic, at in self._order if at >= entry.begins[topic]]
@@ -171,7 +186,7 @@ class Along:
         agree = topics.startswith(done) or done.startswith(topics)
         if not agree or known != self._order[len(self._order) - len(known) :]:
             raise self._contradicts(offset, "an entry that contradicts those before it: they overlap, and must agree")
-        self._order = known
+        self._order, self._since = known, list(entry.begins)
         return topics[len(done) :]
 
     def _next(self, entry: Entry, topic: int, offset: int) -> KafkaRecord:

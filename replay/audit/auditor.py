@@ -22,13 +22,14 @@ from replay.audit.checkpoint import ENDED
 from replay.audit.groups import Given, Group
 from replay.audit.output_matcher import Differs, Unauditable
 from replay.audit.partition_verifier import Checked, Derivation, Rederivation
-from replay.audit.processes import Processes, report
 from replay.audit.reader import PartitionReader, Span, require_kept
 from replay.audit.rows import RowStore, row_store
 from replay.audit.terms import Configurations
 from replay.audit.verdict import Verdict
 from replay.console import Console
 from replay.moves import LABELS, Move
+from replay.processes import Processes, enough, report
+from replay.progress import Bar
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.sources.registry import RegistryError
@@ -37,7 +38,7 @@ from streams.sources.registry import RegistryError
 AGREE, DIFFER, UNCHECKED = 0, 1, 65
 
 #: Errors that end an audit: the topics or the brokers do not allow it.
-_UNREADABLE = KafkaError, TopicsError, Unauditable, RegistryError, BrokenProcessPool, OSError
+_UNREADABLE = KafkaError, TopicsError, RegistryError, BrokenProcessPool, OSError
 
 
 def run(
@@ -150,7 +151,8 @@ def _audit(
     given: dict[int, Given] = {}
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
-        Processes(console, "deriving", inputs, inputs) as processes,
+        Bar(console) as bar,
+        Processes(enough(inputs), partial(bar.show, "deriving", size=inputs)) as processes,
     ):
         for group, there, named in zip(chain, spans, of, strict=True):
             here = group.settings
@@ -190,7 +192,7 @@ def _partition(task: _Task) -> Verdict:
             _derive(task, reader, row_store(stack, disk=task.disk), found)
         except Differs as exc:
             found.difference = exc.args[0]
-        except (Unauditable, RegistryError, KafkaError, OSError) as exc:
+        except (TopicsError, RegistryError, KafkaError, OSError) as exc:
             found.unable = f"{exc}" or repr(exc)
     return found
 

@@ -59,7 +59,7 @@ def run(settings: Settings, event_id: str, *, json_output: bool) -> int:
     console = Console(stderr=json_output)
     try:
         steps = path(settings, event_id)
-    except (KafkaError, TopicsError, PoisonError, Unauditable, OSError) as exc:
+    except (KafkaError, TopicsError, PoisonError, OSError) as exc:
         console.print(f"[yellow]not read[/]  {escape(repr(exc))}", highlight=False, soft_wrap=True)
         return UNREAD
     said = verdict(steps)

@@ -32,17 +32,19 @@ from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import Unauditable
 from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan, chain
-from replay.audit.processes import Processes, report
 from replay.audit.reader import PartitionReader
 from replay.audit.router_verifier import Found, RouterVerifier
 from replay.audit.rows import Memory, digest, fence_of, read_entries, row_store, write_entries
 from replay.audit.terms import Configurations
 from replay.console import Console
+from replay.processes import Processes, enough, report
+from replay.progress import Bar
 from state.events import Rejected
 from state.frames import CorruptFrame
 from state.rescale import RescaleError, rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.kafka.topics import TopicsError
 from streams.records.encoding import encode, key_of
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues
@@ -74,7 +76,8 @@ def follow(
     records = sum(end for each in plans for _, end in each.written.values())
     with (
         TemporaryDirectory(prefix="trueup-audit-") as directory,
-        Processes(console, "following the sources", jobs, records) as processes,
+        Bar(console) as bar,
+        Processes(enough(records), partial(bar.show, "following the sources", size=jobs)) as processes,
     ):
         before: Plan | None = None
         for plan in plans:
@@ -301,7 +304,7 @@ class _Single:
         """Return a record by its label in `WRITTEN`, its partition and its offset; None if it cannot be read."""
         try:
             return self.read(self._plan.place(label, partition), offset)
-        except (KafkaError, Unauditable):
+        except (KafkaError, TopicsError):
             return None
 
     def read(self, place: TopicPartition, offset: int) -> KafkaRecord | None:

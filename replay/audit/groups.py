@@ -14,10 +14,11 @@ from replay import moves
 from replay.audit.checkpoint import BEGAN, Rows, read_rows, write_rows
 from replay.audit.output_matcher import Settled, Unauditable
 from replay.audit.partition_verifier import INPUTS, LABELS, OUTPUTS, Derivation
-from replay.audit.reader import Extent, PartitionReader, Span, origins, width
+from replay.audit.reader import PartitionReader, Span, origins, width
 from replay.audit.rows import Memory, RowStore, fence_of
 from replay.loaded import Loaded
 from replay.moves import Move
+from replay.topic_reader import Extent
 from state.frames import CorruptFrame
 from state.kind import shown
 from state.rescale import RescaleError, rescaled

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from streams.kafka.topics import TopicsError
 from streams.records.merge import KafkaRecord
 from streams.records.output_values import OutputValues, compared
 
@@ -17,7 +18,7 @@ from streams.records.output_values import OutputValues, compared
 WINDOW: Final = 64_000
 
 
-class Unauditable(Exception):  # noqa: N818 - names what it found
+class Unauditable(TopicsError):  # noqa: N818 - names what it found
     """The topics do not hold what an audit needs; the message says what is missing."""
 
 

@@ -15,8 +15,9 @@ from replay.audit import groups
 from replay.audit.checkpoint import Begun
 from replay.audit.groups import Group
 from replay.audit.output_matcher import Unauditable
-from replay.audit.reader import Extent, PartitionReader, origins, width
+from replay.audit.reader import PartitionReader, origins, width
 from replay.moves import Move, Upstream
+from replay.topic_reader import Extent
 from streams.config import in_force
 from streams.config.in_force import InForceError, Mapped
 from streams.config.settings import Settings

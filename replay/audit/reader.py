@@ -1,14 +1,9 @@
 """The topics of an audit, read from offset to offset, one partition of each at a time."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
-from time import monotonic
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from replay.audit.output_matcher import Unauditable
@@ -16,94 +11,30 @@ from replay.audit.partition_verifier import INPUTS, LABELS, Skips
 from replay.audit.terms import Configurations
 from replay.loaded import Loaded
 from replay.moves import Move, MoveError
+from replay.topic_reader import Extent, TopicReader
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError
 from streams.config.settings import Settings
-from streams.faust import unpacking
 from streams.kafka import provenance
 from streams.kafka import topics as kafka_topics
-from streams.kafka.whole_topics import FETCH_BYTES
 from streams.records import skips
 from streams.records.merge import KafkaRecord
-
-T = TypeVar("T")
-
-#: The brokers must give the next records of a topic that has some within this time, s.
-STALL_SECONDS: Final = 60.0
-#: How long a broker waits for records, ms. Other questions to that broker are answered only after it.
-FETCH_WAIT_MS: Final = 10
-
-
-class Extent(NamedTuple):
-    """What a partition of a topic held when the audit began: the first record kept, and the next offset."""
-
-    first: int
-    end: int
-
 
 #: Of one partition the extents of the topics of `LABELS`.
 Span = Mapping[str, Extent]
 
 
-class PartitionReader:
-    """Reads partitions of topics to the end that they had; connected as long as its context lasts.
-
-    ``settings``: name the topics and the brokers.
-    """
+class PartitionReader(TopicReader):
+    """Reads the topics of a group, by their labels."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._runner = asyncio.Runner()
-        self._consumer: Any = None
-        #: What workers left out, and why, by topic and partition, then offset.
-        self.skipped: dict[tuple[str, int], dict[int, str]] = {}
-        #: Most bytes that a batch of a topic may unpack to; None for no bound.
-        self._unpacks: dict[str, int | None] = {}
+        super().__init__(settings)
         #: By partition the records of the topic of what is in force.
         self._told: dict[int, dict[bytes, bytes]] = {}
-
-    def __enter__(self) -> Self:
-        try:
-            self._run(self._start())
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
-        if self._consumer is not None:
-            self._run(self._consumer.stop())
-        self._runner.close()
-
-    async def _start(self) -> None:
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=",".join(self._settings.brokers),
-            enable_auto_commit=False,
-            auto_offset_reset="none",  # what is deleted while it is read must not look as if it had never been
-            max_partition_fetch_bytes=FETCH_BYTES,
-            fetch_max_wait_ms=FETCH_WAIT_MS,
-            isolation_level="read_committed",  # as a worker reads its inputs
-            **self._settings.security.client_options(),
-        )
-        await self._consumer.start()
-        unpacking.bound(self._consumer, self._unpacks.get, lambda place: self.skipped.get(place, {}))
 
     def place(self, label: str, partition: int) -> TopicPartition:
         """Return a partition of a topic by its label."""
         return TopicPartition(getattr(self._settings, label.replace("-", "_")), partition)
-
-    def extents(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Extent]:
-        """Return what partitions hold; the ends are asked for topic after topic, in this order."""
-        ends: dict[TopicPartition, int] = {}
-        for _, each in groupby(places, attrgetter("topic")):
-            ends |= self._run(self._consumer.end_offsets(list(each)))
-        first = self._run(self._consumer.beginning_offsets(places))
-        return {place: Extent(first[place], ends[place]) for place in places}
-
-    def at(self, place: TopicPartition, timestamp: int) -> int | None:
-        """Return the offset of the first record of a partition that is not earlier than a time, ms; None: all are."""
-        found = self._run(self._consumer.offsets_for_times({place: timestamp}))[place]
-        return None if found is None else int(found.offset)
 
     def told(self, partition: int) -> dict[bytes, bytes]:
         """Return the records of the topic of what is in force, of one partition."""
@@ -172,11 +103,6 @@ class PartitionReader:
                 return rows
             at, end = end, self.extents([place])[place].end
 
-    def leave_out(self, skipped: Iterable[tuple[str, int, int, str]]) -> None:
-        """Leave out records from now on: topic, partition, offset and why of each."""
-        for topic, number, offset, why in skipped:
-            self.skipped.setdefault((topic, number), {})[offset] = why
-
     def note_skips(self, partition: int, span: Span, since: Skips) -> Skips:
         """Read from new dead letters which records were left out; the inputs are read without them."""
         first, end = span["dead-letters"]
@@ -196,58 +122,8 @@ class PartitionReader:
             stretches[topic] = configurations.unpacked_bytes(topic, since[label], span[label].end)
         for place, ((_, limit), *_) in zip(places, stretches, strict=True):
             self._unpacks[place.topic] = limit
-        self._begin(places)
-        return [self._records(place, each) for place, each in zip(places, stretches, strict=True)]
-
-    def stretches(
-        self, places: Mapping[TopicPartition, tuple[int, int]], unpacked_bytes: int | None = None
-    ) -> list[Iterator[KafkaRecord]]:
-        """Return the records of each of several partitions, from an offset to another; nothing else is read meanwhile.
-
-        ``unpacked_bytes``: most bytes that a batch may unpack to; None for no bound.
-        """
-        self._unpacks.update((place.topic, unpacked_bytes) for place in places)
-        self._begin({place: first for place, (first, _) in places.items()})
-        return [self._records(place, [(end, None)]) for place, (_, end) in places.items()]
-
-    def _begin(self, places: Mapping[TopicPartition, int]) -> None:
-        self._run(self._assign(places))
-
-    async def _assign(self, places: Mapping[TopicPartition, int]) -> None:
-        self._consumer.assign(list(places))
-        for place, offset in places.items():
-            self._consumer.seek(place, offset)
-
-    def _records(self, place: TopicPartition, stretches: Sequence[tuple[int, int | None]]) -> Iterator[KafkaRecord]:
-        """Yield records up to the last of some ends; with each, how many bytes a batch before it may unpack to."""
-        position, since = int(self._run(self._consumer.position(place))), monotonic()
-        for n, (end, limit) in enumerate(stretches):
-            if n and position < end:
-                self._unpacks[place.topic] = limit
-                self._consumer.seek(place, position)  # what was fetched was unpacked by the limit before
-            while position < end:
-                batches, position = self._run(self._next(place))
-                for record in batches:
-                    if record.offset >= end:
-                        position = end
-                        break
-                    yield record
-                if batches:
-                    since = monotonic()
-                elif monotonic() - since > STALL_SECONDS:
-                    raise Unauditable(
-                        f"{place.topic}/{place.partition} gave nothing for {STALL_SECONDS:g} s at {position}"
-                    )
-
-    async def _next(self, place: TopicPartition) -> tuple[list[KafkaRecord], int]:
-        try:
-            batches = await self._consumer.getmany(place, timeout_ms=500)
-        except skips.PoisonError as exc:
-            raise Unauditable(str(exc)) from exc
-        return batches.get(place, []), await self._consumer.position(place)
-
-    def _run(self, done: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(done)
+        self.begin(places)
+        return [self.records(place, each) for place, each in zip(places, stretches, strict=True)]
 
 
 def width(settings: Settings, names: Iterable[str]) -> int:
@@ -267,7 +143,7 @@ def origins(settings: Settings, names: Iterable[str]) -> dict[str, provenance.Or
     """Return what the brokers call topics: one that was made anew has the same name and other records."""
 
     async def ask() -> dict[str, provenance.Origin]:
-        client = AIOKafkaClient(bootstrap_servers=",".join(settings.brokers), **settings.security.client_options())
+        client = AIOKafkaClient(**settings.client_options())
         try:
             await client.bootstrap()
             return {name: (await provenance.describe(client, settings.app_id, name)).origin for name in names}

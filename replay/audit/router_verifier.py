@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from replay.audit.account import Account
 from replay.audit.along import Along, Part
-from replay.audit.output_matcher import WINDOW, Differs, OutputDifference, Unauditable, unlike
+from replay.audit.output_matcher import WINDOW, Differs, OutputDifference, unlike
 from replay.audit.plan import LETTERS, NAMED, OUTCOMES, RouterSpan
 from replay.audit.rows import RowStore, digest, fence_of
 from state.events import Rejected
@@ -20,6 +20,7 @@ from state.policies import Policies
 from state.router import Router
 from state.routes import EVENT, FATES, Label, Route, Routed
 from streams.kafka import partitioner
+from streams.kafka.topics import TopicsError
 from streams.records.merge import KafkaRecord
 from streams.records.refused import named
 from streams.records.routing import RouteDecoder, encode_outcome
@@ -154,7 +155,7 @@ class RouterVerifier:
                 self._fold(engine, part)
                 yield len(part.records)
             later = self._later()
-        except Unauditable as exc:
+        except TopicsError as exc:
             self.found.unable.append(str(exc))
         except Differs as exc:
             self.found.differ(self._checked, exc.args[0])

@@ -62,9 +62,10 @@ def account(
     earlier: dict[str, dict[str, Any]] = {}
     for verdict in verdicts:
         if verdict.application != application:
-            of = earlier.setdefault(verdict.application, {"partitions": {}, "in_force": {}})
+            of = earlier.setdefault(verdict.application, {"partitions": {}, "in_force": {}, "loaded": {}})
             of["partitions"][str(verdict.partition)] = asdict(verdict.checked)
             of["in_force"][str(verdict.partition)] = verdict.in_force
+            of["loaded"] |= {str(verdict.partition): verdict.loaded} if verdict.loaded else {}
     totals = {each.name: sum(getattr(verdict.checked, each.name) for verdict in verdicts) for each in fields(Checked)}
     differences = [
         verdict.difference._asdict() | ({"application": verdict.application} if verdict not in own else {})
@@ -132,14 +133,20 @@ def tell(console: Console, account: Mapping[str, Any]) -> None:
 
 
 def _print_groups(line: Callable[[str], None], account: Mapping[str, Any]) -> None:
-    for partition, what in account["loaded"].items():
-        line(f"partition {partition} began with {escape(what)}: all that came behind is judged, these rows are not")
+    _print_loaded(line, account["loaded"])
     for group, found in account["earlier_groups"].items():
         line(f"its rows began with those of {escape(group)}, derived in {len(found['partitions'])} partitions")
+        _print_loaded(line, found["loaded"], f" of {escape(group)}")
     for partition, found in account["in_force"].items():
         for each in found[1:]:
             since = f"from record {each['applied']:,} on, by {escape(str(each['owner']))}"
             line(f"partition {partition}: configuration {each['configuration'][:8]} {since}")
+
+
+def _print_loaded(line: Callable[[str], None], loaded: Mapping[str, str], group: str = "") -> None:
+    for partition, what in loaded.items():
+        said = f"partition {partition}{group} began with {escape(what)}"
+        line(f"{said}: all that came behind is judged, these rows are not")
 
 
 def _print_followed(line: Callable[[str], None], followed: Mapping[str, Any]) -> None:

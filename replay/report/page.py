@@ -1,7 +1,7 @@
 """The page: one file of HTML with its style and its pictures inside, that asks for nothing and runs nothing."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Final
@@ -14,24 +14,20 @@ from agents.status.number_format import (
     cell,
     count,
     day,
-    difference,
     minute,
     percent,
     period,
     score,
     share,
     signed,
+    valued,
 )
-from replay.report import labels, message, recommendation, rows, time_series
+from replay.report import labels, message, recommendation, rows, stream_tables, time_series
 from replay.report.figure import BEFORE, Figure, Panel, series_of
 from replay.report.rule import RULE
 from replay.report.warnings import cautions, limits
-from replay.result import COMPARED, RAW, Difference, Result
+from replay.result import COMPARED, RAW, Result
 from replay.sources.scores import scale
-from streams.metrics import weights
-from streams.metrics.bands import BELOW, CAPTION
-from streams.metrics.segments import ERRORS
-from streams.metrics.vectors import NORMALISED
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _STYLE: Final = pages.style(TEMPLATES / "report.css")
@@ -48,30 +44,11 @@ CALLED: Final = {
     "log_loss": "Log loss",
     "auc": "AUC",
     "recall": "Recall",
-    "pinball": "Pinball loss",
 }
-
-
-def _filled(said: Callable[..., str]) -> Callable[..., Markup]:
-    """Return a format whose numbers carry their full value, so that a page can be read by a program too."""
-    return lambda value, *more: cell(value, said(value, *more))
 
 
 def _relative(value: float) -> str:
     return f"{signed(100 * value, 1)}%"
-
-
-def _plain(value: float | None, digits: int) -> str:
-    return NONE if value is None else signed(value, digits).removeprefix("+")
-
-
-def _difference(each: Difference) -> Markup:
-    """Return a difference, its interval, and what that means."""
-    verdict = ("better", "no difference", "worse")[each.sign + 1]
-    value, low, high = difference(each.value, each.low, each.high)
-    ends = tag("span", "[", cell(each.low, low), ", ", cell(each.high, high), "]", class_="range")
-    said = tag("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}")
-    return join(cell(each.value, value), " ", ends, " ", said)
 
 
 def _broken(name: str) -> Markup:
@@ -80,13 +57,15 @@ def _broken(name: str) -> Markup:
 
 _PAGES: Final = pages.environment(TEMPLATES)
 _PAGES.filters.update(
-    {name: _filled(said) for name, said in (("count", count), ("percent", percent), ("score", score), ("share", share))}
+    {name: valued(said) for name, said in (("count", count), ("percent", percent), ("score", score), ("share", share))}
 )
-_PAGES.filters.update({"signed": _filled(signed), "relative": _filled(_relative), "plain": _filled(_plain)})
+_PAGES.filters.update({"signed": valued(signed), "relative": valued(_relative)})
 _PAGES.filters.update({"root": lambda value: cell(value, score(sqrt(value)) if isfinite(value) else NONE)})
-_PAGES.filters.update({"day": day, "minute": minute, "prose": prose, "difference": _difference, "broken": _broken})
+_PAGES.filters.update(
+    {"day": day, "minute": minute, "prose": prose, "difference": stream_tables.difference, "broken": _broken}
+)
 _PAGES.filters["commas"] = lambda text: Markup(",<wbr>").join(text.split(","))
-_PAGES.globals.update(period=period, score=_filled(score), share=_filled(share))
+_PAGES.globals.update(period=period, score=valued(score), share=valued(share))
 
 
 def page(result: Result, command: str = "", model: str = "") -> bytes:
@@ -104,7 +83,7 @@ def page(result: Result, command: str = "", model: str = "") -> bytes:
     zero, one = scale(unit) or (0.0, 1.0)
     made = _PAGES.overlay()
     made.filters = _PAGES.filters | {
-        "unit": _filled(percent if (zero, one) == (0.0, 1.0) else lambda raw: f"{zero + (one - zero) * raw:g}")
+        "unit": valued(percent if (zero, one) == (0.0, 1.0) else lambda raw: f"{zero + (one - zero) * raw:g}")
     }
     rendered = made.get_template("report.html").render(
         style=Markup(_STYLE), hash=Markup(pages.named(_STYLE)), command=command, model=model, **_values(result)
@@ -132,14 +111,10 @@ def _values(result: Result) -> dict[str, Any]:
         "limits": limits(result),
         "rule": RULE,
         "definitions": DEFINITIONS,
-        "normalised": NORMALISED,
-        "calls": CALLED,
         "of": None,
-        "lately": "",
-        **rows.vectors(result),
+        "vectors": [table for each in result.contenders for table in stream_tables.of_vectors(each, result)],
         **rows.origin(result),
     }
-    values["errors"] = " ".join(ERRORS[each] for each in values["kinds"])
     if not contenders:
         return values
     chosen = message.chosen(contenders, choice.name)
@@ -157,10 +132,7 @@ def _values(result: Result) -> dict[str, Any]:
         f"seed {how.seed}."
         if how
         else "",
-        "below": BELOW,
-        "caption": CAPTION,
-        "weighted_head": ("", "Stream", "", *weights.HEAD),
-        "weighted_caption": weights.CAPTION,
+        "apart": [table for _, each in drawn for table in stream_tables.of_probabilities(each)],
         "reliability": _reliability(drawn),
         "fits": [(BEFORE, scored.review.fits["raw"])]
         + [(series, each.overall.review.fits["calibrated"]) for series, each in drawn if each.overall],

@@ -3,19 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from agents.status.number_format import score
 from replay.report.figure import BEFORE, Series
 from replay.report.sentences import learning
+from replay.report.stream_tables import STREAMS
 from replay.result import RAW, Contender, Result, drawn
-from state.scoring.windows import KINDS
-from streams.metrics import weights
-from streams.metrics.segments import LARGE, LATELY, mark
 
-#: Streams that are listed, those with most forecasts, and features; the JSON has more.
-STREAMS: Final = 30
+#: Features that are listed; the JSON has more.
 FEATURES: Final = 60
-#: Segments of a stream and configuration that are shown; the JSON has more.
-SEGMENTS: Final = 8
 
 Drawn = Sequence[tuple[Series, Contender]]
 
@@ -27,10 +21,6 @@ def series(contender: Contender, found: Drawn) -> Series:
 
 def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
     """Return the rows of the tables of probabilities, of all contenders or of those that are drawn."""
-    segments = [
-        (which, stream, each) for which, stream, of in _segmented(found) for each in of["worst"][:SEGMENTS]
-    ]  # fmt: skip
-    edges = sorted({(band["low"], band["high"]) for *_, each in segments for band in each["calibrated"]["bands"]})
     return {
         "comparison": list(_comparison(every)),
         "ranks": list(_ranks(every, result)),
@@ -38,26 +28,7 @@ def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
         "warmups": [(which, each) for which, one in every for each in learning(one)[:STREAMS] if each.warmup.issued],
         "worst": list(_worst(found)),
         "alerts": list(_alerts(found)),
-        "banded": list(_bands(found)),
-        "weighted": list(_weighted(found)),
         "features": list(_features(found))[:FEATURES],
-        "functions": [
-            (which, stream, each)
-            for which, one in found
-            for stream, of in one.streams.items()
-            for each in of.functions[:FEATURES]
-        ],
-        "versions": [
-            (which, stream, each) for which, one in found for stream, of in one.streams.items() for each in of.versions
-        ],
-        "segments": segments,
-        "segments_said": _said(found),
-        "segment_bands": [
-            (which, stream, f"{each['segment']} = {each['value']}", [_band(each, at) for at in edges])
-            for which, stream, each in segments
-        ],
-        "edges": [f"{low:g}–{high:g}" for low, high in edges],
-        "recent": list(_recent(_segmented(found))),
         "streams": list(_streams(found)),
         "stream_heads": [
             f"{what} {name}" for what in ("ECE", "Brier") for name in (RAW, *(each.name for each, _ in found))
@@ -65,32 +36,6 @@ def tables(result: Result, every: Drawn, found: Drawn) -> dict[str, Any]:
         "names": [RAW, *(each.name for each, _ in found)],
         "most": str(FEATURES),
     }
-
-
-def _segmented(found: Drawn) -> Iterator[tuple[Series, str, Mapping[str, Any]]]:
-    for which, one in found:
-        for stream, of in one.streams.items():
-            if of.segments:
-                yield which, stream, of.segments
-
-
-def _said(found: Drawn) -> str:
-    """Return what to look for in the table of segments, with the mean error of the large ones."""
-    said = (
-        f"After the segment's warm-up, by the ECE of what was served above twice what chance gives; the {SEGMENTS} "
-        "worst of each configuration. Off: mean served minus what came true, with its 95% interval as if outcomes were "
-        "independent. The ECE is over 14 bands."
-    )
-    large = [(which, stream, of["large"]) for which, stream, of in _segmented(found) if of["large"]["segments"]]
-    means = [
-        f" {which.name}, {stream}: {' raw, '.join(score(of[kind]['mean_ece']) for kind in KINDS)} served."
-        for which, stream, of in large
-    ]
-    return said + (f" Mean ECE of the segments with {LARGE:,} outcomes and more:{''.join(means)}" if means else "")
-
-
-def _band(segment: Mapping[str, Any], at: tuple[float, float]) -> Mapping[str, Any] | None:
-    return next((band for band in segment["calibrated"]["bands"] if (band["low"], band["high"]) == at), None)
 
 
 def _comparison(every: Drawn) -> Iterator[tuple[Any, ...]]:
@@ -152,22 +97,6 @@ def _alerts(found: Drawn) -> Iterator[tuple[Any, ...]]:
         yield Series("", "none"), of.equal_threshold, of.raw, part[0], of.equal_precision, of.equal_recall
 
 
-def _bands(found: Drawn) -> Iterator[tuple[Any, ...]]:
-    for which, one in found:
-        for stream, of in one.streams.items():
-            for each in of.bands["bands"] if of.bands else ():
-                yield BEFORE, stream, each, each["raw"], None
-                yield which, stream, each, each["calibrated"], each["keeps"]
-
-
-def _weighted(found: Drawn) -> Iterator[tuple[Any, ...]]:
-    """Yield series, stream, and the texts of a row of `streams.metrics.weights.rows`."""
-    for which, one in found:
-        for stream, of in one.streams.items():
-            for row in weights.rows(of.weighted) if of.weighted else ():
-                yield which, stream, row
-
-
 def _features(found: Drawn) -> Iterator[tuple[Any, ...]]:
     """Yield stream, feature, and the bias of raw and of each contender."""
     by: dict[tuple[str, str], dict[int, Any]] = {}
@@ -187,36 +116,6 @@ def _streams(found: Drawn) -> Iterator[tuple[Any, ...]]:
         others = [one.streams.get(each.stream) for _, one in found]
         cards = [each.raw, *(other.calibrated if other else None for other in others)]
         yield each, [getattr(card, what, None) for what in ("ece", "brier") for card in cards]
-
-
-def _recent(found: Iterator[tuple[Any, str, Mapping[str, Any]]]) -> Iterator[tuple[Any, ...]]:
-    """Yield the segments that are off at the end."""
-    for which, stream, of in found:
-        for each in of["recent"][:SEGMENTS]:
-            yield which, stream, each, mark(each, of["of"])
-
-
-def vectors(result: Result) -> dict[str, Any]:
-    """Return the rows of the tables of classes and numbers."""
-    found = [(one, of) for one in result.contenders for of in one.vectors.values()]
-    segmented = [(Series(one.name, "none"), of.stream, of.segments) for one, of in found if of.segments]
-    kinds = [of["of"] for _, _, of in segmented if of["worst"]]
-    return {
-        "vectors": [
-            (of, one.name, figure, of.figures["raw"][figure], value)
-            for one, of in found
-            for figure, value in of.figures["calibrated"].items()
-        ],
-        "vector_differences": [(stream, each) for stream, of in result.vector_differences.items() for each in of],
-        "vector_segments": [
-            (stream, which.name, each, next(iter(each["difference"].values())))
-            for which, stream, of in segmented
-            for each in of["worst"][:SEGMENTS]
-        ],
-        "recent_vectors": list(_recent(iter(segmented))),
-        "kinds": list(dict.fromkeys(kinds)),
-        "lately_vectors": "".join(dict.fromkeys(LATELY[of["of"]] for _, _, of in segmented if of["recent"])),
-    }
 
 
 def origin(result: Result) -> dict[str, Any]:

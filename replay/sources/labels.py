@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Final
@@ -13,12 +14,23 @@ from replay.sources.column import MISSING
 _WORDS: Final = {
     **dict.fromkeys(("false", "f", "no", "n", "legit"), 0),
     **dict.fromkeys(("true", "t", "yes", "y", "fraud"), 1),
+    # As spreadsheets and people write them elsewhere.
+    **dict.fromkeys(("falsch", "faux", "falso", "onwaar", "fałsz", "ложь"), 0),
+    **dict.fromkeys(("wahr", "vrai", "verdadero", "verdadeiro", "vero", "waar", "prawda", "истина"), 1),
+    **dict.fromkeys(("nein", "non", "não", "nee", "nej", "nie", "нет"), 0),
+    **dict.fromkeys(("ja", "oui", "sí", "sì", "si", "sim", "tak", "да"), 1),
 }
 #: Text that stands where nothing is known.
 _NOTHING: Final = frozenset(each.casefold() for each in MISSING)
+#: Beside words it may be the other answer.
+_NONE: Final = "none"
+#: A number as databases write bits, with a decimal comma, or in percent.
+_NUMBER: Final = re.compile(r"(?:0x|b(?='))?'?(-?\d+)(?:([.,])(\d{1,2}))?'?\s*%?", re.ASCII)
 #: What words probably mean; it is proposed, not taken.
 _LIKELY: Final = {
-    **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained"), 0),
+    **dict.fromkeys(("good", "paid", "fully paid", "repaid", "genuine", "retained", _NONE), 0),
+    **dict.fromkeys(("fp", "false positive", "tn", "true negative"), 0),
+    **dict.fromkeys(("tp", "true positive", "fn", "false negative", "confirmed fraud", "confirmed_fraud"), 1),
     **dict.fromkeys(("bad", "default", "defaulted", "charged off", "chargeback", "churned"), 1),
     **dict.fromkeys(("open", "pending", "unknown", "indeterminate", "current", "in progress"), None),
 }
@@ -62,7 +74,10 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
         known |= {name: meaning for name in names.values() if (meaning := _usual(name)) is not None}
         if "t" not in names.values() and "f" not in given:
             known.pop("f", None)  # alone it may mark frauds
-    known |= dict.fromkeys(_NOTHING - known.keys())
+    there = {name: known.get(name) for name in names.values() if name not in _NOTHING}
+    # Beside words that mean no 0, none is a word, too.
+    nothing = _NOTHING - {_NONE} if 0 not in there.values() and not all(map(_is_number, there)) else _NOTHING
+    known |= dict.fromkeys(nothing - known.keys())
     if unknown := [value for value, name in names.items() if name not in known]:
         raise ValueError(_question(unknown, values, names, known))
     return {value: math.nan if (meaning := known[name]) is None else float(meaning) for value, name in names.items()}
@@ -71,11 +86,17 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
 def _name(value: str) -> str:
     """Return a value as it is compared: without blanks around it and without case, numbers in one form."""
     text = value.strip().casefold()
+    if match := _NUMBER.fullmatch(text):
+        text = f"{match[1]}.{match[3] or 0}"
     try:
         number = float(text)
     except ValueError:
         return text
     return f"{number + 0.0:.15g}" if math.isfinite(number) else text
+
+
+def _is_number(name: str) -> bool:
+    return name[-1:].isdecimal()
 
 
 def _usual(name: str) -> int | None:
@@ -85,7 +106,7 @@ def _usual(name: str) -> int | None:
 def _question(unknown: list[str], values: Mapping[str, int], names: Mapping[str, str], known: Meanings) -> str:
     """Return the sentence that asks what values mean, with an answer that can be typed as it is."""
     first = unknown[0]
-    listed = [value for value, name in names.items() if name not in _NOTHING or known[name] is not None]
+    listed = [value for value, name in names.items() if name not in _NOTHING or known.get(name, 0) is not None]
     if len({names[value] for value in listed}) > _MOST:
         return f"holds {first!r} and {len(listed) - 1:,} other values, and a label has two: name the column of labels"
     written: dict[str, str] = {}

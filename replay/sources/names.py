@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from replay.sources.column import Column, quoted
@@ -9,7 +10,9 @@ from replay.sources.column import Column, quoted
 #: Text that stands in a column of names where there is none. NA and - are names.
 _NAMELESS: Final = frozenset(("", "\\N", "<NA>", "NaN", "nan", "None", "NULL", "null", "(null)", "[NULL]"))
 #: A large number as a spreadsheet writes it, without its last digits.
-_ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+")
+_ROUNDED: Final = re.compile(r"\d([.,]\d+)?E\+\d+", re.IGNORECASE | re.ASCII)
+#: A whole number that was stored as a float.
+_WHOLE: Final = re.compile(r"(\d+)\.0", re.ASCII)
 
 
 def read(column: Column, defaults: Sequence[str]) -> list[str]:
@@ -26,9 +29,21 @@ def ids(column: Column) -> list[str]:
     Raises TableError if a spreadsheet has rounded one.
     """
     for at, cell in enumerate(column.texts):
-        if "E+" in cell and _ROUNDED.fullmatch(cell):
-            raise column.wrong(at, ": a spreadsheet has rounded this id; export the column as text, or leave out --id")
+        if "+" in cell and _ROUNDED.fullmatch(cell.strip()):
+            raise column.wrong(at, ": a program has rounded this id; export the column as text, or leave out --id")
     return read(column, [f"row {number}" for number in column.rows])
+
+
+def whole(column: Column) -> tuple[Column, list[str]]:
+    """Return names without the .0 that a program put behind all of them, as it took them for numbers; and say so."""
+    found = [_WHOLE.fullmatch(cell.strip()) for cell in column.texts]
+    if not any(found) or any(
+        not match and cell.strip() not in _NAMELESS for match, cell in zip(found, column.texts, strict=True)
+    ):
+        return column, []
+    cells = [match[1] if match else "" for match in found]
+    note = f"{column.option} {column.name!r} holds whole numbers with .0 behind them, which was left out."
+    return replace(column, cells=cells), [note]
 
 
 def repeated(column: Column, found: Sequence[str]) -> list[str]:

@@ -17,6 +17,8 @@ from streams.config.settings import SettingsError
 
 #: A step into a column: a field of a struct, or a place in a list, from 0.
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+#: Floats hold whole numbers up to this one.
+_EXACT: Final = 1 << 53
 
 
 def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Text:
@@ -146,6 +148,11 @@ def _cells(arrow: Any, option: str, said: str, column: Any, zone: tzinfo | None)
     if option == "--score" and (types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind)):
         return column.cast("float64").to_numpy(zero_copy_only=False).astype("float64"), False
     if types.is_floating(kind):
+        if option == "--id" and (arrow.compute.max(arrow.compute.abs(column)).as_py() or 0) >= _EXACT:
+            raise TableError(f"{said} holds {kind}, which has rounded ids of so many digits; write them as text")
         with suppress(arrow.ArrowInvalid):
             column = column.cast("int64")  # a whole number that was stored as a float is written as one
-    return ["" if cell is None else cell for cell in column.cast("string").to_pylist()], False
+    try:
+        return ["" if cell is None else cell for cell in column.cast("string").to_pylist()], False
+    except arrow.ArrowInvalid as exc:
+        raise TableError(f"{said} holds {kind} that is no text; write it as text") from exc

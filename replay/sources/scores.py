@@ -2,6 +2,8 @@
 
 import math
 import re
+import unicodedata
+from collections import Counter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -27,6 +29,10 @@ _GROUPED: Final = {
     )
     for mark, other in (".,", ",.")
 }
+#: A number with a mark of three characters or less before or behind it.
+_MARKED: Final = re.compile(r"([^\d\s.,+-]{1,3})?\s*([+-]?[\d.,'\u2019\u00a0\u202f ]*\d)\s*([^\d\s.,+-]{1,3})?")
+#: So many scores tell their unit.
+_ENOUGH: Final = 20
 
 
 class Scores(NamedTuple):
@@ -59,12 +65,12 @@ def read(column: Column, unit: str) -> Scores:
     """
     if not isinstance(column.cells, list):
         return _probabilities(column, _plain(column), unit)
-    cells = column.present()
-    signs = sum(cell.endswith("%") for cell in cells)
+    cells = _signed(column)
+    signs = sum("%" in (cell[:1], cell[-1:]) for cell in cells)
     if signs:
-        if at := [at for at, cell in enumerate(cells) if cell and not cell.endswith("%")]:
+        if at := [at for at, cell in enumerate(cells) if cell and "%" not in (cell[:1], cell[-1:])]:
             raise column.wrong(at[0], f", without a percent sign, and {signs:,} other cells have one; correct it")
-        cells = [cell.removesuffix("%").rstrip() for cell in cells]
+        cells = [cell.strip("%").strip() for cell in cells]
         unit = "percent"
     elif unit not in SCALES and unit != LOG_ODDS:
         cells = _ungrouped(column, cells)
@@ -75,7 +81,29 @@ def numbers(column: Column) -> Floats:
     """Read a column of plain numbers, NaN where a cell is empty; as `read` does, but for units."""
     if not isinstance(column.cells, list):
         return _plain(column)
-    return _numbers(column, _ungrouped(column, column.present()))
+    return _numbers(column, _ungrouped(column, _amounts(column, _signed(column))))
+
+
+def _signed(column: Column) -> list[str]:
+    """Return cells with the minus that computers know, where a spreadsheet has written another."""
+    return [cell.replace("\u2212", "-") for cell in column.present()]
+
+
+def _amounts(column: Column, cells: list[str]) -> list[str]:
+    """Return amounts without the mark of their currency; TableError if they have several."""
+    found = [_MARKED.fullmatch(cell) for cell in cells]
+    marks = [(match[1] or match[3] or "") if match else "" for match in found]
+    if not any(_is_currency(mark) for mark in marks):
+        return cells
+    (most, _), *others = Counter(mark for mark, cell in zip(marks, cells, strict=True) if cell).most_common()
+    if others:
+        at = next(at for at, mark in enumerate(marks) if cells[at] and mark != most)
+        raise column.wrong(at, f", and other cells are in {most or 'no currency'}: write all in one")
+    return [match[2] if match else cell for match, cell in zip(found, cells, strict=True)]
+
+
+def _is_currency(mark: str) -> bool:
+    return bool(mark) and (mark.isupper() or any(unicodedata.category(each) == "Sc" for each in mark))
 
 
 def _plain(column: Column) -> Floats:
@@ -86,18 +114,24 @@ def _plain(column: Column) -> Floats:
 
 def _probabilities(column: Column, values: Floats, unit: str) -> Scores:
     ends = scale(unit)
+    known = ~np.isnan(values)
+    doubts = []
+    if known.sum() >= _ENOUGH and unit != "probability" and (ends is None or abs(ends[1] - ends[0]) > _ENOUGH):
+        inner = values[known]
+        if inner.min() >= 0 and inner.max() <= 1 and ((inner > 0) & (inner < 1)).any():
+            span = f"from {inner.min():g} to {inner.max():g}"
+            doubts = [f"--score {column.name!r}: all are {span}. If they are probabilities, leave out --score-unit."]
     if ends is None:
         with np.errstate(over="ignore"):
             shares: Floats = 1 / (1 + np.exp(-values))
-            return Scores(shares, [])
+            return Scores(shares, doubts)
     low, high = ends
     shares = (values - low) / (high - low)
-    known = ~np.isnan(values)
     if not known.any():
         raise TableError(f"{column.option} {shown(column.name)}: no row has a score")
     outside = known & ((shares < -_ROUNDED) | (shares > 1 + _ROUNDED))
     if not outside.any():
-        return Scores(shares, [])
+        return Scores(shares, doubts)
     at = int(np.argmax(outside))
     between = f"in [{min(ends):g}, {max(ends):g}]"
     first = f"the first is row {column.rows[at]}, {quoted(column.cells[at])}"

@@ -247,6 +247,9 @@ def read(path: Path, columns: Columns) -> Rows:
         table = text_table.read(path, columns.named, columns.encoding)
     found = dict(table.columns)
     notes = list(table.notes)
+    for option in found.keys() & {"--id", "--entity", *(f"--segments {name}" for name in columns.segments)}:
+        found[option], changed = names.whole(found[option])
+        notes += changed
     made = times.read(found["--time"], columns.time_format, columns.zone)
     notes += made.notes
     happened = columns.label == columns.label_time  # when, where it did
@@ -300,7 +303,11 @@ def _used(rows: Rows, numbers: Sequence[int]) -> Rows:
     if kept.all():
         return rows
     first = numbers[int(np.argmin(kept))]
-    note = f"{np.sum(~kept):,} rows without score, label and time were passed over, the first is row {first}."
+    left = int(np.sum(~kept))
+    said = (
+        f"{left:,} rows without score, label and time were" if left > 1 else "1 row without score, label and time was"
+    )
+    note = f"{said} passed over, the first is row {first}."
 
     def of(column: list[str]) -> list[str]:
         return [name for name, keep in zip(column, kept.tolist(), strict=True) if keep]

@@ -24,6 +24,7 @@ from replay.sources.unpacking import opened, recognised
 _SEPARATORS: Final = (",", ";", "\t", "|")
 #: How a score or a time begins, and no name of one.
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
+_FORMULA: Final = re.compile(r'="([^"]*)"')
 #: The header is among the first rows, behind comments and titles.
 _HEAD: Final = 50
 #: Rows that are read at once: few enough to stay in the processor's cache.
@@ -74,8 +75,13 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
         there = max((row for _, rows in _heads(path, decoded) for row in rows), key=lambda row: _likeness(row, named))
         if there:
             places(path, there, named)
-        raise TableError(f"{path} has no rows")
-    columns, again = _columns(path, decoded, header, places(path, header.cells, named), named)
+        raise TableError(f"{path} has no row that can be read: a comma, a semicolon, a tab or | is between columns")
+    bare = _bare(path, decoded, header)
+    columns, again = _columns(path, decoded, header, places(path, header.cells, named), named, bare=bare)
+    if bare:
+        notes.append(
+            "Quotes are not closed where they are opened, and every line has all cells: they were read as text."
+        )
     if nul:
         _no_nul(columns)
     if again:
@@ -199,16 +205,34 @@ def _likeness(row: Sequence[str], named: Mapping[str, str]) -> tuple[int, int]:
     return len(set(map(_named, row)).intersection(map(_named, named.values()))), len(row)
 
 
+def _bare(path: Path, encoding: str, header: _Header) -> bool:
+    """Return whether quotes are text, as where PostgreSQL or MySQL write tabs between cells and quote none."""
+    if header.separator not in "\t|":
+        return False
+    odd = False
+    with _text(path, encoding) as file:
+        for line in islice(file, max(header.number - 1, 0), None):
+            if line.strip() and line.count(header.separator) != len(header.cells) - 1:
+                return False
+            odd = odd or line.count('"') % 2 == 1
+    return odd
+
+
 def _columns(
-    path: Path, encoding: str, header: _Header, there: Mapping[str, int], named: Mapping[str, str]
+    path: Path, encoding: str, header: _Header, there: Mapping[str, int], named: Mapping[str, str], *, bare: bool
 ) -> tuple[dict[str, Column], list[int]]:
-    """Return the columns, and which rows repeat the header, as where files were joined."""
+    """Return the columns, and which rows repeat the header, as where files were joined.
+
+    ``bare``: whether quotes are text.
+    """
     cells: dict[int, list[str]] = {at: [] for at in sorted(set(there.values()))}
     rows = array("q")
     width, least, number = len(header.cells), max(cells) + 1, header.number
     again: list[int] = []
     with _text(path, encoding) as file:
-        reader = csv.reader(file, delimiter=header.separator, strict=True)
+        reader = csv.reader(
+            file, delimiter=header.separator, strict=True, quoting=csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
+        )
         try:
             for _ in range(number):
                 next(reader)
@@ -235,8 +259,15 @@ def _columns(
             ) from exc
     if not rows:
         raise TableError(f"{path} has a header and no rows")
-    found = {option: Column(option.split()[0], named[option], cells[at], rows) for option, at in there.items()}
+    bared = {at: _unwrapped(column) for at, column in cells.items()}
+    found = {option: Column(option.split()[0], named[option], bared[at], rows) for option, at in there.items()}
     return found, again
+
+
+def _unwrapped(cells: list[str]) -> list[str]:
+    """Return the text of formulas such as ``="00042"``, by which exports keep a spreadsheet from reading a number."""
+    first = next((cell for cell in cells if cell), "")
+    return [_FORMULA.sub(r"\1", cell) for cell in cells] if _FORMULA.fullmatch(first) else cells
 
 
 def _regular(

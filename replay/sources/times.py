@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache, partial
 from itertools import product
 from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
@@ -21,16 +22,28 @@ NEVER: Final = int(np.iinfo(np.int64).min)
 FIRST: Final = 1990
 #: A label's time from this year on, or up to this year, says that there is none, such as 9999-12-31.
 _NONE_FROM, _NONE_TO = 2099, 1900
-_NO_DATE: Final = re.compile("0000-00-00.*|[+-]?infinity", re.IGNORECASE)
+_NO_DATE: Final = re.compile(r"0000-00-00.*|1900-01-00.*|[+-]?infinity|0(\.0*)?|-1(\.0*)?", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _QUARTER_MS: Final = 900_000
+#: No zone is further off, so a label's time that is no further from 1970 began as 0.
+_ZONES_MS: Final = 14 * 3_600_000
 #: Numbers since 1970, and what makes ms of them.
 _UNITS: Final = (
     ("seconds since 1970", 1e3),
     ("milliseconds since 1970", 1.0),
     ("microseconds since 1970", 1e-3),
     ("nanoseconds since 1970", 1e-6),
+)
+#: Of .NET, 100 ns each: 1970-01-01 in them. As nanoseconds since 1970, those of these decades are of early 1990.
+_TICKS: Final = 621_355_968_000_000_000
+#: What SAS and Stata count since 1960, and what R and Spark count since 1970: the size of a number does not tell them
+#: apart, so they are only named. Each with what 1970-01-01 is in it, and what makes ms of it.
+_COUNTS: Final = (
+    ("days since 1970", 0, 86_400_000.0),
+    ("days since 1960, as in SAS", 3_653, 86_400_000.0),
+    ("seconds since 1960, as in SAS", 315_619_200, 1e3),
+    ("milliseconds since 1960, as in Stata", 315_619_200_000, 1.0),
 )
 #: Dates of digits alone, by their length.
 _DIGITS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
@@ -40,7 +53,8 @@ ISO: Final = "ISO 8601"
 _ISO: Final = re.compile(
     r"(?:(\d{4})([-/.])(\d\d?)\2(\d\d?)|(\d{4})(\d\d)(\d\d))"
     r"(?:(?:T|_|\s+)(\d\d?)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?"
-    r"\s*(?:(?:(Z|UTC|GMT)|([+-]\d\d):?(\d\d)?)(?:\[[\w/+-]+\])?)?",
+    r"\s*(?:(?:(Z|UTC|GMT)|(?:UTC|GMT)?([+-]\d\d?):?(\d\d)?)(?:\s*[\[(]?[a-z]{3}[\w/+-]*[\])]?)?"
+    r"|\[?([a-z]{3,}(?:/[\w/+-]+)?)\]?)?",
     re.IGNORECASE | re.ASCII,
 )
 _NUMBER: Final = re.compile(r"[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -52,16 +66,20 @@ _DATES: Final = (
     *(date.replace(" ", mark) for mark in "./-" for date in ("%d %m %Y", "%m %d %Y", "%d %m %y", "%m %d %y")),
     *(date.replace(" ", mark) for mark in " -/" for date in ("%d %b %Y", "%d %b %y", "%d %B %Y")),
     *("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d%b%Y", "%d%m%Y", "%Y-%b-%d", "%a, %d %b %Y", "%a %d %b %Y"),
+    *("%Y-%m-%d", "%Y/%m/%d", "%y.%m.%d", "%y/%m/%d", "%y-%m-%d"),
 )
 _CLOCKS: Final = (
     *("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %I:%M:%S.%f %p", " %H.%M.%S"),
     *(
+        " %I:%M%p",
         " %I.%M.%S %p",
         " %I.%M.%S.%f %p",
         ", %H:%M",
         ", %H:%M:%S",
+        ", %I:%M %p",
         ", %I:%M:%S %p",
         ":%H:%M:%S",
+        ":%H:%M:%S.%f",
         "T%H:%M:%S",
         " %H:%M:%S,%f",
     ),
@@ -98,6 +116,21 @@ class _Clock:
             time = time.replace(tzinfo=self._zone)
         return (time - _EPOCH) // _MS
 
+    def named(self, moment: datetime, name: str) -> int:
+        """Return a time in a region such as Europe/Berlin, or of CET or CEST where the zone has this name for it.
+
+        Raises ValueError if it has not: an EST is in New York or in Sydney.
+        """
+        if "/" in name and name.casefold() != str(self._zone).casefold():
+            try:
+                return self.ms(moment.replace(tzinfo=ZoneInfo(name)))
+            except (ZoneInfoNotFoundError, OSError) as exc:
+                raise ValueError(name) from exc
+        for each in (moment.replace(tzinfo=self._zone, fold=fold) for fold in (0, 1)):
+            if "/" in name or each.tzname() == name.upper():
+                return self.ms(each)
+        raise ValueError(name)
+
 
 _Tell = Callable[[str, _Clock], tuple[str, int]]
 
@@ -122,7 +155,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
     if not isinstance(column.cells, list):
         kind, ms = "", column.cells.astype(np.int64)
     else:
-        texts = ["" if of_label and _NO_DATE.fullmatch(cell) else cell for cell in column.present()]
+        texts = ["" if of_label and _NO_DATE.fullmatch(cell) else _spaced(cell) for cell in column.present()]
         tell = partial(_formatted, form) if form else _usual
         kinds, ms = _told(texts, tell, clock)
         if form and not only and kinds.keys() == {""}:
@@ -143,7 +176,7 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
         notes.append(f"{column.option} {column.name!r} was read as {kind}: {column.texts[at]!r} is {_date(ms[at])}.")
     there = ms != NEVER
     if of_label:
-        none = there & ((ms >= _year(_NONE_FROM)) | (ms < _year(_NONE_TO + 1)))
+        none = there & ((ms >= _year(_NONE_FROM)) | (ms < _year(_NONE_TO + 1)) | (abs(ms) <= _ZONES_MS))
         if none.any():
             first = column.cells[int(np.argmax(none))]
             notes.append(f"--label-time {column.name!r}: {quoted(first)} was taken as no date ({none.sum():,} in all).")
@@ -156,6 +189,11 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
             at, f", which is {_date(ms[at])} and not from {FIRST} to {clock.last}; correct it, or leave it empty"
         )
     return Times(ms, notes)
+
+
+def _spaced(cell: str) -> str:
+    """Return a cell whose blanks are blanks: some spreadsheets and browsers write a narrow one before AM and PM."""
+    return cell if cell.isascii() else cell.replace("\u202f", " ").replace("\u00a0", " ")
 
 
 def next_days(days: Integers, zone: tzinfo) -> Integers | None:
@@ -199,12 +237,15 @@ def _usual(cell: str, clock: _Clock) -> tuple[str, int]:
     if match[13]:
         zone = timezone(timedelta(hours=int(match[13]), minutes=int(match[13][0] + (match[14] or "0"))))
     fraction = int(f"{match[11] or ''}000000"[:6])
-    return ISO, clock.ms(datetime(year, month, day, hour, minute, second, fraction, zone))
+    moment = datetime(year, month, day, hour, minute, second, fraction, zone)
+    return ISO, clock.named(moment, match[15]) if match[15] else clock.ms(moment)
 
 
 def _number(cell: str, clock: _Clock) -> tuple[str, int]:
     value = float(cell.replace(",", "."))
     first, last = clock.span
+    if first <= (value - _TICKS) * 1e-4 < last:
+        return "ticks of .NET", round((value - _TICKS) * 1e-4)
     for kind, to_ms in _UNITS:
         if first <= value * to_ms < last:
             return kind, round(value * to_ms)
@@ -259,22 +300,32 @@ def _wrong(
         own = kind(cell)
         said = f", {f'which are {own}, and' if own else 'and'} {count:,} other cells are {most}"
         return column.wrong(at, f"{said}; correct it, or leave it empty")
+    return column.wrong(at, _unknown(column, cell, [each for each in texts if each and not kind(each)], clock))
+
+
+def _unknown(column: Column, cell: str, unknown: Sequence[str], clock: _Clock) -> str:
+    """Return what to say of a cell that is written in no known way, as others are."""
     if _OF_DAY.fullmatch(cell):
-        return column.wrong(at, f", a time of day; {column.option} needs a column with dates")
-    if fits := _fitting([cell for cell in texts if cell and not kind(cell)][:_TRIED], clock):
+        return f", a time of day; {column.option} needs a column with dates"
+    if (match := _ISO.fullmatch(cell)) and match[15]:
+        return f", which names the zone {match[15]!r}; --time-zone says which it is, such as --time-zone Europe/Berlin"
+    number = float(cell.replace(",", ".")) if _NUMBER.fullmatch(cell) else None
+    if number is not None and (counts := _counts(number, clock)):
+        return f", which would be {' or '.join(counts)}; write the column as dates"
+    if fits := _fitting(unknown[:_TRIED], clock):
         listed = " or ".join(f"{column.option}-format '{each}'" for each in fits)
-        return column.wrong(at, f", which is not ISO 8601; say how it is written: {listed}")
-    if _NUMBER.fullmatch(cell):
-        return column.wrong(
-            at,
-            f", which is no time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
-            f"spreadsheet, nor as a date of digits; {column.option}-format says how it is written",
+        said = f"is not ISO 8601; say how it is written: {listed}"
+    elif number is not None:
+        said = (
+            f"is no time from {FIRST} to {clock.last}: neither in s, ms, µs or ns since 1970, nor in days of a "
+            f"spreadsheet, nor as a date of digits; {column.option}-format says how it is written"
         )
-    return column.wrong(
-        at,
-        f", which is not a time that is recognised (ISO 8601, or a number since 1970); say how it is written, such as "
-        f"{column.option}-format '%d.%m.%Y %H:%M'",
-    )
+    else:
+        said = (
+            "is not a time that is recognised (ISO 8601, or a number since 1970); say how it is written, such as "
+            f"{column.option}-format '%d.%m.%Y %H:%M'"
+        )
+    return f", which {said}"
 
 
 def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
@@ -285,7 +336,15 @@ def _fitting(cells: Sequence[str], clock: _Clock) -> list[str]:
     return [form for form, n in fits.items() if n == max(fits.values()) and 2 * n > len(cells)][:4]
 
 
+def _counts(value: float, clock: _Clock) -> list[str]:
+    """Return what a number would be, counted as nothing is that is read."""
+    made = {what: (value - zero) * to_ms for what, zero, to_ms in _COUNTS}
+    return [f"{_date(round(ms))[:10]} in {what}" for what, ms in made.items() if clock.span[0] <= ms < clock.span[1]]
+
+
 def _fits(form: str, cell: str, clock: _Clock) -> bool:
+    if cell.isdecimal() and len(cell) != len(datetime(2024, 1, 1).strftime(form)):  # noqa: DTZ001 - only its length
+        return False  # strptime takes fewer digits
     try:
         return clock.span[0] <= _formatted(form, cell, clock)[1] < clock.span[1]
     except ValueError:

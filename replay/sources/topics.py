@@ -9,28 +9,26 @@ dead letters tell.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from replay.sources.record import CHUNK, Chunk, SourceRecord
+from replay.topic_reader import TopicReader
 from state.fence import FORECASTS, OUTCOMES
 from streams.config.settings import Settings, SettingsError
-from streams.faust import unpacking
 from streams.kafka.topics import TopicsError, partitions
-from streams.kafka.whole_topics import FETCH_BYTES, batches
+from streams.kafka.whole_topics import batches
 from streams.records import skips
 from streams.records.refused import Refused
 from streams.records.skips import PoisonError
-
-#: How long a fetch may take before the brokers are given up, s.
-SILENCE_SECONDS = 60.0
 
 #: From each partition's first offset up to, not including, its last, by partition.
 Spans = tuple[tuple[int, int], ...]
@@ -89,68 +87,23 @@ class TopicSource:
             return
         settings = Settings.from_env(self.environment)
         place = TopicPartition(self.names[topic], partition)
-        with asyncio.Runner() as runner:
-            left_out = self.skipped.get(place.topic, {}).get(partition, {})
-            consumer = runner.run(_opened(settings, place, start, left_out))
+        left_out = self.skipped.get(place.topic, {}).get(partition, {})
+        with TopicReader(settings) as reader:
+            reader.leave_out((place.topic, partition, offset, why) for offset, why in left_out.items())
+            (records,) = reader.stretches({place: (start, end)}, settings.unpacked_bytes)
             try:
-                at = start
-                while at < end:
-                    fetched = runner.run(_fetched(consumer, place, at))
-                    reached = runner.run(consumer.position(place))
-                    records = [_record(topic, record) for record in fetched if record.offset < end]
-                    # Control records move the position and give nothing.
-                    reached = min(reached, end)
-                    yield Chunk(records, reached - at)
-                    at = reached
-            except (KafkaError, PoisonError) as exc:
-                raise TopicsError(f"cannot read {place.topic}/{partition} at offset {at}: {exc!r}") from exc
-            finally:
-                runner.run(consumer.stop())
+                while found := [_record(topic, record) for record in islice(records, CHUNK)]:
+                    yield Chunk(found, found[-1].offset + 1 - start)
+                    start = found[-1].offset + 1
+            except KafkaError as exc:
+                raise TopicsError(f"cannot read {place.topic}/{partition} at offset {start}: {exc!r}") from exc
+        yield Chunk([], end - start)
 
 
 def _record(topic: int, read: Any) -> SourceRecord:  # noqa: ANN401 - aiokafka's
     """Return a record; one that stands for others, which are not read, has the reason."""
     reason = read.value.reason if isinstance(read.value, Refused) else None
     return SourceRecord(read.timestamp, topic, read.offset, read.key, read.value, reason, read.headers)
-
-
-async def _opened(
-    settings: Settings, place: TopicPartition, start: int, left_out: Mapping[int, str]
-) -> AIOKafkaConsumer:
-    consumer = _consumer(settings, auto_offset_reset="none", max_partition_fetch_bytes=FETCH_BYTES)
-    try:
-        await consumer.start()
-        unpacking.bound(consumer, lambda _: settings.unpacked_bytes, lambda _: left_out)
-        consumer.assign([place])
-        consumer.seek(place, start)
-    except BaseException:
-        await consumer.stop()
-        raise
-    return consumer
-
-
-async def _fetched(consumer: AIOKafkaConsumer, place: TopicPartition, at: int) -> list[Any]:
-    """Return the next records, or none once the position has moved over offsets that hold nothing."""
-    try:
-        async with asyncio.timeout(SILENCE_SECONDS):
-            while True:
-                found = await consumer.getmany(place, timeout_ms=500, max_records=CHUNK)
-                if found or await consumer.position(place) > at:
-                    return list(found.get(place, ()))
-    except TimeoutError:
-        raise TopicsError(
-            f"{place.topic}/{place.partition} gave nothing for {SILENCE_SECONDS:g} s at offset {at}"
-        ) from None
-
-
-def _consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:  # noqa: ANN401 - aiokafka's options
-    return AIOKafkaConsumer(
-        bootstrap_servers=",".join(settings.brokers),
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        **options,
-        **settings.security.client_options(),
-    )
 
 
 @dataclass(frozen=True)
@@ -170,7 +123,7 @@ def resolved(settings: Settings, environment: Mapping[str, str], wanted: Range) 
     Raises TopicsError if a topic is missing, the numbers of partitions differ, or the brokers cannot be reached.
     """
     try:
-        spans = asyncio.run(_spans(settings, wanted))
+        spans = _spans(settings, wanted)
         names = settings.forecasts, settings.outcomes
         skipped = asyncio.run(_skipped(settings, dict(zip(names, spans, strict=True))))
     except (KafkaError, PoisonError) as exc:
@@ -199,35 +152,29 @@ async def _skipped(settings: Settings, spans: Mapping[str, Spans]) -> dict[str, 
     return found
 
 
-async def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
+def _spans(settings: Settings, wanted: Range) -> tuple[Spans, Spans]:
     names = settings.forecasts, settings.outcomes
-    counts = [await partitions(settings, name) for name in names]
+    counts = [asyncio.run(partitions(settings, name)) for name in names]
     if None in counts:
         raise TopicsError(f"there is no topic {names[counts.index(None)]}")
     if counts[FORECASTS] != counts[OUTCOMES]:
         raise TopicsError(
             f"topic {names[0]} has {counts[0]} partitions, {names[1]} has {counts[1]}: an event's records must meet"
         )
-    consumer = _consumer(settings)
-    try:
-        await consumer.start()
-        forecasts, outcomes = [await _topic_spans(consumer, name, counts[0] or 0, wanted) for name in names]
-    finally:
-        await consumer.stop()
+    with TopicReader(settings) as reader:
+        forecasts, outcomes = [
+            _topic_spans(reader, [TopicPartition(name, n) for n in range(counts[0] or 0)], wanted) for name in names
+        ]
     return forecasts, outcomes
 
 
-async def _topic_spans(consumer: AIOKafkaConsumer, name: str, count: int, wanted: Range) -> Spans:
-    places = [TopicPartition(name, n) for n in range(count)]
-    ends = await consumer.end_offsets(places)
-
-    async def first_from(ms: int) -> dict[TopicPartition, int]:
-        found = await consumer.offsets_for_times(dict.fromkeys(places, ms))
-        return {place: found[place].offset if found[place] else ends[place] for place in places}
-
-    starts = await (consumer.beginning_offsets(places) if wanted.from_ms is None else first_from(wanted.from_ms))
-    stops = ends if wanted.to_ms is None else await first_from(wanted.to_ms)
-    return tuple((starts[place], max(starts[place], stops[place])) for place in places)
+def _topic_spans(reader: TopicReader, places: Sequence[TopicPartition], wanted: Range) -> Spans:
+    spans = []
+    for place, (first, end) in reader.extents(places).items():
+        from_, to = (None if ms is None else reader.at(place, ms) for ms in (wanted.from_ms, wanted.to_ms))
+        start = first if wanted.from_ms is None else end if from_ is None else from_
+        spans.append((start, max(start, end if to is None else to)))
+    return tuple(spans)
 
 
 def reread(path: Path, environment: Mapping[str, str]) -> TopicSource:

@@ -33,6 +33,17 @@ _OTHERS: Final = {
     b"ARRO": "is a Feather file: write it as Parquet or CSV",
     b"SQLi": "is an SQLite database: export the table as CSV",
     b"%PDF": "is a PDF: export the table as CSV",
+    b"\0\0\0\0": "is no text (SAS writes such files): write it as Parquet or CSV",
+    b"$FL2": "is an SPSS file: write it as Parquet or CSV",
+    b"<sta": "is a Stata file: write it as Parquet or CSV",
+    b"\x89HDF": "is an HDF5 file: write it as Parquet or CSV",
+    b"X\n\0\0": "is an R file: write it by write.csv",
+    b"RDX": "is an R file: write it by write.csv",
+    b"\x80\x04": "is a pickle of Python: write it as Parquet or CSV",
+    b"\x80\x05": "is a pickle of Python: write it as Parquet or CSV",
+    b"<htm": "is a page of HTML, whatever its name says: save its table as CSV",
+    b"<!DO": "is a page of HTML, whatever its name says: save its table as CSV",
+    b"<?xm": "is XML, whatever its name says: save its table as CSV",
 }
 #: A JSON object or array; SQL Server writes names of columns in brackets.
 _JSON: Final = re.compile(rb"\s*(\{|\[\s*([{\[\"]|$))")

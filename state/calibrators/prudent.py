@@ -59,7 +59,7 @@ class Prudent(Calibrator):
     --------
     >>> calibrator = Prudent(name="fraud")
     >>> for t in range(2000):
-    ...     calibrator.update(calibrator.predict(0.2, key=b"%d" % t).ticket, t % 50 < 1)
+    ...     calibrator.update(calibrator.predict(0.2, key=b"%d" % t).ticket, t % 50 < 1, 600_000 * t)
     >>> p, draw, _ = calibrator.predict(0.2, key=b"2000")
     >>> round(p, 2), 0.0 <= draw <= 0.05
     (0.02, True)

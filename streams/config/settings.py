@@ -93,6 +93,10 @@ class Settings(Declared):
                         + f"TRUEUP_BATCH_BYTES must be at least {self.batch_bytes - most + each.row_bytes}"
                     )
 
+    def client_options(self) -> dict[str, Any]:
+        """Return the options of aiokafka's clients: where the brokers are, and who asks."""
+        return {"bootstrap_servers": ",".join(self.brokers), **self.security.client_options()}
+
     @property
     def enough_bytes(self) -> int:
         """With how many bytes of rows that changed, as they are estimated, a checkpoint is due."""

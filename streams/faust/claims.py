@@ -12,6 +12,7 @@ from typing import Final, cast
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
+from state.fence import FENCE
 from streams.config.settings import Settings
 from streams.faust.appends import Appender
 from streams.faust.batches import HEAD_BYTES
@@ -21,6 +22,8 @@ from streams.kafka import codecs, producer_ids
 from streams.kafka.producer_ids import ForbiddenError, ProducerIdentity
 from streams.kafka.topics import TopicsError
 
+#: The fence of a partition while its rows are being written: no worker accepts it.
+UNFINISHED: Final = b"a trueup command has not finished writing this state"
 #: Bytes of a record beyond its key and its value, at most.
 _RECORD_BYTES: Final = 32
 
@@ -50,6 +53,10 @@ class Claims:
             except ForbiddenError as exc:
                 raise TopicsError(str(exc)) from exc
             self._changelog.activate(each)
+
+    async def begin(self, partition: int) -> None:
+        """Give a partition a fence that no worker accepts; raises as `append`."""
+        await self.append(partition, [(FENCE.key(), UNFINISHED)])
 
     async def append(self, partition: int, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
         """Append rows, None for one to delete, in as few batches as they fit, each acknowledged before the next.

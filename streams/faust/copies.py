@@ -85,12 +85,11 @@ class Prefetched(unpacking.Prefetched):
 def changelog_consumer(settings: Settings, contact: Contact) -> AIOKafkaConsumer:
     """Return a consumer of the changelog, which is not started and joins no group."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=",".join(settings.brokers),
         enable_auto_commit=False,
         auto_offset_reset="none",
         max_partition_fetch_bytes=1 << 20,
         fetch_max_wait_ms=int(FETCH_SECONDS * 1000),
-        **settings.security.client_options(),
+        **settings.client_options(),
     )
     hasten(consumer, settings.attempt_seconds, contact)
     return consumer

@@ -40,9 +40,8 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
             if await groups.committed(admin, settings.app_id):
                 return
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=",".join(settings.brokers),
                 isolation_level="read_committed",
-                **settings.security.client_options(),
+                **settings.client_options(),
             )
             async with consumer:
                 for group, names in before.items():

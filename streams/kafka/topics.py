@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
 
 from streams.config.settings import Settings
 from streams.kafka import connectivity, owners, permissions
@@ -43,13 +43,16 @@ class Topic:
     compacted: bool
     #: Largest record batch that it must accept; 0 for inputs, which producers write.
     batch_bytes: int
+    #: The setting that this follows from.
+    setting: str = "TRUEUP_BATCH_BYTES"
     #: How far ahead of the broker's clock it may accept a record's timestamp, ms; None for topics that workers write.
     ahead_ms: int | None = None
 
 
 def wanted(settings: Settings) -> list[Topic]:
     """Return the topics of a worker or of a router, inputs first."""
-    batch, ahead = settings.batch_bytes + BATCH_OVERHEAD, settings.limits.ahead_ms
+    batch, rows = settings.batch_bytes + BATCH_OVERHEAD, settings.checkpoint_bytes + BATCH_OVERHEAD
+    ahead = settings.limits.ahead_ms
     inputs: list[str] = [settings.forecasts, settings.outcomes]
     outputs: list[str] = [*settings.outputs]
     if settings.routed:
@@ -59,7 +62,7 @@ def wanted(settings: Settings) -> list[Topic]:
     return [
         *(Topic(name, compacted=False, batch_bytes=size, ahead_ms=ahead) for name in inputs),
         *(Topic(name, compacted=False, batch_bytes=batch) for name in outputs),
-        Topic(settings.changelog, compacted=True, batch_bytes=settings.checkpoint_bytes + BATCH_OVERHEAD),
+        Topic(settings.changelog, compacted=True, batch_bytes=rows, setting="TRUEUP_CHECKPOINT_BYTES"),
         Topic(settings.journal, compacted=False, batch_bytes=batch),
         Topic(settings.configurations, compacted=True, batch_bytes=batch),
         *maps,
@@ -174,6 +177,13 @@ async def check(
         absent = [topic.name for topic in topics if topic.name not in allowed]
         if absent:
             problems.append(f"{_named(absent)} {_do(absent, 'does', 'do')} not exist: run 'trueup topics create'")
+        # A router reads routes and labels again, and what it sends twice counts once.
+        if settings.changelog in absent and not settings.routed and await _has_served(admin, settings.app_id):
+            problems.append(
+                f"group {settings.app_id} has served, and its state was in {settings.changelog}: what 'trueup topics "
+                "create' makes is empty, and workers answer all that the inputs keep again, and learn from it alone. "
+                "First see 'Backup and disaster recovery' in docs/how-to/operate.md, and keep the workers' disks"
+            )
         if as_worker:
             problems += await permissions.lacking(admin, settings, allowed)
             problems += await _sessions(admin, settings)
@@ -188,7 +198,8 @@ async def check(
         inputs = counts.get(settings.forecasts)
         problems += [
             f"{_named(names)} {_do(names, 'has', 'have')} {count} partitions, {settings.forecasts} has {inputs}: "
-            "all must have as many, for an event's records to meet; 'trueup state rescale' moves a state to another one"
+            "all must have as many, for an event's records to meet. Delete what is new and make it again; 'trueup "
+            "state rescale' moves a state to another number"
             for count, names in _others(counts, inputs)
         ]
         problems += [
@@ -211,6 +222,13 @@ async def check(
         if as_worker:
             problems += await owners.problems(settings, allowed.get(settings.owners, frozenset()))
         return problems
+
+
+async def _has_served(admin: AIOKafkaAdminClient, group: str) -> bool:
+    """Return whether a group has committed offsets; False if it cannot be asked."""
+    with suppress(KafkaError):
+        return any(offset >= 0 for offset, *_ in (await admin.list_consumer_group_offsets(group)).values())
+    return False
 
 
 def _others(counts: Mapping[str, int], wanted: int | None) -> list[tuple[int, list[str]]]:
@@ -317,7 +335,7 @@ def _problems(topic: Topic, configs: Mapping[str, str]) -> list[str]:
     if largest < topic.batch_bytes:
         problems.append(
             f"topic {topic.name} has max.message.bytes={largest}, it must be at least {topic.batch_bytes}: "
-            "or lower TRUEUP_BATCH_BYTES"
+            f"kafka-configs.sh changes that, or lower {topic.setting}"
         )
     if topic.ahead_ms is not None and configs.get("message.timestamp.type") != "LogAppendTime":
         ahead = configs.get(AHEAD, configs.get(AHEAD_BEFORE, "unknown"))
@@ -364,14 +382,10 @@ async def configs_of(
 async def admin_client(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     """Connect to the cluster for the duration of the context; raises TopicsError if the brokers cannot be reached."""
     try:
-        options = settings.security.client_options()
+        options = settings.client_options()
     except ValueError as exc:  # a file is missing or damaged
         raise TopicsError(str(exc)) from exc
-    client = AIOKafkaAdminClient(
-        bootstrap_servers=",".join(settings.brokers),
-        request_timeout_ms=int(settings.request_seconds * 1000),
-        **options,
-    )
+    client = AIOKafkaAdminClient(request_timeout_ms=int(settings.request_seconds * 1000), **options)
     try:
         await client.start()
         yield client

@@ -1,17 +1,27 @@
 """Read topics from the first kept record to the record that was the last one when reading began."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaTimeoutError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from streams.config.settings import Settings
 from streams.faust import unpacking
+from streams.faust.client import stop
 from streams.faust.unpacking import Skips
+
+log = logging.getLogger("trueup")
 
 #: Most bytes to fetch from a partition at once. With whole record batches, reading takes 6 us a record.
 FETCH_BYTES: Final = 4 << 20
+#: Longest wait for anything of the topics, s: longer than a cluster takes to replace a broker.
+STILL_SECONDS: Final = 60.0
+#: How often the log says how far the reading is, s.
+TELL_SECONDS: Final = 5.0
 
 
 async def batches(
@@ -19,49 +29,74 @@ async def batches(
     topics: Sequence[str],
     *,
     whole: bool = False,
+    committed: bool = False,
     left_out: Skips = lambda _: {},
     starts: Mapping[TopicPartition, int] | None = None,
+    last: int | None = None,
 ) -> AsyncIterator[tuple[str, list[ConsumerRecord[bytes, bytes]]]]:
     """Yield the records of each partition in order, with the name of their topic, without joining a group.
 
     Raises RuntimeError if ``whole`` is set, and records were deleted.
     Raises PoisonError if records cannot be read.
-    Raises KafkaError if the topics cannot be read.
+    Raises KafkaError if the topics cannot be read, or nothing comes for `STILL_SECONDS`.
 
     Parameters
     ----------
     whole
         Whether every record must still be there.
+    committed
+        Whether records of open and of aborted transactions are passed over.
     starts
         The partitions to read, each from an offset on or from the first that is kept; None: all from the first.
+    last
+        How many offsets of each partition are read at most, the last ones; None: all.
     left_out
         Returns what is left out of a partition, by its offset, and why (`streams.records.skips.why`).
     """
     # Without a group, subscribing assigns all partitions of the topics.
     consumer = AIOKafkaConsumer(
-        *topics,
-        bootstrap_servers=",".join(settings.brokers),
+        *(topics if starts is None else ()),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        isolation_level="read_committed" if committed else "read_uncommitted",
         max_partition_fetch_bytes=FETCH_BYTES,
-        **settings.security.client_options(),
+        request_timeout_ms=int(settings.request_seconds * 1000),
+        **settings.client_options(),
     )
     try:
         await consumer.start()
         unpacking.bound(consumer, lambda _: unpacking.LIMIT, left_out)
-        places = consumer.assignment()
+        if starts is not None:
+            consumer.assign(list(starts))
+        places = list(consumer.assignment())
         first, end = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         if whole and any(first.values()):
             raise RuntimeError("records of the output topics were deleted by retention before they were counted")
-        if starts is not None:
-            first = {place: max(offset, first[place]) for place, offset in starts.items()}
-            for place, offset in first.items():
-                consumer.seek(place, offset)
-        left = {place for place in first if end[place] > first[place]}
-        while left:
-            for place, records in (await consumer.getmany(*left, timeout_ms=1000)).items():
+        at = {place: max(first[place], (starts or first)[place], end[place] - (last or end[place])) for place in places}
+        for place, offset in at.items():
+            consumer.seek(place, offset)
+        missing = {place: end[place] - offset for place, offset in at.items() if offset < end[place]}
+        now = asyncio.get_running_loop().time
+        moved = told = now()
+        total = sum(missing.values())
+        while missing:
+            for place, records in (await consumer.getmany(*missing, timeout_ms=500)).items():
+                if records[-1].offset >= end[place]:
+                    records = [each for each in records if each.offset < end[place]]  # noqa: PLW2901 - the others
                 yield place.topic, records
-                if records[-1].offset + 1 >= end[place]:
-                    left.discard(place)
+            before = sum(missing.values())
+            # Positions, as what ends a transaction is no record.
+            missing = {place: n for place in missing if (n := end[place] - await consumer.position(place)) > 0}
+            left = sum(missing.values())
+            if left < before:
+                moved = now()
+            elif now() - moved > STILL_SECONDS:
+                raise KafkaTimeoutError(
+                    f"nothing of {', '.join(topics)} came for {STILL_SECONDS:g} s, and {left} of {total} offsets are "
+                    "left. Do the brokers that lead it answer?"
+                )
+            if now() - told >= TELL_SECONDS:
+                log.info("reading %s: %d of %d offsets", ", ".join(topics), total - left, total)
+                told = now()
     finally:
-        await consumer.stop()
+        await stop(consumer)

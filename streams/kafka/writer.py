@@ -1,20 +1,51 @@
 """The producer of what is written once: rows of a state, answers of a replay, claims, dead letters sent again."""
 
-from typing import Any
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 
 from streams.config.settings import Settings
 
+#: Most records that are on their way at a time.
+_FLYING: Final = 1000
+#: A record to append: its time, ms, or None for now; key, value and headers.
+Record = tuple[int | None, bytes | None, bytes, Sequence[tuple[str, bytes | None]]]
+
 
 def writer(settings: Settings, **options: Any) -> AIOKafkaProducer:  # noqa: ANN401 - as aiokafka takes them
     """Return a producer, to be started, that writes each record once and batches as large as the topics may have."""
     return AIOKafkaProducer(
-        bootstrap_servers=",".join(settings.brokers),
         acks="all",
         enable_idempotence=True,
         max_batch_size=settings.batch_bytes,
         max_request_size=settings.batch_bytes + 100_000,
-        **settings.security.client_options(),
+        **settings.client_options(),
         **options,
     )
+
+
+async def send_all(settings: Settings, records: Iterable[Mapping[str, Any]]) -> None:
+    """Send records, each as `AIOKafkaProducer.send` takes it, and return when all are acknowledged."""
+    async with writer(settings) as producer:
+        left = iter(records)
+        while some := list(islice(left, _FLYING)):
+            await asyncio.gather(*[await producer.send(**each) for each in some])
+
+
+async def append(producer: AIOKafkaProducer, topic: str, partition: int, records: Iterable[Record]) -> int:
+    """Append records in as few batches as they fit, each acknowledged before the next, and return how many.
+
+    A batch's first record is always taken, however large; the broker judges its size.
+    """
+    count, batch = 0, producer.create_batch()
+    for count, (stamp, key, value, headers) in enumerate(records, 1):  # noqa: B007 - how many there were
+        if batch.append(timestamp=stamp, key=key, value=value, headers=[*headers]) is None:
+            await (await producer.send_batch(batch, topic, partition=partition))
+            batch = producer.create_batch()
+            batch.append(timestamp=stamp, key=key, value=value, headers=[*headers])
+    if count:
+        await (await producer.send_batch(batch, topic, partition=partition))
+    return count

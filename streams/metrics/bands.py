@@ -7,6 +7,7 @@ from state.banding import Thresholds
 from state.bands import Bands, probability
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
 from state.scoring.windows import KINDS
+from state.segments import Segment
 from streams.metrics.sample import Sample
 
 #: Most segments that are described: those with most forecasts above the lowest band.
@@ -61,7 +62,7 @@ def describe(
 
 
 def by_segment(
-    counts: Mapping[tuple[str, str], BandCounts], bands: Bands, costs: tuple[float, float] | None
+    counts: Mapping[Segment, BandCounts], bands: Bands, costs: tuple[float, float] | None
 ) -> list[dict[str, Any]]:
     """Describe the segments with most forecasts above the lowest band, these first, as `describe` does."""
     most = sorted(counts.items(), key=lambda each: (-sum(each[1].of(1, ISSUED)[1:]), each[0]))

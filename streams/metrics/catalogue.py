@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from streams.metrics.stream_metrics import STREAMS
+from streams.metrics.stream_metrics import OF_VECTORS, STREAMS
 from streams.metrics.worker_metrics import RECORDS, WORKER
 
 #: What the name of every metric begins with.
@@ -54,22 +54,6 @@ RECORD_FATES: Final = {
 #: Every metric by its name.
 CATALOGUE: Final = {metric.name: metric for metric in (*RECORDS, *STREAMS, *WORKER)}
 
-#: Metrics that only streams of classes and numbers have. They have fewer others than streams of probabilities.
-OF_VECTORS: Final = (
-    "resolved_vectors",
-    "classwise_ece",
-    "top_label_ece",
-    "top_label_auc",
-    "accuracy",
-    "coverage_error",
-    "pinball_loss",
-    "crps",
-    "interval_width",
-    "worst_window_error",
-    "loss_difference",
-    "loss_difference_error",
-    "saturated_answers",
-)
 #: Most series of one stream: one of probabilities with the most challengers. Prometheus's ``sample_limit`` must allow
 #: this for each of ``TRUEUP_METRICS_STREAMS``, plus a worker's own.
-STREAM_SERIES: Final = sum(metric.series for name, metric in CATALOGUE.items() if name not in OF_VECTORS)
+STREAM_SERIES: Final = sum(metric.series for metric in CATALOGUE.values() if metric not in OF_VECTORS)

@@ -17,7 +17,6 @@ from state.coverage import UNLABELLED, Coverage
 from state.policy import Policy
 from state.scoring import vector_history
 from state.scoring import windows as windows_of
-from state.scoring.band_counts import BandCounts
 from state.scoring.cells import Bin
 from state.scoring.certificate import certificate
 from state.scoring.class_scores import ClassScores
@@ -46,7 +45,7 @@ from streams.metrics import (
     windows,
 )
 from streams.metrics.figures import or_none
-from streams.metrics.rows import StateRows, covered, segmented, serving
+from streams.metrics.rows import StateRows, covered, segmented, serving, summed
 
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
@@ -56,24 +55,16 @@ def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, An
     """Return ``bands``, the counts of a stream's present bands, whole and by segment; nothing without forecasts."""
     if policy is None or policy.bands is None:
         return {}
-    layout, whole = policy.bands.layout, []
-    by_segment: dict[tuple[str, str], BandCounts] = {}
-    names = {partition: each for (partition, of), each in found.of(kinds.NAMES, stream).items() if of == policy.layout}
-    for (partition, of, segments_of, slot), each in found.of(kinds.BAND_COUNTS, stream).items():
-        if of != layout:
-            continue
-        if (segments_of, slot) == kinds.WHOLE:
-            whole.append(each)
-        elif segments_of == policy.layout and partition in names and slot in names[partition].slots:
-            named = names[partition].segment(slot)
-            place = named.name, named.value
-            by_segment[place] = by_segment[place] + each if place in by_segment else each
+    layout = policy.bands.layout
+    counted = found.of(kinds.BAND_COUNTS, stream).items()
+    slots = ((n, (segments_of, slot), each) for (n, of, segments_of, slot), each in counted if of == layout)
+    whole, named = summed(found, stream, policy, slots)
     if not whole:
         return {}
     thresholds = [each for (_, of), each in found.of(kinds.THRESHOLDS, stream).items() if of == layout]
     moving = reduce(add, thresholds) if thresholds else None
     described = bands.describe(reduce(add, whole), policy.bands, policy.costs, moving)
-    return {"bands": described | {"segments": bands.by_segment(by_segment, policy.bands, policy.costs)}}
+    return {"bands": described | {"segments": bands.by_segment(named, policy.bands, policy.costs)}}
 
 
 def brief(found: StateRows, stream: str) -> dict[str, Any]:

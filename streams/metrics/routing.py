@@ -13,38 +13,6 @@ from streams.metrics.sample import Sample
 from streams.metrics.stage import Folding, Sampler, Stage
 from streams.records import decoding, routing
 
-#: Metrics that a worker also has, with the same meaning.
-SHARED: Final = (
-    "dead_letters",
-    "outputs",
-    "redelivered_records",
-    "batch_seconds",
-    "batch_records",
-    "stage_seconds",
-    "ready",
-    "registry_waiting_seconds",
-    "build_info",
-    "failed_logins",
-    "lost_records",
-    "held_partitions",
-    "last_update_timestamp_seconds",
-    "raw_answers",
-    "unlike_outputs",
-    "far_off_times",
-    "uncarried",
-    "recovery_remaining_records",
-    "recovery_restored_rows",
-    "recovery_seconds",
-    "recovery_left_seconds",
-    "buffered_records",
-    "buffered_bytes",
-    "fetch_paused",
-    "lag_records",
-    "held_back_records",
-    "held_back_seconds",
-    "state_rows",
-    "state_bytes",
-)
 OWN: Final = {
     metric.name: metric
     for metric in (

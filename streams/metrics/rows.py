@@ -1,6 +1,7 @@
 """A stream's rows in all partitions, read when needed and under the present configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import add
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -9,6 +10,7 @@ from state.coverage import Coverage
 from state.fence import Fence
 from state.kind import Kind
 from state.policy import Policy
+from state.segments import Segment
 from streams.metrics.segments import SegmentRows
 from streams.metrics.snapshot import StreamRows
 
@@ -71,6 +73,25 @@ def serving(found: StateRows, stream: str, policy: Policy | None) -> frozenset[s
         return frozenset((policy.config,))
     held = found.of(kinds.VERSIONS, stream).values()
     return frozenset(each.config for versions in held for each in versions.of.values())
+
+
+def summed(
+    found: StateRows, stream: str, policy: Policy, slots: Iterable[tuple[int, tuple[bytes, int], Value]]
+) -> tuple[list[Value], dict[Segment, Value]]:
+    """Return what counts for the whole of a stream, and the sums of its present segments that have a name.
+
+    ``slots``: what counts, with its partition and its layout and slot.
+    """
+    whole: list[Value] = []
+    named: dict[Segment, Value] = {}
+    names = {partition: each for (partition, of), each in found.of(kinds.NAMES, stream).items() if of == policy.layout}
+    for partition, (layout, slot), each in slots:
+        if (layout, slot) == kinds.WHOLE:
+            whole.append(each)
+        elif layout == policy.layout and partition in names and slot in names[partition].slots:
+            of = names[partition].segment(slot)
+            named[of] = add(named[of], each) if of in named else each
+    return whole, named
 
 
 def segmented(found: StateRows, stream: str, policy: Policy | None) -> dict[int, SegmentRows]:

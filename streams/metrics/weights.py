@@ -11,7 +11,7 @@ from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Segment
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.rows import StateRows
+from streams.metrics.rows import StateRows, summed
 from streams.metrics.sample import Sample
 
 #: Most segments that are described, those most off as a whole; and most that have series.
@@ -29,21 +29,14 @@ def of_rows(found: StateRows, stream: str, policy: Policy | None) -> dict[str, A
     """Return ``weighted``, a stream's weighted sums; nothing without weights or events."""
     if policy is None or not policy.weighed:
         return {}
-    whole: list[Weighted] = []
-    by_segment: dict[Segment, Weighted] = {}
-    names = {partition: each for (partition, of), each in found.of(kinds.NAMES, stream).items() if of == policy.layout}
-    for (partition, layout, slot), each in found.of(kinds.WEIGHTED, stream).items():
-        if (layout, slot) == kinds.WHOLE:
-            whole.append(each)
-        elif layout == policy.layout and partition in names and slot in names[partition].slots:
-            named = names[partition].segment(slot)
-            by_segment[named] = by_segment[named] + each if named in by_segment else each
-    return {"weighted": describe(reduce(add, whole), by_segment, policy)} if whole else {}
+    slots = ((n, (layout, slot), each) for (n, layout, slot), each in found.of(kinds.WEIGHTED, stream).items())
+    whole, named = summed(found, stream, policy, slots)
+    return {"weighted": describe(reduce(add, whole), named, policy)} if whole else {}
 
 
-def describe(whole: Weighted, by_segment: Mapping[Segment, Weighted], policy: Policy) -> dict[str, Any]:
+def describe(whole: Weighted, named: Mapping[Segment, Weighted], policy: Policy) -> dict[str, Any]:
     """Return weighted sums of a stream and of its segments as JSON has them, the segments most off first."""
-    most = sorted(by_segment.items(), key=lambda each: (-abs(each[1].off("calibrated")), each[0]))
+    most = sorted(named.items(), key=lambda each: (-abs(each[1].off("calibrated")), each[0]))
     return {
         "by": policy.weight or None,
         "label_rate": policy.label_rate or None,

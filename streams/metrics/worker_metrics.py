@@ -196,6 +196,11 @@ WORKER: Final[tuple[Metric, ...]] = (
         "the rows come from a copy or from the changelog; if some are damaged, check the disk; see Disks on the "
         "operations page",
     ),
+    gauge(
+        "disk_free_ratio",
+        "Share of the disk of TRUEUP_DATA_DIR that is free",
+        "below a tenth enlarge it: when it is full, the worker ends; see TrueupDiskFilling",
+    ),
     counter("written_maps", "Maps written to TRUEUP_MAPS and acknowledged"),
     counter(
         "map_failures",

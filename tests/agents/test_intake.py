@@ -28,7 +28,7 @@ from streams.faust.inputs import DataLossError
 from streams.faust.producing import Produced
 from streams.faust.state_table import PartitionsError
 from streams.kafka import groups, owners, partitioner, provenance, topics
-from streams.kafka.permissions import commands, of_intake
+from streams.kafka.permissions import of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
 from streams.records import skips
@@ -263,24 +263,6 @@ def score(event_id: str, risk: float = 0.5, model: str = "m") -> dict[str, Any]:
 
 
 @story
-async def test_a_route_follows_when_its_forecast_is_acknowledged(scene: Scene) -> None:
-    await scene.begin()
-    scene.producer.acknowledges.clear()
-    scene.give(S0, score("e1"), score("e2"))
-    scene.give(L0, {"id": "e1", "y": 1, "kind": "final"})
-    await scene.steps()
-    assert sorted(set(scene.producer.topics())) == ["forecasts", "trueup-labels"]
-    scene.producer.acknowledges.set()
-    await scene.steps()
-    assert scene.producer.topics()[-1] == "trueup-routes"
-    for topic, partition, batch in scene.producer.sent:
-        for key, value, stamp in batch:
-            assert partition == partitioner.partition(key or b"", 2)
-            assert stamp in (100, 101)
-            assert orjson.loads(value)["origin"][0].startswith("labels@6f/0" if "labels" in topic else "scores@6f/0")
-
-
-@story
 async def test_what_is_in_force_is_written_down_before_the_first_record_under_it(
     scene: Scene, settings: Settings
 ) -> None:
@@ -303,56 +285,6 @@ async def test_what_is_in_force_is_written_down_before_the_first_record_under_it
     scene.producer.failure = KafkaError()
     await scene.intake.on_partitions_assigned({S0})
     assert isinstance(scene.intake.failure, KafkaError), "nothing may be sent under what nobody can read"
-
-
-@story
-async def test_offsets_are_committed_after_all_is_acknowledged_and_with_what_the_topics_are(
-    scene: Scene,
-) -> None:
-    await scene.begin()
-    scene.producer.acknowledges.clear()
-    scene.give(S0, *(score(f"e{i}") for i in range(10)))
-    await scene.steps()
-    await asyncio.sleep(0.06)
-    await scene.steps(1)
-    assert scene.consumer.commits == []
-    scene.producer.acknowledges.set()
-    await scene.steps()
-    await asyncio.sleep(0.06)
-    await scene.steps()
-    ((offset, noted),) = [commit[S0] for commit in scene.consumer.commits]
-    assert offset == 10
-    assert json.loads(noted) == {"id": "6f", "epoch": -1, "partitions": [2, 2, 2]}
-
-
-@story
-async def test_more_than_a_batch_holds_is_sent_in_order(scene: Scene) -> None:
-    await scene.begin()
-    scene.give(S0, *(score(f"e{i}") for i in range(10)))
-    await scene.steps()
-    sent = [
-        orjson.loads(value)["event_id"]
-        for t, _, batch in scene.producer.sent
-        if t == "forecasts"
-        for _, value, _ in batch
-    ]
-    assert sent == [f"e{i}" for i in range(10)]
-
-
-@story
-async def test_a_batch_of_a_partition_is_sent_when_the_one_before_it_is_acknowledged(scene: Scene) -> None:
-    """Else the second may come through without the first, which the router then takes for a copy when it comes."""
-    await scene.begin()
-    scene.producer.acknowledges.clear()
-    scene.give(L0, *({"id": f"e{i}", "y": 1, "kind": "final"} for i in range(20)))
-    await scene.steps()
-    partitions = [partition for _, partition, _ in scene.producer.sent]
-    assert sorted(partitions) == [0, 1]
-    scene.producer.failure = KafkaError("no leader")
-    scene.producer.acknowledges.set()
-    await scene.steps(1)
-    await asyncio.sleep(0.01)
-    assert len(scene.producer.sent) == 2
 
 
 @story
@@ -496,17 +428,6 @@ async def test_partitions_leave_when_what_is_on_its_way_is_committed(scene: Scen
     await leaving
     assert [commit[S0][0] for commit in scene.consumer.commits] == [1]
     assert scene.producer.topics() == ["forecasts", "trueup-routes"]  # e2 is left to the new owner
-
-
-@story
-async def test_what_was_fetched_while_partitions_moved_is_read_again(scene: Scene) -> None:
-    scene.stored = {S0: OffsetAndMetadata(1, json.dumps({"id": "6f", "partitions": [2, 2, 2]}))}
-    await scene.intake.on_partitions_revoked(set())
-    scene.give(S0, score("e2"), start=1)  # the client begins at what is committed as soon as it is assigned
-    await scene.steps(1)
-    assert scene.producer.sent == []
-    await scene.begin()
-    assert scene.consumer.sought[S0] == 1
 
 
 @story
@@ -780,15 +701,6 @@ def test_what_is_missing_is_said(
     monkeypatch.setattr(topics, "lacking", lacking)
     assert module.run(settings) == 78
     assert "topic a does not exist" in caplog.text
-
-
-def test_its_user_reads_sources_and_writes_what_follows(settings: Settings) -> None:
-    granted = {(grant.name, operation) for grant in of_intake(settings) for operation in grant.operations}
-    assert ("scores.v3", "Read") in granted
-    assert ("trueup-routes", "Write") in granted
-    assert ("trueup-intake", "Read") in granted
-    said = "\n".join(commands(settings, "User:t"))
-    assert all(name in said for name in ("scores.v3", "trueup-router-state-changelog", "--group trueup-intake"))
 
 
 def test_a_source_may_not_be_a_topic_of_the_other_role(tmp_path: Path) -> None:

@@ -43,7 +43,6 @@ class Told:
     def __init__(self) -> None:
         self.sent: list[tuple[int, list[Output]]] = []
         self.noted: list[tuple[int, Entry]] = []
-        self.failure: Exception | None = None
         self.acknowledged = asyncio.Event()
         self.acknowledged.set()
 
@@ -60,8 +59,6 @@ class Told:
 
     async def send(self, batches: Sequence["OutputBatch"]) -> dict[int, dict[str, int]]:
         await asyncio.sleep(0)
-        if self.failure is not None:
-            raise self.failure
         await self.acknowledged.wait()
         self.sent += [(batch.partition, batch.outputs) for batch in batches]
         return {batch.partition: {"calibrated": self._answers(batch.partition)} for batch in batches}
@@ -174,12 +171,6 @@ def pure(settings: Settings, *batches: Sequence[Merged]) -> tuple[dict[bytes, by
     return rows, outputs
 
 
-def test_the_state_is_that_of_the_pure_engine_and_the_outputs_are(scene: Scene) -> None:
-    made = batch(mixed(400).sent)
-    scene.fold(made[:300], made[300:])
-    assert (scene.state(), scene.told.outputs) == pure(scene.topology.settings, made[:300], made[300:])
-
-
 def test_gauges_do_not_show_a_batch_that_was_folded_in_vain(scene: Scene) -> None:
     made = batch([forecast(f"e{i}", 0.5, 1000 + i) for i in range(200)])
     scene.fold(made[:10])
@@ -187,15 +178,6 @@ def test_gauges_do_not_show_a_batch_that_was_folded_in_vain(scene: Scene) -> Non
     with pytest.raises(KafkaError):
         scene.fold(made[10:])
     assert scene.counted("pending_events") == 10
-
-
-def test_a_bad_record_becomes_a_letter_and_moves_the_fence(scene: Scene) -> None:
-    scene.fold(batch([Sent("forecasts", b"k", b"junk", 1), Sent("outcomes", b"k", b"", 2), *PAIR]))
-    assert scene.told.outputs[:2] == [
-        Rejected(0, b"k", b"junk", FORECASTS, "not_json", ts=1),
-        Rejected(0, b"k", b"", OUTCOMES, "empty", ts=2),
-    ]
-    assert scene.reopen() == (2, 2)
 
 
 def test_a_time_of_a_record_of_ones_own_in_seconds_is_told_and_counted_once(
@@ -229,14 +211,6 @@ def test_a_record_from_the_end_of_time_becomes_a_letter_and_stops_nothing(scene:
 
 
 # -- what cannot be continued from ---------------------------------------------------------------------------------
-
-
-def test_when_the_changelog_fails_nothing_is_stored_sent_or_counted(scene: Scene) -> None:
-    scene.producer.failure = TimeoutError("late")
-    with pytest.raises(TimeoutError):
-        scene.fold(batch(PAIR))
-    assert (scene.state(), scene.told.sent, scene.steps) == ({}, [], [1, 2])
-    assert scene.counted("records_total", topic="forecasts", fate="issued") == 0
 
 
 def test_a_damaged_disk_is_not_blamed_on_the_record_that_was_looked_up(
@@ -283,31 +257,6 @@ def test_reopening_shows_the_scores_of_the_table_without_counting_them_again(sce
     assert scene.counted("resolved", stream="s") == 1
     assert scene.counted("scored_events_total", stream="s") == 1
     assert scene.counted("outcome_age_seconds", stream="s", label="1", share="0.99") > 0
-
-
-def test_turns_are_answered_in_their_order_and_the_partitions_of_one_by_the_same_requests(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests = Mock(wraps=scene.producer.append)
-    monkeypatch.setattr(scene.producer, "append", requests)
-
-    async def through_all(*batches: Batch) -> None:
-        await scene.processor.answer(await scene.processor.fold(batches))
-
-    async def run() -> None:
-        await scene.processor.reopen(1)
-        await asyncio.gather(
-            through_all(
-                Batch(0, batch([forecast("a", 0.3, 1)]), {}, 0), Batch(1, batch([forecast("c", 0.3, 3)]), {}, 0)
-            ),
-            through_all(Batch(0, batch([forecast("b", 0.3, 2)], (1, 0)), {}, 0)),
-        )
-
-    asyncio.run(run())
-    assert [partition for partition, _ in scene.told.sent] == [0, 1, 0]
-    assert [len(call.args[0]) for call in requests.call_args_list] == [2, 1], "of the journal"
-    asyncio.run(scene.processor.checkpoint(due=False))
-    assert [scene.reopen(0), scene.reopen(1)] == [(2, 0), (1, 0)]
 
 
 def test_a_batch_is_folded_while_the_one_before_is_answered_and_is_answered_after_it(scene: Scene) -> None:

@@ -1,6 +1,5 @@
 """The router's wiring: labels become outcomes in the partition of their stream, whatever it is asked again."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, time
@@ -8,18 +7,16 @@ from typing import Any
 
 import orjson
 import pytest
-from aiokafka.errors import KafkaError
 
 from agents import router
 from agents.applying import Probe
 from agents.topology import Topology
 from streams.config.settings import Settings
 from streams.faust.changelog import Writer
-from streams.kafka import owners, partitioner, topics
+from streams.kafka import owners, topics
 from streams.kafka.permissions import Grant, needed
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.records import routing
-from streams.records.decoding import Decoder
 from streams.records.merge import Batch
 from tests.streams.brokers import Run
 from tests.streams.fakes import PARTITIONS, Producer, record, restore
@@ -54,53 +51,6 @@ async def process(topology: Topology, *records: tuple[int, Any]) -> None:
 @pytest.fixture
 def producer() -> Producer:
     return Producer()
-
-
-def test_a_label_becomes_an_outcome_in_the_partition_of_its_stream(
-    run: Run, tmp_path: Path, producer: Producer
-) -> None:
-    async def main() -> None:
-        topology = wire(tmp_path, producer)
-        await topology.applied(0)
-        streams = [f"s{i}" for i in range(9)]
-        await process(topology, *(asked(i, "e", stream) for i, stream in enumerate(streams)), said(0, "e", 1.0, 77))
-        outcomes = [sent for sent in producer.sent if sent.topic == "outcomes"]
-        assert {row.key: sent.partition for sent in outcomes for row in sent.rows} == {
-            stream.encode(): partitioner.partition(stream.encode(), PARTITIONS) for stream in streams
-        }
-        row = outcomes[0].rows[0]
-        assert row.timestamp == 77
-        value = orjson.loads(row.value or b"")
-        scope = (row.key or b"").decode()
-        assert value == {"event_id": "e", "scope": scope, "y": 1.0, "ts": 77, "revision": 1}
-        settings = topology.settings
-        event = Decoder(settings.policies, settings.limits).outcome(0, row.key, row.value, 77)
-        assert event[2:5] == (f"e\n{scope}", 1.0, 77)
-
-    run(main())
-
-
-def test_what_was_folded_and_not_answered_is_sent_again(run: Run, tmp_path: Path, producer: Producer) -> None:
-    def refuse(step: int) -> None:
-        producer.failure = KafkaError("refused") if step == 3 else None
-
-    async def main() -> None:
-        topology = wire(tmp_path, producer, refuse)
-        await topology.applied(0)
-        records = asked(0, "e", "s"), said(0, "e", 1.0), said(1, "e", 0.0, 5)
-        with pytest.raises(KafkaError):
-            await process(topology, *records)
-        assert not producer.rows("outcomes")
-        producer.failure = None
-        restore(topology)
-        (_, journal) = await topology.applied(0)
-        (entry,) = journal.entries
-        assert (entry.ends, entry.answered) == ((1, 2), 0)
-        again = Batch(0, list(records), {}, 0, entry)
-        await topology.processor.answer(await topology.processor.fold([again]))
-        assert [orjson.loads(row.value or b"")["y"] for row in producer.rows("outcomes")] == [1.0, 0.0]
-
-    run(main())
 
 
 def test_what_intake_did_not_write_is_a_dead_letter_with_its_place(
@@ -191,48 +141,6 @@ def test_it_has_a_group_a_state_and_topics_of_its_own() -> None:
     granted = {(grant.name, operation) for grant in needed(settings) for operation in grant.operations}
     assert {("labelled", "Write"), ("mine-labels", "Read"), ("mine-router", "Read")} <= granted
     assert not any(name in ("calibrated", "labelled") and what == "Read" for name, what in granted)
-
-
-def test_another_number_of_partitions_is_refused(run: Run, tmp_path: Path, producer: Producer) -> None:
-    async def main() -> None:
-        producer.ids["trueup-routes"] = producer.ids["trueup-labels"] = "6f" * 16
-        topology = wire(tmp_path, producer)
-        await topology.applied(0)
-        await process(topology, asked(0, "e", "s"))
-        await topology.checkpoint()
-        await topology.renew()
-        producer.widths["trueup-labels"] = PARTITIONS + 1
-        for again in (topology.renew(), topology.applied(0)):
-            with pytest.raises(RuntimeError, match=f"has {PARTITIONS + 1} partitions, and had {PARTITIONS}"):
-                await again
-
-    run(main())
-
-
-def test_a_waiting_answer_does_not_overtake_another(run: Run, tmp_path: Path) -> None:
-    """Batches of two partitions that go to one partition of the outcomes are sent one after the other."""
-    order: list[str] = []
-
-    class Slow(Producer):
-        async def append(self, batches: Any) -> list[int]:
-            if any(topic == "outcomes" for _, topic, _ in batches):
-                order.append("begin")
-                await asyncio.sleep(0.01)
-                order.append("end")
-            return await super().append(batches)
-
-    async def main() -> None:
-        topology = wire(tmp_path, Slow())
-        for partition in (0, 1):
-            await topology.applied(partition)
-        folded = [
-            await topology.processor.fold([Batch(n, [asked(0, f"e{n}", "s"), said(0, f"e{n}", 1.0)], {}, 0)])
-            for n in (0, 1)
-        ]
-        await asyncio.gather(*(topology.processor.answer(each) for each in folded))
-        assert order == ["begin", "end"] * 2
-
-    run(main())
 
 
 def test_settings_of_a_router_keep_the_rest() -> None:

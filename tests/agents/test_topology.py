@@ -77,7 +77,7 @@ def test_every_session_that_is_accepted_is_one_faust_starts_with(tmp_path: Path,
     assert conf.broker_session_timeout <= conf.broker_rebalance_timeout
 
 
-# -- the agent -----------------------------------------------------------------------------------------------------
+# -- what the transport asks ---------------------------------------------------------------------------------------
 
 
 class Handed:
@@ -123,28 +123,6 @@ def serve(run: Run, topology: Topology, *messages: Any) -> Handed:
     return handed
 
 
-def test_the_agent_acknowledges_a_batch_when_its_rows_and_outputs_are(
-    run: Run,
-    topology: Topology,
-    messages: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    consumer, producer = topology.app.consumer, cast("Producer", topology.app.faust.producer)
-    at: list[list[str]] = []
-    ack = consumer.ack
-
-    def noted(message: Any) -> bool:
-        at.append([sent.topic for sent in producer.sent])
-        return ack(message)
-
-    monkeypatch.setattr(consumer, "ack", noted)
-    serve(run, topology, *messages)
-    first = [C0.topic, "calibrated"]
-    assert at == [first, [*first, C0.topic, "resolved"]]
-    assert consumer._committable == {F0: 1, O0: 1}
-    assert topology.failure is None
-
-
 def test_a_batch_from_before_its_partition_was_taken_up_again_is_void(
     run: Run, topology: Topology, messages: list[Any], ended: Ended
 ) -> None:
@@ -181,19 +159,6 @@ def test_a_send_that_fails_ends_the_process_and_acknowledges_nothing(
     assert not messages[0].acked
 
 
-def test_damaged_state_ends_the_process_and_acknowledges_nothing(
-    run: Run,
-    topology: Topology,
-    messages: list[Any],
-    ended: Ended,
-) -> None:
-    topology.table.store.write(0, [(b"La", b"damaged")], 0)
-    handed = serve(run, topology, *messages)
-    assert (ended.times, handed.asked) == (1, 1)
-    assert cast("Producer", topology.app.faust.producer).sent == []
-    assert topology.app.consumer._committable == {}
-
-
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "still here"])
 def test_a_batch_whose_partition_moved_is_left_to_its_new_owner(
     run: Run,
@@ -228,9 +193,6 @@ def test_an_agent_that_is_stopped_ends_nothing(
         serve(run, topology, *messages)
     assert ended.times == 0
     assert not messages[0].acked
-
-
-# -- what the transport asks ---------------------------------------------------------------------------------------
 
 
 def test_failed_ends_the_process_once_and_keeps_the_first_reason(
@@ -388,6 +350,7 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     assert value(topology, "lag_records", topic="outcomes", partition="0") is None, "its end is not known"
     assert value(topology, "state_rows", partition="0") == 1
     assert (value(topology, "state_bytes", partition="0") or 0) >= 6
+    assert 0 <= (value(topology, "disk_free_ratio") or -1) <= 1
 
 
 def test_what_is_in_force_is_written_once_a_claim_and_before_anything_else(run: Run, topology: Topology) -> None:

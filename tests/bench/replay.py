@@ -69,7 +69,7 @@ def main() -> None:
                 if names == ("empty",):
                     empty(source, made, directory)
                 else:
-                    run(part(source, made, directory / f"{'-'.join(names)}-{i}"), lambda _: None)
+                    run(part(source, made, directory / f"{'-'.join(names)}-{i}"))
                 took.append(clock() - began)
             found[" | ".join(names)] = len(names) * records / min(took)
     print(f"{records:,} records, one process, fastest of {options.repeat}; {'CPU' if options.cpu else 'clock'}")

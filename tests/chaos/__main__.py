@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.chaos import campaign, report, sources
 from tests.chaos.campaign import Seen
-from tests.chaos.faults import kinds, schedule
+from tests.chaos.faults import KINDS, schedule
 from tests.chaos.judge import Verdict
 
 #: A verdict, what was seen of each fault, and whether all is good.
@@ -21,7 +21,7 @@ Found = tuple[Verdict, list[Seen], bool]
 def main() -> int:
     """Run a campaign and judge it; 0 if all is as it is derived again, and promises were kept."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    names = sorted({kind.__name__ for brokers in (1, 3) for kind in (*kinds(brokers), *sources.KINDS)})
+    names = sorted({kind.name for kind in (*KINDS[1], *KINDS[3], *sources.KINDS)})
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, default=200_000, help="least events; each is about two records")
     parser.add_argument("--payments", type=int, default=40_000, help="least payments of the sources; about 2.5 records")
@@ -52,7 +52,7 @@ def main() -> int:
 
 def workers(options: argparse.Namespace) -> Found | None:
     """Strike workers, their disks, their network and their brokers; None if no such fault is asked for."""
-    drawn = [kind for kind in kinds(options.brokers) if kind.__name__ in options.only]
+    drawn = [kind for kind in KINDS[options.brokers] if kind.name in options.only]
     session = campaign.default_session(options.brokers)
     faults = schedule(options.seed, options.workers, session, drawn, options.partitions)
     if not faults:
@@ -67,14 +67,14 @@ def workers(options: argparse.Namespace) -> Found | None:
 
 def behind_intake(options: argparse.Namespace) -> Found | None:
     """Strike intakes and routers, and the broker while they send."""
-    drawn = [kind for kind in sources.KINDS if kind.__name__ in options.only]
-    faults = sources.schedule(options.seed, campaign.default_session(options.brokers), drawn)
+    drawn = [kind for kind in sources.KINDS if kind.name in options.only]
+    faults = schedule(options.seed, 1, campaign.default_session(options.brokers), drawn)
     if not faults:
         return None
     print(f"sources of other keys: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults), flush=True)
     with sources.asked(options) as on:
-        seen = campaign.run(on, faults, options.minutes * 60, sources.recover)
-        statuses = sources.drain(on, options.payments)
+        seen = campaign.run(on, faults, options.minutes * 60)
+        statuses = campaign.drain(on, options.payments)
         print(f"stopped with {statuses}; judging", file=sys.stderr, flush=True)
         verdict = sources.judged(on)
     return verdict, seen, verdict.good and not any(statuses)

@@ -8,25 +8,24 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from lab.jvm import HOST
 from streams.kafka import groups
-from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them register their strikes
+from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them are of kinds of faults
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Exit, Fleet
 from tests.chaos.judge import Verdict, judge
 from tests.chaos.proxy import Proxy
-from tests.chaos.stage import Stage, strike
+from tests.chaos.stage import Stage
 from tests.e2e.world import World, wait_for
 
 #: Silence after which a worker's partitions move, s: with one broker, and with three, where a new leader must be found
@@ -89,17 +88,6 @@ class Seen:
     broken: list[str]
     outage: float = 0.0
     silence: float = math.nan
-
-
-class Reach(NamedTuple):
-    """How far the group has come, by topic and partition of the inputs: next offset to apply, and end."""
-
-    committed: dict[TopicPartition, int]
-    appended: dict[TopicPartition, int]
-
-    def reaches(self, goal: "Reach") -> bool:
-        """Whether all is committed that was appended at another time."""
-        return all(self.committed[tp] >= end for tp, end in goal.appended.items())
 
 
 @contextmanager
@@ -174,51 +162,46 @@ def asked(options: Namespace, name: str, *, live: bool = False) -> Iterator[Stag
         yield on
 
 
-def reach(world: World) -> Reach | None:
-    """Return how far the group has come, or None while the broker cannot say."""
+def ends(on: Stage, tps: Sequence[TopicPartition], group: str | None = None) -> dict[TopicPartition, int]:
+    """Return where partitions end, or how far a group has committed them; nothing while the broker cannot say."""
 
-    async def ask() -> Reach:
-        consumer = AIOKafkaConsumer(bootstrap_servers=world.bootstrap, group_id=world.name)
+    async def ask() -> dict[TopicPartition, int]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=on.world.bootstrap, group_id=group, enable_auto_commit=False)
         try:  # not `async with`: that leaves open what could not be started
             await consumer.start()
-            tps = [
-                TopicPartition(world.topic(label), n)
-                for label in ("forecasts", "outcomes")
-                for n in range(world.partitions)
-            ]
-            found = await groups.committed(consumer, world.name, tps)
-            committed = {tp: found[tp].offset if tp in found else 0 for tp in tps}
-            return Reach(committed, await consumer.end_offsets(tps))
+            if group is None:
+                return dict(await consumer.end_offsets(tps))
+            found = await groups.committed(consumer, group, tps)
+            return {tp: found[tp].offset if tp in found else 0 for tp in tps}
         finally:
             await consumer.stop()
 
     try:
         return asyncio.run(asyncio.wait_for(ask(), 20))
     except (KafkaError, TimeoutError, AssertionError):  # aiokafka asserts that it knows a broker, and may know none
-        return None
+        return {}
 
 
 def recover(on: Stage, patience: float = PATIENCE) -> None:
-    """Return when all that has been sent by now is applied and all workers serve."""
+    """Return when all that has been sent by now has gone through every stage, and all members serve."""
     on.fleet.settle(patience)
-    goal: Reach | None = None
+    for group, tps in on.groups():  # what one has committed, the next can read
+        goal: dict[TopicPartition, int] = {}
 
-    def there() -> bool:
-        nonlocal goal
-        now = reach(on.world)
-        goal = goal or now
-        return bool(now and goal and now.reaches(goal))
+        def there(group: str = group, tps: list[TopicPartition] = tps, goal: dict[TopicPartition, int] = goal) -> bool:
+            if not goal:
+                goal.update(ends(on, tps))
+                return False
+            done = ends(on, tps, group)
+            return bool(done) and all(done[tp] >= end for tp, end in goal.items())
 
-    wait_for("the workers to catch up", there, patience)
+        wait_for(f"{group} to catch up", there, patience)
 
 
-def run(
-    on: Stage, faults: Sequence[Fault], seconds: float = math.inf, recover: Callable[[Stage], None] = recover
-) -> list[Seen]:
+def run(on: Stage, faults: Sequence[Fault], seconds: float = math.inf) -> list[Seen]:
     """Strike with one fault after another, each when workers and brokers have recovered from the one before.
 
-    After so many seconds the rest is left out: a machine that has other work may need long for each. ``recover``
-    returns when all is well.
+    After so many seconds the rest is left out: a machine that has other work may need long for each.
     """
     seen: list[Seen] = []
     recover(on)
@@ -229,7 +212,7 @@ def run(
             break
         before, began, broken = len(on.fleet.exits), time.time(), []
         try:
-            strike(fault, on)
+            fault.kind.strike(on, **fault.drawn)
         except AssertionError as exc:
             broken.append(str(exc))
         struck = time.monotonic()
@@ -237,7 +220,7 @@ def run(
         recover(on)
         well = time.monotonic() - struck
         exits = on.fleet.exits[before:]
-        if fault.spares:
+        if fault.kind.spares:
             broken += [f"worker {e.number} ended with {e.status}: {e.cause[:100]}" for e in exits if e.status > 0]
         seen.append(Seen(fault, began, time.time(), well, exits, broken, outage))
         ended = ", ".join(f"worker {e.number}: {e.status} {e.cause[:100]}" for e in exits) or "none ended"
@@ -268,6 +251,6 @@ def measure(on: Stage, seen: Sequence[Seen]) -> None:
     silences = silence.measured(on.world, on.feed.acknowledged)
     for each in seen:
         each.silence = silence.longest(silences, each.began, each.ended)
-        bound = on.world.settings.session_seconds * each.fault.deaths + GRACE + each.outage
+        bound = on.world.settings.session_seconds * each.fault.kind.deaths + GRACE + each.outage
         if each.silence > bound:
             each.broken.append(f"a partition was silent for {each.silence:.1f} s, more than {bound:.1f}")

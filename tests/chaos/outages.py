@@ -3,8 +3,8 @@
 import time
 from collections.abc import Sequence
 
-from tests.chaos import faults
-from tests.chaos.stage import Stage, strike
+from tests.chaos.faults import few_and_long, kind
+from tests.chaos.stage import Stage
 
 
 def _kill(stage: Stage, nodes: Sequence[int], seconds: float) -> None:
@@ -37,81 +37,94 @@ def _follower(stage: Stage, partition: int) -> int:
     return next((node for node in followers if node != controller), followers[0])
 
 
-@strike.register
-def _(fault: faults.KillBroker, stage: Stage) -> None:
-    _kill(stage, [1], fault.seconds)
+@kind("broker killed", brokers=(1,), outage=None, each=few_and_long)
+def kill_broker(stage: Stage, seconds: float) -> None:
+    """The broker is killed and comes back on the same data and port."""
+    _kill(stage, [1], seconds)
 
 
-@strike.register
-def _(fault: faults.FreezeBroker, stage: Stage) -> None:
-    _freeze(stage, 1, fault.seconds)
+@kind("broker frozen", brokers=(1,), outage=None)
+def freeze_broker(stage: Stage, seconds: float) -> None:
+    """The broker is stopped and woken: connections stay, nothing answers."""
+    _freeze(stage, 1, seconds)
 
 
-@strike.register
-def _(fault: faults.KillLeader, stage: Stage) -> None:
-    _kill(stage, [_leader(stage, fault.partition)], fault.seconds)
+@kind("leader killed", brokers=(3,), spares=True)
+def kill_leader(stage: Stage, partition: int, seconds: float) -> None:
+    """The broker that leads a partition of the changelog is killed, and comes back."""
+    _kill(stage, [_leader(stage, partition)], seconds)
 
 
-@strike.register
-def _(fault: faults.FreezeLeader, stage: Stage) -> None:
-    _freeze(stage, _leader(stage, fault.partition), fault.seconds)
+@kind("leader frozen", brokers=(3,), spares=True)
+def freeze_leader(stage: Stage, partition: int, seconds: float) -> None:
+    """The same is stopped and woken: connections stay, nothing answers."""
+    _freeze(stage, _leader(stage, partition), seconds)
 
 
-@strike.register
-def _(fault: faults.KillFollower, stage: Stage) -> None:
-    _kill(stage, [_follower(stage, fault.partition)], fault.seconds)
+@kind("follower killed", brokers=(3,), spares=True)
+def kill_follower(stage: Stage, partition: int, seconds: float) -> None:
+    """A broker that follows in a partition of the changelog is killed, and comes back."""
+    _kill(stage, [_follower(stage, partition)], seconds)
 
 
-@strike.register
-def _(fault: faults.FreezeFollower, stage: Stage) -> None:
-    _freeze(stage, _follower(stage, fault.partition), fault.seconds)
+@kind("follower frozen", brokers=(3,), spares=True)
+def freeze_follower(stage: Stage, partition: int, seconds: float) -> None:
+    """The same is stopped and woken."""
+    _freeze(stage, _follower(stage, partition), seconds)
 
 
-@strike.register
-def _(fault: faults.KillCoordinator, stage: Stage) -> None:
-    _kill(stage, [stage.cluster.coordinator(stage.world.name)], fault.seconds)
+@kind("coordinator killed", brokers=(3,), spares=True)
+def kill_coordinator(stage: Stage, seconds: float) -> None:
+    """The broker that coordinates the group is killed, and comes back."""
+    _kill(stage, [stage.cluster.coordinator(stage.world.name)], seconds)
 
 
-@strike.register
-def _(fault: faults.FreezeCoordinator, stage: Stage) -> None:
-    _freeze(stage, stage.cluster.coordinator(stage.world.name), fault.seconds)
+@kind("coordinator frozen", brokers=(3,), spares=True)
+def freeze_coordinator(stage: Stage, seconds: float) -> None:
+    """The same is stopped and woken."""
+    _freeze(stage, stage.cluster.coordinator(stage.world.name), seconds)
 
 
-@strike.register
-def _(fault: faults.KillController, stage: Stage) -> None:
-    _kill(stage, [stage.cluster.controller()], fault.seconds)
+@kind("controller killed", brokers=(3,), spares=True)
+def kill_controller(stage: Stage, seconds: float) -> None:
+    """The broker whose controller is active is killed, and comes back."""
+    _kill(stage, [stage.cluster.controller()], seconds)
 
 
-@strike.register
-def _(fault: faults.FreezeController, stage: Stage) -> None:
-    _freeze(stage, stage.cluster.controller(), fault.seconds)
+@kind("controller frozen", brokers=(3,), spares=True)
+def freeze_controller(stage: Stage, seconds: float) -> None:
+    """The same is stopped and woken."""
+    _freeze(stage, stage.cluster.controller(), seconds)
 
 
-@strike.register
-def _(fault: faults.KillBoth, stage: Stage) -> None:
-    member = stage.fleet.members[fault.worker]
-    leader = _leader(stage, fault.partition)
-    member.worker.process.kill()  # its supervisor starts it while the leader is away
-    _kill(stage, [leader], fault.seconds)
+@kind("worker and leader killed", brokers=(3,))
+def kill_both(stage: Stage, worker: int, partition: int, seconds: float) -> None:
+    """A worker and the broker that leads a partition of the changelog are killed at once."""
+    leader = _leader(stage, partition)
+    stage.fleet.members[worker].worker.process.kill()  # its supervisor starts it while the leader is away
+    _kill(stage, [leader], seconds)
 
 
-@strike.register
-def _(fault: faults.SilentLeader, stage: Stage) -> None:
-    proxy = stage.proxies[fault.worker][_leader(stage, fault.partition) - 1]
+@kind("network to the leader silent", brokers=(3,), outage=None)
+def silence_leader(stage: Stage, worker: int, partition: int, seconds: float) -> None:
+    """Nothing passes between a worker and the broker that leads a partition of the changelog; others reach it."""
+    proxy = stage.proxies[worker][_leader(stage, partition) - 1]
     proxy.silence()
-    time.sleep(fault.seconds)
+    time.sleep(seconds)
     proxy.mend()
 
 
-@strike.register
-def _(fault: faults.RollingRestart, stage: Stage) -> None:  # noqa: ARG001 - nothing is drawn
+@kind("rolling restart of brokers", brokers=(3,), spares=True)
+def restart_brokers(stage: Stage) -> None:
+    """The brokers are restarted in good order, one after another."""
     for broker in stage.cluster.brokers:
         broker.stop()
         stage.cluster.heal()
 
 
-@strike.register
-def _(fault: faults.Reassign, stage: Stage) -> None:  # noqa: ARG001 - as above
+@kind("partitions reassigned", brokers=(3,), spares=True)
+def reassign(stage: Stage) -> None:
+    """All partitions of all topics lose their leader to other replicas, and get a third one again."""
     for topic in stage.world.topics():
         places = stage.cluster.places(topic)
         followers = {n: [node for node in place.replicas if node != place.leader] for n, place in places.items()}
@@ -119,19 +132,22 @@ def _(fault: faults.Reassign, stage: Stage) -> None:  # noqa: ARG001 - as above
         stage.cluster.reassign(topic, {n: [*nodes, places[n].leader] for n, nodes in followers.items()})
 
 
-@strike.register
-def _(fault: faults.BelowMinIsr, stage: Stage) -> None:
+@kind("below min.insync.replicas", brokers=(3,), outage=None)
+def below_min_isr(stage: Stage, seconds: float) -> None:
+    """A broker is killed, and the changelog is to have more replicas in sync than are left."""
     changelog = stage.world.settings.changelog
     stage.cluster.configure(changelog, min_insync_replicas=str(len(stage.cluster.brokers)))
-    _kill(stage, [_follower(stage, 0)], fault.seconds)
+    _kill(stage, [_follower(stage, 0)], seconds)
     stage.cluster.configure(changelog, min_insync_replicas="2")
 
 
-@strike.register
-def _(fault: faults.KillTwo, stage: Stage) -> None:
-    _kill(stage, [1, 2], fault.seconds)
+@kind("two brokers killed", brokers=(3,), outage=None)
+def kill_two(stage: Stage, seconds: float) -> None:
+    """Two of three brokers are killed, and come back."""
+    _kill(stage, [1, 2], seconds)
 
 
-@strike.register
-def _(fault: faults.KillAll, stage: Stage) -> None:
-    _kill(stage, range(1, len(stage.cluster.brokers) + 1), fault.seconds)
+@kind("all brokers killed", brokers=(3,), outage=None, each=few_and_long)
+def kill_all(stage: Stage, seconds: float) -> None:
+    """All brokers are killed, and come back."""
+    _kill(stage, range(1, len(stage.cluster.brokers) + 1), seconds)

@@ -14,7 +14,7 @@ def table(seen: Sequence[Seen]) -> str:
     """Return a line a kind of fault: how often, how workers ended, the longest silence, and when all was well again."""
     kinds: dict[str, list[Seen]] = defaultdict(list)
     for each in seen:
-        kinds[each.fault.name].append(each)
+        kinds[each.fault.kind.told].append(each)
     lines = [f"{'fault':32}{'times':>6}  {'exits':24}{'silent, s':>10}{'well again, s':>15}"]
     for name, found in kinds.items():
         counts: dict[int, int] = defaultdict(int)
@@ -44,7 +44,7 @@ def judged(verdict: Verdict) -> str:
 
 def conclusion(verdict: Verdict, seen: Sequence[Seen], seconds: float) -> str:
     """Return the verdict in words and, as the last line, as JSON."""
-    kinds = len({type(each.fault) for each in seen})
+    kinds = len({each.fault.kind for each in seen})
     broken = sum(len(each.broken) for each in seen)
     # Where brokers could be written to and reached, silence is the workers' own.
     silences = [each.silence for each in seen if not (each.fault.outage or math.isnan(each.silence))]

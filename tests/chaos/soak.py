@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from tests.chaos import campaign, report
+from tests.chaos import campaign, report, strikes
 from tests.chaos.campaign import Seen
-from tests.chaos.faults import Fault, WildTimestamps, kinds, schedule
+from tests.chaos.faults import KINDS, Fault, schedule
 from tests.chaos.samples import Sample, Sampler
 
 #: The shortest life whose growth is told, s.
@@ -25,7 +25,7 @@ SHORTEST = 120.0
 
 def endless(seed: int, workers: int, brokers: int = 1, partitions: int = 1) -> Iterator[Fault]:
     """Draw rounds of faults for ever. No wild timestamps: waits are measured by the records' own."""
-    drawn = [kind for kind in kinds(brokers) if kind is not WildTimestamps]
+    drawn = [kind for kind in KINDS[brokers] if kind is not strikes.wild_timestamps]
     for round_ in itertools.count():
         yield from schedule(seed * 1000 + round_, workers, campaign.default_session(brokers), drawn, partitions)
 

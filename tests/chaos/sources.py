@@ -6,30 +6,26 @@ intakes and two routers share them, so that partitions move when one of them is 
 
 import asyncio
 import itertools
-import random
 import signal
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from streams.kafka import groups
 from tests.chaos import campaign
 from tests.chaos.cluster import Cluster
-from tests.chaos.faults import Fault, Outage
+from tests.chaos.faults import Drawing, Kind, few_and_long, kind
 from tests.chaos.feed import PART, Feed
 from tests.chaos.fleet import Fleet, Member
 from tests.chaos.judge import Verdict, judge
-from tests.chaos.stage import PATIENCE, Stage, strike
+from tests.chaos.stage import PATIENCE, Stage
 from tests.e2e.test_intake import SOURCES, START, WIDTHS, Source, expected, made, read, resolved
 from tests.e2e.test_zombies import frozen
 from tests.e2e.world import World, wait_for
@@ -81,139 +77,63 @@ class Sources(Stage):
         return [member for member in self.fleet.members if member.stage == stage]
 
     def groups(self) -> Iterator[tuple[str, list[TopicPartition]]]:
-        """Yield the consumer group of each stage and the partitions that it reads, in the order of the stages."""
+        """Yield the group of each stage; see `Stage.groups`."""
         w = self.world
-        own, given = (w.settings.routes, w.settings.labels), (w.settings.forecasts, w.settings.outcomes)
-        yield (
-            f"{w.name}-intake",
-            [TopicPartition(f"{NAME}-{label}", n) for label, m in self.widths.items() for n in range(m)],
-        )
+        sources = [TopicPartition(f"{NAME}-{label}", n) for label, m in self.widths.items() for n in range(m)]
+        yield f"{w.name}-intake", sources
+        own = w.settings.routes, w.settings.labels
         yield f"{w.name}-router", [TopicPartition(name, n) for name in own for n in range(w.partitions)]
-        yield w.name, [TopicPartition(name, n) for name in given for n in range(w.partitions)]
+        yield from super().groups()
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class KillStage(Fault):
-    """An intake or a router is killed, when its next batch has passed a step; step 0: whatever it does."""
-
-    name = "kill -9 of an intake or a router"
-    stage: str
-    step: int
-
-
-@dataclass(frozen=True)
-class FreezeStage(Fault):
-    """One is stopped beyond its session in the same way, and woken when others have its partitions: a zombie."""
-
-    name = "SIGSTOP of an intake or a router"
-    stage: str
-    step: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class KillStages(Fault):
-    """All intakes and all routers are killed at once."""
-
-    name = "intakes and routers killed"
-
-
-@dataclass(frozen=True)
-class FreezeStages(Fault):
-    """An intake and a router are stopped beyond the session at once, and woken."""
-
-    name = "an intake and a router stopped"
-    seconds: float
-
-
-@dataclass(frozen=True)
-class RestartStages(Fault):
-    """Intakes and routers are restarted in good order, one after another."""
-
-    name = "rolling restart of intakes and routers"
-    spares = True
-
-
-@dataclass(frozen=True)
-class GrowSource(Fault):
-    """A source topic gets a further partition."""
-
-    name = "a source topic grows"
-    spares = True
-    topic: str
-
-
-@dataclass(frozen=True)
-class KillBrokerSending(Outage):
-    """The broker is killed between what an intake sends first and what follows, and comes back."""
-
-    name = "broker killed while intake sends"
-
-
-KINDS: tuple[type[Fault], ...] = (
-    KillStage, FreezeStage, KillStages, FreezeStages, RestartStages, GrowSource, KillBrokerSending,
-)  # fmt: skip
 #: Steps of the order of effects: of `agents.intake`, and of `agents.processor`; 0: any moment.
 STEPS = {"intake": range(4), "router": range(7)}
-
-
-def schedule(seed: int, session: float, kinds: Sequence[type[Fault]]) -> list[Fault]:
-    """Return a round of faults, every kind at least once, in an order drawn from the seed."""
-    rng = random.Random(seed)
-    few = partial(rng.uniform, 1, session / 2)
-    every = [
-        *(KillStage(stage, step) for stage, steps in STEPS.items() for step in steps),
-        *(FreezeStage(stage, rng.choice(steps), round(session + few(), 1)) for stage, steps in STEPS.items()),
-        FreezeStage("intake", 1, round(session + few(), 1)),
-        KillStages(),
-        FreezeStages(round(session + few(), 1)),
-        RestartStages(),
-        *(GrowSource(label) for label in WIDTHS),
-        KillBrokerSending(round(few(), 1)),
-        KillBrokerSending(round(session + few(), 1)),
-    ]
-    drawn = [fault for fault in every if type(fault) in kinds]
-    rng.shuffle(drawn)
-    return drawn
-
-
-# -- what each does ----------------------------------------------------------------------------------------------------
 
 
 def _await_frozen(member: Member) -> None:
     wait_for(f"{member.stage} {member.number} to stop", lambda: frozen(member.worker), PATIENCE)
 
 
-@strike.register
-def _(fault: KillStage, stage: Stage) -> None:
-    assert isinstance(stage, Sources)
-    member, since = stage.of(fault.stage)[0], len(stage.fleet.exits)
-    if fault.step:
-        member.order(die_at=fault.step)
+def _every_step(_: Drawing) -> list[dict[str, Any]]:
+    return [{"of": stage, "step": step} for stage, steps in STEPS.items() for step in steps]
+
+
+def _some_steps(drawing: Drawing) -> list[dict[str, Any]]:
+    return [{"of": stage, "step": drawing.rng.choice(steps)} for stage, steps in STEPS.items()] + [
+        {"of": "intake", "step": 1}
+    ]
+
+
+@kind("kill -9 of an intake or a router", brokers=(), each=_every_step)
+def kill_stage(stage: Sources, of: str, step: int) -> None:
+    """An intake or a router is killed, when its next batch has passed a step; step 0: whatever it does."""
+    member, since = stage.of(of)[0], len(stage.fleet.exits)
+    if step:
+        member.order(die_at=step)
     else:
         member.signal(signal.SIGKILL)
     stage.fleet.await_exit(member, since, PATIENCE)
 
 
-@strike.register
-def _(fault: FreezeStage, stage: Stage) -> None:
-    assert isinstance(stage, Sources)
-    member = stage.of(fault.stage)[0]
-    if fault.step:
-        member.order(freeze_at=fault.step)
+@kind("SIGSTOP of an intake or a router", brokers=(), each=_some_steps)
+def freeze_stage(stage: Sources, of: str, step: int, seconds: float) -> None:
+    """One is stopped beyond its session in the same way, and woken when others have its partitions: a zombie."""
+    member = stage.of(of)[0]
+    if step:
+        member.order(freeze_at=step)
     else:
         member.signal(signal.SIGSTOP)
     _await_frozen(member)
-    time.sleep(fault.seconds)
+    time.sleep(seconds)
     member.signal(signal.SIGCONT)
 
 
-@strike.register
-def _(fault: KillStages, stage: Stage) -> None:  # noqa: ARG001 - nothing is drawn
-    assert isinstance(stage, Sources)
+@kind("intakes and routers killed", brokers=())
+def kill_stages(stage: Sources) -> None:
+    """All intakes and all routers are killed at once."""
     struck, since = [*stage.of("intake"), *stage.of("router")], len(stage.fleet.exits)
     for member in struck:
         member.signal(signal.SIGKILL)
@@ -221,20 +141,20 @@ def _(fault: KillStages, stage: Stage) -> None:  # noqa: ARG001 - nothing is dra
         stage.fleet.await_exit(member, since, PATIENCE)
 
 
-@strike.register
-def _(fault: FreezeStages, stage: Stage) -> None:
-    assert isinstance(stage, Sources)
+@kind("an intake and a router stopped", brokers=())
+def freeze_stages(stage: Sources, seconds: float) -> None:
+    """An intake and a router are stopped beyond the session at once, and woken."""
     struck = stage.of("intake")[0], stage.of("router")[0]
     for member in struck:
         member.signal(signal.SIGSTOP)
-    time.sleep(fault.seconds)
+    time.sleep(seconds)
     for member in struck:
         member.signal(signal.SIGCONT)
 
 
-@strike.register
-def _(fault: RestartStages, stage: Stage) -> None:  # noqa: ARG001 - as above
-    assert isinstance(stage, Sources)
+@kind("rolling restart of intakes and routers", brokers=(), spares=True)
+def restart_stages(stage: Sources) -> None:
+    """Intakes and routers are restarted in good order, one after another."""
     for member in [*stage.of("intake"), *stage.of("router")]:
         since = len(stage.fleet.exits)
         member.signal(signal.SIGTERM)
@@ -242,31 +162,36 @@ def _(fault: RestartStages, stage: Stage) -> None:  # noqa: ARG001 - as above
         wait_for(f"{member.stage} {member.number} to serve again", member.ready, PATIENCE)
 
 
-@strike.register
-def _(fault: GrowSource, stage: Stage) -> None:
-    assert isinstance(stage, Sources)
-    name, width = f"{NAME}-{fault.topic}", stage.widths[fault.topic]
+@kind("a source topic grows", brokers=(), spares=True, each=lambda _: [{"topic": label} for label in WIDTHS])
+def grow_source(stage: Sources, topic: str) -> None:
+    """A source topic gets a further partition."""
+    name, width = f"{NAME}-{topic}", stage.widths[topic]
 
     async def grow(admin: AIOKafkaAdminClient) -> None:
         await admin.create_partitions({name: NewPartitions(width + 1)})
 
     stage.cluster.ask(grow)
-    stage.widths[fault.topic] = width + 1
+    stage.widths[topic] = width + 1
     new = TopicPartition(name, width)
-    wait_for(f"records in {name}/{width}", lambda: bool(ends(stage, [new]).get(new)), PATIENCE)
+    wait_for(f"records in {name}/{width}", lambda: bool(campaign.ends(stage, [new]).get(new)), PATIENCE)
 
 
-@strike.register
-def _(fault: KillBrokerSending, stage: Stage) -> None:
-    assert isinstance(stage, Sources)
+@kind("broker killed while intake sends", brokers=(), outage=None, each=few_and_long)
+def kill_broker_sending(stage: Sources, seconds: float) -> None:
+    """The broker is killed between what an intake sends first and what follows, and comes back."""
     member = stage.of("intake")[0]
     leader = stage.cluster.places(stage.world.settings.labels)[0].leader
     member.order(freeze_at=1)
     _await_frozen(member)
     stage.cluster.broker(leader).kill()
     member.signal(signal.SIGCONT)
-    time.sleep(fault.seconds)
+    time.sleep(seconds)
     stage.cluster.start()
+
+
+KINDS: tuple[Kind, ...] = (
+    kill_stage, freeze_stage, kill_stages, freeze_stages, restart_stages, grow_source, kill_broker_sending,
+)  # fmt: skip
 
 
 # -- the campaign ------------------------------------------------------------------------------------------------------
@@ -318,50 +243,6 @@ def asked(options: Namespace) -> Iterator[Sources]:
         stage(directory, seed=options.seed, rate=options.rate, brokers=options.brokers) as on,
     ):
         yield on
-
-
-def ends(on: Sources, tps: Sequence[TopicPartition], group: str | None = None) -> dict[TopicPartition, int]:
-    """Return where partitions end, or how far a group has committed them; nothing while the broker cannot say."""
-
-    async def ask() -> dict[TopicPartition, int]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=on.world.bootstrap, group_id=group, enable_auto_commit=False)
-        try:  # not `async with`: that leaves open what could not be started
-            await consumer.start()
-            if group is None:
-                return dict(await consumer.end_offsets(tps))
-            found = await groups.committed(consumer, group, tps)
-            return {tp: found[tp].offset if tp in found else 0 for tp in tps}
-        finally:
-            await consumer.stop()
-
-    try:
-        return asyncio.run(asyncio.wait_for(ask(), 20))
-    except (KafkaError, TimeoutError, AssertionError):  # aiokafka asserts that it knows a broker, and may know none
-        return {}
-
-
-def recover(on: Stage, patience: float = campaign.PATIENCE) -> None:
-    """Return when what the sources hold by now has gone through every stage, and all members serve."""
-    assert isinstance(on, Sources)
-    on.fleet.settle(patience)
-    for group, tps in on.groups():  # what one has committed, the next can read
-        goal: dict[TopicPartition, int] = {}
-
-        def there(group: str = group, tps: list[TopicPartition] = tps, goal: dict[TopicPartition, int] = goal) -> bool:
-            if not goal:
-                goal.update(ends(on, tps))
-                return False
-            done = ends(on, tps, group)
-            return bool(done) and all(done[tp] >= end for tp, end in goal.items())
-
-        wait_for(f"{group} to catch up", there, patience)
-
-
-def drain(on: Sources, payments: int) -> list[int]:
-    """Send what is missing of as many payments, let all stages finish, stop all; return the exit statuses."""
-    on.feed.finish(payments)
-    recover(on, 10 * campaign.PATIENCE)
-    return on.fleet.stop()
 
 
 def judged(on: Sources) -> Verdict:

@@ -1,10 +1,11 @@
 """What faults strike: brokers, proxies, workers and load; and how a fault says that a promise was broken."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import singledispatch
+
+from aiokafka.structs import TopicPartition
 
 from tests.chaos.cluster import Cluster
-from tests.chaos.faults import Fault
 from tests.chaos.feed import Feed
 from tests.chaos.fleet import Fleet
 from tests.chaos.proxy import Proxy
@@ -34,14 +35,8 @@ class Stage:
     fleet: Fleet
     feed: Feed
 
-
-@singledispatch
-def strike(fault: Fault, stage: Stage) -> None:
-    """Inject a fault; returns when it is over, and what it ended has ended.
-
-    Raises
-    ------
-    BrokenPromiseError
-        If a worker did not do what this fault asks of it.
-    """
-    raise NotImplementedError(type(fault))
+    def groups(self) -> Iterator[tuple[str, list[TopicPartition]]]:
+        """Yield each consumer group and the partitions that it reads, in the order in which records pass them."""
+        w = self.world
+        inputs = w.settings.forecasts, w.settings.outcomes
+        yield w.name, [TopicPartition(name, n) for name in inputs for n in range(w.partitions)]

@@ -1,6 +1,7 @@
 """What each fault of workers, disks, network and load does; those of the brokers are told in ``outages.py``."""
 
 import asyncio
+import math
 import os
 import signal
 import time
@@ -10,11 +11,11 @@ from pathlib import Path
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streams.kafka import topics
-from tests.chaos import faults
 from tests.chaos.disk import Disk
+from tests.chaos.faults import Drawing, few, kind
 from tests.chaos.fleet import Member
 from tests.chaos.proxy import Proxy
-from tests.chaos.stage import PATIENCE, Stage, strike
+from tests.chaos.stage import PATIENCE, Stage
 from tests.e2e.world import World, buried
 from tests.events import Sent, forecast, outcome
 
@@ -31,53 +32,70 @@ def _begin(member: Member) -> None:
     member.held = False
 
 
-@strike.register
-def _(fault: faults.KillAtStep, stage: Stage) -> None:
-    member, since = stage.fleet.members[fault.worker], len(stage.fleet.exits)
-    member.order(die_at=fault.step)
+#: Files of a database, and what becomes of them.
+DAMAGE = (
+    ("*.sst", "halved"),
+    ("*.sst", "flipped"),
+    ("MANIFEST-*", "shortened"),
+    ("MANIFEST-*", "flipped"),
+    ("*.log", "halved"),
+    ("*.log", "flipped"),
+)
+
+
+@kind("kill -9 at a step", each=lambda _: [{"step": step} for step in range(1, 7)])
+def kill_at_step(stage: Stage, worker: int, step: int) -> None:
+    """The worker is killed when its next batch has passed a step of the order of effects."""
+    member, since = stage.fleet.members[worker], len(stage.fleet.exits)
+    member.order(die_at=step)
     stage.fleet.await_exit(member, since, PATIENCE)
 
 
-@strike.register
-def _(fault: faults.Kill, stage: Stage) -> None:
-    member, since = stage.fleet.members[fault.worker], len(stage.fleet.exits)
-    member.signal(signal.SIGKILL)
+@kind("kill -9 at random")
+def kill(stage: Stage, worker: int) -> None:
+    """The worker is killed, whatever it does."""
+    _signal(stage, worker, signal.SIGKILL)
+
+
+@kind("SIGTERM")
+def stop(stage: Stage, worker: int) -> None:
+    """The worker gets SIGTERM."""
+    _signal(stage, worker, signal.SIGTERM)
+
+
+def _signal(stage: Stage, worker: int, number: signal.Signals) -> None:
+    member, since = stage.fleet.members[worker], len(stage.fleet.exits)
+    member.signal(number)
     stage.fleet.await_exit(member, since, PATIENCE)
 
 
-@strike.register
-def _(fault: faults.Stop, stage: Stage) -> None:
-    member, since = stage.fleet.members[fault.worker], len(stage.fleet.exits)
-    member.signal(signal.SIGTERM)
-    stage.fleet.await_exit(member, since, PATIENCE)
-
-
-@strike.register
-def _(fault: faults.Stall, stage: Stage) -> None:
-    member = stage.fleet.members[fault.worker]
+@kind("SIGSTOP beyond the session")
+def stall(stage: Stage, worker: int, seconds: float) -> None:
+    """The worker is stopped beyond its session and woken: a zombie."""
+    member = stage.fleet.members[worker]
     member.signal(signal.SIGSTOP)
-    time.sleep(fault.seconds)
+    time.sleep(seconds)
     member.signal(signal.SIGCONT)
 
 
-@strike.register
-def _(fault: faults.EmptyDisk, stage: Stage) -> None:
-    member = stage.fleet.members[fault.worker]
-    _end(stage, member)
-    member.disk.wipe()
-    _begin(member)
+@kind("empty disk")
+def empty_disk(stage: Stage, worker: int) -> None:
+    """The worker is killed and its data directory lost."""
+    _tamper(stage, worker, Disk.wipe)
 
 
-@strike.register
-def _(fault: faults.Damage, stage: Stage) -> None:
-    member = stage.fleet.members[fault.worker]
-    _end(stage, member)
-    for path in member.disk.data.rglob(f"*.db/{fault.files}"):
-        damage(path, fault.how)
-    _begin(member)
+@kind("damaged RocksDB files", each=lambda _: [{"files": files, "how": how} for files, how in DAMAGE])
+def damage_disk(stage: Stage, worker: int, files: str, how: str) -> None:
+    """The worker is killed and files of its databases are truncated, or a bit of them is flipped."""
+
+    def damage(disk: Disk) -> None:
+        for path in disk.data.rglob(f"*.db/{files}"):
+            _damage(path, how)
+
+    _tamper(stage, worker, damage)
 
 
-def damage(path: Path, how: str) -> None:
+def _damage(path: Path, how: str) -> None:
     """Cut a file to half, cut off its end, or flip a bit in its middle."""
     size = path.stat().st_size
     if how == "halved":
@@ -92,8 +110,9 @@ def damage(path: Path, how: str) -> None:
             file.write(bytes([byte ^ 1]))
 
 
-@strike.register
-def _(fault: faults.FullDisk, stage: Stage) -> None:
+@kind("full disk", each=few)
+def fill_disk(stage: Stage, seconds: float) -> None:
+    """A worker's disk is full for a while: the first one's, which is small where the system lets us mount it."""
     member, since = stage.fleet.members[0], len(stage.fleet.exits)
     if member.disk.small:
         end = time.monotonic() + PATIENCE
@@ -101,54 +120,63 @@ def _(fault: faults.FullDisk, stage: Stage) -> None:
             member.disk.fill()  # copies are removed to make room, and a worker writes little
             time.sleep(0.5)
         stage.fleet.await_exit(member, since, PATIENCE)
-        time.sleep(fault.seconds)
+        time.sleep(seconds)
         member.disk.free()
     else:
         member.order(file_bytes=1 << 16)
         stage.fleet.await_exit(member, since, PATIENCE)
 
 
-@strike.register
-def _(fault: faults.KillRestoring, stage: Stage) -> None:
-    member = stage.fleet.members[fault.worker]
+@kind("kill -9 while restoring", deaths=2)
+def kill_restoring(stage: Stage, worker: int) -> None:
+    """The disk is lost, and the worker is killed again when it has restored a fetch of the changelog."""
+    member = stage.fleet.members[worker]
     _end(stage, member)
     member.disk.wipe()
     since = len(stage.fleet.exits)
-    member.order(now=False, die_restoring=fault.after)
+    member.order(now=False, die_restoring=1)
     _begin(member)
     stage.fleet.await_exit(member, since, PATIENCE)
 
 
-@strike.register
-def _(fault: faults.OldDisk, stage: Stage) -> None:
-    _tamper(stage, fault.worker, lambda disk: disk.age(30 * 86_400.0))
+@kind("old disk")
+def old_disk(stage: Stage, worker: int) -> None:
+    """The worker is killed and comes back on rows of 30 days ago, which lack what the changelog has forgotten since."""
+    _tamper(stage, worker, lambda disk: disk.age(30 * 86_400.0))
 
 
-@strike.register
-def _(fault: faults.ForeignDisk, stage: Stage) -> None:
-    _tamper(stage, fault.worker, Disk.estrange)
+@kind("foreign disk")
+def foreign_disk(stage: Stage, worker: int) -> None:
+    """The worker is killed and comes back on rows of another changelog."""
+    _tamper(stage, worker, Disk.estrange)
 
 
-@strike.register
-def _(fault: faults.AheadDisk, stage: Stage) -> None:
-    _tamper(stage, fault.worker, Disk.advance)
+@kind("disk ahead of its changelog")
+def ahead_disk(stage: Stage, worker: int) -> None:
+    """The worker is killed and comes back on rows that the changelog has lost."""
+    _tamper(stage, worker, Disk.advance)
 
 
-def _tamper(stage: Stage, worker: int, how: Callable[[Disk], None]) -> None:
+def _tamper(stage: Stage, worker: int, how: Callable[[Disk], object]) -> None:
     member = stage.fleet.members[worker]
     _end(stage, member)
     how(member.disk)
     _begin(member)
 
 
-@strike.register
-def _(fault: faults.MovedOffsets, stage: Stage) -> None:
+@kind(
+    "committed offsets moved",
+    outage=None,
+    each=lambda of: [{"to": to, "seconds": of.few} for to in ("end", "beginning")],
+)
+def move_offsets(stage: Stage, seconds: float, to: str) -> None:
+    """All workers are killed, and another tool commits the ends or the beginnings of the inputs for their group."""
     world = stage.world
     for member in stage.fleet.members:
         _end(stage, member)
     asyncio.run(buried(world.bootstrap, world.name))
-    asyncio.run(_commit(world, fault.to))
-    time.sleep(fault.seconds)
+    asyncio.run(_commit(world, to))
+    time.sleep(seconds)
     for member in stage.fleet.members:
         _begin(member)
 
@@ -166,55 +194,63 @@ async def _commit(world: World, to: str) -> None:
         await consumer.commit(await (consumer.end_offsets if to == "end" else consumer.beginning_offsets)(tps))
 
 
-@strike.register
-def _(fault: faults.Cut, stage: Stage) -> None:
-    for proxy in _proxies(stage, fault.workers):
-        proxy.cut()
-    _mend_after(fault.seconds, stage, fault.workers)
+@kind("network cut", outage=None, each=few)
+def cut(stage: Stage, workers: tuple[int, ...], seconds: float) -> None:
+    """Connections between workers and broker are reset, and new ones too."""
+    _relay(stage, workers, Proxy.cut, seconds)
 
 
-@strike.register
-def _(fault: faults.Silence, stage: Stage) -> None:
-    for proxy in _proxies(stage, fault.workers):
-        proxy.silence()
-    _mend_after(fault.seconds, stage, fault.workers)
+@kind("network silent", outage=None, each=few)
+def silence(stage: Stage, workers: tuple[int, ...], seconds: float) -> None:
+    """Nothing passes between workers and broker, and no side is told."""
+    _relay(stage, workers, Proxy.silence, seconds)
 
 
-@strike.register
-def _(fault: faults.Slow, stage: Stage) -> None:
-    for proxy in _proxies(stage, fault.workers):
-        proxy.slow(fault.delay)
-    _mend_after(fault.seconds, stage, fault.workers)
+@kind("network silent beyond the session", outage=None)
+def silence_long(stage: Stage, workers: tuple[int, ...], seconds: float) -> None:
+    """The same beyond the session: what was under way to the broker arrives when the partitions have moved."""
+    _relay(stage, workers, Proxy.silence, seconds)
 
 
-def _mend_after(seconds: float, stage: Stage, workers: tuple[int, ...]) -> None:
+def _slowly(drawing: Drawing) -> list[dict[str, float]]:
+    return [{"delay": round(drawing.rng.uniform(0.05, 0.4), 2), "seconds": drawing.session}]
+
+
+@kind("slow acknowledgements", outage=None, each=_slowly)
+def slow(stage: Stage, workers: tuple[int, ...], delay: float, seconds: float) -> None:
+    """Every byte between workers and broker is late, acknowledgements too."""
+    _relay(stage, workers, lambda proxy: proxy.slow(delay), seconds)
+
+
+def _relay(stage: Stage, workers: tuple[int, ...], how: Callable[[Proxy], None], seconds: float) -> None:
+    proxies = [proxy for worker in workers for proxy in stage.proxies[worker]]
+    for proxy in proxies:
+        how(proxy)
     time.sleep(seconds)
-    for proxy in _proxies(stage, workers):
+    for proxy in proxies:
         proxy.mend()
 
 
-def _proxies(stage: Stage, workers: tuple[int, ...]) -> list[Proxy]:
-    return [proxy for worker in workers for proxy in stage.proxies[worker]]
-
-
-@strike.register
-def _(fault: faults.RefuseChangelog, stage: Stage) -> None:
+@kind("changelog sends refused", outage=math.inf, each=few)
+def refuse_changelog(stage: Stage, seconds: float) -> None:
+    """The broker refuses what is sent to the changelog, until a worker has noticed, and then some."""
     since = len(stage.fleet.exits)
     stage.cluster.configure(stage.world.settings.changelog, max_message_bytes="100")
     for _ in range(int(PATIENCE * 10)):  # until somebody's send was refused
         if len(stage.fleet.exits) > since:
             break
         time.sleep(0.1)
-    time.sleep(fault.seconds)
+    time.sleep(seconds)
     most = stage.world.settings.checkpoint_bytes + topics.BATCH_OVERHEAD
     stage.cluster.configure(stage.world.settings.changelog, max_message_bytes=str(most))
 
 
-@strike.register
-def _(fault: faults.Storm, stage: Stage) -> None:
+@kind("rebalance storm")
+def storm(stage: Stage) -> None:
+    """Another worker joins and leaves, again and again."""
     guest = stage.fleet.guest()
     try:
-        for n in range(fault.joins):
+        for n in range(4):
             end = time.monotonic() + PATIENCE
             while guest.running and guest.worker.port() is None and time.monotonic() < end:
                 time.sleep(0.05)
@@ -226,17 +262,19 @@ def _(fault: faults.Storm, stage: Stage) -> None:
         guest.worker.kill()
 
 
-@strike.register
-def _(fault: faults.ClockJump, stage: Stage) -> None:
-    stage.fleet.members[fault.worker].order(clock=fault.seconds)
+@kind("clock jump", each=lambda of: [{"seconds": of.rng.choice((-1, 1)) * of.rng.uniform(100, 1e6)}])
+def jump_clock(stage: Stage, worker: int, seconds: float) -> None:
+    """The worker's wall clock jumps."""
+    stage.fleet.members[worker].order(clock=seconds)
     time.sleep(2)  # some batches by the wrong clock
 
 
-@strike.register
-def _(fault: faults.WildTimestamps, stage: Stage) -> None:
-    now, shift = stage.feed.clock, int(fault.seconds * 1000)
+@kind("wild timestamps")
+def wild_timestamps(stage: Stage) -> None:
+    """The producers' clocks jump: records come from the future, then from the past."""
+    now, shift = stage.feed.clock, 240_000
     records = []
-    for i in range(fault.records // 2):
+    for i in range(1000):
         event_id = f"wild-{now}-{i}"
         ts = now + (shift if i % 2 else -shift)
         records += [forecast(event_id, i % 97 / 96, ts), outcome(event_id, i % 2, max(ts - 50 + i % 100, 0))]
@@ -254,12 +292,13 @@ JUNK = (
 )
 
 
-@strike.register
-def _(fault: faults.Poison, stage: Stage) -> None:
+@kind("poison in bulk", each=lambda _: [{"records": 5000}])
+def poison(stage: Stage, records: int) -> None:
+    """Thousands of records nobody can read."""
     now = stage.feed.clock
     stage.feed.add(
         [
             Sent(("forecasts", "outcomes")[i % 2], b"poison-%d" % (i % 100), JUNK[i % len(JUNK)], now)
-            for i in range(fault.records)
+            for i in range(records)
         ]
     )

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import campaign, faults
+from tests.chaos import campaign, outages, strikes
 from tests.chaos.judge import judge
 
 OF_ONE_BROKER = (
-    faults.KillAtStep(worker=0, step=3),
-    faults.EmptyDisk(worker=0),
-    faults.Poison(records=2000),
-    faults.Damage(worker=1, files="*.sst", how="flipped"),
-    faults.KillBroker(seconds=1.0),
+    strikes.kill_at_step(worker=0, step=3),
+    strikes.empty_disk(worker=0),
+    strikes.poison(records=2000),
+    strikes.damage_disk(worker=1, files="*.sst", how="flipped"),
+    outages.kill_broker(seconds=1.0),
 )
 OF_THREE_BROKERS = (
-    faults.KillLeader(partition=0, seconds=1.0),
-    faults.FreezeController(seconds=5.0),
-    faults.Reassign(),
+    outages.kill_leader(partition=0, seconds=1.0),
+    outages.freeze_controller(seconds=5.0),
+    outages.reassign(),
 )
 
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from struct import unpack_from
+from typing import Any
 
 import orjson
 from aiokafka.errors import KafkaError, PolicyViolationError
 
 from streams.kafka import topics
-from tests.chaos import faults
-from tests.chaos.stage import PATIENCE, BrokenPromiseError, Stage, strike
+from tests.chaos.faults import Drawing, kind
+from tests.chaos.stage import PATIENCE, BrokenPromiseError, Stage
 from tests.e2e.world import ROOT, Worker, World, buried, wait_for
 from tests.events import Sent, forecast, mixed, outcome
 
@@ -45,8 +46,9 @@ def _apart(stage: Stage) -> Iterator[tuple[World, Worker]]:
         yield world, worker
 
 
-@strike.register
-def _(fault: faults.PoisonedTime, stage: Stage) -> None:  # noqa: ARG001 - nothing is drawn
+@kind("poisoned time")
+def poison_time(stage: Stage) -> None:
+    """In another application: one record dated 9999, while forecasts wait for their outcomes."""
     with _apart(stage) as (world, _):
         # As on brokers that came before the setting, or where somebody took it back.
         stage.cluster.configure(world.settings.forecasts, message_timestamp_after_max_ms=str(2**63 - 1))
@@ -74,8 +76,9 @@ def _(fault: faults.PoisonedTime, stage: Stage) -> None:  # noqa: ARG001 - nothi
             )
 
 
-@strike.register
-def _(fault: faults.Overtaken, stage: Stage) -> None:  # noqa: ARG001 - as above
+@kind("retention overtakes a worker")
+def overtake(stage: Stage) -> None:
+    """In another application: retention deletes inputs that a stopped worker has not read; then it goes on."""
     with _apart(stage) as (world, worker):
         made = mixed(500, seed=1)
         world.send(made.sent)
@@ -99,8 +102,9 @@ def _(fault: faults.Overtaken, stage: Stage) -> None:  # noqa: ARG001 - as above
             raise BrokenPromiseError("records were deleted unread, and the worker ended without saying so")
 
 
-@strike.register
-def _(fault: faults.CutChangelog, stage: Stage) -> None:  # noqa: ARG001 - as above
+@kind("changelog cut")
+def cut_changelog(stage: Stage) -> None:
+    """In another application: the changelog of a stopped worker loses its beginning, and the disk is lost."""
     with _stopped(stage) as world:
         stage.cluster.configure(world.settings.changelog, cleanup_policy="delete")
         wait_for("the brokers to delete", lambda: _cut(stage, world), PATIENCE)
@@ -112,8 +116,9 @@ def _(fault: faults.CutChangelog, stage: Stage) -> None:  # noqa: ARG001 - as ab
         _goes_on(world, {"outage": EACH, **{str(n): EACH for n in range(SERVED)}})
 
 
-@strike.register
-def _(fault: faults.NewChangelog, stage: Stage) -> None:  # noqa: ARG001 - as above
+@kind("changelog made anew")
+def remake_changelog(stage: Stage) -> None:
+    """In another application: the changelog of a stopped worker is made anew, and retention trims the inputs."""
     with _stopped(stage) as world:
         stage.cluster.ask(lambda admin: admin.delete_topics([world.settings.changelog]))
         wait_for("the changelog to be made anew", lambda: _made(stage, world), PATIENCE)
@@ -123,22 +128,30 @@ def _(fault: faults.NewChangelog, stage: Stage) -> None:  # noqa: ARG001 - as ab
         _goes_on(world, {str(n): EACH for n in range(SERVED)})
 
 
-@strike.register
-def _(fault: faults.RewrittenInput, stage: Stage) -> None:
+def _stopped_or_not(drawing: Drawing) -> list[dict[str, Any]]:
+    return [{"seconds": drawing.few, "runs": runs} for runs in (False, True)]
+
+
+@kind("input cut and written anew", brokers=(1,), outage=None, each=_stopped_or_not)
+def rewrite_input(stage: Stage, seconds: float, *, runs: bool) -> None:
+    """In another application: the broker loses the end of an input, whose offsets other records get.
+
+    Its worker is stopped, or runs on and stands still meanwhile.
+    """
     said = "is not the record that was applied before"
     with _apart(stage) as (world, worker):
         _serve(world)
-        if fault.runs:
+        if runs:
             worker.process.send_signal(signal.SIGSTOP)
         else:
             worker.stop()
         (broker,) = stage.cluster.brokers
         broker.kill()
         shorten(broker.directory / "data" / f"{world.topic('forecasts')}-0")
-        time.sleep(fault.seconds)
+        time.sleep(seconds)
         stage.cluster.start()
         world.send(_forecasts("other", 2 * EACH))
-        if fault.runs:
+        if runs:
             worker.process.send_signal(signal.SIGCONT)
             _ended(worker, said)
         _refused(world, said)
@@ -254,8 +267,9 @@ def _goes_on(world: World, answered: dict[str, int]) -> None:
         raise BrokenPromiseError(f"answers by batch are {dict(found())}, to be {dict(wanted)}")
 
 
-@strike.register
-def _(fault: faults.DoubledIds, stage: Stage) -> None:  # noqa: ARG001 - as above
+@kind("doubled instance id", deaths=2)
+def double_ids(stage: Stage) -> None:
+    """Two more workers start at a time under one instance id; who serves in the end is killed."""
     name = f"twin-{next(_numbers)}"
     twins = [stage.fleet.guest(TRUEUP_INSTANCE_ID=name) for _ in range(2)]
 

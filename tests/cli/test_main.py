@@ -229,7 +229,8 @@ def test_an_audit_without_brokers_is_one_that_could_not_be_made(trueup: Trueup) 
 
 def kafka(trueup: Trueup, **found: Any) -> dict[str, Called]:
     """Let functions of `topics` and the remarks find what is given, and nothing where nothing is."""
-    calls = {name: Called(found.get(name, [])) for name in ("create", "check", "missing_sources", "remarks")}
+    names = "create", "check", "missing_sources", "partitions", "remarks"
+    calls = {name: Called(found.get(name, [])) for name in names}
     for name, called in calls.items():
         place, function = (remarks, "of") if name == "remarks" else (topics, name)
         trueup.patch.setattr(place, function, called.later)
@@ -243,6 +244,12 @@ def test_topics_create_makes_what_is_missing_and_says_so(trueup: Trueup) -> None
     assert calls["create"].how[0][1] == {**asked, "dry_run": False}
     assert calls["check"].how[0][1] == {"as_worker": False, **asked}
     assert ended == (0, "made: forecasts, outcomes\nall topics are as they must be\n", "")
+
+
+def test_a_topic_that_was_lost_is_made_as_wide_as_the_others(trueup: Trueup) -> None:
+    calls = kafka(trueup, create=["trueup-journal"], partitions=8)
+    assert trueup("topics create").status == 0
+    assert calls["create"].how[0][1]["partitions"] == 8
 
 
 def test_topics_are_those_of_every_stage_once_intake_reads_a_source(trueup: Trueup, tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
 """What ``trueup streams show`` makes of rows: the parts that need no broker."""
 
 import asyncio
-import logging
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from cli import show
@@ -47,61 +44,21 @@ def learnt(stream: str, n: int, start: int = 0, calibrator: str = DEFAULT_CALIBR
     return {key: row for key, row in effects.rows.items() if row is not None}
 
 
-class Changelog:
-    """Stands for `AIOKafkaConsumer` on a changelog: gives one record of each partition at a time."""
-
-    def __init__(self, partitions: dict[int, list[tuple[bytes, bytes | None]]]) -> None:
-        self._partitions = partitions
-        self._at: Counter[TopicPartition] = Counter()
-        self.running = False
-        #: Offset of partition 0 that is never reached, as if the broker that leads it had frozen.
-        self.frozen: int | None = None
-
-    def __call__(self, **options: Any) -> "Changelog":
-        assert options["bootstrap_servers"] == ",".join(SETTINGS.brokers)
-        assert "group_id" not in options, "it must not disturb the workers"
-        return self
-
-    async def start(self) -> None:
-        self.running = True
-        self._at.clear()
-
-    async def stop(self) -> None:
-        self.running = False
-
-    def assign(self, tps: list[TopicPartition]) -> None:
-        assert {tp.topic for tp in tps} == {SETTINGS.changelog}
-
-    async def end_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: len(self._partitions[tp.partition]) for tp in tps}
-
-    async def position(self, tp: TopicPartition) -> int:
-        return self._at[tp]
-
-    async def getmany(self, **_: Any) -> dict[TopicPartition, list[Any]]:
-        await asyncio.sleep(0)
-        fetched = {}
-        for n, held in self._partitions.items():
-            tp = TopicPartition(SETTINGS.changelog, n)
-            if self._at[tp] < len(held) and (n, self._at[tp]) != (0, self.frozen):
-                key, value = held[self._at[tp]]
-                fetched[tp] = [record(tp.topic, n, self._at[tp], 0, key, value)]
-                self._at[tp] += 1
-        return fetched
-
-
-def changelog(
-    monkeypatch: pytest.MonkeyPatch, partitions: dict[int, list[tuple[bytes, bytes | None]]] | None
-) -> Changelog:
-    made = Changelog(partitions or {})
+def changelog(monkeypatch: pytest.MonkeyPatch, partitions: dict[int, list[tuple[bytes, bytes | None]]] | None) -> None:
+    """Let a changelog have these records."""
 
     async def count(_: Settings, name: str) -> int | None:
         assert name == SETTINGS.changelog
         return None if partitions is None else len(partitions)
 
-    monkeypatch.setattr(show, "AIOKafkaConsumer", made)
+    async def batches(_: Settings, topics: list[str]) -> AsyncIterator[tuple[str, list[Any]]]:
+        assert topics == [SETTINGS.changelog]
+        for n, held in (partitions or {}).items():
+            for offset, (key, value) in enumerate(held):
+                yield topics[0], [record(topics[0], n, offset, 0, key, value)]
+
+    monkeypatch.setattr(show, "batches", batches)
     monkeypatch.setattr(show, "partitions", count)
-    return made
 
 
 def inspected(stream: str | None = None, *, json_output: bool = True) -> int:
@@ -113,9 +70,7 @@ def inspected(stream: str | None = None, *, json_output: bool = True) -> int:
 
 def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     older, newer, other = learnt("s", 3), learnt("s", 5), learnt("s", 4)
-    made = changelog(
-        monkeypatch, {0: [*older.items(), (kinds.LEDGER.key("e0"), None), *newer.items()], 1: [*other.items()]}
-    )
+    changelog(monkeypatch, {0: [*older.items(), (kinds.LEDGER.key("e0"), None), *newer.items()], 1: [*other.items()]})
     found = asyncio.run(show.read(SETTINGS))
     assert found.fences == {0: Fence.decode(newer[kinds.FENCE.key()]), 1: Fence.decode(other[kinds.FENCE.key()])}
     assert {n: history.total.n for n, history in found.of(kinds.SCORES, "s").items()} == {0: 5, 1: 4}
@@ -124,7 +79,6 @@ def test_the_newest_row_of_each_key_and_partition_counts(monkeypatch: pytest.Mon
         (0, config): 5,
         (1, config): 4,
     }
-    assert not made.running
 
 
 def test_state_of_another_build_is_one_sentence_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,57 +92,22 @@ def test_state_of_another_build_is_one_sentence_with_both_versions(monkeypatch: 
     assert "trueup replay --write-state" in str(caught.value)
 
 
-def test_a_changelog_that_does_not_move_is_given_up_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = learnt("s", 3)
-    made = changelog(monkeypatch, {0: [*stored.items()], 1: [*stored.items()]})
-    made.frozen = 1
-    monkeypatch.setattr(show, "STILL_SECONDS", 0.05)
-    with pytest.raises(TopicsError) as caught:
-        inspected()
-    assert f"{len(stored) - 1} of {2 * len(stored)} offsets are left" in str(caught.value)
-    assert not caught.value.lasting
-    assert not made.running
-
-
-def test_a_changelog_that_moves_is_read_however_long_it_takes(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    stored = learnt("s", 3)
-    made = changelog(monkeypatch, {0: [*stored.items()] * 40})
-    now = 0.0
-
-    async def getmany(**_: Any) -> dict[TopicPartition, list[Any]]:
-        nonlocal now
-        now += 0.9 * show.STILL_SECONDS
-        await asyncio.sleep(0)
-        return await Changelog.getmany(made)
-
-    async def read() -> StateRows:
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-        return await show.read(SETTINGS)
-
-    monkeypatch.setattr(made, "getmany", getmany)
-    with caplog.at_level(logging.INFO):
-        assert asyncio.run(read()).fences == {0: Fence.decode(stored[kinds.FENCE.key()])}
-    assert f"of {40 * len(stored)} offsets" in caplog.text
-
-
 def test_a_changelog_that_is_not_there_is_said_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     changelog(monkeypatch, None)
     with pytest.raises(TopicsError, match=r"no topic mine-state-changelog: is TRUEUP_APP_ID"):
         inspected()
 
 
-def test_a_changelog_that_cannot_be_read_is_said_and_the_client_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = changelog(monkeypatch, {0: []})
+def test_a_changelog_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    changelog(monkeypatch, {0: []})
 
-    async def fail(_: object) -> None:
+    async def fail(*_: object) -> AsyncIterator[tuple[str, list[Any]]]:
         raise KafkaError("not allowed")
+        yield  # what makes it a generator
 
-    monkeypatch.setattr(made, "end_offsets", fail)
+    monkeypatch.setattr(show, "batches", fail)
     with pytest.raises(TopicsError, match=r"cannot read mine-state-changelog from 127\.0\.0\.1:9092: .*not allowed"):
         inspected()
-    assert not made.running
 
 
 # -- describing ----------------------------------------------------------------------------------------------------

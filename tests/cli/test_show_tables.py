@@ -9,19 +9,14 @@ from cli import show_tables
 from state import kinds
 from state.banding import Thresholds
 from state.bands import Bands
-from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policy import Policy
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
-from state.scoring.distribution import Distribution
 from state.scoring.history import History
 from state.scoring.scores import SCORED
-from state.scoring.segment_scores import SegmentScores
-from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
-from state.segments import Dictionary
 from state.served import Served
 from streams.metrics.description import describe
 from streams.metrics.rows import StateRows
@@ -72,66 +67,10 @@ def test_the_worst_window_and_the_alarm_are_described() -> None:
     assert "feature_bias" not in described["raw"]
 
 
-def test_numbers_are_shown_as_probabilities_are(capsys: pytest.CaptureFixture[str]) -> None:
-    rows, policy = StateRows(), Policy("quantile", {"levels": (0.25, 0.5, 0.75)})
-    raw, served = Normal(1.0, 1.0), Quantiles((0.25, 0.5, 0.75), (-0.6745, 0.0, 0.6745))
-    for partition in (0, 3):
-        rng, kept = random.Random(partition), VectorHistory.of(served)
-        for t in range(1100):
-            kept.observe(raw, served, rng.gauss(0.0, 1.0), b"%d" % t)
-        rows.of(kinds.VECTORS, "s")[partition, policy.config] = kept
-    described = describe(rows, "s")
-    scored = described["vectors"][policy.config]
-    assert scored["raw"]["alarm"]["sounds"]
-    assert not scored["calibrated"]["alarm"]["sounds"]
-    worst = scored["raw"]["worst_window"]
-    assert worst["error"] == rows.of(kinds.VECTORS, "s")[worst["partition"], policy.config].worst("raw").scores.error(  # type: ignore[union-attr]
-        "raw"
-    )
-    assert scored["difference"]["pinball"]["mean"] < -2 * scored["difference"]["pinball"]["error"]
-    orjson.dumps(described)
-    show_tables.show({"s": described}, {}, whole=True)
-    shown = capsys.readouterr().out
-    for words in (
-        "last window",
-        "worst window",
-        "by chance alone",
-        "at or below the quantile of 0.25",
-        "sounds",
-        "served − raw",
-        "CRPS",
-        "in place of the ECE",
-    ):
-        assert words in shown, words
-
-
-def test_classes_are_shown_with_what_their_log_loss_is_of(capsys: pytest.CaptureFixture[str]) -> None:
-    rows, policy = StateRows(), Policy("multiclass", {"classes": 3})
-    kept = VectorHistory.of(Classwise((0.5, 0.3, 0.4)))
-    for t in range(30):
-        kept.observe(Probs((0.2, 0.3, 0.5)), Classwise((0.5, 0.3, 0.4)), float(t % 3), b"%d" % t)
-    rows.of(kinds.VECTORS, "s")[0, policy.config] = kept
-    show_tables.show({"s": describe(rows, "s")}, {}, whole=True)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "The log loss of classes is of normalised" in shown
-
-
 def test_bias_along_features_is_described_where_there_are_any() -> None:
     described = describe(found(300, Policy("calibrated_regression", features=1)), "s")
     assert [len(each) for each in described["calibrated"]["feature_bias"].values()] == [1, 1]
     assert described["calibrators"][0]["noise"] is None
-
-
-def test_biases_that_a_calibrator_bounds_stand_beside_their_bounds(capsys: pytest.CaptureFixture[str]) -> None:
-    described = describe(found(300, Policy("calibrated_regression", features=1)), "s")
-    biases = described["calibrators"][0]["biases"]
-    assert {each["name"] for each in biases} >= {"constant", "answer", "forecast", "x1"}
-    assert all(abs(each["bias"]) <= each["bound"] for each in biases)
-    show_tables.show({"s": described}, {}, whole=True)
-    assert "x1" in capsys.readouterr().out
-    plain = describe(found(5, Policy()), "s")
-    assert plain["calibrators"][0]["biases"] is None
-    assert "biases" not in plain
 
 
 def test_biases_of_partitions_are_added_and_features_have_their_names() -> None:
@@ -209,61 +148,6 @@ def test_ages_are_told_with_what_to_set() -> None:
     told = describe(rows, "s", Policy(ttl_ms=90 * DAY_MS, matures_ms=60 * DAY_MS, learn="maturity"))
     assert told["ages"]["findings"] == []
     assert describe(rows, "s")["ages"]["late"] is None
-
-
-def test_the_report_shows_how_raw_forecasts_have_shifted(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = rare(100, drawn=False)
-    parts = Distribution(), Distribution()
-    for n in range(21 * 960):
-        parts[n % 2].observe(0.01 if n < 20 * 960 else 0.0, n * DAY_MS // 960)
-    rows.of(kinds.DISTRIBUTION, "s").update(dict(enumerate(parts)))
-    described = describe(rows, "s")
-    assert described["forecasts"]["median"] == 0.0
-    assert described["forecasts"]["shift"] == pytest.approx((parts[0] + parts[1]).shift())
-    orjson.dumps(described)
-    show_tables.show({"s": described}, {}, whole=True)
-    assert "Raw forecasts have shifted: PSI" in capsys.readouterr().out
-    rows.of(kinds.DISTRIBUTION, "s").clear()
-    rows.of(kinds.DISTRIBUTION, "s")[0] = Distribution()
-    assert describe(rows, "s")["forecasts"]["shift"] is None
-    show_tables.show({"s": describe(rows, "s")}, {}, whole=True)
-    assert "have shifted" not in capsys.readouterr().out
-
-
-def test_the_report_shows_draws_rankings_and_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
-    described = describe(rare(4000, drawn=True), "s", Policy(ttl_ms=90 * DAY_MS))
-    show_tables.show({"s": described}, {}, whole=True)
-    shown = capsys.readouterr().out
-    for words in (
-        "draw",
-        "AUC",
-        "recall, top 0.5 %",
-        "precision, top 5 %",
-        "mean off by",
-        "misclassified at .5",
-        "Set matures",
-    ):
-        assert words in shown
-
-
-def test_the_worst_segments_are_shown_with_their_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    found, dictionary, scores = rare(500, drawn=False), Dictionary(("country",)), dict[int, SegmentScores]()
-    for value, off in (("DE", 0.0), ("FR", 0.2)):
-        (slot,) = dictionary.groups((value,))
-        of = scores[slot] = SegmentScores()
-        of.known, of.expired, of.age_ms = 3, 1, 6 * DAY_MS
-        for t in range(1000):
-            of.observe(0.5, 0.5, float(t % 10 < 10 * (0.5 - off)))
-    policy = Policy(segments=("country",))
-    found.of(kinds.NAMES, "s")[0, policy.layout] = dictionary
-    found.of(kinds.SEGMENT, "s").update({(0, policy.scored, slot): each for slot, each in scores.items()})
-    show_tables.show({"s": describe(found, "s", policy)}, {}, whole=True)
-    shown = capsys.readouterr().out
-    words = " ".join(shown.split())
-    assert "1 of 2 segments are off" in words
-    assert shown.index("FR") < shown.index("DE")
-    for figure in ("+0.2000", "75%", "Lately 1 of 2 segments are off", "+0.1709"):
-        assert figure in words
 
 
 def test_bands_are_shown_at_80_columns_with_what_they_cost(

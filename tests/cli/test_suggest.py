@@ -162,6 +162,17 @@ def test_outcomes_of_a_batch_that_is_sorted_by_label_are_learnt_in_the_order_of_
     assert (checked(found).matures_ms > 7 * DAY_MS) == by_label
 
 
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_a_history_of_one_answer_alone_is_said_to_lack_the_other(tmp_path: Path, share: float) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit"))
+    found = seen(tmp_path, stream)
+    zeros = next(each for each in found.labels if each.label == 0)
+    alone = replace(found, labels=[zeros], known=round(share * found.old), ones=0, turns=0, turns_issued=0)
+    reasons = " ".join(propose(alone).reasons)
+    assert "Every outcome is 0: this history does not show what the model says of the others" in reasons
+    assert "of 0 and of 1" not in reasons
+
+
 def test_a_short_history_gives_no_proposal_or_says_that_it_is_short(tmp_path: Path) -> None:
     nothing = propose(seen(tmp_path, fraud.make(replace(SHAPE, rows=100))))
     assert nothing.ttl_ms is None

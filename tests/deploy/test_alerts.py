@@ -625,6 +625,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             ),
         ],
     },
+    "TrueupDiskFilling": {
+        "fires": [scene(only("trueup_disk_free_ratio", f"0.09x{LONG}"), at=12, fires="TrueupDiskFilling")],
+        "quiet": [
+            scene(only("trueup_disk_free_ratio", f"0.1x{LONG}"), at=12),
+            scene(only("trueup_disk_free_ratio", f"0.09x{LONG}"), at=9),
+        ],
+    },
     "TrueupDiskDamaged": {
         "fires": [
             scene(
@@ -722,8 +729,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(refused(5), at=12, fires="TrueupQuotaExceeded"),
             # Records of unknown events have no stream.
             scene(refused(5, stream=""), at=12, fires="TrueupQuotaExceeded"),
+            # A flood that is over at the first scrape that shows it.
+            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=12, fires="TrueupQuotaExceeded"),
         ],
-        "quiet": [scene(refused(0), at=12)],
+        "quiet": [
+            scene(refused(0), at=12),
+            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=20),
+        ],
     },
     "TrueupRecordsLost": {
         "fires": [scene(lost("0x5 40x60"), at=12, fires="TrueupRecordsLost")],

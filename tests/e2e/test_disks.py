@@ -119,3 +119,6 @@ def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions
     asyncio.run(changed(broker, changelog, **configs, unclean_leader_election_enable="true"))
     wait_for("the brokers to know of the change", lambda: noted() == ["unclean.leader.election.enable=true"], 20)
     assert asyncio.run(topics.check(w.settings)) == []
+    asyncio.run(changed(broker, changelog, **configs | {"max_message_bytes": "2000000"}))
+    said = f"it must be at least {most}: kafka-configs.sh changes that, or lower TRUEUP_CHECKPOINT_BYTES"
+    wait_for("the brokers to know of the change", lambda: said in "".join(asyncio.run(topics.check(w.settings))), 20)

@@ -1,11 +1,15 @@
 """`trueup doctor` on a real broker: it says what is wrong, and that nothing is."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.world import World
+from aiokafka.admin import AIOKafkaAdminClient
+
+from streams.kafka import topics
+from tests.e2e.world import World, wait_for
 from tests.events import forecast
 
 
@@ -19,6 +23,16 @@ def examined(w: World, **settings: str) -> tuple[int, dict[str, list[str]]]:
     return ended.returncode, found
 
 
+async def deleted(bootstrap: str, topic: str) -> None:
+    """Delete a topic, as an operator does by mistake."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.delete_topics([topic])
+    finally:
+        await admin.close()
+
+
 def test_what_is_wrong_is_named_with_a_remedy_and_nothing_else_is(world: Callable[..., World], tmp_path: Path) -> None:
     w = world()
     assert examined(w) == (0, {})
@@ -28,6 +42,19 @@ def test_what_is_wrong_is_named_with_a_remedy_and_nothing_else_is(world: Callabl
     (said, *_) = wrong["topics"]
     assert f"{w.name}-other-journal" in said
     assert "run 'trueup topics create'" in said
+
+    with w.worker() as worker:
+        wait_for("a worker", worker.ready)
+        w.send([forecast("served", 0.5, 1_000_000)])
+        w.wait_until_applied(1)
+        assert worker.stop() == 0
+    changelog = w.topic("changelog")
+    asyncio.run(deleted(w.bootstrap, changelog))
+    wait_for("the changelog to be gone", lambda: len(examined(w)[1].get("topics", ())) > 1)
+    gone, lost = examined(w)[1]["topics"]
+    assert gone.startswith(f"topic {changelog} does not exist")
+    assert lost.startswith(f"group {w.name} has served, and its state was in {changelog}: what 'trueup topics create'")
+    asyncio.run(topics.create(w.settings, partitions=2))
 
     (tmp_path / "file").touch()
     status, wrong = examined(w, TRUEUP_DATA_DIR=str(tmp_path / "file"))

@@ -11,10 +11,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from cli import main, options
-from replay import export_state
+from replay import first_rows
 from replay.audit import auditor
 from streams.kafka.topics import TopicsError
-from streams.kafka.writer import writer
 from tests.e2e.test_intake import Hour, Source
 from tests.e2e.world import World, wait_for
 from tests.events import Sent
@@ -115,9 +114,9 @@ def source(topic: str, key: str, **record: object) -> Source:
 
 async def loaded_elsewhere_meanwhile(made: World) -> None:
     """A load that stood still before it wrote anything finds the rows of this one, and writes nothing."""
-    async with writer(made.settings) as producer:
-        with pytest.raises(TopicsError, match="has a state by now, of another run of 'trueup load'"):
-            await export_state.begun(producer, made.settings, made.partitions, "trueup load")
+    with pytest.raises(TopicsError, match="has a state by now, of another run of 'trueup load'"):
+        async with first_rows.beginning(made.settings, made.partitions, "trueup load"):
+            pass
 
 
 def test_a_worker_begins_with_what_a_table_taught(

@@ -82,7 +82,7 @@ def test_replay_gives_a_live_workers_records_and_state_byte_for_byte(
     assert {name: n for name, n in fates.items() if name in MADE.fates} == MADE.fates
     assert result.records == len(MADE.sent)
     # Where there is a state, or no topic for one, none is written.
-    with pytest.raises(TopicsError, match="is not empty"):
+    with pytest.raises(TopicsError, match="has a state already"):
         replay(replace(request, write_state=live.name), live.environment)
     with pytest.raises(TopicsError, match="there is no topic nobody-state-changelog"):
         replay(replace(request, write_state="nobody"), live.environment)

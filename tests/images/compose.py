@@ -237,7 +237,7 @@ def _healthy(trial: Trial, compose: Compose, service: str) -> None:
 
 def _forecasts(compose: Compose) -> float:
     ports = (compose.ports["worker-1"], compose.ports["worker-2"])
-    return sum(ScrapedSamples.of(HOST, port).fates().forecasts for port in ports)
+    return sum(ScrapedSamples.of(HOST, port).total("records_total", topic="forecasts") for port in ports)
 
 
 def _monitored(trial: Trial, compose: Compose) -> None:

@@ -69,7 +69,7 @@ class Container:
 
     def forecasts(self) -> int:
         """Return how many forecasts it applied since it was started."""
-        return ScrapedSamples.of(HOST, self.port).fates().forecasts
+        return int(ScrapedSamples.of(HOST, self.port).total("records_total", topic="forecasts"))
 
     def log(self) -> str:
         """Return what it printed."""
@@ -163,8 +163,8 @@ def _serve(trial: Trial, engine: Podman, brokers: str) -> None:
         trial.found("and restored next to nothing", restored < FLIGHTS / 100, f"{restored:g} rows")
         _play(trial, engine, brokers, 2 * FLIGHTS)
         trial.becomes("flights come again, and new ones", lambda: worker.forecasts() == 2 * FLIGHTS)
-        fates = ScrapedSamples.of(HOST, worker.port).fates()
-        trial.found("what came again is answered again", fates.forecast_duplicate == FLIGHTS, fates.forecast_duplicate)
+        again = ScrapedSamples.of(HOST, worker.port).fates()["forecasts"]["duplicate"]
+        trial.found("what came again is answered again", again == FLIGHTS, again)
         engine.run("kill", "--signal=KILL", worker.name)
 
     with _worker(engine, "killed", "state", brokers) as worker:

@@ -30,9 +30,10 @@ def reading() -> ScrapedSamples:
 
 def test_fates_follow_early_outcomes_to_their_end() -> None:
     fates = reading().fates()
-    assert (fates.resolved, fates.early, fates.expired_outcome) == (7, 1, 1)
-    assert (fates.forecasts, fates.outcomes) == (13, 13)
-    assert fates.issued == fates.resolved + fates.pending + fates.expired_forecast
+    resolved, expired = fates["outcomes"]["resolved"], fates["expired"]
+    assert (resolved, fates["outcomes"]["early"], expired["outcome"]) == (7, 1, 1)
+    assert [reading().total("records_total", topic=topic) for topic in ("forecasts", "outcomes")] == [13, 13]
+    assert fates["forecasts"]["issued"] == resolved + fates["pending"] + expired["forecast"]
 
 
 def test_a_run_that_lost_a_record_or_was_not_derived_again_is_no_success() -> None:

@@ -59,7 +59,7 @@ def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
     said = " ".join(capsys.readouterr().out.split())
     assert "plan 0, s: forecasts by band, a day" in said
     assert f"block = {block['keeps']:.4g} (now 0.6)" in said
-    assert "Keeps volume" in page.page(result).decode()
+    assert f"block = {block['keeps']:.4g} (now 0.6)" in page.page(result).decode()
 
 
 def test_plans_with_and_without_bands_run_beside_one_another_on_any_partitions(tmp_path: Path) -> None:

@@ -116,6 +116,146 @@ def test_what_is_not_read_is_refused_with_what_to_write(tmp_path: Path, text: st
         rows(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("written", "y"),
+    [
+        ("WAHR FALSCH", [1, 0]),  # Excel, in German, and in French
+        ("vrai faux", [1, 0]),
+        ("Sí No", [1, 0]),
+        ("да нет", [1, 0]),
+        ("1,0 0,0", [1, 0]),
+        ("0x01 0x00", [1, 0]),  # a bit of SQL Server
+        ("b'1' b'0'", [1, 0]),  # and of MySQL, by pandas
+    ],
+)
+def test_labels_of_other_languages_and_databases_are_read(tmp_path: Path, written: str, y: list[int]) -> None:
+    lines = "".join(f".5;{label};2026-01-01\n" for label in written.split())
+    assert rows(tmp_path, f"p;y;t\n{lines}").labels.tolist() == y
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        # The proposal must not turn labels over.
+        ("100%,0%", "--labels 0%=0,100%=1"),
+        # None beside a word may be the other answer; beside numbers it is nothing.
+        ("fraud,none,none", "--labels fraud=1,none=0"),
+        ("b1,b0,b0", "--labels b0=0,b1=1"),
+        ("TP,FP,TN,FN", "--labels TP=1,FP=0,TN=0,FN=1"),
+    ],
+)
+def test_labels_that_are_not_known_are_asked_about_the_right_way_round(tmp_path: Path, written: str, said: str) -> None:
+    with pytest.raises(TableError, match=said):
+        rows(tmp_path, "p,y,t\n" + "".join(f".5,{label},2026-01-01\n" for label in written.split(",")))
+    known = rows(tmp_path, f"{HEADER}\n.5,1,2026-01-01\n.5,none,2026-01-01\n").labels
+    assert np.array_equal(known, [1.0, np.nan], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("time", "utc"),
+    [
+        ("2026-07-01 10:00:00 Europe/Berlin", "2026-07-01T08:00"),
+        ("2026-07-01T10:00:00[America/New_York]", "2026-07-01T14:00"),
+        ("2026-07-01 10:00:00 CEST", "2026-07-01T08:00"),
+        ("2026-07-01 10:00:00 +02:00 Europe/Berlin", "2026-07-01T08:00"),
+        ("2026-07-01 10:00 UTC+2", "2026-07-01T08:00"),
+        ("2026-10-25 02:30 CEST", "2026-10-25T00:30"),
+        ("2026-10-25 02:30 CET", "2026-10-25T01:30"),
+        ("639028224000000000", "2026-01-01T00:00"),  # ticks of .NET are no ns of 1990
+    ],
+)
+def test_zones_are_read_by_their_names_and_ticks_as_what_they_are(tmp_path: Path, time: str, utc: str) -> None:
+    found = rows(tmp_path, f"{HEADER}\n.5,1,{time}\n", Columns("p", "y", "t", zone=ZoneInfo("Europe/Berlin")))
+    assert np.datetime64(int(found.times[0]), "ms") == np.datetime64(utc)
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        ("2026-01-01 10:00:00 EST", "names the zone 'EST'; --time-zone says which it is"),
+        ("20454", "would be 2026-01-01 in days since 1970 or 2016-01-01 in days since 1960, as in SAS"),
+        ("24107", "would be 2026-01-01 in days since 1960, as in SAS"),  # and no 2024-10-07
+        ("2082844800", "would be 2026-01-01 in seconds since 1960, as in SAS"),
+        ('"1/13/26, 9:05\u202fAM"', "--time-format '%m/%d/%y, %I:%M %p'"),
+        ("Jan  1 2026 10:00AM", "--time-format '%b %d %Y %I:%M%p'"),  # SQL Server
+        ("2026-01-01 10:00 PM", "--time-format '%Y-%m-%d %I:%M %p'"),
+        ("01JAN2026:10:00:00.000", "--time-format '%d%b%Y:%H:%M:%S.%f'"),  # SAS
+    ],
+)
+def test_times_that_are_not_read_are_named_by_what_they_may_be(tmp_path: Path, time: str, said: str) -> None:
+    with pytest.raises(TableError, match=said):
+        rows(tmp_path, f"{HEADER}\n.5,1,{time}\n")
+
+
+@pytest.mark.parametrize("none", ["0", "-1", "1970-01-01", "1970-01-01 01:00:00", "1900-01-00"])
+def test_a_label_s_time_that_began_as_0_is_none(tmp_path: Path, none: str) -> None:
+    found = rows(tmp_path, f"{HEADER},known\n.5,1,2026-01-01,2026-01-05\n.5,0,2026-01-01,{none}\n", DATED)
+    assert found.silent.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("written", "ids"),
+    [('"=""00042""" "=""7"""', ["00042", "7"]), ("42.0 7.0", ["42", "7"]), ("00042 7.0", ["00042", "7.0"])],
+)
+def test_ids_are_what_they_were_before_an_export(tmp_path: Path, written: str, ids: list[str]) -> None:
+    lines = "".join(f"{each},.5,1,2026-01-01\n" for each in written.split())
+    assert rows(tmp_path, f"id,{HEADER}\n{lines}", Columns("p", "y", "t", id="id")).ids == ids
+
+
+def test_segments_that_pandas_took_for_numbers_are_whole_again(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path, f"mcc,{HEADER}\n0742.0,.5,1,2026-01-01\n,.5,1,2026-01-01\n", Columns("p", "y", "t", segments=("mcc",))
+    )
+    assert found.segments["mcc"] == ["0742", ""]
+    assert "holds whole numbers with .0 behind them" in "".join(found.notes)
+
+
+def test_ids_that_were_rounded_are_refused(tmp_path: Path) -> None:
+    columns = Columns("p", "y", "t", id="id")
+    with pytest.raises(TableError, match=r"row 3 holds '1e\+05': .* has rounded this id"):
+        rows(tmp_path, f"id,{HEADER}\n99999,.5,1,2026-01-01\n1e+05,.5,1,2026-01-01\n", columns)
+    path = tmp_path / "in.parquet"
+    for ids, said in (
+        (pa.array([1.2345678901234567e17]), "holds double, which has rounded ids"),
+        (pa.array([b"\xfe" * 16], pa.binary(16)), "is no text"),
+    ):
+        pa.parquet.write_table(pa.table({"p": [0.5], "y": [1], "t": ["2026-01-01"], "id": ids}), path)
+        with pytest.raises(TableError, match=said):
+            read(path, columns)
+
+
+@pytest.mark.parametrize("amounts", ["$1,234.50|$12.00", "1.234,50 €|12,00 €", "EUR 1234.50|EUR 12"])
+def test_amounts_may_have_one_currency(tmp_path: Path, amounts: str) -> None:
+    columns = Columns("p", "y", "t", weight="amount")
+    lines = "".join(f'.5,1,2026-01-01,"{each}"\n' for each in amounts.split("|"))
+    assert rows(tmp_path, f"{HEADER},amount\n{lines}", columns).numbers["weight"].tolist() == [1234.5, 12]
+    with pytest.raises(TableError, match=r"row 4 holds '£5', and other cells are in .*: write all in one"):
+        rows(tmp_path, f"{HEADER},amount\n{lines}.5,1,2026-01-01,£5\n", columns)
+
+
+@pytest.mark.parametrize(("written", "p"), [("%25,5", 0.255), ("0.255", 0.255)])
+def test_a_percent_sign_may_stand_before_its_number(tmp_path: Path, written: str, p: float) -> None:
+    assert rows(tmp_path, f"p;y;t\n{written};1;2026-01-01\n").scores.tolist() == [p]
+
+
+@pytest.mark.parametrize("unit", ["percent", "0,1000", "log-odds"])
+def test_a_unit_in_which_all_scores_are_tiny_is_doubted(tmp_path: Path, unit: str) -> None:
+    text = f"{HEADER}\n" + "".join(f".{n + 10},1,2026-01-01\n" for n in range(50))
+    notes = "".join(rows(tmp_path, text, Columns("p", "y", "t", unit=unit)).notes)
+    assert "all are from 0.1 to 0.59. If they are probabilities, leave out --score-unit" in notes
+
+
+@pytest.mark.parametrize("note", ['"six', 'screen 27"'])
+def test_quotes_that_join_no_cells_are_text(tmp_path: Path, note: str) -> None:
+    """PostgreSQL's COPY and MySQL's client quote nothing: by CSV's rules rows between two quotes would be lost."""
+    line = f".5\t1\t2026-01-01\t{note}\n"
+    found = rows(tmp_path, "p\ty\tt\tnote\n" + line + line.replace(note, "") + line)
+    assert len(found.scores) == 3
+    assert "they were read as text" in "".join(found.notes)
+    quoted = rows(tmp_path, 'p\ty\tt\tnote\n.5\t1\t2026-01-01\t"two\nlines"\n')
+    assert len(quoted.scores) == 1
+
+
 def test_a_date_in_place_of_a_label_is_a_one_and_none_is_silence(tmp_path: Path) -> None:
     text = "p,defaulted,t\n.25,2026-02-01,2026-01-01\n.5,,2026-01-01\n"
     found = rows(tmp_path, text, Columns("p", "defaulted", "t", "defaulted"))
@@ -164,6 +304,7 @@ def test_a_table_of_json_lines_has_paths_for_columns(tmp_path: Path) -> None:
     [
         ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s.w", r"no such field; there are: s\.v\[1\], y, t"),
         ('{"s": {"v": [0, 1]}, "y": 1, "t": 1}', "s", r"row 1 holds .* such as 's\.v\[1\]'"),
+        ('{"s": {"0": 1, "1": 0}, "y": {"0": 1, "1": 0}, "t": {"0": 1}}', "s", "a whole column, as pandas writes it"),
         (
             '{"s": 1, "y": 1, "t": 1}\n{"s": 1,',
             "s",

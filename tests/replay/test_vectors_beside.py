@@ -102,11 +102,9 @@ def test_segments_are_described_with_label_coverage(result: Result) -> None:
 
 def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
     shown = page(result).decode()
-    assert "The worst segments of classes and numbers" in shown
-    assert "country = FR" in shown
-    assert "Segments of classes and numbers that are off at the end" in shown
-    assert "country = DE, " in shown
-    assert "one configuration minus another" in shown
+    for title in ("Segments, worst first", "Segments lately"):
+        assert title in shown
+    assert "this − present" in shown
     assert '<span class="verdict better">better</span>' in shown
     parsed = orjson.loads(result.encode())
     assert parsed["contenders"][1]["vectors"]["demand"]["segments"]["scored"] == 2

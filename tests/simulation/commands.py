@@ -8,13 +8,11 @@ still wherever that task can. One that was killed unwinds at once, and nothing t
 import asyncio
 import fcntl
 import os
-import queue
 import random
 import sys
 import threading
 from asyncio import events
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from functools import cache
@@ -26,9 +24,9 @@ from unittest.mock import patch
 from uuid import UUID
 
 import replay.load
-import replay.run
 from cli import history, main, promote, rescale, skip  # noqa: F401 - what they import has the clocks of the loop
-from replay.audit import auditor, processes  # noqa: F401 - as above
+from replay import processes
+from replay.audit import auditor  # noqa: F401 - as above
 from tests.simulation.loop import PROCESS
 
 T = TypeVar("T")
@@ -148,19 +146,6 @@ class _Runner:
         """Do nothing."""
 
 
-class _AtOnce(Executor):
-    """Stands for a pool of threads: a job runs when it is handed in."""
-
-    def __init__(self, _: int, initializer: Callable[..., None], initargs: tuple[Any, ...]) -> None:
-        initializer(*initargs)
-
-    def submit(self, job: Callable[[], T]) -> Future[T]:  # type: ignore[override]
-        """Run a job."""
-        done = Future[T]()
-        done.set_result(job())
-        return done
-
-
 def _locked(file: int, _: int) -> None:
     """Stand for `fcntl.flock`: others go on while it waits."""
     while True:
@@ -181,9 +166,7 @@ def on_the_loop() -> Iterator[None]:
             stack.enter_context(patch.object(sys, name, _Printed(name)))
         stack.enter_context(patch.object(asyncio, "run", _handed))
         stack.enter_context(patch.object(asyncio, "Runner", _Runner))
-        stack.enter_context(patch.object(processes, "ThreadPoolExecutor", _AtOnce))
-        stack.enter_context(patch.object(processes, "get_context", lambda _: queue))
-        stack.enter_context(patch.object(replay.run, "cores", lambda: 1))
+        stack.enter_context(patch.object(processes, "cores", lambda: 1))
         stack.enter_context(patch.object(replay.load, "uuid4", lambda: UUID(int=random.getrandbits(128))))
         locks = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, flock=_locked)
         stack.enter_context(patch.object(promote, "fcntl", locks))

@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 
 from cli import forget
 from streams.kafka.topics import TopicsError
+from tests.simulation.group import Commit
 from tests.simulation.loop import Process, within
 from tests.simulation.plan import AMID, INTAKE, OPERATOR, STAGES, Fault
 
@@ -166,7 +167,9 @@ class Faults:
         group.empty()
         for place, (offset, _) in list(group.offsets.items()):
             end = offset if stage == INTAKE else world.kafka.logs[place].end
-            group.offsets[place] = rng.randrange(end + 1), ""
+            set_to = rng.randrange(end + 1)
+            group.offsets[place] = set_to, ""
+            group.commits.append(Commit(world.kafka.appends, place, set_to))
 
     def _afterwards(self, kind: str, actor: "Actor", rng: random.Random) -> None:
         """Do to one that was killed what goes with a kind of fault."""

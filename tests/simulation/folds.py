@@ -187,7 +187,8 @@ def _engine(stage: str, inputs: Sequence[list[Record]]) -> Callable[[Settings, G
         return Partition(settings.policies, get), events
 
     def router(settings: Settings, get: Get) -> Opened:
-        return Router(settings.policies, get), lambda entry: list(named(RouteDecoder().events(_records(entry, inputs))))
+        reads: Any = RouteDecoder()
+        return Router(settings.policies, get), lambda entry: list(named(reads.events(_records(entry, inputs))))
 
     return worker if stage == WORKER else router
 

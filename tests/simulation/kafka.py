@@ -43,14 +43,17 @@ VERSIONS: Final = {
     32: (0, 0),
 }
 #: Error codes.
-RANGE, UNKNOWN_TOPIC, NOT_LEADER, REPLICAS = (
+RANGE, UNKNOWN_TOPIC, NOT_LEADER, NOT_COORDINATOR, REPLICAS = (
     errors.OffsetOutOfRangeError.errno,
     errors.UnknownTopicOrPartitionError.errno,
     errors.NotLeaderForPartitionError.errno,
+    errors.NotCoordinatorForGroupError.errno,
     errors.NotEnoughReplicasAfterAppendError.errno,
 )
 #: How often an append is there although a broker that leads no more has answered it.
 STANDS: Final = 0.3
+#: How often the coordinator of a group has just moved when it is asked what the group has committed.
+AWAY: Final = 0.1
 
 
 class Kafka:
@@ -215,7 +218,11 @@ class Kafka:
             ],
         )
 
-    def _committed(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
+    def _committed(self, request: Any, reply: Reply, by: str) -> None:
+        if request.API_VERSION > 1 and self._rng.random() < AWAY:
+            self._log(f"{by}: the coordinator of {request.consumer_group} has moved")
+            reply([], NOT_COORDINATOR)
+            return
         offsets = self.groups[request.consumer_group].offsets
         asked = defaultdict[str, list[int]](list)
         for topic, n in offsets:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from cli.group_states import UNFINISHED
-from replay import export_state, moves
+from replay import moves
 from state import kinds
 from state.rescale import rescaled, rescaled_routes
+from streams.faust.claims import UNFINISHED
 from tests.e2e.world import BESIDE
 from tests.simulation.folds import WrongError, differ
 from tests.simulation.plan import OPERATORS, ROUTER, WORKER
@@ -45,6 +45,6 @@ def begun(world: World, changelog: str, n: int) -> Rows:
         rows.pop(each.key, None)
         if each.value is not None:
             rows[each.key] = each.value
-        if each.key == kinds.FENCE.key() and each.value not in (None, UNFINISHED, export_state.UNFINISHED):
+        if each.key == kinds.FENCE.key() and each.value not in (None, UNFINISHED):
             return rows
     raise WrongError(f"partition {n} of {changelog} has no fence of the command")

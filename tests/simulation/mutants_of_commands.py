@@ -10,9 +10,10 @@ from agents.served import Served
 from agents.taken_up import TakenUp
 from agents.topology import Topology
 from cli import group_states, promote, rescale
-from replay import export_state, load
+from replay import first_rows
 from replay.audit.output_matcher import Matcher
 from replay.audit.reader import PartitionReader
+from replay.first_rows import Beginning
 from replay.moves import is_of_engine
 from state import kinds
 from state import rescale as state_rescale
@@ -81,13 +82,17 @@ def _returning(value: Any) -> Callable[[Any], Any]:
     return lambda _: lambda *_, **__: value
 
 
-def _blind(_: Any) -> Any:
-    async def mutant(producer: Any, settings: Any, partitions: int, command: str) -> Any:
-        changelog = Claims(settings, producer.client, command)
-        await changelog.claim(range(partitions))
-        for n in range(partitions):
-            await changelog.append(n, [(kinds.FENCE.key(), export_state.UNFINISHED)])
-        return changelog
+def _once(has_state: Any) -> Any:
+    looked = False
+
+    async def mutant(settings: Any) -> bool:
+        nonlocal looked
+        if looked:
+            looked = False
+            return False
+        found: bool = await has_state(settings)
+        looked = not found
+        return found
 
     return mutant
 
@@ -113,8 +118,10 @@ def _names_two(opened: Any) -> Any:
 
 
 def _told_nothing(_: Any) -> Any:
-    async def mutant(_: Any, changelog: Any, __: Any, n: int, rows: Any, *___: Any) -> int:
-        return int(await changelog.append(n, [each for each in rows() if each[0] != kinds.FENCE.key()]))
+    async def mutant(self: Beginning, rows: Any, fence: Any, *_: Any) -> int:
+        self.fences.append(fence)
+        own = [each for each in rows() if each[0] != kinds.FENCE.key()]
+        return await self.changelog.append(len(self.fences) - 1, own)
 
     return mutant
 
@@ -170,13 +177,12 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     ],
     "a move does not take intake's offsets along": [(rescale, "_commit", _of_workers_alone)],
     "what was moved before there was a stream time expires at once": [(state_rescale, "_entries", _timeless)],
-    "a load does not look under its claim whether there is a state": [(load, "begun", _blind)],
+    "a load does not look under its claim whether there is a state": [(first_rows, "_has_state", _once)],
     "a load is followed by a journal that goes on": [
-        (load, "has_state", _of_changelog_alone),
-        (export_state, "has_state", _of_changelog_alone),
-        (load, "_opened", _names_two),
+        (first_rows, "_has_state", _of_changelog_alone),
+        (first_rows, "_opened", _names_two),
     ],
-    "audits are not told what was loaded": [(load, "give", _told_nothing)],
+    "audits are not told what was loaded": [(Beginning, "give", _told_nothing)],
     "two may change the streams file at once": [(promote, "_locked", _returning(nullcontext()))],
     "an audit asks where the journal ends when it knows where the inputs end": [
         (PartitionReader, "extents", _backwards)

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from aiokafka.errors import KafkaError
+
 from agents.sending import Sender
 from agents.served import Served
 from agents.taken_up import TakenUp
 from state.routes import Row
 from streams.faust.routed_outputs import RoutedOutputs
+from streams.kafka import groups
 
 #: Object, name of the attribute, and what makes the mutant of what stands there.
 Change = tuple[Any, str, Callable[[Any], Any]]
@@ -61,12 +64,23 @@ def _again(unsaid: Any) -> Any:
     return lambda self, batch: batch.again is not None or unsaid(self, batch)
 
 
+def _never_committed(committed: Any) -> Any:
+    async def mutant(*asked: Any) -> Any:
+        try:
+            return await committed(*asked)
+        except KafkaError:
+            return {}
+
+    return mutant
+
+
 #: By what is wrong, in words.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "intake commits what it has sent before it is acknowledged": [(Sender, "send", _done_when_sent)],
     "intake sends a route before its forecast": [(Sender, "_deliver", _route_first)],
     "a batch of intake does not wait for the one before it": [(Sender, "_deliver", _all_at_once)],
     "intake goes on where it was, not where its group is": [(TakenUp, "begin", _where_it_was)],
+    "a coordinator that has moved is taken for one that knows of no offset": [(groups, "_committed", _never_committed)],
     "the router does not wait for what it sends": [(RoutedOutputs, "send", not_awaited)],
     "what is known to be acknowledged is sent again": [(Served, "unsaid", _again)],
     "an older label replaces a newer one": [(Row, "accepted", lambda _: lambda *_: True)],

@@ -149,13 +149,22 @@ def _intake(world: World, wanted: Wanted) -> First:
 
 
 def _taken_up(world: World) -> dict[Place, list[TakenUp]]:
-    """Return which source partitions intakes took up, in order."""
+    """Return which source partitions intakes took up, in order.
+
+    Where none stood still between its question and its announcement, each must begin where its group was.
+    """
+    still = any(fault.kind.startswith(("pause", "cut")) for fault in world.plan.faults)
+    commits = [] if still else world.kafka.groups[world.base.intake_group].commits
     found: dict[Place, list[TakenUp]] = defaultdict(list)
     for n in range(world.width):
         for each in world.kafka.logs[world.base.configurations, n].records(whole=True):
             if each.key and each.key.startswith(_MAPPED):
                 said = orjson.loads(each.value or b"")
-                found[said["topic"], said["partition"]].append(TakenUp(each.at, each.by, said["since"]))
+                source, since = (said["topic"], said["partition"]), said["since"]
+                last = next((one.offset for one in reversed(commits) if one.place == source and one.at < each.at), 0)
+                if since < last:
+                    raise WrongError(f"{each.by} began with {source}@{since} although {last} was committed")
+                found[source].append(TakenUp(each.at, each.by, since))
     return found
 
 

@@ -142,9 +142,9 @@ def _ledger() -> dict[str, LedgerRow]:
 def _coverage() -> Coverage:
     made = Coverage()
     for born in range(300, 900, 2):
-        made.issue(born)
+        made.issue(born, born / 300 - 2)
         if born % 10 == 0:
-            made.label(born - 40)
+            made.label(born - 40, born / 300 - 2)
     return made
 
 

@@ -20,9 +20,13 @@ FORECASTS, DAYS = 12_000, 180.0
 Random = np.random.Generator
 
 
-def judged(at: Floats, row: Iterable[int], day: Floats) -> list[tuple[float, bool]]:
-    """Play forecasts and the first labels of some of them; return when the conclusion changed, and to what."""
+def judged(at: Floats, row: Iterable[int], day: Floats, place: Floats | None = None) -> list[tuple[float, bool]]:
+    """Play forecasts and the first labels of some of them; return when the conclusion changed, and to what.
+
+    ``place``: log-odds of the forecasts; drawn if they are not given.
+    """
     coverage, found = Coverage(), list[tuple[float, bool]]()
+    place = np.random.default_rng(1).standard_normal(len(at)) if place is None else place
     labels = sorted(zip(day.tolist(), row, strict=True))
     steps = sorted([(each, 0, k) for k, each in enumerate(at.tolist())] + [(when, 1, k) for when, k in labels])
     born: dict[int, int] = {}
@@ -30,10 +34,10 @@ def judged(at: Floats, row: Iterable[int], day: Floats) -> list[tuple[float, boo
         if when > at[-1]:
             break
         if label:
-            coverage.label(born[k])
+            coverage.label(born[k], float(place[k]))
         else:
             born[k] = applied
-            coverage.issue(applied)
+            coverage.issue(applied, float(place[k]))
         if coverage.uncovered != (found[-1][1] if found else False):
             found.append((when, coverage.uncovered))
     return found
@@ -115,6 +119,34 @@ def test_streams_with_few_labels_are_uncovered_to_their_end(share: float, slow: 
     assert changes[0][0] < 60.0
 
 
+def days_of_doubt(changes: Sequence[tuple[float, bool]]) -> float:
+    """Return for how long a stream was uncovered that is covered in the end, days."""
+    assert not changes or not changes[-1][1]
+    return sum(later - when for (when, _), (later, _) in zip(changes[::2], changes[1::2], strict=True))
+
+
+@pytest.mark.parametrize("mean", [10.0, 20.0, 60.0])
+def test_labels_at_random_delays_are_doubted_for_less_than_half_a_mean_delay(mean: float) -> None:
+    rng = np.random.default_rng(int(mean))
+    at = even(rng)
+    day = at + rng.exponential(mean, FORECASTS)
+    doubt = days_of_doubt(judged(at, range(FORECASTS), day))
+    assert doubt < mean / 2
+    same = days_of_doubt(judged(at, range(FORECASTS), day, np.full(FORECASTS, -3.0)))
+    assert doubt < same < mean, "scores that are all the same say nothing of who has a label"
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_labels_of_forecasts_unlike_the_others_are_not_taken_for_late(higher: bool) -> None:  # noqa: FBT001 - a parameter
+    """Two in five get a label, at random delays: those with the highest scores, or anyone."""
+    rng = np.random.default_rng(11)
+    at, place = even(rng), rng.standard_normal(FORECASTS)
+    by = place if higher else rng.standard_normal(FORECASTS)
+    row = np.flatnonzero(by > np.quantile(by, 0.6))
+    changes = judged(at, row.tolist(), at[row] + rng.exponential(60.0, len(row)), place)
+    assert ([uncovered for _, uncovered in changes] == [True]) is higher
+
+
 def test_labels_that_become_few_or_many_are_noticed() -> None:
     rng = np.random.default_rng(7)
     at = even(rng)
@@ -128,7 +160,7 @@ def test_labels_that_become_few_or_many_are_noticed() -> None:
 def test_cells_are_few_hold_every_forecast_and_are_no_longer_than_what_came_since() -> None:
     coverage = Coverage()
     for born in range(1, 100_001):
-        coverage.issue(born)
+        coverage.issue(born, 0.0)
         if born % 9973 == 0:
             assert sum(coverage._issued) == born
             assert coverage._issued[0] == LEAST
@@ -141,18 +173,18 @@ def test_cells_are_few_hold_every_forecast_and_are_no_longer_than_what_came_sinc
 def test_a_cell_never_has_more_labels_than_forecasts() -> None:
     coverage = Coverage()
     for born in range(1, 201):
-        coverage.issue(born)
-        coverage.label(born)
-        coverage.label(born)
+        coverage.issue(born, 0.0)
+        coverage.label(born, 0.0)
+        coverage.label(born, 0.0)
     assert coverage._labelled == coverage._issued
     assert coverage.share <= 1.0
 
 
 def test_a_label_of_a_forecast_that_is_not_counted_is_ignored() -> None:
     coverage = Coverage()
-    coverage.label(5)
-    coverage.issue(10)
-    coverage.label(5)
+    coverage.label(5, 0.0)
+    coverage.issue(10, 0.0)
+    coverage.label(5, 0.0)
     assert (coverage.labels, coverage._labelled) == (0, [0])
 
 
@@ -160,9 +192,9 @@ def test_of_two_partitions_the_share_is_of_the_labels_of_both_and_doubt_remains(
     few, full = Coverage(), Coverage()
     for born in range(1, 1001):
         for each, every in (few, 10), (full, 1):
-            each.issue(born)
+            each.issue(born, 0.0)
             if born % every == 0:
-                each.label(born)
+                each.label(born, 0.0)
     both = few + full
     assert both.uncovered
     assert both.labels == few.labels + full.labels

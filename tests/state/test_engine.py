@@ -80,16 +80,6 @@ def test_forecast_first_is_answered_and_kept_as_issued() -> None:
     assert (entry.ticket, entry.shadows, entry.key, entry.groups, entry.entity) == (b"", (), b"", (), 0)
 
 
-def test_outcome_is_kept_with_its_forecast_and_scored() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0))
-    entry = one.table.entry("e")
-    assert entry is not None
-    assert (entry.status, entry.born, entry.issued_ts) == (ledger.RESOLVED, 1, 1000)
-    assert (entry.resolved_ts, entry.y) == (1010, 1.0)
-    assert kinds.history(one.table[kinds.SCORES.key("s")], None).present.n == 1
-
-
 OTHER_P, OTHER_STREAM = (forecast(1, **other)._replace(value=b"record") for other in ({"p": 0.2}, {"stream": "other"}))
 CONFLICT = [Rejected(1, b"e", b"record", FORECASTS, "conflict")]
 #: Events, one a batch; what the last one says and counts; then the status of the event's row, how many outcomes were
@@ -193,30 +183,6 @@ def test_what_becomes_of_an_event(
     assert (None if entry is None else entry.status, learnt, fence.pending, fence.early) == after
 
 
-def test_delays_are_from_forecast_to_outcome() -> None:
-    assert worker().fold(forecast(0), outcome(0)).delays == [10]
-    assert worker().fold(outcome(0, ts=990), forecast(0)).delays == [-10]
-
-
-def test_both_orders_leave_the_same_calibrator_and_scores() -> None:
-    first, last = worker(), worker()
-    first.fold(forecast(0), outcome(0))
-    last.fold(outcome(0), forecast(0))
-    assert first.table.of(kinds.CALIBRATOR.letter) == last.table.of(kinds.CALIBRATOR.letter)
-    assert first.table.of(kinds.SCORES.letter) == last.table.of(kinds.SCORES.letter)
-
-
-def test_duplicate_forecast_gets_the_served_answer() -> None:
-    one = worker()
-    one.fold(forecast(0), outcome(0))
-    before = dict(one.table)
-    effects = one.fold(forecast(1, ts=1020))
-    assert effects.outputs == [answer()]
-    assert fates(effects) == {"forecasts_duplicate": 1}
-    assert effects.rows.keys() == {kinds.FENCE.key()}
-    assert {**one.table, kinds.FENCE.key(): b""} == {**before, kinds.FENCE.key(): b""}
-
-
 def test_answers_and_resolved_events_are_counted_by_stream() -> None:
     one = worker()
     effects = one.fold(forecast(0), forecast(1), forecast(2, "f", stream="t"), outcome(0))
@@ -246,24 +212,7 @@ def test_sweep_is_bounded_and_outruns_what_comes_in() -> None:
     assert one.table.entry("e127") is None
 
 
-def test_event_time_that_runs_back_expires_nothing_early() -> None:
-    one = worker()
-    one.fold(forecast(0, "late", ts=1090), forecast(1, "old", ts=900))
-    one.fold(forecast(2, "x", ts=1189))
-    assert one.table.entry("old") is not None, "entered at stream time 1090"
-    one.fold(forecast(3, "y", ts=1190))
-    assert one.table.entry("late") is None
-    assert one.table.entry("old") is None
-
-
 # Versions, tickets and configurations.
-
-
-def test_late_is_how_many_others_were_learnt_while_an_outcome_waited() -> None:
-    one = worker()
-    one.fold(*(forecast(t, f"e{t}") for t in range(4)))
-    one.fold(*(outcome(t, f"e{t}") for t in range(4)))
-    assert one.table.served("s", OPEN).late == 0 + 1 + 2 + 3
 
 
 def test_new_configuration_starts_afresh_and_the_old_one_learns_from_its_own_tickets() -> None:

@@ -85,20 +85,6 @@ def test_entry_is_due_when_its_time_to_live_has_passed_and_not_before() -> None:
     assert list(queues.expiry.due()) == [queues.fence.queues[EXPIRY, 10]]
 
 
-def test_queue_that_is_not_popped_does_not_hide_the_next() -> None:
-    queues = Queues()
-    queues.push(10)
-    queues.push(20)
-    queues.push(20)
-    queues.fence.stream_time = 20
-    seen = []
-    for queue in queues.expiry.due():
-        seen.append(queue.ttl_ms)
-        if queue.ttl_ms == 20:
-            queues.expiry.pop(queue)
-    assert seen == [10, 20, 20]
-
-
 def test_full_chunk_is_never_written_again_and_leaves_with_its_last_entry() -> None:
     queues = Queues()
     for _ in range(CHUNK + 1):
@@ -124,19 +110,6 @@ def test_chunk_that_fills_and_empties_in_one_batch_is_deleted() -> None:
     queues.pop_due(CHUNK)
     assert queues.expiry.changes() == {kinds.QUEUE.key(EXPIRY, 10, 0): None}
     assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, CHUNK, CHUNK, 10)
-
-
-def test_queue_goes_on_after_it_was_empty() -> None:
-    queues = Queues()
-    queues.push(10)
-    queues.fence.stream_time = 10
-    queues.pop_due(1)
-    queues.store(restart=True)
-    assert queues.expiry.soonest == inf
-    queues.push(10)
-    queues.store(restart=True)
-    assert queues.fence.queues[EXPIRY, 10] == Queue(EXPIRY, 10, 1, 2, 20)
-    assert kinds.QUEUE.decode(queues.table[kinds.QUEUE.key(EXPIRY, 10, 0)]) == [(0, 1, "event-1"), (10, 2, "event-2")]
 
 
 def test_missing_chunk_is_named() -> None:

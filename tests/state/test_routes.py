@@ -99,12 +99,6 @@ def made(seed: int, n: int) -> list[Record]:
 RECORDS = st.builds(made, st.integers(0, 10_000), st.integers(1, 150))
 
 
-def test_a_label_follows_its_forecast_to_its_stream() -> None:
-    run = Run()
-    sent = run.fold([route(0, "a", "long"), label(0, "a", 1.0, 5)])
-    assert sent == [Routed("long", "a", "long", 1.0, 5, 1, 5)]
-
-
 def test_the_headers_of_a_label_go_with_it_unless_it_has_to_wait() -> None:
     run, headers = Run(), (("traceparent", b"00-1"),)
     came, waits = (label(n, name, 1.0, 5, headers=headers) for n, name in enumerate("ab"))
@@ -112,48 +106,10 @@ def test_the_headers_of_a_label_go_with_it_unless_it_has_to_wait() -> None:
     assert [(each.event_id, each.headers) for each in sent if isinstance(each, Routed)] == [("a", headers), ("b", ())]
 
 
-def test_a_label_that_is_early_waits_for_its_forecast_and_keeps_its_time() -> None:
-    run = Run()
-    assert run.fold([label(0, "a", 1.0, 5)]) == []
-    assert run.fold([route(0, "a", "long", 9)]) == [Routed("long", "a", "long", 1.0, 5, 1, 5)]
-    assert run.fates()["early_joined"] == 1
-
-
-def test_a_label_goes_to_every_stream_of_its_event_also_to_one_that_comes_later() -> None:
-    run = Run()
-    run.fold([route(0, "a", "champion"), route(1, "a", "challenger")])
-    assert [each.target for each in run.fold([label(0, "a", 1.0)]) if isinstance(each, Routed)] == [
-        "champion",
-        "challenger",
-    ]
-    (late,) = run.fold([route(2, "a", "third")])
-    assert late == Routed("third", "a", "third", 1.0, 0, 1, 0)
-
-
 def test_a_label_that_names_its_stream_goes_there_alone_and_at_once() -> None:
     run = Run()
     assert [each[:3] for each in run.fold([label(0, "a", 1.0, stream="long")])] == [("long", "a", "long")]
     assert run.fold([route(0, "a", "long"), route(1, "a", "short")]) == []  # it has been there; it is not for the other
-
-
-def test_labels_are_numbered_in_their_order_and_one_that_is_older_is_not_sent() -> None:
-    run = Run()
-    sent = run.fold([route(0, "a"), label(0, "a", 1.0, 10), label(1, "a", 0.0, 5), label(2, "a", 0.0, 20)])
-    assert [(each.y, each.number) for each in sent if isinstance(each, Routed)] == [(1.0, 1), (0.0, 3)]
-    assert run.fates()["labels_stale"] == 1
-
-
-def test_numbers_of_the_source_count_more_than_times() -> None:
-    run = Run()
-    sent = run.fold(
-        [
-            route(0, "a"),
-            label(0, "a", 1.0, 10, number=2),
-            label(1, "a", 0.0, 20, number=1),
-            label(2, "a", 0.0, 1, number=3),
-        ]
-    )
-    assert [(each.y, each.number) for each in sent if isinstance(each, Routed)] == [(1.0, 1), (0.0, 3)]
 
 
 def test_a_source_record_that_is_sent_twice_is_dropped_however_much_came_between() -> None:

@@ -230,6 +230,7 @@ def test_entries_that_overlap_must_agree() -> None:
     for entry in [*every[:2], first._replace(ends=second.ends, topics=first.topics + second.topics), *every[2:]]:
         last, applied = (second.last, second.applied) if entry.ends == second.ends else (entry.last, entry.applied)
         topics.append("journal", None, entry._replace(last=last, applied=applied).encode())
+    topics.append("journal", None, every[0].encode())  # by a worker that had lost the partition
     assert topics.audit().checked == whole
     other = bytes([1 - first.topics[0]]) + first.topics[1:]
     topics.records["journal"].insert(2, Kept(2, None, first._replace(topics=other).encode(), 0))

@@ -20,9 +20,9 @@ from replay.audit.intake_verifier import IntakeVerifier
 from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.plan import LETTERS, MADE, NAMED, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan
-from replay.audit.reader import Extent
 from replay.audit.router_verifier import RouterVerifier
 from replay.audit.rows import Memory, digest
+from replay.topic_reader import Extent
 from state.events import Rejected
 from state.journal import NONE, Entry
 from state.policies import Policies

@@ -13,10 +13,11 @@ from aiokafka import TopicPartition
 from replay import signature, snapshot
 from replay.audit.output_matcher import Settled, Unauditable
 from replay.audit.partition_verifier import OUTPUTS, Derivation
-from replay.audit.reader import Extent, PartitionReader
+from replay.audit.reader import PartitionReader
 from replay.audit.rows import Memory
 from replay.signature import SignatureError
 from replay.snapshot import Manifest, Place, SnapshotError
+from replay.topic_reader import Extent
 from state.journal import Last
 from streams.config.settings import Settings
 from tests.replay.audit.partitions import RAW, Kept, audited, flood, served

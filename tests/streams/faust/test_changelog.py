@@ -1,16 +1,14 @@
 """The changelog's claims: who may append, in what order, and what an overtaken worker is told."""
 
 import asyncio
-from struct import unpack_from
 
 import pytest
 from aiokafka.errors import KafkaError
 
 from state import kinds
-from state.claim import Claim
 from streams.faust.changelog import RENEW_SECONDS, Changelog, FencedError, MovedError, TooLargeError, Writer
 from streams.kafka.producer_ids import ProducerIdentity
-from tests.streams.fakes import Batch, Producer
+from tests.streams.fakes import Producer
 
 TOPIC = "changelog"
 
@@ -46,55 +44,6 @@ def producer() -> Producer:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-def test_a_claim_is_appended_before_anything_else_and_names_its_owner(producer: Producer) -> None:
-    worker = Worker(producer, "one")
-    worker.take_up()
-    assert worker.write(b"a", b"b") == 1
-    (row, *rows) = producer.rows(TOPIC)
-    assert row.key == kinds.CLAIM.key()
-    assert kinds.CLAIM.decode(row.value or b"") == Claim(100, 0, "one")
-    assert [each.key for each in rows] == [b"a", b"b"]
-
-
-def test_an_overtaken_worker_is_refused_and_its_heir_is_not(producer: Producer) -> None:
-    one, two = Worker(producer, "one"), Worker(producer, "two")
-    one.take_up()
-    one.write(b"a")
-    two.take_up()
-    two.write(b"b")
-    with pytest.raises(FencedError, match="another worker has taken over partition 0"):
-        one.write(b"stale")
-    two.write(b"c")
-    assert [row.key for row in producer.rows(TOPIC)] == [kinds.CLAIM.key(), b"a", kinds.CLAIM.key(), b"b", b"c"]
-
-
-def test_a_stale_batch_before_the_claim_is_appended_lands_and_is_history(producer: Producer) -> None:
-    one, two = Worker(producer, "one"), Worker(producer, "two")
-    one.take_up()
-
-    async def race() -> None:
-        writer = await two._take(0, ProducerIdentity(-1, -1))  # the epoch is raised, the claim not yet appended
-        await one.append({0: {b"stale": b"row"}})
-        await two._send({0: (writer, two._row(writer))})
-        with pytest.raises(FencedError):
-            await one.append({0: {b"staler": b"row"}})
-
-    asyncio.run(race())
-    assert [row.key for row in producer.rows(TOPIC)] == [kinds.CLAIM.key(), b"stale", kinds.CLAIM.key()]
-
-
-def test_of_two_claims_at_once_the_later_wins(producer: Producer) -> None:
-    one, two = Worker(producer, "one"), Worker(producer, "two")
-
-    async def race() -> None:
-        earlier = await one._take(0, ProducerIdentity(-1, -1))
-        await two.claim(0)
-        with pytest.raises(FencedError):
-            await one._send({0: (earlier, one._row(earlier))})
-
-    asyncio.run(race())
 
 
 def test_what_was_folded_before_a_new_claim_is_refused_until_it_is_adopted(producer: Producer) -> None:
@@ -133,14 +82,6 @@ def test_rows_too_large_for_a_batch_use_up_no_number(producer: Producer) -> None
 def test_numbers_begin_again_where_kafka_begins_again() -> None:
     writer = Writer(ProducerIdentity(7, 3), 0.0, sequence=2**31 - 2)
     assert [writer.stamp(n) for n in (1, 3, 1)] == [(7, 3, 2**31 - 2), (7, 3, 2**31 - 1), (7, 3, 2)]
-
-
-def test_a_batch_is_stamped_with_its_claim_and_others_with_their_producer() -> None:
-    claimed, plain = Batch(1000), Batch(1000)
-    claimed.stamp = (7, 3, 40)
-    for batch, expected in ((claimed, (7, 3, 40)), (plain, (1, 0, 5))):
-        batch.append(timestamp=None, key=b"a", value=b"row")
-        assert unpack_from(">qhi", batch.sealed(1, 0, 5), 43) == expected  # where Kafka's record batch v2 has them
 
 
 @pytest.mark.parametrize("failure", [KafkaError("refused"), TimeoutError("late")], ids=repr)

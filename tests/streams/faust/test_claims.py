@@ -1,23 +1,19 @@
 """When partitions are claimed: before their end is read, and never after they may have moved."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 from aiokafka.errors import KafkaError
 from faust.tables.recovery import RebalanceAgain
-from faust.types import TP
 
 from agents.topology import Topology
 from state import kinds
 from streams.faust.changelog import RENEW_SECONDS, FencedError
 from streams.faust.transport import BatchConsumer
 from streams.kafka.producer_ids import ProducerIdentity
-from tests.streams.brokers import C0, F0, Brokers, Run
+from tests.streams.brokers import C0, Brokers, Run
 from tests.streams.fakes import Producer
-
-C1 = TP(C0.topic, 1)
 
 
 @pytest.fixture
@@ -27,29 +23,6 @@ def producer(topology: Topology) -> Producer:
 
 def claims(producer: Producer) -> list[int]:
     return sorted(sent.partition for sent in producer.sent if [row.key for row in sent.rows] == [kinds.CLAIM.key()])
-
-
-def test_highwaters_of_the_changelog_are_asked_for_when_it_is_claimed(
-    run: Run, consumer: BatchConsumer, brokers: Brokers, producer: Producer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked_after: list[list[int]] = []
-
-    async def highwaters(*partitions: TP) -> Mapping[TP, int]:
-        asked_after.append(claims(producer))
-        return dict.fromkeys(partitions, 7)
-
-    monkeypatch.setattr(brokers, "highwaters", highwaters)
-    consumer._ours = True
-    assert run(consumer.highwaters(C0, C1)) == {C0: 7, C1: 7}
-    assert asked_after == [[0, 1]]
-
-
-def test_highwaters_of_the_inputs_claim_nothing(
-    run: Run, consumer: BatchConsumer, brokers: Brokers, producer: Producer
-) -> None:
-    brokers.ends = {F0: 3}
-    assert run(consumer.highwaters(F0)) == {F0: 3}
-    assert producer.sent == []
 
 
 def test_partitions_that_may_have_moved_are_not_claimed(

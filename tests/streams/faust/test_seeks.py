@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from faust.assignor.client_assignment import ClientAssignment
 from faust.tables.recovery import RebalanceAgain
-from faust.types import TP, Message
+from faust.types import TP
 
 from agents.topology import Topology
 from state import kinds
@@ -35,32 +35,6 @@ LOST = [
     pytest.param(None, 70, 75, "5 records of forecasts/0 from offset 70", id="committed offset lost"),
     pytest.param(0, 0, 3, "3 records of forecasts/0 from offset 0", id="committed before the first record"),
 ]
-
-
-@pytest.mark.parametrize(
-    ("committed", "fence", "earliest", "start"),
-    [
-        pytest.param(None, 0, 50, 50, id="a new worker on a topic that lost its first records"),
-        pytest.param(0, 0, 0, 0, id="committed before the first record"),
-        pytest.param(60, 70, 0, 70, id="a crash before the commit"),
-        pytest.param(60, 70, 70, 70, id="all that was applied is gone"),
-        pytest.param(80, 70, 0, 70, id="the state is from an older copy, or somebody set offsets ahead"),
-        pytest.param(None, 70, 0, 70, id="the committed offset is lost"),
-    ],
-)
-def test_reading_begins_behind_the_last_checkpoint_whatever_is_committed(
-    run: Run,
-    topology: Topology,
-    consumer: BatchConsumer,
-    brokers: Brokers,
-    committed: int | None,
-    fence: int,
-    earliest: int,
-    start: int,
-) -> None:
-    at(topology, brokers, committed, fence, earliest)
-    run(consumer.perform_seek())
-    assert brokers.calls[0] == ("seek", {F0: start})
 
 
 @pytest.mark.parametrize(("committed", "fence", "earliest", "lost"), LOST)
@@ -90,15 +64,6 @@ ENTRIES = [
     Entry(n, (f, 0), (f + 10, 0), f + 10, 0, (0, 0, 0), bytes(16), (Last(f + 9, 7), NONE), bytes(10))
     for n, f in enumerate((40, 50), start=3)
 ]
-
-
-def test_what_was_folded_since_the_checkpoint_is_handed_out_again_first(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    at(topology, brokers, 60, 40, 0, entries=ENTRIES)
-    run(consumer.perform_seek())
-    assert brokers.calls == [("seek", {F0: 40})]
-    assert [entry.number for entry in consumer.partition_buffers[0].journal] == [3, 4]
 
 
 @pytest.mark.parametrize("settings", [Settings(data_loss="continue")], ids=["go on"])
@@ -221,26 +186,9 @@ def test_a_position_that_is_left_while_the_brokers_are_asked_is_nothing_either(
     assert brokers.positions[F0] == 8
 
 
-# -- perform_seek --------------------------------------------------------------------------------------------------
-
-
 def write_fence(topology: Topology, partition: int, forecasts: int, outcomes: int) -> None:
     row = Fence([forecasts, outcomes]).encode()
     topology.table.store.write(partition, [(kinds.FENCE.key(), row)], 0)
-
-
-def test_perform_seek_starts_every_source_and_commits_where_new_ones_start(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned = {F0, O0, F1, O1, C0}
-    brokers.commits = {F0: 70, O0: 30}
-    brokers.ends = {F0: 90, O0: 30, F1: 10, O1: 10}
-    brokers.first = {F1: 4}
-    write_fence(topology, 0, 80, 30)
-    run(consumer.perform_seek())
-    assert brokers.calls == [("seek", {F0: 80, O0: 30, F1: 4, O1: 0}), ("commit", {F0: 80, F1: 4, O1: 0})]
-    assert topology.gauges.partitions() == [0, 1]
-    assert consumer._confirmed == {F0: 80, O0: 30, F1: 4, O1: 0}
 
 
 def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
@@ -265,19 +213,6 @@ def test_perform_seek_forgets_what_was_buffered_in_flight_and_acknowledged(
     consumer.ack(stale[0])
     assert list(consumer._filter_tps_with_pending_acks()) == []
     assert topology.failure is None
-
-
-def test_perform_seek_knows_from_the_start_what_is_caught_up(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned, brokers.commits, brokers.ends = {F0, O0}, {F0: 0, O0: 2}, {F0: 3, O0: 2}
-    write_fence(topology, 0, 0, 2)
-    run(consumer.perform_seek())
-    assert (consumer.caught_up(F0), consumer.lag(F0)) == (False, 3)
-    assert (consumer.caught_up(O0), consumer.lag(O0)) == (True, 0)
-
-
-# -- revocation ----------------------------------------------------------------------------------------------------
 
 
 def test_on_partitions_revoked_finishes_first_and_then_forgets_what_left(
@@ -398,9 +333,6 @@ def test_copies_that_cannot_be_let_go_of_end_the_worker(
     with pytest.raises(RuntimeError, match="closed"):
         run(consumer.on_partitions_assigned({F0, O0, C0}))
     assert isinstance(topology.failure, RuntimeError)
-
-
-# -- damage --------------------------------------------------------------------------------------------------------
 
 
 def test_damage_that_a_batch_finds_voids_what_was_handed_out_and_has_the_partitions_shared_out_anew(
@@ -566,140 +498,10 @@ async def fetching(consumer: BatchConsumer, *active: TP) -> AsyncIterator[None]:
     await task
 
 
-async def turns(n: int) -> None:
-    for _ in range(n):
-        await asyncio.sleep(0)
-
-
 def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
     """Return the offsets that are buffered, in order."""
     partition_buffer = consumer.partition_buffers[tp.partition]
     return [each.offset for each in partition_buffer.buffers[partition_buffer.sources.index(tp)]]
-
-
-MOMENTS = pytest.mark.parametrize("moment", range(36))
-
-
-@MOMENTS
-def test_a_seek_at_any_moment_of_a_fetch_loses_and_doubles_no_input(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, moment: int
-) -> None:
-    for tp, n in ((F0, 9), (O0, 5)):
-        brokers.append(tp, n)
-    brokers.assigned, brokers.commits = {F0, O0}, {F0: 3, O0: 1}
-    brokers.positions = {F0: 3, O0: 1}
-    write_fence(topology, 0, 3, 1)
-
-    async def rebalance() -> None:
-        async with fetching(consumer, F0, O0):
-            await turns(moment)
-            await consumer.perform_seek()
-            consumer.resume_flow()
-            await turns(200)
-
-    run(rebalance())
-    assert offsets(consumer, F0) == list(range(3, 9))
-    assert offsets(consumer, O0) == list(range(1, 5))
-    assert consumer.caught_up(F0)
-    assert consumer.caught_up(O0)
-    assert topology.failure is None
-
-
-@MOMENTS
-def test_a_flow_stopped_at_any_moment_of_a_fetch_loses_and_doubles_no_input(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers, moment: int
-) -> None:
-    brokers.append(F0, 9)
-    brokers.assigned = {F0}
-    consumer._buffer_of(0)
-    consumer._handed[F0] = 0  # as perform_seek leaves it
-
-    async def pause() -> None:
-        async with fetching(consumer, F0):
-            await turns(moment)
-            consumer.stop_flow()
-            await turns(20)
-            assert consumer._handed[F0] == len(offsets(consumer, F0)), "what was dropped does not count"
-            consumer.resume_flow()
-            await turns(200)
-
-    run(pause())
-    assert offsets(consumer, F0) == list(range(9))
-    assert topology.failure is None
-
-
-@MOMENTS
-def test_a_seek_at_any_moment_of_a_recovery_loses_no_row(
-    run: Run,
-    topology: Topology,
-    consumer: BatchConsumer,
-    brokers: Brokers,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: int,
-) -> None:
-    restored: list[int] = []
-    restore = Topology.restore
-
-    def noted(self: Topology, tp: TP, records: list[Any]) -> None:
-        assert records[0].offset <= topology.restored(0), "rows are missing between"
-        restored.extend(each.offset for each in records)
-        restore(self, tp, records)
-
-    async def callback(_: Message) -> None:
-        """Be told how far the recovery is."""
-
-    monkeypatch.setattr(Topology, "restore", noted)
-    consumer.callback = callback
-    brokers.append(C0, 9)
-    brokers.assigned = {C0}
-
-    async def recover() -> None:
-        async with fetching(consumer, C0):
-            await turns(moment)
-            await consumer.seek_wait({C0: topology.restored(0)})  # as Faust's recovery does
-            await turns(200)
-
-    run(recover())
-    assert topology.failure is None
-    assert sorted(set(restored)) == list(range(9))
-    assert topology.restored(0) == 9
-    assert topology.table.read(0, b"8") == b"8"
-
-
-def test_what_a_seek_overtook_is_sought_back_inputs_to_the_buffers_and_changelogs_to_the_table(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    for tp in (F0, O0, C0):
-        brokers.append(tp, 2)
-    brokers.assigned = {F0, O0, C0}
-    consumer._handed = {F0: 0, O0: 1}
-    topology.table.store.write(0, [(b"0", b"0")], 0)
-
-    async def overtaken() -> None:
-        async with fetching(consumer, F0, O0, C0):
-            await turns(2)
-            assert brokers.positions == {F0: 2, O0: 2, C0: 2}, "the fetcher has moved on, its records are under way"
-            await consumer.seek_wait({F1: 0})
-            brokers.held.clear()
-            await turns(20)
-
-    run(overtaken())
-    assert brokers.calls == [("seek", {F1: 0}), ("seek", {F0: 0, O0: 1, C0: 1})]
-    assert consumer._dropped == set()
-    assert consumer.partition_buffers == {}
-
-
-def test_what_was_dropped_of_a_partition_that_left_is_not_sought(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    brokers.assigned = {F1, O1}
-    consumer._handed = {F1: 4}
-    consumer._dropped = {F0, F1, O1, C0}
-    run(consumer._seek_back())
-    assert brokers.calls == [("seek", {F1: 4})], "F0 and C0 have left; of O1 nothing was handed: perform_seek follows"
-    assert consumer._dropped == set()
-    run(consumer._seek_back())
-    assert len(brokers.calls) == 1
 
 
 def test_rows_are_not_asked_how_far_they_reach_while_their_copies_are_let_go_of(
@@ -739,7 +541,7 @@ def test_rows_are_not_asked_how_far_they_reach_while_they_are_vetted(
         done.set()
         await claims
         monkeypatch.setattr(topology, "restored", lambda _: 3)
-        await turns(1)
+        await asyncio.sleep(0)
         await consumer._seek_back()
 
     run(scenario())
@@ -755,7 +557,7 @@ def test_damage_that_is_found_when_dropped_records_are_sought_ends_nothing(
     async def scenario() -> None:
         consumer._ours = True
         await consumer._seek_back()
-        await turns(1)
+        await asyncio.sleep(0)
 
     brokers.assigned = {C0}
     consumer._dropped = {C0}

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from state import kinds
@@ -15,7 +14,7 @@ from state.inputs import InputIds, Widths
 from streams.faust.changelog import TooLargeError
 from streams.faust.inputs import DataLossError
 from streams.faust.state_table import ForeignWriterError, PartitionsError, StateTable
-from tests.streams.fakes import Producer, Row, record, wire
+from tests.streams.fakes import Producer, record, wire
 
 CHANGELOG = "trueup-state-changelog"
 
@@ -28,21 +27,6 @@ def producer() -> Producer:
 @pytest.fixture
 def table(tmp_path: Path, producer: Producer) -> StateTable:
     return wire(tmp_path, producer=producer).table
-
-
-def test_a_commit_appends_all_rows_as_one_batch_in_their_order(table: StateTable, producer: Producer) -> None:
-    asyncio.run(table.commit(3, {b"z": b"1", b"a": None, b"F": b"fence"}))
-    ((topic, partition, rows, _),) = producer.sent
-    assert (topic, partition) == (CHANGELOG, 3)
-    assert rows == [Row(b"z", b"1", None), Row(b"a", None, None), Row(b"F", b"fence", None)]
-
-
-def test_a_commit_writes_the_rows_and_the_offset_of_the_last(table: StateTable) -> None:
-    asyncio.run(table.commit(0, {b"a": b"1", b"b": b"2", b"c": b"3"}))
-    asyncio.run(table.commit(0, {b"a": None, b"b": b"4"}))
-    assert [table.read(0, key) for key in (b"a", b"b", b"c")] == [None, b"4", b"3"]
-    assert list(table.range(0, b"b")) == [(b"b", b"4")]
-    assert (table.offset(0), table.offset(1)) == (4, None)
 
 
 def test_many_rows_are_written_beside_others_and_count_when_the_last_is_there(
@@ -78,12 +62,6 @@ def test_rows_of_a_write_that_was_cut_off_are_restored_or_set_aside_if_the_chang
     assert table.read(0, b"a") == (b"2" if fits else None)
 
 
-def test_the_probe_hears_1_when_acknowledged_and_2_when_written(table: StateTable, producer: Producer) -> None:
-    heard: list[tuple[int, int, bytes | None]] = []
-    asyncio.run(table.commit(0, {b"a": b"1"}, lambda n: heard.append((n, len(producer.sent), table.read(0, b"a")))))
-    assert heard == [(1, 1, None), (2, 1, b"1")]
-
-
 def test_rows_that_do_not_fit_one_batch_are_refused_and_nothing_is_sent_or_written(
     table: StateTable, producer: Producer
 ) -> None:
@@ -99,16 +77,6 @@ def test_rows_that_do_not_fit_one_batch_are_refused_and_nothing_is_sent_or_writt
     assert (heard, table.offset(0)) == ([1, 2], 8)
 
 
-@pytest.mark.parametrize("failure", [KafkaError("refused"), TimeoutError("late")], ids=repr)
-def test_when_the_send_fails_nothing_is_written(table: StateTable, producer: Producer, failure: Exception) -> None:
-    asyncio.run(table.commit(0, {b"a": b"1"}))
-    producer.failure = failure
-    heard: list[int] = []
-    with pytest.raises(type(failure)):
-        asyncio.run(table.commit(0, {b"a": b"2", b"b": b"2"}, heard.append))
-    assert (heard, table.read(0, b"a"), table.read(0, b"b"), table.offset(0)) == ([], b"1", None, 0)
-
-
 def test_a_batch_appended_behind_foreign_rows_is_refused_and_not_written(table: StateTable, producer: Producer) -> None:
     asyncio.run(table.commit(0, {b"a": b"1"}))
     producer.ends[CHANGELOG, 0] += 1
@@ -116,16 +84,6 @@ def test_a_batch_appended_behind_foreign_rows_is_refused_and_not_written(table: 
     with pytest.raises(ForeignWriterError, match=r"partition 0 .* offset 2, expected 1"):
         asyncio.run(table.commit(0, {b"a": b"2"}, heard.append))
     assert (heard, table.read(0, b"a"), table.offset(0)) == ([], b"1", 0)
-
-
-def test_the_first_batch_after_a_start_must_continue_what_the_store_has(table: StateTable, producer: Producer) -> None:
-    table.restore(TP(CHANGELOG, 0), [record(CHANGELOG, 0, 41, 0, b"a", b"1")])
-    producer.ends[CHANGELOG, 0] = 42
-    asyncio.run(table.commit(0, {b"a": b"2"}))
-    table.reopened(0)
-    producer.ends[CHANGELOG, 0] = 50
-    with pytest.raises(ForeignWriterError, match="offset 50, expected 43"):
-        asyncio.run(table.commit(0, {b"a": b"3"}))
 
 
 def test_a_partition_assigned_anew_continues_where_recovery_left_it(table: StateTable, producer: Producer) -> None:
@@ -147,20 +105,6 @@ def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: Sta
     recovery.flush_buffers()
     assert not recovery.buffers[table]
     assert (table.read(0, b"F"), table.offset(0)) == (b"2", 8)
-
-
-def test_restoring_writes_records_in_order_and_the_offset_of_the_last(table: StateTable) -> None:
-    table.restore(
-        TP(CHANGELOG, 2),
-        [
-            record(CHANGELOG, 2, 10, 0, b"a", b"1"),
-            record(CHANGELOG, 2, 11, 0, b"b", b"1"),
-            record(CHANGELOG, 2, 15, 0, b"a", b"2"),
-            record(CHANGELOG, 2, 16, 0, b"b", None),
-            record(CHANGELOG, 2, 19, 0, None, b"not a row"),
-        ],
-    )
-    assert (table.read(2, b"a"), table.read(2, b"b"), table.offset(2)) == (b"2", None, 19)
 
 
 def known(producer: Producer, forecasts: str, outcomes: str) -> None:

@@ -27,7 +27,7 @@ from streams.faust.transport import BatchConsumer
 from streams.faust.turns import Turn
 from streams.kafka import codecs
 from streams.records.merge import BEHIND, Batch
-from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, C, F, Fetcher, O, Run, buffer
+from tests.streams.brokers import C0, F0, F1, O0, O1, Brokers, F, O, Run, buffer
 from tests.streams.fakes import record
 
 
@@ -313,36 +313,7 @@ def test_what_the_merge_waits_for_is_fetched_however_large(consumer: BatchConsum
     assert not consumer.paused(F0)
 
 
-# -- the fetched ---------------------------------------------------------------------------------------------------
-
-
-def drain(run: Run, consumer: BatchConsumer, *fetches: dict[TP, list[Any]] | BaseException) -> None:
-    """Run `_drain_messages` on what the brokers answer, one after another."""
-    fetcher, left = Fetcher(), list(fetches)
-
-    async def answer(_: float) -> tuple[dict[TP, list[Any]], None]:
-        await asyncio.sleep(0)
-        fetched = left.pop(0)
-        fetcher.should_stop = not left
-        if isinstance(fetched, BaseException):
-            raise fetched
-        return fetched, None
-
-    consumer._wait_next_records = answer  # type: ignore[assignment, method-assign]
-    consumer._buffer_of(0)  # as when the partition was taken up
-    run(consumer._drain_messages(cast("Any", fetcher)))
-
-
-def test_drain_messages_ends_the_process_on_what_it_does_not_expect(
-    run: Run, topology: Topology, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    failure = KafkaError("records are missing")
-    drain(run, consumer, failure)
-    assert topology.failure is failure
-    assert brokers.calls == []
-
-
-# -- to the agent --------------------------------------------------------------------------------------------------
+# -- commits -------------------------------------------------------------------------------------------------------
 
 
 def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], Awaitable[list[Batch]]]], Any]) -> None:
@@ -370,23 +341,6 @@ def dispatch(run: Run, consumer: BatchConsumer, script: Callable[[Callable[[], A
             await asyncio.gather(task, return_exceptions=True)
 
     run(both())
-
-
-@pytest.mark.parametrize("settings", [Settings(patience_seconds=3600)], ids=["patient"])
-def test_dispatch_holds_a_topic_back_until_its_partner_is_caught_up(
-    run: Run, consumer: BatchConsumer, brokers: Brokers
-) -> None:
-    buffer(consumer, F0, 1)
-
-    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
-        consumer._wanted.set()
-        assert await rest() == []
-        brokers.ends[O0] = brokers.positions[O0] = 0
-        consumer._note_positions()
-        consumer._wanted.set()
-        assert [each.ends for each in await rest()] == [{F0: 1}]
-
-    dispatch(run, consumer, script)
 
 
 @pytest.mark.parametrize("settings", [Settings(patience_seconds=0)], ids=["impatient"])
@@ -437,22 +391,6 @@ def test_deliver_gives_up_when_the_flow_stops(
     run(scenario())
 
 
-@pytest.mark.parametrize("settings", [Settings(patience_seconds=0, buffer_records=1000)], ids=["impatient"])
-def test_dispatch_resumes_what_it_has_drained(run: Run, consumer: BatchConsumer, brokers: Brokers) -> None:
-    buffer(consumer, F0, *range(1000))
-    consumer._throttled = {F0}
-
-    async def script(rest: Callable[[], Awaitable[list[Batch]]]) -> None:
-        consumer._wanted.set()
-        await rest()
-
-    dispatch(run, consumer, script)
-    assert brokers.calls == [("throttle", ([], [F0]))]
-
-
-# -- acknowledgement -----------------------------------------------------------------------------------------------
-
-
 def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: BatchConsumer) -> None:
     async def scenario() -> None:
         buffer(consumer, F0, 1)
@@ -465,19 +403,6 @@ def test_ack_tells_who_waits_until_nothing_is_in_flight(run: Run, consumer: Batc
         consumer.ack(tracked)  # a second time is no error
 
     run(scenario())
-
-
-def test_ack_of_a_batch_before_the_one_it_follows_ends_the_process_and_commits_nothing(
-    topology: Topology, consumer: BatchConsumer
-) -> None:
-    buffer(consumer, F0, 1, 2)
-    first = message(consumer, 0, limit=1)
-    consumer.folded(cast("Turn", first.value))
-    second = message(consumer, 0)
-    assert not consumer.ack(second)
-    assert isinstance(topology.failure, RuntimeError)
-    assert consumer._new_offset(F0) is None
-    assert not first.acked
 
 
 @pytest.mark.parametrize("since", ["a restart", "the partition went and came", "the partition has gone"])
@@ -500,9 +425,6 @@ def test_ack_of_a_batch_from_before_changes_nothing(consumer: BatchConsumer, sin
         assert (consumer.partition_buffers[0].busy, len(consumer.partition_buffers[0].out)) == (True, 1)
         consumer.ack(current)
         assert consumer._new_offset(F0) == 1
-
-
-# -- commits -------------------------------------------------------------------------------------------------------
 
 
 def test_should_commit_is_true_until_the_brokers_confirm_and_never_backwards(
@@ -533,6 +455,9 @@ def test_a_commit_the_brokers_did_not_confirm_is_repeated(
     assert brokers.calls == [("commit", {F0: 8})] * 2
 
 
+# -- the producer --------------------------------------------------------------------------------------------------
+
+
 def test_a_commit_in_a_rebalance_is_not_confirmed_and_ends_nothing(
     run: Run, topology: Topology, consumer: BatchConsumer, thread: LoopConsumer
 ) -> None:
@@ -545,9 +470,6 @@ def test_a_commit_in_a_rebalance_is_not_confirmed_and_ends_nothing(
     assert consumer._should_commit(F0, 8)
     assert not thread.crashed
     assert topology.failure is None
-
-
-# -- the producer --------------------------------------------------------------------------------------------------
 
 
 class Batched:
@@ -601,28 +523,6 @@ def kafka(run: Run, producer: BatchProducer) -> Iterator[Any]:
     made = run(make())
     yield made
     run(made.stop())
-
-
-@pytest.mark.usefixtures("kafka")
-def test_batches_are_appended_under_their_own_stamp_or_the_producers_next_number(
-    run: Run, producer: BatchProducer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[dict[TopicPartition, bytes]] = []
-
-    async def append(batches: dict[TopicPartition, bytes], _: object) -> dict[TopicPartition, int]:
-        asked.append(batches)
-        return dict.fromkeys(batches, 40) | {TopicPartition(O, 3): 41}
-
-    monkeypatch.setattr(producer._appender, "append", append)
-    stamped: Any = Batched((1, 2, 3))
-    assert run(producer.append([(cast("Any", Batched()), O, 3), (stamped, C, 3)])) == [41, 40]
-    run(producer.append([(cast("Any", Batched()), O, 3)]))
-    run(producer.append([(cast("Any", Batched()), O, 4), (stamped, C, 3)]))
-    assert asked == [
-        {TopicPartition(O, 3): b"(77, 5, 0)", TopicPartition(C, 3): b"(1, 2, 3)"},
-        {TopicPartition(O, 3): b"(77, 5, 3)"},
-        {TopicPartition(O, 4): b"(77, 5, 0)", TopicPartition(C, 3): b"(1, 2, 3)"},
-    ]
 
 
 @pytest.mark.usefixtures("kafka")

@@ -61,6 +61,7 @@ SAMPLES = [
     ("standby_lag_records", ("1",), 4.0),
     ("standby_rows", (), 0.0),
     ("set_aside", ("damaged",), 0.0),
+    ("disk_free_ratio", (), 0.5),
     ("held_back_records", ("forecasts", "0"), 7.0),
     ("held_back_seconds", ("forecasts", "0"), 80.0),
     ("lag_records", ("forecasts", "0"), 3.0),

@@ -151,9 +151,9 @@ def few_labels() -> Coverage:
     """Return the coverage of a stream of which every tenth forecast gets a label."""
     made = Coverage()
     for born in range(1, 1001):
-        made.issue(born)
+        made.issue(born, 0.0)
         if born % 10 == 0:
-            made.label(born)
+            made.label(born, 0.0)
     return made
 
 

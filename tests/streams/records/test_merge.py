@@ -97,6 +97,9 @@ def stamps(of: PartitionBuffer) -> list[tuple[int, int]]:
     return [(topic, each.timestamp) for topic, each in drained(of)]
 
 
+# -- holding back --------------------------------------------------------------------------------------------------
+
+
 def test_one_batch_is_folded_at_a_time_and_two_are_out() -> None:
     of = buffer()
     of.add(F, made(F, 1, 2, 3))
@@ -121,9 +124,6 @@ def test_a_batch_that_is_acknowledged_before_the_one_it_follows_is_an_error() ->
         of.acknowledged(second)
 
 
-# -- holding back --------------------------------------------------------------------------------------------------
-
-
 def test_a_topic_waits_for_its_partner_that_is_not_caught_up() -> None:
     for topic in (F, O):
         of = buffer()
@@ -131,17 +131,6 @@ def test_a_topic_waits_for_its_partner_that_is_not_caught_up() -> None:
         assert take(of, never) is None
         assert take(of, only(topic)) is None
         assert order(take(of, only(1 - topic))) == [(topic, 1)]
-
-
-def test_what_the_partner_has_is_merged_as_far_as_it_reaches() -> None:
-    of = buffer()
-    of.add(F, made(F, 1, 3, 5))
-    of.add(O, made(O, 2, 4))
-    assert order(take(of, never)) == [(F, 1), (O, 2), (F, 3), (O, 4)]
-    acknowledge(of)
-    assert take(of, never) is None
-    of.add(O, made(O, 6, start=2))
-    assert order(take(of, never)) == [(F, 5)]
 
 
 def test_patience_runs_from_the_first_refusal_and_then_the_topic_goes_on_alone() -> None:
@@ -171,23 +160,6 @@ def test_patience_starts_anew_when_the_partner_came_meanwhile() -> None:
 # -- limits, ends, epochs ------------------------------------------------------------------------------------------
 
 
-def test_a_batch_ends_with_the_record_that_reaches_the_limit_of_bytes() -> None:
-    made_of = made(F, 1, 2, 3, value=b"x" * 40)
-    reached = 2 * (40 + len(made_of[0].key or b""))
-    of = buffer()
-    of.add(F, made_of)
-    assert len(order(take(of, size=reached))) == 2
-    of = buffer()
-    of.add(F, made_of)
-    assert len(order(take(of, size=reached + 1))) == 3
-
-
-def test_a_record_larger_than_the_limit_goes_alone() -> None:
-    of = buffer()
-    of.add(F, made(F, 1, 2, value=b"x" * 5000))
-    assert order(take(of, size=100)) == [(F, 1)]
-
-
 def test_a_record_counts_the_bytes_of_its_key_and_of_its_value_where_it_has_them() -> None:
     of = buffer()
     bare = record("f", 3, 0, 1, None, None)
@@ -203,6 +175,9 @@ def test_ends_pass_over_offsets_that_are_not_records() -> None:
     batch = take(of)
     assert batch is not None
     assert batch.ends == {SOURCES[F]: 10}
+
+
+# -- whatever arrives ----------------------------------------------------------------------------------------------
 
 
 def test_a_restart_forgets_what_is_buffered_and_what_is_out_and_begins_an_epoch() -> None:
@@ -224,9 +199,6 @@ def test_a_restart_forgets_what_is_buffered_and_what_is_out_and_begins_an_epoch(
     clock.now += 10
     of.add(F, made(F, 1))
     assert take(of, never, clock=clock) is None  # patience does not survive a restart
-
-
-# -- whatever arrives ----------------------------------------------------------------------------------------------
 
 
 def merged(forecasts: Sequence[int], outcomes: Sequence[int]) -> list[tuple[int, int]]:
@@ -334,39 +306,6 @@ def journaled(*folded: Entry) -> PartitionBuffer:
     of = buffer()
     of.begin((0, 0), Journal(0, (NONE, NONE), list(folded)))
     return of
-
-
-def test_new_records_wait_until_those_of_the_journal_are_answered() -> None:
-    """Merged with the new ones, the late outcome of time 100 would hold up the new one of time 5."""
-    old = [(F, made(F, 40)[0]), (O, made(O, 100)[0])]
-    of = journaled(*entries(7, old, 1))
-    of.add(F, made(F, 40, 50))
-    of.add(O, made(O, 100, 5))
-    first = take(of)
-    assert first is not None
-    assert (order(first), first.again and first.again.number, first.ended) == ([(F, 40)], 7, True)
-    of.busy = False
-    assert order(take(of)) == [(O, 100)]
-    of.busy = False
-    acknowledge(of)
-    assert take(of) is None
-    acknowledge(of)
-    assert order(take(of)) == [(O, 5), (F, 50)]
-
-
-def test_records_of_the_journal_wait_for_those_before_them_whatever_the_patience_and_keep_the_limits() -> None:
-    old = [(O, made(O, 9)[0]), *((F, each) for each in made(F, 1, 2, 3))]
-    of = journaled(*entries(0, old, 4))
-    of.add(F, made(F, 1, 2, 3))
-    assert take(of, never, patience=0) is None
-    of.add(O, made(O, 9))
-    found = list[tuple[list[tuple[int, int]], bool]]()
-    for limit, size in ((2, 1000), (9, 1), (9, 1000)):
-        batch = take(of, never, limit=limit, size=size)
-        assert batch is not None
-        found.append((order(batch), batch.ended))
-        acknowledge(of)
-    assert found == [([(O, 9), (F, 1)], False), ([(F, 2)], False), ([(F, 3)], True)]
 
 
 @pytest.mark.parametrize("other", range(5))

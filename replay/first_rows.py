@@ -1,0 +1,194 @@
+"""The first rows of a group: how commands give them, so that workers go on from them and audits begin with them.
+
+The group must have no state. Until all partitions have their rows, each has a fence that no worker accepts (it stops
+with `CorruptFrame`): a command that dies on the way leaves nothing that could be taken for a state.
+
+The journal of the group does not lead to these rows. So the topic of configurations keeps a copy of them, with a record
+of what they were made of.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from replay.loaded import Loaded
+from replay.moves import is_of_engine
+from state import kinds
+from state.fence import Fence
+from streams.config import in_force
+from streams.config.settings import Settings
+from streams.faust.claims import Claims
+from streams.kafka import groups, topics
+from streams.kafka.topics import TopicsError
+from streams.kafka.whole_topics import batches
+from streams.kafka.writer import append, writer
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group that may be given its first rows."""
+
+    #: By partition, the next offsets of forecasts and of outcomes that it has not answered; 0 where it is new.
+    next: Sequence[tuple[int, int]]
+    #: By partition, `Loaded.since`.
+    since: Sequence[tuple[int, int, int]]
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.next)
+
+
+def opened(settings: Settings) -> Group:
+    """Check a group before anything is read.
+
+    Raises TopicsError if its topics are missing, workers run, or it has a state.
+    """
+    try:
+        return asyncio.run(_opened(settings))
+    except KafkaError as exc:
+        raise TopicsError(f"cannot look at {settings.changelog}: {exc!r}") from exc
+
+
+async def _opened(settings: Settings) -> Group:
+    own = settings.changelog, settings.journal, settings.configurations
+    names = [settings.forecasts, settings.outcomes, *settings.outputs, *own]
+    if settings.has_intake:
+        names.append(settings.routes)
+    counts = {name: await topics.partitions(settings, name) for name in names}
+    if lacking := [name for name, found in counts.items() if found is None]:
+        raise TopicsError(
+            f"there is no topic {lacking[0]}: 'trueup topics create' makes it with TRUEUP_APP_ID={settings.app_id}"
+        )
+    if len({*counts.values()}) > 1:
+        raise TopicsError(f"the topics do not have equally many partitions: {counts}")
+    count = counts[settings.forecasts] or 0
+    outputs = [[TopicPartition(name, n) for name in settings.outputs] for n in range(count)]
+    async with open_group(settings) as consumer:
+        ends = await consumer.end_offsets([*chain(*outputs)])
+        inputs = [[TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes)] for n in range(count)]
+        found = await groups.committed(consumer, settings.app_id, chain(*inputs))
+    await _require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
+    if await _has_state(settings):
+        raise TopicsError(
+            f"group {settings.app_id} has a state already, of a worker or of an earlier load or restore. Nothing was "
+            "written, so nothing counts twice. Give another TRUEUP_APP_ID, whose workers answer all that topics keep. "
+            f"If it is to write the topics of {settings.app_id}, run 'trueup topics take' with it before its workers. "
+            f"Or delete the topics {settings.changelog}, {settings.journal} and {settings.configurations}, make them "
+            "by 'trueup topics create', and run the command again: after a load the group then goes on behind its last "
+            "answer, and labels of forecasts that it answered before do not find them"
+        )
+    since = [[ends[place] for place in places] for places in outputs]
+    answered = [[found[place].offset if place in found else 0 for place in places] for places in inputs]
+    return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
+
+
+async def _require_stopped(settings: Settings) -> None:
+    async with topics.admin_client(settings) as admin:
+        there = await groups.members(admin, settings.app_id)
+    if there:
+        raise TopicsError(
+            f"group {settings.app_id} runs ({there} members): stop its workers, and run the command again. Producers "
+            "may go on"
+        )
+
+
+async def _has_state(settings: Settings) -> bool:
+    """Whether the changelog has rows of a state, or the journal entries: audits follow it from its first one."""
+    async for topic, records in batches(settings, [settings.changelog, settings.journal]):
+        keys = [record.key for record in records if record.key is not None]
+        if topic == settings.journal or any(is_of_engine(key) or key.startswith(kinds.JOURNAL.letter) for key in keys):
+            return True
+    return False
+
+
+@dataclass
+class Beginning:
+    """What a command writes of the first rows of a group."""
+
+    settings: Settings
+    producer: AIOKafkaProducer
+    changelog: Claims
+    #: Fences of the partitions that have their rows.
+    fences: list[Fence] = field(default_factory=list)
+
+    async def give(
+        self,
+        rows: Callable[[], Iterable[tuple[bytes, bytes]]],
+        fence: Fence,
+        told: Loaded,
+        more: Iterable[tuple[bytes, bytes]] = (),
+    ) -> int:
+        """Write the rows of the next partition, but for its fence, and for audits all of them; return how many.
+
+        Parameters
+        ----------
+        rows
+            Returns them. A fence among them is left out.
+        told
+            What they were made of; how many there are is filled in.
+        more
+            Rows that audits do not begin with.
+        """
+        own, partition = kinds.FENCE.key(), len(self.fences)
+        self.fences.append(fence)
+        count = 1 + await self.changelog.append(partition, (each for each in rows() if each[0] != own))
+        await self.changelog.append(partition, more)
+        again = chain((each for each in rows() if each[0] != own), [(own, fence.encode())])
+        copied = ((None, in_force.LOADED_ROW + key, row, ()) for key, row in again)
+        said = (None, in_force.LOADED, replace(told, rows=count).encode(), ())
+        for records in (copied, [said]):
+            await append(self.producer, self.settings.configurations, partition, records)
+        return count
+
+
+@asynccontextmanager
+async def beginning(settings: Settings, partitions: int, command: str) -> AsyncIterator[Beginning]:
+    """Claim all partitions of a changelog, let rows be given, and then give each partition its fence.
+
+    Raises TopicsError if there is a state: another run of the command, or a worker, has written it meanwhile; or if
+    workers run, or the brokers refuse. Then the changelog holds no state that a worker would accept.
+    """
+    try:
+        async with writer(settings) as producer:
+            made = Beginning(settings, producer, Claims(settings, producer.client, command))
+            await made.changelog.claim(range(partitions))
+            if await _has_state(settings):
+                raise TopicsError(
+                    f"{settings.changelog} has a state by now, of another run of '{command}' or of a worker"
+                )
+            for n in range(partitions):
+                await made.changelog.begin(n)
+            yield made
+            await _require_stopped(settings)
+            for n, fence in enumerate(made.fences):
+                await made.changelog.append(n, [(kinds.FENCE.key(), fence.encode())])
+    except (KafkaError, OSError) as exc:
+        raise TopicsError(
+            f"cannot write {settings.changelog}: {exc!r}; it holds no state that a worker would accept. Delete it and "
+            f"{settings.configurations}, make them by 'trueup topics create', and run the command again"
+        ) from exc
+
+
+@asynccontextmanager
+async def open_group(settings: Settings, suffix: str = "") -> AsyncIterator[Any]:
+    """Open a consumer that may read and commit the group's offsets and does not join it.
+
+    ``suffix`` is what stands behind the application id in the name of the group.
+    """
+    consumer = AIOKafkaConsumer(
+        group_id=settings.app_id + suffix,
+        enable_auto_commit=False,
+        **settings.client_options(),
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await consumer.stop()

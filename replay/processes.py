@@ -1,0 +1,129 @@
+"""Processes that share out jobs: the parts of a replay, the partitions of an audit."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from typing import Any, Final, Self, TypeVar
+
+from agents import compiled
+
+T = TypeVar("T")
+#: Records that one process derives in about the second that others take to start.
+FEW: Final = 10_000
+#: Seconds between two looks at how far the processes are.
+LOOK_SECONDS = 0.1
+
+#: Signals that ask for an end.
+_ENDS = (signal.SIGINT, signal.SIGTERM)
+#: What `report` calls in this process, while it runs jobs.
+_told: list[Callable[[int], None]] = []
+
+
+class StoppedError(RuntimeError):
+    """The jobs were stopped; what was done so far is of no use."""
+
+
+class Processes:
+    """Runs jobs in processes of their own. A context; interrupted, it ends them when they `report`.
+
+    Parameters
+    ----------
+    processes
+        At most so many; with 1 nothing is started.
+    show
+        Called now and then with how much is done so far, as jobs report it.
+    """
+
+    def __init__(self, processes: int, show: Callable[[int], None]) -> None:
+        self._processes, self._show = processes, show
+        self._stack = ExitStack()
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        """Start."""
+        if self._processes > 1:
+            self._interrupted = self._stack.enter_context(_noted())
+            self._stack.enter_context(compiled.handed_on())
+            # Not forked: a copy of a process that has threads and open connections is not safe to go on with.
+            context = get_context("spawn")
+            self._counter, stop = context.Value("q"), context.Event()
+            given = self._counter, stop, os.getpid()
+            self._pool = ProcessPoolExecutor(self._processes, context, initializer=_begin, initargs=given)
+            self._stack.callback(self._pool.shutdown, cancel_futures=True)
+            self._stack.callback(stop.set)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._stack.close()
+
+    def all(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """Return what jobs return, in their order, whatever the number of processes."""
+        if self._processes <= 1:
+            _told[:] = [self._add]
+            try:
+                return [job() for job in jobs]
+            finally:
+                _told.clear()
+        running = [self._pool.submit(job) for job in jobs]
+        while True:
+            ended, left = wait(running, timeout=LOOK_SECONDS, return_when=FIRST_EXCEPTION)
+            self._show(self._counter.value)
+            if self._interrupted:
+                raise KeyboardInterrupt
+            for each in ended:
+                each.result()
+            if not left:
+                return [each.result() for each in running]
+
+    def _add(self, more: int) -> None:
+        self._done += more
+        self._show(self._done)
+
+
+def report(more: int) -> None:
+    """Tell, in a job, that so much more is done; raises StoppedError if the job is to end."""
+    for each in _told:
+        each(more)
+
+
+def cores() -> int:
+    """Return how many processes can run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def enough(records: int) -> int:
+    """Return how many processes an audit of so many records needs."""
+    return 1 if records <= FEW else cores()
+
+
+@contextmanager
+def _noted() -> Iterator[list[int]]:
+    """Note the signals that ask for an end instead of raising in the midst of a pool's own bookkeeping."""
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen  # signals go to the main thread
+        return
+    before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in _ENDS}
+    try:
+        yield seen
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _begin(counter: Any, stop: Any, parent: int) -> None:  # noqa: ANN401 - multiprocessing's
+    for each in _ENDS:
+        signal.signal(each, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what to do
+
+    def add(more: int) -> None:
+        if stop.is_set() or os.getppid() != parent:
+            raise StoppedError
+        with counter.get_lock():
+            counter.value += more
+
+    _told[:] = [add]

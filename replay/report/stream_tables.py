@@ -1,0 +1,79 @@
+"""The tables of a contender's streams, for the report and for a terminal: mostly those of the status page."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from agents.status import number_format, tables
+from agents.status.markup import Markup, join, tag
+from agents.status.number_format import cell, count, score, valued
+from agents.status.score_tables import Table
+from replay.intervals import COLUMNS
+from replay.result import RAW, Contender, Difference, Result
+from state.scoring.vector_history import WINDOW
+from streams.metrics.vectors import NORMALISED
+
+#: Streams of a contender that are shown, those with most forecasts; the JSON has more.
+STREAMS: Final = 30
+_NOTE: Final = (
+    f"Smaller is better, except for accuracy and AUC. The worst window is of {WINDOW} outcomes. Its noise is what "
+    "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
+    "on says not calibrated. Differences are of mean losses over the same outcomes."
+)
+_count, _score = valued(count), valued(score)
+
+
+def of_probabilities(contender: Contender) -> Iterator[Table]:
+    """Yield segments, bands, weights, intervals, versions of the model and bounded biases of each stream."""
+    largest = sorted(contender.streams.values(), key=lambda each: (-each.issued, each.stream))
+    for scored in largest[:STREAMS]:
+        title = f"{contender.name}, {scored.stream}: "
+        if scored.segments:
+            yield from tables.segments(scored.segments, title)
+        if scored.bands:
+            yield from tables.banded(scored.bands, f"{title}forecasts by band, a day")
+        if scored.weighted:
+            yield from tables.weighted(scored.weighted, title)
+        if scored.intervals:
+            yield _intervals(scored.intervals, title)
+        if scored.versions:
+            yield tables.models(scored.versions, title)
+        if scored.functions:
+            found = [{"name": each.function, "bias": each.bias, "bound": each.bound} for each in scored.functions]
+            yield tables.biases({"biases": found}, title)
+
+
+def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
+    """Yield the scores of each stream of classes or numbers, and its segments."""
+    for each in contender.vectors.values():
+        raw, served = each.figures["raw"], each.figures["calibrated"]
+        rows = [[name.replace("_", " "), _score(raw[name]), _score(value)] for name, value in served.items()]
+        rows += [
+            [f"{of.metric.replace('_', ' ')}, this − {of.against}", "", difference(of)]
+            for of in result.vector_differences.get(each.stream, ())
+            if of.name == contender.name
+        ]
+        note = f"{_NOTE} {NORMALISED}" if "classwise_ece" in raw else _NOTE
+        title = f"{each.stream}: {each.resolved:,} resolved after the warm-up"
+        yield Table(title, ("", RAW, contender.name), rows, note=note)
+        if each.segments:
+            yield from tables.segments(each.segments, f"{contender.name}, {each.stream}: ")
+
+
+def _intervals(found: Mapping[str, Any], title: str) -> Table:
+    """Return what `replay.intervals.described` does as a table."""
+    rows = [
+        [_count(each["n"]), *(_score(each[name]) for name in COLUMNS), "yes" if each["inside"] else "no"]
+        for each in found["groups"]
+    ]
+    inside = found["inside"]
+    note = f"Of the groups by tenths of score and time {100 * inside:.0f}% are inside." if inside is not None else ""
+    return Table(f"{title}intervals of {100 * found['level']:g}%", ("scores", *COLUMNS, "inside"), rows, 0, note)
+
+
+def difference(each: Difference) -> Markup:
+    """Return a difference, its interval, and what that means."""
+    verdict = ("better", "no difference", "worse")[each.sign + 1]
+    value, low, high = number_format.difference(each.value, each.low, each.high)
+    ends = tag("span", "[", cell(each.low, low), ", ", cell(each.high, high), "]", class_="range")
+    said = tag("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}")
+    return join(cell(each.value, value), " ", ends, " ", said)

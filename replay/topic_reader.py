@@ -1,0 +1,139 @@
+"""Partitions of topics, read from offset to offset, as workers read their inputs."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from streams.config.settings import Settings
+from streams.faust import unpacking
+from streams.kafka.topics import TopicsError
+from streams.kafka.whole_topics import FETCH_BYTES, STILL_SECONDS
+from streams.records.merge import KafkaRecord
+from streams.records.skips import PoisonError
+
+T = TypeVar("T")
+
+#: How long a broker waits for records, ms. Other questions to that broker are answered only after it.
+FETCH_WAIT_MS: Final = 10
+
+
+class Extent(NamedTuple):
+    """What a partition of a topic holds: the first record kept, and the next offset."""
+
+    first: int
+    end: int
+
+
+class TopicReader:
+    """Reads partitions of topics to the end that they had; connected as long as its context lasts.
+
+    ``settings``: name the brokers.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._runner = asyncio.Runner()
+        self._consumer: Any = None
+        #: What workers left out, and why, by topic and partition, then offset.
+        self.skipped: dict[tuple[str, int], dict[int, str]] = {}
+        #: Most bytes that a batch of a topic may unpack to; None for no bound.
+        self._unpacks: dict[str, int | None] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._run(self._start())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+        if self._consumer is not None:
+            self._run(self._consumer.stop())
+        self._runner.close()
+
+    async def _start(self) -> None:
+        self._consumer = AIOKafkaConsumer(
+            enable_auto_commit=False,
+            auto_offset_reset="none",  # what is deleted while it is read must not look as if it had never been
+            max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            isolation_level="read_committed",  # as a worker reads its inputs
+            **self._settings.client_options(),
+        )
+        await self._consumer.start()
+        unpacking.bound(self._consumer, self._unpacks.get, lambda place: self.skipped.get(place, {}))
+
+    def extents(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Extent]:
+        """Return what partitions hold; the ends are asked for topic after topic, in this order."""
+        ends: dict[TopicPartition, int] = {}
+        for _, each in groupby(places, attrgetter("topic")):
+            ends |= self._run(self._consumer.end_offsets(list(each)))
+        first = self._run(self._consumer.beginning_offsets(places))
+        return {place: Extent(first[place], ends[place]) for place in places}
+
+    def at(self, place: TopicPartition, timestamp: int) -> int | None:
+        """Return the offset of the first record of a partition that is not earlier than a time, ms; None: all are."""
+        found = self._run(self._consumer.offsets_for_times({place: timestamp}))[place]
+        return None if found is None else int(found.offset)
+
+    def leave_out(self, skipped: Iterable[tuple[str, int, int, str]]) -> None:
+        """Leave out records from now on: topic, partition, offset and why of each."""
+        for topic, number, offset, why in skipped:
+            self.skipped.setdefault((topic, number), {})[offset] = why
+
+    def stretches(
+        self, places: Mapping[TopicPartition, tuple[int, int]], unpacked_bytes: int | None = None
+    ) -> list[Iterator[KafkaRecord]]:
+        """Return the records of each of several partitions, from an offset to another; nothing else is read meanwhile.
+
+        ``unpacked_bytes``: most bytes that a batch may unpack to; None for no bound.
+        """
+        self._unpacks.update((place.topic, unpacked_bytes) for place in places)
+        self.begin({place: first for place, (first, _) in places.items()})
+        return [self.records(place, [(end, None)]) for place, (_, end) in places.items()]
+
+    def begin(self, places: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions alone from now on, each from an offset."""
+        self._run(self._assign(places))
+
+    async def _assign(self, places: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign(list(places))
+        for place, offset in places.items():
+            self._consumer.seek(place, offset)
+
+    def records(self, place: TopicPartition, stretches: Sequence[tuple[int, int | None]]) -> Iterator[KafkaRecord]:
+        """Yield records up to the last of some ends; with each, how many bytes a batch before it may unpack to."""
+        position, since = int(self._run(self._consumer.position(place))), monotonic()
+        for n, (end, limit) in enumerate(stretches):
+            if n and position < end:
+                self._unpacks[place.topic] = limit
+                self._consumer.seek(place, position)  # what was fetched was unpacked by the limit before
+            while position < end:
+                batches, position = self._run(self._next(place))
+                for record in batches:
+                    if record.offset >= end:
+                        position = end
+                        break
+                    yield record
+                if batches:
+                    since = monotonic()
+                elif monotonic() - since > STILL_SECONDS:
+                    said = f"{place.topic}/{place.partition} gave nothing for {STILL_SECONDS:g} s at offset {position}"
+                    raise TopicsError(said, lasting=False)
+
+    async def _next(self, place: TopicPartition) -> tuple[list[KafkaRecord], int]:
+        try:
+            batches = await self._consumer.getmany(place, timeout_ms=500)
+        except PoisonError as exc:
+            raise TopicsError(str(exc)) from exc
+        return batches.get(place, []), await self._consumer.position(place)
+
+    def _run(self, done: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(done)
