@@ -101,7 +101,7 @@ async def _moved(world: "World") -> None:
     names = [f"{name}={value}" for name, value in sorted(changed.items())]
     while world.era is old:
         await _stopped(world)
-        if await _commanded(world, "state", "rescale", *to, *names) and world.era is old:
+        if world.era is old and await _commanded(world, "state", "rescale", *to, *names) and world.era is old:
             world.move_on()
 
 
