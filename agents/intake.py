@@ -26,11 +26,12 @@ from agents.topology import STOPPING, log_end
 from agents.worker import FAILED, MISCONFIGURED, abort, collect_rarely, stand, stop_asked, tell
 from streams.config import output_ids
 from streams.config.settings import Settings, SettingsError
+from streams.faust import offsets
 from streams.faust.client import hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
 from streams.faust.source_consumer import guard
-from streams.kafka import groups, owners, topics
+from streams.kafka import owners, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
 from streams.metrics.mirror import Source
@@ -266,7 +267,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
         await taken.know(self._sender.producer.client)
         stored, first = {}, {}
         if assigned:
-            stored = await groups.committed(self._sender.producer, self._settings.intake_group, assigned, None)
+            stored = await offsets.committed(self._sender.producer, self._settings.intake_group, assigned, None)
             first = await self._consumer.beginning_offsets(assigned)
         await taken.begin(assigned, stored, first, self._sender.producer)
         for tp in assigned:  # also what was committed: since the assignment, records were fetched and dropped

@@ -12,6 +12,7 @@ from state import journal, kinds, routes
 from state.fence import Fence
 from state.rescale import Moved
 from streams.config.settings import Settings
+from streams.faust import offsets
 from streams.faust.claims import UNFINISHED
 from streams.kafka import groups, provenance, topics
 from streams.kafka.partitioner import partition
@@ -130,7 +131,7 @@ async def intake_offsets(
     """
     if len(stages) == 1:
         return {}
-    committed = await groups.committed(admin, old.intake_group)
+    committed = await offsets.committed(admin, old.intake_group)
     names = dict.fromkeys(mode.topic for mode in old.modes if not mode.direct)
     ids = {(await provenance.identity(producer.client, name)).id: name for name in names}
     for part in stages[1].parts:

@@ -24,8 +24,9 @@ from state import kinds
 from state.fence import Fence
 from state.journal import Entry
 from streams.config.settings import Settings, SettingsError
+from streams.faust import offsets
 from streams.faust.claims import Claims
-from streams.kafka import groups, provenance
+from streams.kafka import provenance
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
 from streams.records import skips
@@ -102,7 +103,7 @@ async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -
     group = AIOKafkaConsumer(group_id=settings.intake_group, enable_auto_commit=False, **options)
     async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
         ends = await group.end_offsets([place])
-        done = await groups.committed(producer, settings.intake_group, [place])
+        done = await offsets.committed(producer, settings.intake_group, [place])
         _require_open(place, skip.offset, done[place].offset if done else 0, ends[place])
         if dry_run:
             return

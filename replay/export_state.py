@@ -21,7 +21,8 @@ from replay.loaded import Loaded
 from replay.sources.topics import TopicSource
 from state.fence import Fence
 from streams.config.settings import Settings
-from streams.kafka import groups, owners
+from streams.faust import offsets
+from streams.kafka import owners
 from streams.kafka.topics import TopicsError
 
 
@@ -68,7 +69,7 @@ def answered(settings: Settings, source: TopicSource) -> TopicSource:
 async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]:
     places = [[TopicPartition(name, n) for n in range(source.partitions)] for name in source.names]
     async with open_group(settings) as consumer:
-        found = await groups.committed(consumer, settings.app_id, chain(*places))
+        found = await offsets.committed(consumer, settings.app_id, chain(*places))
     return [[found[place].offset if place in found else 0 for place in each] for each in places]
 
 

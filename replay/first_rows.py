@@ -23,6 +23,7 @@ from state import kinds
 from state.fence import Fence
 from streams.config import in_force
 from streams.config.settings import Settings
+from streams.faust import offsets
 from streams.faust.claims import Claims
 from streams.kafka import groups, topics
 from streams.kafka.topics import TopicsError
@@ -74,7 +75,7 @@ async def _opened(settings: Settings) -> Group:
     async with open_group(settings) as consumer:
         ends = await consumer.end_offsets([*chain(*outputs)])
         inputs = [[TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes)] for n in range(count)]
-        found = await groups.committed(consumer, settings.app_id, chain(*inputs))
+        found = await offsets.committed(consumer, settings.app_id, chain(*inputs))
     await _require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
     if await _has_state(settings):
         raise TopicsError(

@@ -198,7 +198,10 @@ def _queues(
 
 
 def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
-    """Yield role, time to live and entry of everything in a partition's queues; entries of witnesses come last."""
+    """Yield role, time to live and entry of everything in a partition's queues; entries of witnesses come last.
+
+    Where too few records have come for a stream time, those have their own: by none they would expire at once.
+    """
     for (role, ttl_ms), queue in fence.queues.items():
         chunk: list[QueueEntry] = []
         for at in range(queue.head, queue.tail):
@@ -208,7 +211,7 @@ def _entries(part: Rows, fence: Fence) -> Iterator[tuple[int, int, QueueEntry]]:
     for witness in Witnesses(part.get(kinds.WITNESSES.key())).waiting:
         if witness.entry is not None:
             role, ttl_ms, named, event_id = witness.entry
-            yield role, ttl_ms, (fence.stream_time, named, event_id)
+            yield role, ttl_ms, (fence.stream_time or witness.ts, named, event_id)
 
 
 def _shut(

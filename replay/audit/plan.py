@@ -21,7 +21,7 @@ from replay.topic_reader import Extent
 from streams.config import in_force
 from streams.config.in_force import InForceError, Mapped
 from streams.config.settings import Settings
-from streams.kafka import groups as kafka_groups
+from streams.faust import offsets
 from streams.kafka import topics as kafka_topics
 from streams.kafka.provenance import Origin
 from streams.kafka.topics import admin_client
@@ -284,7 +284,7 @@ def _mappings(
 async def _committed(settings: Settings, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
     """Return intake's committed offsets, each with the topic id that intake noted beside it."""
     async with admin_client(settings) as admin:
-        stored = await kafka_groups.committed(admin, settings.intake_group, places)
+        stored = await offsets.committed(admin, settings.intake_group, places)
     found = {}
     for place in places:
         offset, noted = stored.get(place, (-1, ""))

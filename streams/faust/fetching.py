@@ -21,9 +21,8 @@ from faust.types import TP
 from mode.threads import QueueServiceThread
 from mode.utils.futures import maybe_async
 
-from streams.faust import unpacking
+from streams.faust import offsets, unpacking
 from streams.faust.client import hasten, stop
-from streams.kafka import groups
 from streams.kafka.epochs import end_of
 from streams.records.merge import KafkaRecord, RewrittenError
 
@@ -161,7 +160,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
         """Return the group's committed offsets, None where it has none; waits for brokers as long as they take."""
         consumer, asked = self._ensure_consumer(), list(tps)
-        found = await groups.committed(consumer, consumer._group_id, asked, None)  # noqa: SLF001 - as it was given
+        found = await offsets.committed(consumer, consumer._group_id, asked, None)  # noqa: SLF001 - as it was given
         return {tp: found[tp].offset if tp in found else None for tp in asked}
 
     def throttle(self, pause: list[TP], resume: list[TP]) -> None:

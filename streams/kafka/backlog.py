@@ -16,7 +16,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from streams.config.settings import Settings
-from streams.kafka import groups, topics
+from streams.faust import offsets
+from streams.kafka import topics
 
 log = logging.getLogger("trueup")
 
@@ -37,7 +38,7 @@ async def awaited(settings: Settings, stop: asyncio.Event) -> None:
         return
     try:
         async with topics.admin_client(settings) as admin:
-            if await groups.committed(admin, settings.app_id):
+            if await offsets.committed(admin, settings.app_id):
                 return
             consumer = AIOKafkaConsumer(
                 isolation_level="read_committed",
@@ -64,7 +65,7 @@ async def _handed_on(
     ends, first = await consumer.end_offsets(places), await consumer.beginning_offsets(places)
     least, since, asked = None, monotonic(), 0
     while not stop.is_set():
-        stored = await groups.committed(admin, group, places)
+        stored = await offsets.committed(admin, group, places)
         left = sum(max(ends[each] - max(stored.get(each, (-1, ""))[0], first[each]), 0) for each in places)
         if not left:
             return True

@@ -10,7 +10,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
 
 from streams.config.settings import Settings
-from streams.kafka import connectivity, groups, owners, permissions
+from streams.faust import offsets
+from streams.kafka import connectivity, owners, permissions
 
 #: Bytes of a record batch beyond its records.
 BATCH_OVERHEAD = 4096
@@ -227,7 +228,7 @@ async def check(
 async def _has_served(admin: AIOKafkaAdminClient, group: str) -> bool:
     """Return whether a group has committed offsets; False if nobody answers, as where no group ever was."""
     with suppress(KafkaError):
-        return bool(await groups.committed(admin, group, seconds=5.0))
+        return bool(await offsets.committed(admin, group, seconds=5.0))
     return False
 
 

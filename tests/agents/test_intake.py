@@ -24,10 +24,11 @@ from agents.worker import FAILED
 from state.witnesses import SLACK
 from streams.config import in_force
 from streams.config.settings import Settings, SettingsError
+from streams.faust import offsets
 from streams.faust.inputs import DataLossError
 from streams.faust.producing import Produced
 from streams.faust.state_table import PartitionsError
-from streams.kafka import groups, owners, partitioner, provenance, topics
+from streams.kafka import owners, partitioner, provenance, topics
 from streams.kafka.permissions import of_intake
 from streams.kafka.provenance import Identity
 from streams.metrics.routing import IntakeGauges
@@ -234,7 +235,7 @@ def play(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Play:
                     yield topic, records[at : at + 2]
 
             monkeypatch.setattr(provenance, "identity", identity)
-            monkeypatch.setattr(groups, "committed", stored)
+            monkeypatch.setattr(offsets, "committed", stored)
             monkeypatch.setattr(taken_up, "batches", written)
             made._consumer, made._sender.producer = scene.consumer, cast("Any", scene.producer)
             await story(scene)

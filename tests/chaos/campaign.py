@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from lab.jvm import HOST
-from streams.kafka import groups
+from streams.faust import offsets
 from tests.chaos import outages, silence, strikes, trials  # noqa: F401 - three of them are of kinds of faults
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Fault
@@ -171,7 +171,7 @@ def ends(on: Stage, tps: Sequence[TopicPartition], group: str | None = None) -> 
             await consumer.start()
             if group is None:
                 return dict(await consumer.end_offsets(tps))
-            found = await groups.committed(consumer, group, tps)
+            found = await offsets.committed(consumer, group, tps)
             return {tp: found[tp].offset if tp in found else 0 for tp in tps}
         finally:
             await consumer.stop()

@@ -16,7 +16,8 @@ from state.policy import Policy
 from state.rescale import Moved, RescaleError
 from state.routes import EVENT, Known, Row
 from streams.config.settings import Settings, SettingsError
-from streams.kafka import groups, provenance
+from streams.faust import offsets
+from streams.kafka import provenance
 from streams.kafka.partitioner import partition
 from streams.kafka.provenance import Identity
 from streams.kafka.topics import TopicsError
@@ -129,11 +130,11 @@ def test_what_intake_has_sent_must_be_committed(monkeypatch: pytest.MonkeyPatch)
     )
 
     def asked(offset: int) -> dict[TopicPartition, tuple[int, str]]:
-        async def offsets(_: object, group: str) -> dict[TopicPartition, tuple[int, str]]:
+        async def stored(_: object, group: str) -> dict[TopicPartition, tuple[int, str]]:
             assert group == "old-intake"
             return {TopicPartition("scores", 1): (offset, '{"id":"a","partitions":[2,2,2]}')}
 
-        monkeypatch.setattr(groups, "committed", offsets)
+        monkeypatch.setattr(offsets, "committed", stored)
         admin: Any = None
         producer: Any = SimpleNamespace(client=None)
         return asyncio.run(group_states.intake_offsets(admin, producer, old, [staged(2), router], 5))

@@ -30,8 +30,8 @@ from state.journal import Entry
 from state.kind import Get
 from streams.config import in_force
 from streams.config.settings import Settings
-from streams.faust import unpacking
-from streams.kafka import groups, topics
+from streams.faust import offsets, unpacking
+from streams.kafka import topics
 from streams.records import skips
 from streams.records.decoding import Decoder
 from streams.records.encoding import encode
@@ -438,7 +438,7 @@ async def until_committed(
     end = time.monotonic() + PATIENCE
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False) as consumer:
         while True:
-            found = [each.offset for each in (await groups.committed(consumer, group, places)).values()]
+            found = [each.offset for each in (await offsets.committed(consumer, group, places)).values()]
             there = sum((await consumer.end_offsets(places)).values()) if records is None else records
             if sum(found) >= there:
                 return

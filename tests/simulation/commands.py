@@ -24,8 +24,8 @@ from unittest.mock import patch
 from uuid import UUID
 
 import replay.load
-import replay.run
 from cli import history, main, promote, rescale, skip  # noqa: F401 - what they import has the clocks of the loop
+from replay import processes
 from replay.audit import auditor  # noqa: F401 - as above
 from tests.simulation.loop import PROCESS
 
@@ -166,7 +166,7 @@ def on_the_loop() -> Iterator[None]:
             stack.enter_context(patch.object(sys, name, _Printed(name)))
         stack.enter_context(patch.object(asyncio, "run", _handed))
         stack.enter_context(patch.object(asyncio, "Runner", _Runner))
-        stack.enter_context(patch.object(replay.run, "cores", lambda: 1))
+        stack.enter_context(patch.object(processes, "cores", lambda: 1))
         stack.enter_context(patch.object(replay.load, "uuid4", lambda: UUID(int=random.getrandbits(128))))
         locks = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, flock=_locked)
         stack.enter_context(patch.object(promote, "fcntl", locks))

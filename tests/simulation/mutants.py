@@ -350,7 +350,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
 }
 
 
-#: Not found within a hundred histories as they are drawn now: `--histories 5000` looks for these, too.
+#: Not found within two hundred histories as they are drawn now: `--histories 5000` looks for these, too.
 RARE: Final = frozenset(
     {
         "a checkpoint is written before the answers of its batches are out",
@@ -363,6 +363,12 @@ RARE: Final = frozenset(
         "rows that were found damaged are restored from where the recovery before ended",
         "an answer counts as said that only looks like one that is",
         "a leader of the group that no broker answers shares out nothing for minutes",
+        "what was moved before there was a stream time expires at once",
+        "a load does not look under its claim whether there is a state",
+        "two may change the streams file at once",
+        "an audit that goes on does not know what may come again",
+        "answers go out before it is written down what is in force",
+        "a worker is ready before it has folded again",
         "a build folds what another one has answered",
         "no other worker gets what this build cannot fold",
         "a checkpoint says that later outputs stand before it",

@@ -16,6 +16,7 @@ from replay.audit.reader import PartitionReader
 from replay.first_rows import Beginning
 from replay.moves import is_of_engine
 from state import kinds
+from state import rescale as state_rescale
 from state.formats import ARITHMETIC
 from streams.config import in_force
 from streams.faust import claims
@@ -125,6 +126,14 @@ def _told_nothing(_: Any) -> Any:
     return mutant
 
 
+def _timeless(entries: Any) -> Any:
+    def mutant(part: Any, fence: Any) -> Any:
+        for role, ttl_ms, (at, *of) in entries(part, fence):
+            yield role, ttl_ms, (min(at, fence.stream_time), *of)
+
+    return mutant
+
+
 def _of_workers_alone(commit: Any) -> Any:
     async def mutant(settings: Any, offsets: Any, suffix: str = "") -> None:
         if not suffix:
@@ -158,8 +167,8 @@ async def _nothing(_: Any) -> dict[Any, Any]:
     return {}
 
 
-#: By what is wrong, in words. Those of a claim behind a look, of a journal that goes on, and the last two were bugs:
-#: seeds found them.
+#: By what is wrong, in words. Those of a claim behind a look, of a stream time, of a journal that goes on, and the last
+#: two were bugs: seeds found them.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "commands write under no claim": [(claims._Producer, "append", _unstamped)],
     "a move claims when it writes, behind its look at what is there": [(rescale, "_claimed", _claims_late)],
@@ -167,6 +176,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
         (group_states, "routes", lambda _: SimpleNamespace(ORIGIN=SimpleNamespace(letter=b"")))
     ],
     "a move does not take intake's offsets along": [(rescale, "_commit", _of_workers_alone)],
+    "what was moved before there was a stream time expires at once": [(state_rescale, "_entries", _timeless)],
     "a load does not look under its claim whether there is a state": [(first_rows, "_has_state", _once)],
     "a load is followed by a journal that goes on": [
         (first_rows, "_has_state", _of_changelog_alone),

@@ -10,8 +10,8 @@ from agents.sending import Sender
 from agents.served import Served
 from agents.taken_up import TakenUp
 from state.routes import Row
+from streams.faust import offsets
 from streams.faust.routed_outputs import RoutedOutputs
-from streams.kafka import groups
 
 #: Object, name of the attribute, and what makes the mutant of what stands there.
 Change = tuple[Any, str, Callable[[Any], Any]]
@@ -80,7 +80,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "intake sends a route before its forecast": [(Sender, "_deliver", _route_first)],
     "a batch of intake does not wait for the one before it": [(Sender, "_deliver", _all_at_once)],
     "intake goes on where it was, not where its group is": [(TakenUp, "begin", _where_it_was)],
-    "a coordinator that has moved is taken for one that knows of no offset": [(groups, "_committed", _never_committed)],
+    "a coordinator that has moved is taken for one that knows nothing": [(offsets, "_committed", _never_committed)],
     "the router does not wait for what it sends": [(RoutedOutputs, "send", not_awaited)],
     "what is known to be acknowledged is sent again": [(Served, "unsaid", _again)],
     "an older label replaces a newer one": [(Row, "accepted", lambda _: lambda *_: True)],

@@ -101,7 +101,7 @@ async def _moved(world: "World") -> None:
     names = [f"{name}={value}" for name, value in sorted(changed.items())]
     while world.era is old:
         await _stopped(world)
-        if await _commanded(world, "state", "rescale", *to, *names) and world.era is old:
+        if world.era is old and await _commanded(world, "state", "rescale", *to, *names) and world.era is old:
             world.move_on()
 
 
@@ -131,21 +131,23 @@ def _told_to_stop(actor: "Actor") -> None:
 
 
 async def _left_out(world: "World") -> None:
-    """Leave out the record that a worker has died of again and again; where there is none, the newest of some topic."""
+    """Leave out each record that processes die of again and again; where there is none, the newest of some topic."""
     deadly = any(POISON in (each.key, each.value[13:19]) for each in world.plan.records)
-    while True:
+    while not (deadly and world.loop.now > world.calm and world.done_reading):
         found = _named(world.lines) if deadly else _newest(world)
-        if not found:
+        if not found or found in world.left:
             await asyncio.sleep(PAUSE)
             continue
         try:
             if await _commanded(world, "state", "skip", found, "--reason", "a defect"):
-                return
+                world.left.add(found)
         except SettingsError as exc:
             world.log(f"{PROCESS.get().name}: {exc}")
-            if deadly or world.loop.now > FEED:
-                return
+            if deadly:
+                world.left.add(found)
             await asyncio.sleep(PAUSE / 5)
+        if not deadly and (world.left or world.loop.now > FEED):
+            return
 
 
 def _named(lines: list[str]) -> str:

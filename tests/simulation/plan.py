@@ -279,7 +279,7 @@ def of_sources(records: list[Sent], rng: random.Random) -> list[Sent]:
 
 def _audited(plan: Plan, rng: random.Random) -> Plan:
     """Return the plan with an auditor, and with faults that strike her."""
-    options = ("--sources",) * plan.sourced + ("--checkpoint",) * (rng.choice((0, 1)) and not plan.before)
+    options = ("--sources",) * plan.sourced + ("--checkpoint",) * (rng.choice((0, 1)) and plan.task != LOAD)
     faults = [*plan.faults, *(_at_operator(rng, AUDITOR, rng.random() * FEED) for _ in range(rng.choice((0, 1, 2))))]
     return plan._replace(names=plan.names | {AUDITOR: OPERATOR}, audits=options, faults=tuple(faults))
 

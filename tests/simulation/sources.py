@@ -61,7 +61,7 @@ def judge(world: World, since: Offsets, begun: Sequence[Mapping[bytes, bytes]]) 
     """
     until = {place: offset for place, (offset, _) in world.kafka.groups[world.base.intake_group].offsets.items()}
     wanted = _wanted(world, since, until)
-    first = _intake(world, wanted)
+    first = _intake(world, wanted, until)
     _committed_late(world, wanted, first)
     folded = [fold(world, ROUTER, n, begun[n] if begun else NOTHING) for n in range(world.width)]
     _router(world, folded)
@@ -79,20 +79,25 @@ def sent_by(world: World, stage: str) -> Iterator[tuple[Place, Record]]:
 
 
 def _wanted(world: World, since: Offsets, until: Offsets) -> Wanted:
-    """Return what intake must send of source records between two offsets."""
+    """Return what intake must send of source records between two offsets, and what it may have sent of later ones.
+
+    A move only knows by routes and labels that something was sent and not committed.
+    """
+    early = "forecasts", "dead-letters"
     maker = Maker(world.base)
     ids = {topic: world.kafka.topic_id(topic).hex for topic in WIDTHS}
     maker.know({label: world.widths[topic] for label, topic in maker.topics.items()}, ids)
     wanted: Wanted = defaultdict(dict)
     for source in world.reads(INTAKE):
         for record in world.kafka.logs[source].records():
-            if not since.get(source, 0) <= record.offset < until.get(source, 0):
+            if record.offset < since.get(source, 0):
                 continue
+            late = record.offset >= until.get(source, 0)
             for stands in _standing(world, source, record):
                 making = maker.make([(TopicPartition(*source), stands)], record.timestamp)
                 for then, made in enumerate((making.first, making.then)):
                     for (label, n), records in made.items():
-                        for each in records:
+                        for each in records if label in early or not late else ():
                             one = Made(source, record.offset, bool(then), each.key, each.stamp, stands is not record)
                             wanted[maker.topics[label], n][each.value] = one
     return wanted
@@ -113,7 +118,7 @@ def _standing(world: World, source: Place, record: Record) -> list[Record]:
     return [record] * (record.key != POISON) + [left_out(record, reason) for reason in reasons[:1]]
 
 
-def _intake(world: World, wanted: Wanted) -> First:
+def _intake(world: World, wanted: Wanted, until: Offsets) -> First:
     """Judge each record that intakes sent, and that none is missing; return when each came first."""
     taken_up = _taken_up(world)
     first: First = {}
@@ -141,6 +146,9 @@ def _intake(world: World, wanted: Wanted) -> First:
     for place, values in wanted.items():
         for value, made in list(values.items()):
             if (place, value) in first:
+                continue
+            if made.offset >= until.get(made.source, 0):
+                del values[value]
                 continue
             if (made.source, made.offset, made.left) in came or (made.source, made.offset, not made.left) not in came:
                 raise WrongError(f"{place[0]}/{place[1]} lacks what {made.source}@{made.offset} becomes")

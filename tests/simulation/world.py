@@ -107,6 +107,8 @@ class World:
         Whether the stages had to run once more before a move, and whether a past was loaded.
     known
         What streams files that processes were started with say, by their text.
+    left
+        Which records were left out.
     goals
         What operators have still to promote, or which builds to roll out.
     deaths
@@ -131,6 +133,7 @@ class World:
         self.finished = not plan.task
         self.again, self.loaded, self.streams = False, False, directory / "streams.toml"
         self.known: dict[str, Policies] = {}
+        self.left = set[str]()
         self.goals: list[Any] = [*plan.goals]
         if plan.task == UPGRADE:
             self.goals = [BUILDS[1], BUILDS[0]][: 1 + (plan.seed % 3 == 0)]

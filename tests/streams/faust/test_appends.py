@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import (
+    InvalidProducerEpoch,
     KafkaConnectionError,
     KafkaError,
+    NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
+    ProducerFenced,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -17,6 +20,7 @@ from aiokafka.protocol.produce import ProduceRequest, ProduceResponse_v7
 from aiokafka.structs import TopicPartition
 
 from streams.faust import appends
+from streams.kafka.producer_ids import PRODUCER_FENCED
 
 C0, R0, C1 = TopicPartition("calibrated", 0), TopicPartition("resolved", 0), TopicPartition("calibrated", 1)
 #: What a broker says of a partition: an error's number, and the offset.
@@ -89,6 +93,24 @@ def test_what_one_broker_leads_is_one_request() -> None:
     assert cluster.updates == 0
 
 
+@pytest.mark.parametrize("error", [NotLeaderForPartitionError, UnknownTopicOrPartitionError])
+def test_a_partition_that_moved_is_asked_for_again_where_it_went_and_the_others_are_not(error: type[Any]) -> None:
+    cluster = Cluster({C0: 1, R0: 1})
+    cluster.script = [{C0: (error.errno, -1), R0: (0, 5)}]
+    cluster.on_update = lambda: cluster.leaders.update({C0: 2})
+    assert append(cluster, [C0, R0]) == {C0: 7, R0: 5}
+    assert cluster.asked[1:] == [(2, {C0: b"calibrated/0"})]
+    assert cluster.updates == 1
+
+
+def test_a_topic_that_no_broker_could_be_asked_about_is_asked_for_again() -> None:
+    cluster = Cluster({})
+    cluster.unknown = 1
+    cluster.on_update = lambda: cluster.leaders.update({C0: 1})
+    assert append(cluster, [C0]) == {C0: 7}
+    assert cluster.updates == 1
+
+
 def test_a_leader_that_waits_for_its_replicas_is_asked_again_and_that_is_told() -> None:
     cluster, told = Cluster({C0: 1, R0: 1}), [0]
     cluster.script = [{C0: (RequestTimedOutError.errno, -1), R0: (0, 5)}, KafkaConnectionError("gone")]
@@ -113,6 +135,20 @@ def test_what_several_append_at_the_same_moment_goes_to_a_broker_in_one_request(
     assert cluster.asked == [(1, {C0: b"x", C1: b"x"})]
 
 
+def test_a_broker_that_goes_away_is_asked_again_with_the_same_bytes() -> None:
+    cluster = Cluster({C0: 1})
+    cluster.script = [KafkaConnectionError("gone"), KafkaConnectionError("still")]
+    assert append(cluster, [C0]) == {C0: 7}
+    assert cluster.asked == [(1, {C0: b"calibrated/0"})] * 3
+
+
+def test_a_partition_without_a_leader_is_waited_for() -> None:
+    cluster = Cluster({C0: -1})
+    cluster.on_update = lambda: cluster.leaders.update({C0: 3})
+    assert append(cluster, [C0]) == {C0: 7}
+    assert cluster.asked == [(3, {C0: b"calibrated/0"})]
+
+
 def test_requests_share_a_few_connections_in_turn() -> None:
     cluster = Cluster({C0: 1})
 
@@ -124,6 +160,14 @@ def test_requests_share_a_few_connections_in_turn() -> None:
     asyncio.run(run())
     assert len(set(cluster.groups)) == appends.CONNECTIONS
     assert cluster.groups[: appends.CONNECTIONS] == cluster.groups[appends.CONNECTIONS :]
+
+
+@pytest.mark.parametrize("code", [PRODUCER_FENCED, InvalidProducerEpoch.errno])
+def test_an_older_epoch_is_fenced(code: int) -> None:
+    cluster = Cluster({C0: 1})
+    cluster.script = [{C0: (code, -1)}]
+    with pytest.raises(ProducerFenced):
+        append(cluster, [C0])
 
 
 @pytest.mark.parametrize("error", [TopicAuthorizationFailedError, OutOfOrderSequenceNumber])

@@ -504,6 +504,19 @@ def offsets(consumer: BatchConsumer, tp: TP) -> list[int]:
     return [each.offset for each in partition_buffer.buffers[partition_buffer.sources.index(tp)]]
 
 
+def test_what_was_dropped_of_a_partition_that_left_is_not_sought(
+    run: Run, consumer: BatchConsumer, brokers: Brokers
+) -> None:
+    brokers.assigned = {F1, O1}
+    consumer._handed = {F1: 4}
+    consumer._dropped = {F0, F1, O1, C0}
+    run(consumer._seek_back())
+    assert brokers.calls == [("seek", {F1: 4})], "F0 and C0 have left; of O1 nothing was handed: perform_seek follows"
+    assert consumer._dropped == set()
+    run(consumer._seek_back())
+    assert len(brokers.calls) == 1
+
+
 def test_rows_are_not_asked_how_far_they_reach_while_their_copies_are_let_go_of(
     run: Run, consumer: BatchConsumer, brokers: Brokers
 ) -> None:

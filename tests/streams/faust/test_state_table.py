@@ -107,6 +107,20 @@ def test_what_faust_was_shown_of_a_recovery_never_lands_on_newer_rows(table: Sta
     assert (table.read(0, b"F"), table.offset(0)) == (b"2", 8)
 
 
+def test_restoring_writes_records_in_order_and_the_offset_of_the_last(table: StateTable) -> None:
+    table.restore(
+        TP(CHANGELOG, 2),
+        [
+            record(CHANGELOG, 2, 10, 0, b"a", b"1"),
+            record(CHANGELOG, 2, 11, 0, b"b", b"1"),
+            record(CHANGELOG, 2, 15, 0, b"a", b"2"),
+            record(CHANGELOG, 2, 16, 0, b"b", None),
+            record(CHANGELOG, 2, 19, 0, None, b"not a row"),
+        ],
+    )
+    assert (table.read(2, b"a"), table.read(2, b"b"), table.offset(2)) == (b"2", None, 19)
+
+
 def known(producer: Producer, forecasts: str, outcomes: str) -> None:
     producer.ids.update({"f": forecasts * 32, "o": outcomes * 32})
 

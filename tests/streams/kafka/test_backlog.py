@@ -11,7 +11,8 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from streams.config.settings import Settings
-from streams.kafka import backlog, groups, topics
+from streams.faust import offsets
+from streams.kafka import backlog, topics
 
 #: The first record is the one at offset 3.
 FIRST, ENDS = 3, 10
@@ -49,7 +50,7 @@ def handed_on(cluster: Cluster, *, stopped: bool = False) -> bool:
         stop = asyncio.Event()
         if stopped:
             stop.set()
-        with patch.object(groups, "committed", cluster.committed):
+        with patch.object(offsets, "committed", cluster.committed):
             return await backlog._handed_on(cluster, cluster, "trueup-intake", ["scores"], stop)
 
     return asyncio.run(run())

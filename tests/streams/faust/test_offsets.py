@@ -10,6 +10,7 @@ from aiokafka import errors
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from streams.faust import offsets
 from streams.kafka import groups
 
 ONE, TWO = TopicPartition("scores", 0), TopicPartition("scores", 1)
@@ -38,7 +39,7 @@ def answer(error: type[errors.KafkaError] = errors.NoError, topics: Any = ()) ->
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Client], dict[TopicPartition, OffsetAndMetadata]]:
     monkeypatch.setattr(groups, "_BACKOFF", 0.0)
-    return lambda client: asyncio.run(groups.committed(SimpleNamespace(_client=client), "intake", [ONE, TWO]))
+    return lambda client: asyncio.run(offsets.committed(SimpleNamespace(_client=client), "intake", [ONE, TWO]))
 
 
 @pytest.mark.parametrize(
