@@ -33,6 +33,7 @@ from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.metrics.rows import StateRows, covered
 from streams.metrics.snapshot import by_stream
+from streams.records.skips import PoisonError
 
 #: Raw scores of the table.
 POINTS: Final = (0.0, 0.001, 0.003, 0.01, 0.03, *(n / 10 for n in range(1, 10)), 0.97, 0.99, 0.997, 0.999, 1.0)
@@ -89,7 +90,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
     if at is None and not (options.forecasts or options.outcomes or options.table):
         try:
             return asyncio.run(show.read(settings))
-        except KafkaError as exc:
+        except (KafkaError, PoisonError) as exc:
             raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
     source = history.source(
         argparse.Namespace(**{**vars(options), "start": None, "end": at, "last": None, "offsets": None}), settings

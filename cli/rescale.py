@@ -50,6 +50,7 @@ from streams.kafka import owners, provenance
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
 from streams.kafka.writer import writer
+from streams.records.skips import PoisonError
 
 log = logging.getLogger("trueup")
 
@@ -114,6 +115,8 @@ def run(
         raise TopicsError(str(exc)) from exc
     except RescaleError as exc:
         raise TopicsError(f"the state of {old.app_id} cannot be divided anew: {exc}") from exc
+    except PoisonError as exc:
+        raise TopicsError(str(exc)) from exc
     except (KafkaError, TimeoutError) as exc:
         raise TopicsError(f"the brokers: {exc or type(exc).__name__}; run the command again", lasting=False) from exc
 

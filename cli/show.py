@@ -21,6 +21,7 @@ from streams.kafka.whole_topics import batches
 from streams.metrics.description import brief, describe
 from streams.metrics.rows import StateRows
 from streams.metrics.snapshot import by_stream
+from streams.records.skips import PoisonError
 
 #: Most lines of the table of all streams.
 LINES: Final = 200
@@ -55,7 +56,7 @@ def _run(settings: Settings, stream: str | None, *, json_output: bool) -> int:
         else:
             most = nlargest(LINES, names, lambda name: int(brief(found.alone(name), name)["resolved"]))
             report = {name: describe(found, name, of(name)) for name in sorted(most)}
-    except KafkaError as exc:
+    except (KafkaError, PoisonError) as exc:
         raise TopicsError(f"cannot read {settings.changelog} from {', '.join(settings.brokers)}: {exc}") from exc
     except CorruptFrame as exc:
         remedy = f"; {REMEDY}" if isinstance(exc, OtherFormat) else ""
@@ -78,6 +79,7 @@ async def read(settings: Settings) -> StateRows:
 
     Raises TopicsError if there is no changelog.
     Raises KafkaError if the brokers refuse, or nothing of it comes.
+    Raises PoisonError if a record cannot be read.
     """
     if await partitions(settings, settings.changelog) is None:
         raise TopicsError(f"there is no topic {settings.changelog}: is TRUEUP_APP_ID that of the workers?")

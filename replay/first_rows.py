@@ -29,6 +29,7 @@ from streams.kafka import groups, topics
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
 from streams.kafka.writer import append, writer
+from streams.records.skips import PoisonError
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def opened(settings: Settings) -> Group:
     """
     try:
         return asyncio.run(_opened(settings))
-    except KafkaError as exc:
+    except (KafkaError, PoisonError) as exc:
         raise TopicsError(f"cannot look at {settings.changelog}: {exc!r}") from exc
 
 

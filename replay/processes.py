@@ -42,6 +42,8 @@ class Processes:
         self._processes, self._show = processes, show
         self._stack = ExitStack()
         self._done = 0
+        #: Signals that ask for an end, while there are other processes.
+        self._interrupted: Sequence[int] = ()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -57,9 +59,11 @@ class Processes:
             self._stack.callback(stop.set)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End; raise KeyboardInterrupt if a signal came behind the last jobs."""
         self._stack.close()
+        if self._interrupted and kind is None:
+            raise KeyboardInterrupt
 
     def all(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Return what jobs return, in their order, whatever the number of processes."""

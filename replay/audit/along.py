@@ -103,9 +103,10 @@ class Along:
                 entry = Entry.decode(record.value or b"")
             except CorruptFrame as exc:
                 raise Unauditable(f"{self._place} offset {record.offset} is no entry of a journal: {exc}") from exc
-            if self._ends(entry.config):
-                return
-            yield from self._parts(entry, record.offset)
+            if not self._late(entry):  # whatever build wrote it
+                if self._ends(entry.config):
+                    return
+                yield from self._parts(entry, record.offset)
             self._read = record.offset + 1
 
     def folded(self, rows: RowStore, under: Callable[[bytes], Engine]) -> Iterator[tuple[Part, Engine]]:
@@ -151,8 +152,6 @@ class Along:
         return any(begin < at for begin, at in zip(entry.begins, self._since, strict=True))
 
     def _parts(self, entry: Entry, offset: int) -> Iterator[Part]:
-        if self._late(entry):
-            return
         topics = self._left(entry, offset)
         self._number = max(self._number, entry.number)
         if entry.tick:

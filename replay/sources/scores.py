@@ -103,7 +103,8 @@ def _amounts(column: Column, cells: list[str]) -> list[str]:
 
 
 def _is_currency(mark: str) -> bool:
-    return bool(mark) and (mark.isupper() or any(unicodedata.category(each) == "Sc" for each in mark))
+    """Whether a mark is a symbol or a code, such as EUR. K and M are thousands and millions."""
+    return (len(mark) == 3 and mark.isupper()) or any(unicodedata.category(each) == "Sc" for each in mark)
 
 
 def _plain(column: Column) -> Floats:

@@ -247,7 +247,7 @@ def read(path: Path, columns: Columns) -> Rows:
         table = text_table.read(path, columns.named, columns.encoding)
     found = dict(table.columns)
     notes = list(table.notes)
-    for option in found.keys() & {"--id", "--entity", *(f"--segments {name}" for name in columns.segments)}:
+    for option in sorted(found.keys() & {"--id", "--entity", *(f"--segments {name}" for name in columns.segments)}):
         found[option], changed = names.whole(found[option])
         notes += changed
     made = times.read(found["--time"], columns.time_format, columns.zone)

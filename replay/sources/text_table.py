@@ -24,6 +24,8 @@ from replay.sources.unpacking import opened, recognised
 _SEPARATORS: Final = (",", ";", "\t", "|")
 #: How a score or a time begins, and no name of one.
 _DIGIT: Final = re.compile(r"\s*[+-]?[.,]?\d", re.ASCII)
+#: A cell whose quotes are closed, or that does not begin with one.
+_CLOSED: Final = re.compile(r'"(?:[^"]|"")*"\s*|(?!").*', re.DOTALL)
 _FORMULA: Final = re.compile(r'="([^"]*)"')
 #: The header is among the first rows, behind comments and titles.
 _HEAD: Final = 50
@@ -209,13 +211,13 @@ def _bare(path: Path, encoding: str, header: _Header) -> bool:
     """Return whether quotes are text, as where PostgreSQL or MySQL write tabs between cells and quote none."""
     if header.separator not in "\t|":
         return False
-    odd = False
+    broken = False
     with _text(path, encoding) as file:
         for line in islice(file, max(header.number - 1, 0), None):
             if line.strip() and line.count(header.separator) != len(header.cells) - 1:
                 return False
-            odd = odd or line.count('"') % 2 == 1
-    return odd
+            broken = broken or ('"' in line and not all(map(_CLOSED.fullmatch, line.split(header.separator))))
+    return broken
 
 
 def _columns(

@@ -75,7 +75,7 @@ class Recalibrator(ABC):
             The outcome. Of a probability in [0, 1], and only 0 or 1 for a calibrator that counts; of classes the index;
             of a law the number.
         at
-            Record time of the label, ms. Labels of one time may be one batch. 0: no batch, as for a label that silence
+            Record time of the label, ms. Labels of one time may be one batch. 0: not known, as of a label that silence
             implied.
         """
 

@@ -10,6 +10,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
 
 from streams.config.settings import Settings
+from streams.faust import offsets
 from streams.kafka import connectivity, owners, permissions
 
 #: Bytes of a record batch beyond its records.
@@ -225,9 +226,9 @@ async def check(
 
 
 async def _has_served(admin: AIOKafkaAdminClient, group: str) -> bool:
-    """Return whether a group has committed offsets; False if it cannot be asked."""
+    """Return whether a group has committed offsets; False if nobody answers, as where no group ever was."""
     with suppress(KafkaError):
-        return any(offset >= 0 for offset, *_ in (await admin.list_consumer_group_offsets(group)).values())
+        return bool(await offsets.committed(admin, group, seconds=5.0))
     return False
 
 

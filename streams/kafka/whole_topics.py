@@ -83,7 +83,8 @@ async def batches(
             for place, records in (await consumer.getmany(*missing, timeout_ms=500)).items():
                 if records[-1].offset >= end[place]:
                     records = [each for each in records if each.offset < end[place]]  # noqa: PLW2901 - the others
-                yield place.topic, records
+                if records:  # none, where what ends a transaction was the last one
+                    yield place.topic, records
             before = sum(missing.values())
             # Positions, as what ends a transaction is no record.
             missing = {place: n for place in missing if (n := end[place] - await consumer.position(place)) > 0}

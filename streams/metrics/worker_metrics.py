@@ -218,6 +218,6 @@ WORKER: Final[tuple[Metric, ...]] = (
         "what needs a schema stands still: see that the registry runs and lets the worker in; the log says what it "
         "answers",
     ),
-    gauge("ready", "1 when partitions are assigned, restored and served, and no schema is waited for"),
+    gauge("ready", "1 when partitions are assigned, restored, folded again and served, and no schema is waited for"),
     gauge("build_info{version}", "Always 1"),
 )

@@ -222,8 +222,8 @@ class PartitionBuffer:
 
     @property
     def behind(self) -> bool:
-        """Whether records are still to be folded again that were answered before."""
-        return bool(self.journal) or any(batch.again for batch in self.out)
+        """Whether records are still to be folded again that were answered before; another thread may ask."""
+        return bool(self.journal) or any(batch.again for batch in list(self.out))
 
     @property
     def empty(self) -> bool:

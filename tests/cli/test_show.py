@@ -23,6 +23,7 @@ from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
 from streams.metrics.description import describe
 from streams.metrics.rows import StateRows
+from streams.records.skips import PoisonError
 from tests.streams.fakes import record
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
@@ -98,15 +99,16 @@ def test_a_changelog_that_is_not_there_is_said_by_name(monkeypatch: pytest.Monke
         inspected()
 
 
-def test_a_changelog_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", [KafkaError("not allowed"), PoisonError("mine-state-changelog", 0, 7)])
+def test_a_changelog_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch, why: Exception) -> None:
     changelog(monkeypatch, {0: []})
 
     async def fail(*_: object) -> AsyncIterator[tuple[str, list[Any]]]:
-        raise KafkaError("not allowed")
+        raise why
         yield  # what makes it a generator
 
     monkeypatch.setattr(show, "batches", fail)
-    with pytest.raises(TopicsError, match=r"cannot read mine-state-changelog from 127\.0\.0\.1:9092: .*not allowed"):
+    with pytest.raises(TopicsError, match=r"cannot read mine-state-changelog from 127\.0\.0\.1:9092: .*(allowed|@7)"):
         inspected()
 
 

@@ -245,15 +245,27 @@ def test_a_unit_in_which_all_scores_are_tiny_is_doubted(tmp_path: Path, unit: st
     assert "all are from 0.1 to 0.59. If they are probabilities, leave out --score-unit" in notes
 
 
-@pytest.mark.parametrize("note", ['"six', 'screen 27"'])
-def test_quotes_that_join_no_cells_are_text(tmp_path: Path, note: str) -> None:
+def test_quotes_that_join_no_cells_are_text(tmp_path: Path) -> None:
     """PostgreSQL's COPY and MySQL's client quote nothing: by CSV's rules rows between two quotes would be lost."""
-    line = f".5\t1\t2026-01-01\t{note}\n"
-    found = rows(tmp_path, "p\ty\tt\tnote\n" + line + line.replace(note, "") + line)
+    line = '.5\t1\t2026-01-01\t"six\n'
+    found = rows(tmp_path, "p\ty\tt\tnote\n" + line + line.replace('"six', "") + line)
     assert len(found.scores) == 3
     assert "they were read as text" in "".join(found.notes)
     quoted = rows(tmp_path, 'p\ty\tt\tnote\n.5\t1\t2026-01-01\t"two\nlines"\n')
     assert len(quoted.scores) == 1
+    inches = rows(tmp_path, 'p\ty\tt\tid\tnote\n.5\t1\t2026-01-01\t"x"\tscreen 27"\n', Columns("p", "y", "t", id="id"))
+    assert inches.ids == ["x"]
+
+
+def test_what_is_no_currency_and_no_offset_is_not_taken_for_one(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="12K"):
+        rows(tmp_path, f"{HEADER},amount\n.5,1,2026-01-01,12K\n", Columns("p", "y", "t", weight="amount"))
+    with pytest.raises(TableError, match="20260101-1"):
+        rows(tmp_path, f"{HEADER}\n.5,1,20260101-1\n")
+
+
+def test_a_name_of_a_column_is_no_beginning_of_a_file_of_r(tmp_path: Path) -> None:
+    assert rows(tmp_path, f"RDX,{HEADER}\n7,.5,1,2026-01-01\n", Columns("p", "y", "t", id="RDX")).ids == ["7"]
 
 
 def test_a_date_in_place_of_a_label_is_a_one_and_none_is_silence(tmp_path: Path) -> None:

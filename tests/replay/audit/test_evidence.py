@@ -7,7 +7,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from replay.audit.along import Along
 from replay.audit.output_matcher import Differs, Unauditable
+from replay.audit.partition_verifier import INPUTS
 from state.journal import Entry
 from streams.config.in_force import described, digest
 from streams.config.settings import Settings
@@ -237,6 +239,18 @@ def test_entries_that_overlap_must_agree() -> None:
     found = difference(topics)
     assert (found.topic, found.offset) == ("journal", 2)
     assert "contradicts those before it" in found.what
+
+
+def test_an_entry_that_says_nothing_new_ends_no_audit_whatever_build_wrote_it() -> None:
+    """A worker of the build before may write its last one late."""
+    records, before = served(mixed(300).sent, SETTINGS, 3).records, b"build before now"
+    every = [*map(Entry.decode, [each.value or b"" for each in records["journal"]])]
+    written = [*every[:3], every[0]._replace(config=before), *every[3:]]
+    noted = [Kept(n, None, each.encode(), 0) for n, each in enumerate(written)]
+    inputs = [iter(records[label]) for label in INPUTS]
+    along = Along("journal/0", 0, INPUTS, iter(noted), inputs, (0, 0), ends=lambda config: config == before)
+    assert sum(len(part.records) for part in along.parts()) == every[-1].applied
+    assert along.reached(0).journal == len(noted)
 
 
 def test_a_gap_in_the_journal_ends_the_audit_there_in_one_sentence() -> None:
