@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
-from aiokafka.errors import for_code
+from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -51,7 +51,7 @@ async def _committed(
     found, codes = {}, [answer.error_code]
     for topic, partitions in answer.topics:
         for partition, offset, noted, code in partitions:
-            codes.append(code)
+            codes.append(0 if code == UnknownTopicOrPartitionError.errno else code)
             if offset >= 0:
                 found[TopicPartition(topic, partition)] = OffsetAndMetadata(offset, noted)
     if code := next(filter(None, codes), 0):

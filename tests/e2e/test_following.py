@@ -39,7 +39,7 @@ def test_every_record_is_followed_from_its_source_to_its_answer(
     with hour.stages("worker"):
         for step, part in zip((1, 2, 3), parts, strict=False):
             hour.send(part)
-            if step < 3 and not by_night():  # one kill of each
+            if step != 2 and not by_night():  # one kill of each, of intake when it has sent and not committed
                 continue
             with w.worker("--stage", "intake", "--kill", str(step), "1") as intake:
                 assert intake.process.wait(90) == KILLED, intake.printed[-2000:]
