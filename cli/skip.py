@@ -103,8 +103,8 @@ async def _write(settings: Settings, skip: skips.SourceSkip, *, dry_run: bool) -
     group = AIOKafkaConsumer(group_id=settings.intake_group, enable_auto_commit=False, **options)
     async with group, AIOKafkaProducer(acks="all", **options) as producer, asyncio.timeout(settings.request_seconds):
         ends = await group.end_offsets([place])
-        done = await offsets.committed(producer, settings.intake_group, [place])
-        _require_open(place, skip.offset, done[place].offset if done else 0, ends[place])
+        following = await offsets.reached(producer, settings.intake_group, [place])
+        _require_open(place, skip.offset, following[place], ends[place])
         if dry_run:
             return
         identity = await provenance.identity(producer.client, skip.topic)

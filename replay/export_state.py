@@ -69,8 +69,8 @@ def answered(settings: Settings, source: TopicSource) -> TopicSource:
 async def _committed(settings: Settings, source: TopicSource) -> list[list[int]]:
     places = [[TopicPartition(name, n) for n in range(source.partitions)] for name in source.names]
     async with open_group(settings) as consumer:
-        found = await offsets.committed(consumer, settings.app_id, chain(*places))
-    return [[found[place].offset if place in found else 0 for place in each] for each in places]
+        found = await offsets.reached(consumer, settings.app_id, [*chain(*places)])
+    return [[found[place] for place in each] for each in places]
 
 
 def write(settings: Settings, source: TopicSource, group: Group, folded: Sequence[EngineOutput]) -> None:

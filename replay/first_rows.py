@@ -75,7 +75,7 @@ async def _opened(settings: Settings) -> Group:
     async with open_group(settings) as consumer:
         ends = await consumer.end_offsets([*chain(*outputs)])
         inputs = [[TopicPartition(name, n) for name in (settings.forecasts, settings.outcomes)] for n in range(count)]
-        found = await offsets.committed(consumer, settings.app_id, chain(*inputs))
+        found = await offsets.reached(consumer, settings.app_id, [*chain(*inputs)])
     await _require_stopped(settings)  # behind the first question about the group, which makes brokers look it up
     if await _has_state(settings):
         raise TopicsError(
@@ -87,7 +87,7 @@ async def _opened(settings: Settings) -> Group:
             "answer, and labels of forecasts that it answered before do not find them"
         )
     since = [[ends[place] for place in places] for places in outputs]
-    answered = [[found[place].offset if place in found else 0 for place in places] for places in inputs]
+    answered = [[found[place] for place in places] for places in inputs]
     return Group([(one, two) for one, two in answered], [(one, two, three) for one, two, three in since])
 
 

@@ -178,7 +178,7 @@ class Coverage:
             self.uncovered = self._expected() < (COVERED if self.uncovered or self.labels == FEWEST else UNCOVERED)
 
     def _look(self, cell: int, wanted: float) -> tuple[int, float]:
-        """Return the share with a label of so many forecasts before a cell, at least one cell, and the first cell."""
+        """Look at so many forecasts before a cell; return the first cell looked at, and the share with a label."""
         seen = known = 0
         while cell > 0 and seen < wanted:
             cell -= 1

@@ -35,8 +35,8 @@ class Line:
     P is the diagonal matrix of the information that the start counts for. A slope beyond its limit is projected back,
     together with the offset: to the nearest point in the norm of A.
 
-    The proximal step takes g and h where it ends, not where it begins (Toulis & Airoldi 2017, *Asymptotic and
-    finite-sample properties of estimators based on stochastic gradients*): it does not overshoot.
+    The proximal step (`approach`) takes g where it ends, not where it begins, so it does not overshoot (Toulis &
+    Airoldi 2017, *Asymptotic and finite-sample properties of estimators based on stochastic gradients*).
     """
 
     __slots__ = ("_far", "_high", "_in_offset", "_in_slope", "_low", "_start", "a", "aa", "ab", "b", "bb")

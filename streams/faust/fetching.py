@@ -159,8 +159,8 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
 
     async def committed(self, tps: Iterable[TP]) -> dict[TP, int | None]:
         """Return the group's committed offsets, None where it has none; waits for brokers as long as they take."""
-        consumer, asked = self._ensure_consumer(), list(tps)
-        found = await offsets.committed(consumer, consumer._group_id, asked, None)  # noqa: SLF001 - as it was given
+        asked, group = list(tps), cast("BatchConsumer", self.consumer).inputs.settings.app_id
+        found = await offsets.committed(self._ensure_consumer(), group, asked, None)
         return {tp: found[tp].offset if tp in found else None for tp in asked}
 
     def throttle(self, pause: list[TP], resume: list[TP]) -> None:

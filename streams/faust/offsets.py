@@ -1,7 +1,7 @@
 """What consumer groups have committed."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -41,6 +41,14 @@ async def committed(
         return {}
     asked = OffsetFetchRequest(group, None if places is None else list(topics.items()))
     return await answered(group, lambda: _committed(client, group, asked), seconds)
+
+
+async def reached(
+    by: AIOKafkaConsumer | AIOKafkaProducer, group: str, places: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the offset that a group has committed of each partition, 0 where it has none; raises as `committed`."""
+    found = await committed(by, group, places)
+    return {place: found[place].offset if place in found else 0 for place in places}
 
 
 async def _committed(

@@ -171,8 +171,7 @@ def ends(on: Stage, tps: Sequence[TopicPartition], group: str | None = None) -> 
             await consumer.start()
             if group is None:
                 return dict(await consumer.end_offsets(tps))
-            found = await offsets.committed(consumer, group, tps)
-            return {tp: found[tp].offset if tp in found else 0 for tp in tps}
+            return await offsets.reached(consumer, group, tps)
         finally:
             await consumer.stop()
 

@@ -438,7 +438,7 @@ async def until_committed(
     end = time.monotonic() + PATIENCE
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False) as consumer:
         while True:
-            found = [each.offset for each in (await offsets.committed(consumer, group, places)).values()]
+            found = (await offsets.reached(consumer, group, places)).values()
             there = sum((await consumer.end_offsets(places)).values()) if records is None else records
             if sum(found) >= there:
                 return
