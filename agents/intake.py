@@ -54,12 +54,7 @@ LOOK_SECONDS: Final = 60.0
 class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no type hints
     """Reads sources and writes canonical records; see the module.
 
-    Parameters
-    ----------
-    settings
-        Every setting. Intake reads the sources that the worker does not read itself.
-    probe
-        Called after each step.
+    ``settings``: every setting. Intake reads the sources that the worker does not read itself.
     """
 
     def __init__(self, settings: Settings, gauges: IntakeGauges, probe: Probe = lambda _: None) -> None:

@@ -71,16 +71,10 @@ class Maps:
     ) -> Iterator[Due]:
         """Yield the maps of a partition to write: those whose calibrator or whose worker has changed.
 
-        Parameters
-        ----------
-        held
-            Rows as they were written.
-        claim
-            Offset of this worker's claim in the changelog.
-        applied, stream_time
-            From the fence that was written with the rows, or the one after it.
-        at
-            The time, ms since 1970.
+        ``held``: rows as they were written.
+        ``claim``: offset of this worker's claim in the changelog.
+        ``applied, stream_time``: from the fence that was written with the rows, or the one after it.
+        ``at``: the time, ms since 1970.
         """
         streams = held.streams()
         for stream in streams:
@@ -157,12 +151,8 @@ class Counts:
 class Publisher:
     """Writes changed maps every ``TRUEUP_MAPS_SECONDS`` until it is stopped.
 
-    Parameters
-    ----------
-    held
-        Returns the rows of each partition, `streams.metrics.gauges.Gauges.held`.
-    claims
-        Returns the claim of each served partition in the changelog.
+    ``held``: returns the rows of each partition, `streams.metrics.gauges.Gauges.held`.
+    ``claims``: returns the claim of each served partition in the changelog.
     """
 
     def __init__(

@@ -34,12 +34,8 @@ _MEANINGS: Final = REASONS | routing.REASONS
 class Notices:
     """Counts what one process meets.
 
-    Parameters
-    ----------
-    path
-        The file; None: there is none.
-    clock
-        Seconds that only count.
+    ``path``: the file; None: there is none.
+    ``clock``: seconds that only count.
     """
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = monotonic) -> None:

@@ -49,14 +49,8 @@ log = logging.getLogger("trueup")
 class BatchProcessor:
     """Folds turns and answers them. A turn is noted and answered while the next one is folded.
 
-    Parameters
-    ----------
-    probe
-        Called after each step.
-    current
-        Whether a batch was handed out since its partition was last taken up.
-    notices
-        Reports dead letters and implausible times.
+    ``current``: whether a batch was handed out since its partition was last taken up.
+    ``notices``: reports dead letters and implausible times.
     """
 
     def __init__(
@@ -111,12 +105,8 @@ class BatchProcessor:
 
         Returns the last checkpoint's fence, and the journal's entries since.
 
-        Parameters
-        ----------
-        recall
-            Returns the settings that were in force, by their hash.
-        said
-            Ends of its output topics.
+        ``recall``: returns the settings that were in force, by their hash.
+        ``said``: ends of its output topics.
         """
         async with self._folding, self._answered():
             self._table.reopened(partition)

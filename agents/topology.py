@@ -270,12 +270,7 @@ class Topology:
 def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
     """Wire a new application.
 
-    Parameters
-    ----------
-    abort
-        Ends the process after an error that it cannot recover from.
-    probe
-        Called with the number of each step of each batch; tests kill the process in it.
+    ``abort``: ends the process after an error that it cannot recover from.
     """
     app = Application(settings)
     gauges = Gauges(

@@ -87,14 +87,9 @@ def stand(
 ) -> int:
     """Check, listen and serve, and return the exit status; what is in the way is logged.
 
-    Parameters
-    ----------
-    checked
-        Returns what is wrong with the topics, or whose they are.
-    serve
-        Returns once it is stopped.
-    stage
-        Has a state in the data directory; None: there is none, and no pages.
+    ``checked``: returns what is wrong with the topics, or whose they are.
+    ``serve``: returns once it is stopped.
+    ``stage``: has a state in the data directory; None: there is none, and no pages.
     """
     try:
         problems = asyncio.run(checked(settings))

@@ -145,14 +145,8 @@ def send(
 
     Raises TopicsError if topics cannot be read or written.
 
-    Parameters
-    ----------
-    limit
-        Most letters, the newest; None: all.
-    dry_run
-        Say it only.
-    again
-        Also send what was sent before.
+    ``limit``: most letters, the newest; None: all.
+    ``again``: also send what was sent before.
     """
     _, found = asyncio.run(_letters(settings, wanted, limit))
     letters = {each.place: each for each in found}

@@ -63,11 +63,7 @@ def priced(
     """Price each setting: the history is replayed with all of them, and with all but that one.
 
     ``made``: returns the policy that has these of the settings; raises ValueError where they cannot be without another.
-
-    Returns
-    -------
-    prices
-        By setting; one that the others need has none.
+    Returns them by setting; one that the others need has none.
     """
     plans = {"": made(names)}
     for name in names:

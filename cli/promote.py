@@ -78,16 +78,10 @@ def run(
     Raises SettingsError if there is no such challenger or loss, or the file cannot be read, rewritten or replaced; it
     is then as it was.
 
-    Parameters
-    ----------
-    environment
-        That of the workers; its TRUEUP_STREAMS is the file.
-    stream, calibrator
-        Whose challenger, by name of the calibrator or by configuration.
-    when
-        The loss by which the challenger must be better: by two standard errors, over 5,000 events. None: none.
-    json_output
-        Print the change as one JSON object: the audit line, and the difference.
+    ``environment``: that of the workers; its TRUEUP_STREAMS is the file.
+    ``stream, calibrator``: whose challenger, by name of the calibrator or by configuration.
+    ``when``: the loss by which the challenger must be better: by two standard errors, over 5,000 events. None: none.
+    ``json_output``: print the change as one JSON object: the audit line, and the difference.
     """
     named = environment.get("TRUEUP_STREAMS")
     if not named:

@@ -44,35 +44,14 @@ class Seat(NamedTuple):
 class Broker(JavaServer):
     """Apache Kafka in KRaft mode: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
-    Parameters
-    ----------
-    data_dir
-        Directory of records, settings and log; it is kept over restarts. `None`: a temporary directory that `stop`
-        removes.
-    port
-        Port for clients; `None`: any free one. It stays the same over restarts of this object.
-    heap
-        Heap size of the JVM, in the JVM's notation.
-    properties
-        Lines that are added to ``server.properties`` and override it, such as further listeners or an authorizer.
-    users
-        SCRAM passwords by user name; set at the first start.
-    fronts
-        Ports of proxies on this machine. For each proxy the broker listens on one more port, see `backs`. To clients
-        that connect there, it advertises the proxy's port.
-    seat
-        Its place in a cluster of several brokers; `None`: it is the only one.
-    java
-        Further options of the JVM.
-
-    Attributes
-    ----------
-    bootstrap
-        ``host:port`` for clients.
-    backs
-        Addresses to which the proxies of ``fronts`` must connect, in their order.
-    directory, log
-        Directory of the records, and the file with Kafka's output of all starts.
+    ``data_dir``: of records, settings and log, kept over restarts. `None`: a temporary directory that `stop` removes.
+    ``port``: port for clients; `None`: any free one. It stays the same over restarts of this object.
+    ``heap``: heap size of the JVM, in the JVM's notation.
+    ``properties``: lines that override those of ``server.properties``, such as further listeners or an authorizer.
+    ``users``: SCRAM passwords by user name; set at the first start.
+    ``fronts``: ports of proxies here; the broker advertises them to clients that connect to its ports in `backs`.
+    ``seat``: its place in a cluster of several brokers; `None`: it is the only one.
+    ``java``: further options of the JVM.
     """
 
     name, said, error = "broker", "Kafka", BrokerError
@@ -96,8 +75,10 @@ class Broker(JavaServer):
         self._seat = seat or Seat(cluster_id(), 1, (free_port(port),))
         self._controller = self._seat.controllers[self._seat.node - 1]
         self._port = port or free_port(*self._seat.controllers)
+        #: ``host:port`` for clients.
         self.bootstrap = f"{HOST}:{self._port}"
         self._fronts = tuple(fronts)
+        #: Addresses to which the proxies must connect, in their order.
         self.backs = tuple(free_port(self._port, *self._seat.controllers) for _ in fronts)
 
     @property

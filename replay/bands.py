@@ -36,14 +36,9 @@ def described(
     forecasts of the last `WEEK` days lie as had a raw forecast in the band or above; None where none had. Of equal
     ones at it there may be more.
 
-    Parameters
-    ----------
-    bands, costs
-        As the stream is configured.
-    issued, issued_ms, p
-        Of all forecasts: bands, times, and what was served, [n] each.
-    resolved, y
-        Of those with a label: bands and labels, [m] each.
+    ``bands, costs``: as the stream is configured.
+    ``issued, issued_ms, p``: of all forecasts: bands, times, and what was served, [n] each.
+    ``resolved, y``: of those with a label: bands and labels, [m] each.
     """
     width = len(bands.names)
     counts = BandCounts(width)

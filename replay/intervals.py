@@ -18,20 +18,12 @@ COLUMNS: Final = ("low", "p", "high", "observed")
 def described(level: float, low: Floats, p: Floats, high: Floats, y: Floats, time: NDArray[np.int64]) -> dict[str, Any]:
     """Return intervals and observed rates by tenths of the score, and the share of groups that agree.
 
-    Parameters
-    ----------
-    level
-        Share of the intervals that shall hold the true risk, in (0, 1).
-    low, p, high
-        Intervals and scores, [m] each.
-    y, time
-        Labels, and what forecasts are put in order by, [m] each.
+    ``level``: share of the intervals that shall hold the true risk, in (0, 1).
+    ``low, p, high``: intervals and scores, [m] each.
+    ``y, time``: labels, and what forecasts are put in order by, [m] each.
 
-    Returns
-    -------
-    dict
-        ``level``; ``groups``: of each tenth of the score ``n``, means by `COLUMNS` and whether it is ``inside``;
-        ``inside``: share of the groups by tenths of score and of time that are, None without forecasts.
+    Returns ``level``; ``groups``: of each tenth of the score ``n``, means by `COLUMNS` and whether it is ``inside``;
+    ``inside``: share of the groups by tenths of score and of time that are, None without forecasts.
 
     Notes
     -----

@@ -49,14 +49,9 @@ def load(
     Raises TableError if more than half of the records of a topic cannot be used, or the past ends in the future.
     Raises TopicsError as `first_rows.beginning`.
 
-    Parameters
-    ----------
-    source
-        With as many partitions as the group.
-    settings, group
-        Of the workers, and as `first_rows.opened` found it.
-    processes
-        At most so many.
+    ``source``: with as many partitions as the group.
+    ``settings, group``: of the workers, and as `first_rows.opened` found it.
+    ``processes``: at most so many.
     """
     with TemporaryDirectory(prefix="trueup-load-") as temporary:
         directory = Path(temporary)

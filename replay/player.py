@@ -59,16 +59,10 @@ class Player:
 
     They agree in when labels are learnt, too, so an event has one label at a time for all.
 
-    Parameters
-    ----------
-    configurations
-        At least one.
-    directory
-        Where the tape is kept.
-    rejected
-        Called with each dead letter.
-    rows
-        Whether `rows` is asked for at the end; then there is one configuration, with challengers of its own.
+    ``configurations``: at least one.
+    ``directory``: where the tape is kept.
+    ``rejected``: called with each dead letter.
+    ``rows``: whether `rows` is asked for at the end; then there is one configuration, with challengers of its own.
     """
 
     def __init__(

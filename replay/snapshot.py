@@ -146,12 +146,8 @@ def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     Raises SettingsError if the file cannot be written.
     Raises KafkaError if the brokers do not answer.
 
-    Parameters
-    ----------
-    path
-        The file; one that is there is replaced.
-    key
-        Private key of ssh-keygen that signs it; None: it is not signed.
+    ``path``: the file; one that is there is replaced.
+    ``key``: private key of ssh-keygen that signs it; None: it is not signed.
     """
     count = width(settings, [getattr(settings, label.replace("-", "_")) for label in (*LABELS, "configurations")])
     topics = groups.of_checkpoint(Group(settings, groups.moved(settings), None, has_begun=False))

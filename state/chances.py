@@ -83,14 +83,8 @@ class Chances:
     def teaches(self, z: float, chance: float, key: bytes) -> bool:
         """Return whether a label teaches, and count it.
 
-        Parameters
-        ----------
-        z
-            Log-odds of its score, see `state.entities.place`.
-        chance
-            The chance that the forecast had of a label, in (0, 1].
-        key
-            The event's id.
+        ``z``: log-odds of its score, see `state.entities.place`.
+        ``chance``: the chance that the forecast had of a label, in (0, 1].
         """
         number = min(max(math.floor(z), -SIDE), SIDE - 1)
         sums = self._bands.get(number)

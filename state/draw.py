@@ -18,12 +18,8 @@ class Draw:
 
     Raises ValueError if the seed is out of range.
 
-    Parameters
-    ----------
-    name
-        Name of the calibrator that draws; two calibrators that see the same event draw independently.
-    seed
-        From 0 to 2**64 - 1.
+    ``name``: name of the calibrator that draws; two calibrators that see the same event draw independently.
+    ``seed``: from 0 to 2**64 - 1.
 
     Notes
     -----

@@ -60,18 +60,11 @@ class Entities:
     def teaches(self, stream: str, config: str, entity: int, z: float, now: int, memory_ms: int) -> bool:
         """Return whether an outcome of an entity teaches, and remember it if it does.
 
-        Parameters
-        ----------
-        stream, config
-            The calibrator that is taught.
-        entity
-            From `number`.
-        z
-            Log-odds of its score, see `place`.
-        now
-            Stream time, ms.
-        memory_ms
-            How long an entity is remembered.
+        ``stream, config``: the calibrator that is taught.
+        ``entity``: from `number`.
+        ``z``: log-odds of its score, see `place`.
+        ``now``: stream time, ms.
+        ``memory_ms``: how long an entity is remembered.
         """
         key = ENTITIES.key(stream, config, entity % ROWS)
         row = self._changed.get(key) or self._get(key)

@@ -27,11 +27,6 @@ class Fold:
     folded again in the same order.
 
     ``get``: reads a stored row by key. It must see every row of earlier checkpoints.
-
-    Attributes
-    ----------
-    fence
-        How far the inputs are applied, stream time, and counts; uncommitted records included.
     """
 
     def __init__(self, get: Get) -> None:
@@ -41,6 +36,7 @@ class Fold:
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
         row = self._get(FENCE.key())
+        #: How far the inputs are applied, stream time, and counts; uncommitted records included.
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(WITNESSES.key()))

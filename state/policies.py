@@ -12,20 +12,12 @@ from state.quotas import Quota
 class Policies:
     """The policy of every stream, by the first pattern that matches its name.
 
-    Parameters
-    ----------
-    patterns
-        Pairs of a shell pattern (``fraud-*``) and its policy, tried in order.
-    default
-        Policy of a stream that no pattern matches; None: its records are rejected.
-    early_ttl_ms
-        How long an outcome waits for a forecast that has not come, in stream time, ms.
-    coin
-        Secret that keys every draw, see `build`; empty: none.
-    quota
-        Limit of all streams that no pattern matches, together with records of unknown streams.
-    on_error
-        As `Policy.on_error`, for forecasts of unknown streams.
+    ``patterns``: pairs of a shell pattern (``fraud-*``) and its policy, tried in order.
+    ``default``: policy of a stream that no pattern matches; None: its records are rejected.
+    ``early_ttl_ms``: how long an outcome waits for a forecast that has not come, in stream time, ms.
+    ``coin``: secret that keys every draw, see `build`; empty: none.
+    ``quota``: limit of all streams that no pattern matches, together with records of unknown streams.
+    ``on_error``: as `Policy.on_error`, for forecasts of unknown streams.
     """
 
     def __init__(

@@ -326,15 +326,9 @@ def check_on_error(said: str) -> None:
 def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrator:
     """Make a new calibrator from a recipe, for one stream.
 
-    Parameters
-    ----------
-    recipe
-        `Policy.recipe`.
-    stream
-        Its name, which keys the draws.
-    coin
-        Secret that also keys the draws, at most 64 bytes. Without it, anybody who knows an event's id can compute its
-        draw.
+    ``recipe``: `Policy.recipe`.
+    ``stream``: its name, which keys the draws.
+    ``coin``: secret that also keys the draws, at most 64 bytes: else whoever knows an event's id can compute its draw.
     """
     name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
     return _maker(recipe)(name)

@@ -86,12 +86,8 @@ class Buckets:
 
     Raises CorruptFrame if the row is not intact.
 
-    Parameters
-    ----------
-    quota
-        Rates of the buckets.
-    row
-        As `encode` returned it, perhaps under another quota; None: all are full.
+    ``quota``: rates of the buckets.
+    ``row``: as `encode` returned it, perhaps under another quota; None: all are full.
     """
 
     def __init__(self, quota: Quota, row: bytes | None = None) -> None:
@@ -211,16 +207,10 @@ class Quotas:
     def refused(self, topic: int, stream: str, ts: int, new: bool) -> str:  # noqa: FBT001 - once an event
         """Return why a record is refused, or take its tokens and return empty text. A refused record takes none.
 
-        Parameters
-        ----------
-        topic
-            `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
-        stream
-            Empty for an outcome whose event is not known.
-        ts
-            Event time of the record, ms.
-        new
-            Whether it makes a row, or turns an outcome's row into a forecast's.
+        ``topic``: `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
+        ``stream``: empty for an outcome whose event is not known.
+        ``ts``: event time of the record, ms.
+        ``new``: whether it makes a row, or turns an outcome's row into a forecast's.
         """
         self.move(topic, ts)
         found = self._filled(topic, stream)

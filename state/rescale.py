@@ -83,12 +83,8 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     Raises RescaleError if two partitions have an event of the same name, or ``plan`` refuses one.
     Raises CorruptFrame if a row is damaged.
 
-    Parameters
-    ----------
-    parts
-        The rows of the old partitions. All records of the inputs are applied.
-    plan
-        The new partitions of events and streams.
+    ``parts``: the rows of the old partitions. All records of the inputs are applied.
+    ``plan``: the new partitions of events and streams.
     """
     made: list[dict[bytes, bytes]] = [{} for _ in range(plan.width)]
     where: dict[bytes, Event] = {}

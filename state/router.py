@@ -55,12 +55,8 @@ EVENT_BYTES: Final = 400
 class Router(Fold):
     """The working copy of one partition's state.
 
-    Parameters
-    ----------
-    policies
-        How long labels are waited for, by stream.
-    get
-        Reads a stored row by key. It must see every row of earlier checkpoints.
+    ``policies``: how long labels are waited for, by stream.
+    ``get``: reads a stored row by key. It must see every row of earlier checkpoints.
     """
 
     def __init__(self, policies: Policies, get: Callable[[bytes], bytes | None]) -> None:

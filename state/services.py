@@ -32,13 +32,8 @@ Value = TypeVar("Value")
 class Services:
     """The working copies of a partition's streams.
 
-    Parameters
-    ----------
-    opened
-        Called with each new service.
-    beside
-        Policies whose calibrators challenge every stream, instead of the configured challengers. One equal to the
-        champion or to another challenger is left out.
+    ``opened``: called with each new service.
+    ``beside``: policies whose calibrators challenge every stream, in the place of its challengers; no two are equal.
     """
 
     def __init__(

@@ -45,15 +45,9 @@ _ABSENT: Final = Row(ledger.NONE, 0)
 class Tickets(Fold):
     """The working copy of one partition's state, and the steps that change it.
 
-    Parameters
-    ----------
-    get
-        Reads a stored row by key. It must see every row of earlier checkpoints. None: nothing is stored, and rows stay
-        in memory until they leave.
-    observer
-        Gets all events; None: the counts of a worker.
-    beside
-        As `state.services.Services` takes it.
+    ``get``: reads a stored row by key, as of all earlier checkpoints. None: rows stay in memory until they leave.
+    ``observer``: gets all events; None: the counts of a worker.
+    ``beside``: as `state.services.Services` takes it.
     """
 
     def __init__(

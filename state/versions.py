@@ -220,12 +220,8 @@ class Versions:
 def line(new: Version, old: Version, answer: Answers) -> Line:
     """Return the line that carries the map of a version over to a new one, see the module.
 
-    Parameters
-    ----------
-    new, old
-        Each with forecasts in its cells.
-    answer
-        The old version's present map, from [0, 1] to [0, 1].
+    ``new, old``: each with forecasts in its cells.
+    ``answer``: the old version's present map, from [0, 1] to [0, 1].
     """
     least = min(sum(new.cells), sum(old.cells))
     below, total = 0, sum(new.cells)

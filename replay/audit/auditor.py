@@ -53,19 +53,12 @@ def run(
 ) -> int:
     """Audit every partition and return the exit status: `AGREE`, `DIFFER` or `UNCHECKED`.
 
-    Parameters
-    ----------
-    json_output
-        Print one JSON object as the last line of the output, and everything else to standard error.
-    disk
-        Keep the derived state in a temporary RocksDB instead of memory.
-    checkpoint
-        Directory of the last audit's progress. This audit goes on from there, and leaves its own progress for every
-        partition that agrees. None: begin with the first record, and leave nothing.
-    sources
-        Follow every record from its source first, through intake and router.
-    snapshot, signers
-        Where to begin, see `replay.snapshot`, and who may have signed that; None: at the first record, and whoever.
+    ``json_output``: print one JSON object as the last line of the output, and everything else to standard error.
+    ``disk``: keep the derived state in a temporary RocksDB instead of memory.
+    ``checkpoint``: directory of the last audit's progress, where this one goes on; each partition that agrees leaves
+      its own progress there. None: begin with the first record, and leave nothing.
+    ``sources``: follow every record from its source first, through intake and router.
+    ``snapshot, signers``: where to begin (`replay.snapshot`), and who may have signed it; None: first record, whoever.
     """
     console = Console(stderr=json_output)
     verdicts: list[Verdict] = []

@@ -60,13 +60,9 @@ def follow(
     Raises Unauditable if no source is for intake, or the topics do not fit together.
     Raises KafkaError, TopicsError or OSError if they cannot be read.
 
-    Parameters
-    ----------
-    disk
-        Keep the router's derived state in a temporary RocksDB instead of memory.
-    checkpoint
-        Directory with the progress of earlier audits of the sources, in a directory for each group. This audit goes on
-        from there, and leaves its own progress if nothing differs.
+    ``disk``: keep the router's derived state in a temporary RocksDB instead of memory.
+    ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on there, and leaves its
+      own progress if nothing differs.
     """
     plans = chain(settings, checkpoint)
     for each in plans:

@@ -65,14 +65,9 @@ def chain(
 
     Raises Unauditable if a move is unfinished, or topics of an earlier group are gone.
 
-    Parameters
-    ----------
-    has_begun
-        Whether the checkpoints of a group with so many partitions make the group before it unnecessary.
-    topics
-        Returns name and id of each required topic of the group before, by their labels.
-    options
-        Options of the audit after which the group before may be deleted.
+    ``has_begun``: whether the checkpoints of a group with so many partitions make the group before it unnecessary.
+    ``topics``: returns name and id of each required topic of the group before, by their labels.
+    ``options``: options of the audit after which the group before may be deleted.
     """
     found: list[Group] = []
     here, until = settings, None
@@ -199,12 +194,8 @@ def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dic
 
     Raises Unauditable if they cannot be divided.
 
-    Parameters
-    ----------
-    said
-        The recorded moves, by partition of the next group.
-    ended
-        Files of the rows of the old partitions, in order.
+    ``said``: the recorded moves, by partition of the next group.
+    ``ended``: files of the rows of the old partitions, in order.
     """
     parts = []
     for each in ended:

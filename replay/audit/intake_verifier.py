@@ -57,16 +57,10 @@ _COUNTED: Final = ("forecasts", "routes", "labels", "dead_letters", "raw_answers
 class IntakeVerifier:
     """Compares what was found of one source partition with what its records become.
 
-    Parameters
-    ----------
-    mapper
-        Makes of its records what intake makes.
-    served
-        Reads a record by the number of its label, its partition and its offset, to show what differs.
-    earlier
-        Reads a source record that is judged elsewhere by its offset; None if it is not there any more.
-    values
-        Compares values that were served with those that are made.
+    ``mapper``: makes of its records what intake makes.
+    ``served``: reads a record by the number of its label, its partition and its offset, to show what differs.
+    ``earlier``: reads a source record that is judged elsewhere by its offset; None if it is not there any more.
+    ``values``: compares values that were served with those that are made.
     """
 
     def __init__(

@@ -92,26 +92,15 @@ def letter_name(topic: int, offset: int) -> str:
 class RouterVerifier:
     """Derives what a partition of the router sent, and compares it with the records found.
 
-    Parameters
-    ----------
-    under
-        Returns the policies of a configuration, by its hash.
-    partitions
-        Number of partitions of the outcomes.
-    letter
-        Returns the digest of the dead letter for a record of routes or labels.
-    along
-        The records of routes and labels in the order of the journal.
-    rows
-        The derived state, as ``along`` begins.
-    records
-        Records found of this partition of the router, in order, by label and partition.
-    served
-        Reads a record by its label, partition and offset, to show a difference.
-    stamped
-        Whether outcomes keep the Kafka timestamps of their labels.
-    again
-        Keys of entries that earlier audits derived last; copies of these may have come since.
+    ``under``: returns the policies of a configuration, by its hash.
+    ``partitions``: number of partitions of the outcomes.
+    ``letter``: returns the digest of the dead letter for a record of routes or labels.
+    ``along``: the records of routes and labels in the order of the journal.
+    ``rows``: the derived state, as ``along`` begins.
+    ``records``: records found of this partition of the router, in order, by label and partition.
+    ``served``: reads a record by its label, partition and offset, to show a difference.
+    ``stamped``: whether outcomes keep the Kafka timestamps of their labels.
+    ``again``: keys of entries that earlier audits derived last; copies of these may have come since.
     """
 
     def __init__(

@@ -71,12 +71,8 @@ _PAGES.globals.update(period=period, score=valued(score), share=valued(share))
 def page(result: Result, command: str = "", model: str = "") -> bytes:
     """Return the report of a replay: the same result, the same bytes.
 
-    Parameters
-    ----------
-    command
-        Which made it; empty: nothing is said of it.
-    model
-        Name and version of the model, for the title.
+    ``command``: which made it; empty: nothing is said of it.
+    ``model``: name and version of the model, for the title.
     """
     options = result.manifest.get("options", {})
     unit = options.get("unit", "probability") if isinstance(options, dict) else "probability"

@@ -8,23 +8,10 @@ from state.calibrators.logistic import newton, proximal, sigmoid
 class Line:
     """Slope a and offset b of the line a x + b.
 
-    Parameters
-    ----------
-    start
-        The first slope. The first offset is 0.
-    low, high
-        Limits of the slope.
-    in_slope, in_offset
-        Information that the start counts for, in slope and in offset.
-    far
-        Largest distance of the offset from 0.
-
-    Attributes
-    ----------
-    a, b
-        Slope and offset.
-    aa, ab, bb
-        Their curvature A.
+    ``start``: the first slope. The first offset is 0.
+    ``low, high``: limits of the slope.
+    ``in_slope, in_offset``: information that the start counts for, in slope and in offset.
+    ``far``: largest distance of the offset from 0.
 
     Notes
     -----
@@ -46,7 +33,9 @@ class Line:
     ) -> None:
         self._start, self._low, self._high, self._far = start, low, high, far
         self._in_slope, self._in_offset = in_slope, in_offset
+        #: Slope and offset.
         self.a, self.b = start, 0.0
+        #: Their curvature A.
         self.aa, self.ab, self.bb = in_slope, 0.0, in_offset
 
     def learn(self, x: float, g: float, curvature: float, fade: float) -> None:

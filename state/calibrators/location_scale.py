@@ -153,18 +153,12 @@ class Mixture:
     """Weights of several places of a law, from the loss of each.
 
     ``prior``: ρ, the weights before there is evidence; the baseline's comes first.
-
-    Attributes
-    ----------
-    variance
-        V of the notes of `LocationScale`.
-    weights
-        The present weights.
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
         self._prior = prior
-        self.variance, self._losses, self.weights = 0.0, [0.0] * len(prior), list(prior)
+        #: The present weights, and V of the notes of `LocationScale`.
+        self.weights, self.variance, self._losses = list(prior), 0.0, [0.0] * len(prior)
 
     def weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
         """Add the losses of the issued places, in units of the spread of the first."""

@@ -117,12 +117,8 @@ class PlaceBySegment:
     def place(self, mixed: Place, groups: tuple[int, ...]) -> tuple[Place, bytes]:
         """Return the place to serve, and the ticket.
 
-        Parameters
-        ----------
-        mixed
-            The place without segments.
-        groups
-            The event's slots, at least one, all different.
+        ``mixed``: the place without segments.
+        ``groups``: the event's slots, at least one, all different.
         """
         rows = [self._rows[slot] for slot in groups if slot in self._rows]
         shift, log_scale = _sums(rows)
@@ -159,18 +155,11 @@ class PlaceBySegment:
     def update(self, ticket: bytes, mixed: Place, law: Law, of: Units, y: float, noise: float) -> None:
         """Learn from an outcome whose law was moved.
 
-        Parameters
-        ----------
-        ticket
-            From `place`.
-        mixed
-            The place without segments, as issued.
-        law, of
-            The raw law and its units.
-        y
-            The outcome, any finite number.
-        noise
-            N of `Quantile`, 1 or more.
+        ``ticket``: from `place`.
+        ``mixed``: the place without segments, as issued.
+        ``law, of``: the raw law and its units.
+        ``y``: the outcome, any finite number.
+        ``noise``: N of `Quantile`, 1 or more.
         """
         issued = _ISSUED.unpack_from(ticket)
         median, spread = of

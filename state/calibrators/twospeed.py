@@ -80,13 +80,9 @@ _LN2: Final = math.log(2.0)
 class TwoSpeed(Calibrator):
     """Serve a strictly increasing map of the raw forecast, which departs from it only as far as outcomes support.
 
-    Parameters
-    ----------
-    slope, offset
-        The map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, for example from a replay.
-    prior_rate, model_rate
-        Share of ones in the stream, and in the model's training data. The difference of their log-odds is added to the
-        offset. 0: not known.
+    ``slope, offset``: the map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, say from a replay.
+    ``prior_rate, model_rate``: share of ones in the stream, and in the model's training data; the difference of their
+      log-odds is added to the offset. 0: not known.
 
     Notes
     -----

@@ -68,14 +68,9 @@ class Ages:
     def observe(self, age_ms: int, label: int, at: int = 0) -> None:
         """Count the first outcome of an event.
 
-        Parameters
-        ----------
-        age_ms
-            Age of its forecast, at least 0.
-        label
-            0 or 1, or the number of a class; 0 for outcomes that are numbers.
-        at
-            Record time of the outcome, ms; 0 if it is of no batch, or if its forecast names an entity.
+        ``age_ms``: age of its forecast, at least 0.
+        ``label``: 0 or 1, or the number of a class; 0 for outcomes that are numbers.
+        ``at``: record time of the outcome, ms; 0 if it is of no batch, or if its forecast names an entity.
         """
         label = min(label, LABELS - 1)
         self._seen += 1

@@ -85,12 +85,8 @@ def log_mean_bet(off: float, variance: float) -> float:
 def log_level_bet(below: float, upto: float, variance: float) -> float:
     """Return log M of the bets that outcomes lie below a quantile of level τ more often, or less often, than τ.
 
-    Parameters
-    ----------
-    below, upto
-        Number of outcomes below the quantile, and at or below it, each minus τ times all.
-    variance
-        τ(1 - τ) times all outcomes.
+    ``below, upto``: number of outcomes below the quantile, and at or below it, each minus τ times all.
+    ``variance``: τ(1 - τ) times all outcomes.
 
     Notes
     -----

@@ -207,12 +207,8 @@ class Worth(NamedTuple):
 def worth(known: Sequence[int], ones: Sequence[int], band: int, costs: tuple[float, float] | None) -> Worth:
     """Return what a band is worth.
 
-    Parameters
-    ----------
-    known, ones
-        By band, forecasts with a label, and those of label 1.
-    costs
-        Of a one that is missed, and of a forecast that is looked at.
+    ``known, ones``: by band, forecasts with a label, and those of label 1.
+    ``costs``: of a one that is missed, and of a forecast that is looked at.
     """
     looked, hits, caught, every = known[band], ones[band], sum(ones[band:]), sum(ones)
     return Worth(

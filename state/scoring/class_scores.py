@@ -64,14 +64,9 @@ class ClassScores(Paired):
 
         Raises ValueError if there are not K probabilities, or ``y`` is not a class.
 
-        Parameters
-        ----------
-        raw, served
-            The model's probabilities and those served, K each.
-        y
-            The class that occurred, one of 0..K-1.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``raw, served``: the model's probabilities and those served, K each.
+        ``y``: the class that occurred, one of 0..K-1.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         classes = self.shape
         if not (len(raw) == len(served) == classes and 0 <= y < classes):

@@ -71,16 +71,10 @@ class Comparison:
     def observe(self, champion: float, challenger: float, y: float, draw: float | None = None, sign: int = 1) -> None:
         """Add one event, or take it out again.
 
-        Parameters
-        ----------
-        champion, challenger
-            The served ``p``, and the ``p`` that the challenger would have served, in [0, 1].
-        y
-            The outcome, 0 or 1.
-        draw
-            The challenger's draw, in [0, 1]; None or ``challenger`` if it drew nothing.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``champion, challenger``: the served ``p``, and the ``p`` that the challenger would have served, in [0, 1].
+        ``y``: the outcome, 0 or 1.
+        ``draw``: the challenger's draw, in [0, 1]; None or ``challenger`` if it drew nothing.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         self.scores.observe(champion, challenger, y, draw, sign)
         brier = (challenger - champion) * (challenger + champion - 2.0 * y)

@@ -88,12 +88,8 @@ class Distribution:
     def observe(self, raw: float, now_ms: int) -> None:
         """Count a forecast.
 
-        Parameters
-        ----------
-        raw
-            In [0, 1].
-        now_ms
-            Stream time, which never falls, ms.
+        ``raw``: in [0, 1].
+        ``now_ms``: stream time, which never falls, ms.
         """
         day = now_ms // DAY_MS
         if day != self._day:

@@ -58,18 +58,11 @@ def findings(
 ) -> list[Finding]:
     """Return the errors in a stream's configuration that the ages show, in words that say what to set.
 
-    Parameters
-    ----------
-    ages
-        Ages of all partitions.
-    ttl_ms, matures_ms
-        As configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
-    silence
-        Whether a forecast without an outcome gets a label when it matures.
-    labelled
-        Share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
-    sampled
-        Whether the chance of each label is known, so that most forecasts may have none.
+    ``ages``: ages of all partitions.
+    ``ttl_ms, matures_ms``: as configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
+    ``silence``: whether a forecast without an outcome gets a label when it matures.
+    ``labelled``: share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
+    ``sampled``: whether the chance of each label is known, so that most forecasts may have none.
     """
     n = ages.total
     found: list[Finding] = []

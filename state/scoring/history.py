@@ -82,14 +82,9 @@ class History(Windows[Scores]):
         Raises ValueError if the window does not exist yet.
         Returns whether a closed window changed, so that its row must be written.
 
-        Parameters
-        ----------
-        raw, p, draw
-            As they were observed.
-        was, y
-            The old label, and the new one.
-        window
-            `windows` when it was observed.
+        ``raw, p, draw``: as they were observed.
+        ``was, y``: the old label, and the new one.
+        ``window``: `windows` when it was observed.
         """
         for scores in self._of(window):
             scores.observe(raw, p, was, draw, -1)

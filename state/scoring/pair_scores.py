@@ -258,12 +258,8 @@ def observe(
 
     Raises ValueError if ``second`` has another kind or other levels than the events before.
 
-    Parameters
-    ----------
-    first, second
-        Forecasts of one kind; of classes both of K.
-    y
-        The outcome: the number of a class, or a number.
+    ``first, second``: forecasts of one kind; of classes both of K.
+    ``y``: the outcome: the number of a class, or a number.
     """
     values: Classwise | Sequence[float] = (
         cast("Classwise", first) if isinstance(second, Classwise) else at_levels(cast("Law", first), second)

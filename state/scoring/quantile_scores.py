@@ -77,16 +77,10 @@ class QuantileScores(Paired):
 
         Raises ValueError if ``served`` has other levels.
 
-        Parameters
-        ----------
-        raw, served
-            The model's forecast, and the served quantiles at the levels of these scores.
-        key
-            The event id. It keys the random transform at an atom of a forecast.
-        sign
-            1 adds the event, -1 takes out one that was added.
-        values
-            Quantiles of ``raw`` at the levels of these scores, if they are known.
+        ``raw, served``: the model's forecast, and the served quantiles at the levels of these scores.
+        ``key``: the event id. It keys the random transform at an atom of a forecast.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
+        ``values``: quantiles of ``raw`` at the levels of these scores, if they are known.
         """
         levels = self.shape
         if served.levels != levels:

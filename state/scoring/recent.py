@@ -120,14 +120,9 @@ class Recent:
     def observe(self, p: float, pp: float, y: float, window: int) -> None:
         """Add an event of one probability.
 
-        Parameters
-        ----------
-        p, pp
-            What was served, and its square, rounded by `state.scoring.scores.grain`.
-        y
-            0 or 1.
-        window
-            The window of the stream, see `state.scoring.history.History.windows`. It never falls.
+        ``p, pp``: what was served, and its square, rounded by `state.scoring.scores.grain`.
+        ``y``: 0 or 1.
+        ``window``: the window of the stream, see `state.scoring.history.History.windows`. It never falls.
         """
         if window > self.last or not self._sums[0]:
             self._enter(window)

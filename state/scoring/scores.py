@@ -93,16 +93,10 @@ class Scores:
     def observe(self, raw: float, p: float, y: float, draw: float | None = None, sign: int = 1) -> None:
         """Add one event, or take it out again.
 
-        Parameters
-        ----------
-        raw, p
-            The model's forecast and the served one, in [0, 1].
-        y
-            The outcome, in [0, 1].
-        draw
-            The draw, in [0, 1]; None or ``p`` if nothing was drawn.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``raw, p``: the model's forecast and the served one, in [0, 1].
+        ``y``: the outcome, in [0, 1].
+        ``draw``: the draw, in [0, 1]; None or ``p`` if nothing was drawn.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         self._y2 += sign * (y * y + _GRAIN - _GRAIN)
         self._add(_RAW, raw, y, sign)

@@ -260,14 +260,9 @@ class SegmentScores:
 def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, window: int = 0, sign: int = 1) -> None:
     """Add a resolved event to each of its segments.
 
-    Parameters
-    ----------
-    raw, p, y
-        The model's forecast, what was served, and 0 or 1.
-    window
-        The window of the stream, see `state.scoring.recent.Recent.observe`.
-    sign
-        1, or -1 to take an event out of the sums of all events; recent windows keep it.
+    ``raw, p, y``: the model's forecast, what was served, and 0 or 1.
+    ``window``: the window of the stream, see `state.scoring.recent.Recent.observe`.
+    ``sign``: 1, or -1 to take an event out of the sums of all events; recent windows keep it.
     """
     # `grain` is written out: calls would double the time.
     first = bisect_right(EDGES, raw) * _SUMS

@@ -66,12 +66,8 @@ class LevelTally(Sums):
     def observe(self, raw: Sequence[float], served: Sequence[float], y: float, sign: int = 1) -> None:
         """Add one event, or take it out again.
 
-        Parameters
-        ----------
-        raw, served
-            Their quantiles at the levels; they never decrease.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``raw, served``: their quantiles at the levels; they never decrease.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         counts, width = self.sums, len(self.shape) + 1
         counts[0] += sign

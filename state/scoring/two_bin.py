@@ -73,14 +73,9 @@ def two_bin(scores: Scores, kind: Kind) -> TwoBin:
 def two_bin_of(zeros: Floats, ones: Floats, exact: Floats, implied: float) -> TwoBin:
     """Return the same from sums.
 
-    Parameters
-    ----------
-    zeros, ones
-        Events of each fine cell by outcome, [cells].
-    exact
-        Σ(p - y) of each coarse cell, [19].
-    implied
-        Σ p(1 - p) of all.
+    ``zeros, ones``: events of each fine cell by outcome, [cells].
+    ``exact``: Σ(p - y) of each coarse cell, [19].
+    ``implied``: Σ p(1 - p) of all.
     """
     events = zeros + ones
     n = float(events.sum())

@@ -130,14 +130,9 @@ class VectorHistory(Windows[Any]):
 
         Raises ValueError if it has other classes or levels.
 
-        Parameters
-        ----------
-        raw, served
-            The model's forecast and what was served, both of this stream's kind.
-        y
-            The outcome: the index of a class, or a number.
-        key
-            The event id, see `QuantileScores.observe`.
+        ``raw, served``: the model's forecast and what was served, both of this stream's kind.
+        ``y``: the outcome: the index of a class, or a number.
+        ``key``: the event id, see `QuantileScores.observe`.
         """
         self._add(raw, served, y, key, 1, [self.present], self.windows)
         self._events += 1

@@ -53,14 +53,9 @@ class Window(NamedTuple):
 class Windows(Generic[T]):
     """Windows of the resolved events of a stream on one partition, with an alarm for each kind of forecast.
 
-    Parameters
-    ----------
-    empty
-        The sums of no events.
-    ranked
-        The kinds whose worst window is kept.
-    doubt
-        What is subtracted from the recent alarm, in nats.
+    ``empty``: the sums of no events.
+    ``ranked``: the kinds whose worst window is kept.
+    ``doubt``: what is subtracted from the recent alarm, in nats.
 
     Notes
     -----

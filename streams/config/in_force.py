@@ -231,12 +231,8 @@ def values(options: Mapping[str, Any]) -> dict[str, Any]:
 def records(now: InForce, room: int, kind: bytes = WORKER) -> list[tuple[bytes, bytes]]:
     """Return the records to append, key and value, in order: the configuration in parts, then the record of it.
 
-    Parameters
-    ----------
-    room
-        Most bytes of a part.
-    kind
-        `WORKER` or `ROUTER`.
+    ``room``: most bytes of a part.
+    ``kind``: `WORKER` or `ROUTER`.
     """
     said = {"claim": now.claim, "applied": now.applied, "next": now.next}
     return _records(b"%b%020d" % (kind, now.claim), said, now, room)
@@ -265,12 +261,8 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKE
 
     Raises InForceError if a record is not one of `records`, or one is missing.
 
-    Parameters
-    ----------
-    found
-        All records of the topic's partition, key and value, in any order.
-    kind
-        `WORKER` or `ROUTER`.
+    ``found``: all records of the topic's partition, key and value, in any order.
+    ``kind``: `WORKER` or `ROUTER`.
     """
     said = _read(found, kind, _in_force)
     said.sort(key=lambda each: each.claim)

@@ -77,16 +77,10 @@ class Writer:
 class Changelog:
     """Appends batches of rows, each partition's under its own claim.
 
-    Parameters
-    ----------
-    producer
-        Returns the producer; the application makes it when it starts.
-    owner
-        Name of this worker, for people.
-    size
-        Most bytes of a record batch before it is compressed.
-    clock
-        Returns seconds; it must go on while the process is stopped.
+    ``producer``: returns the producer; the application makes it when it starts.
+    ``owner``: name of this worker, for people.
+    ``size``: most bytes of a record batch before it is compressed.
+    ``clock``: returns seconds; it must go on while the process is stopped.
     """
 
     def __init__(

@@ -41,12 +41,8 @@ COMPANY = 500
 class Prefetched(unpacking.Prefetched):
     """aiokafka's buffer of fetched records; records are kept as they were read, not copied one by one.
 
-    Parameters
-    ----------
-    limit, skips
-        As of `unpacking.Prefetched`.
-    topics
-        Topics whose log must not change behind the reader: see `Lineage`.
+    ``limit, skips``: as of `unpacking.Prefetched`.
+    ``topics``: topics whose log must not change behind the reader: see `Lineage`.
     """
 
     def __init__(self, limit: unpacking.SizeLimit, skips: unpacking.Skips, of: Fetcher, topics: Iterable[str]) -> None:

@@ -20,12 +20,8 @@ LABELS: Final = ("calibrated", "resolved", "dead-letters")
 class Outputs:
     """Produces to the three output topics.
 
-    Parameters
-    ----------
-    producer
-        Returns the producer; the application makes it when it starts.
-    produced
-        Called with the label of a topic and a number of acknowledged records.
+    ``producer``: returns the producer; the application makes it when it starts.
+    ``produced``: called with the label of a topic and a number of acknowledged records.
     """
 
     def __init__(
@@ -44,12 +40,8 @@ class Outputs:
     def batch(self, partition: int, settings: Settings, heard: "Heard | None" = None) -> "OutputBatch":
         """Return an empty batch for the outputs of a partition.
 
-        Parameters
-        ----------
-        settings
-            Settings under which its records were folded.
-        heard
-            Outputs that may be in the topics already; these are left out.
+        ``settings``: settings under which its records were folded.
+        ``heard``: outputs that may be in the topics already; these are left out.
         """
         return OutputBatch(self, partition, settings, heard)
 

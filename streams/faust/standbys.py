@@ -56,16 +56,10 @@ class Standby(NamedTuple):
 class Standbys:
     """Keeps copies. The thread starts with the first copy.
 
-    Parameters
-    ----------
-    contact
-        Is told what brokers answer.
-    store
-        Store of the copies: the state table's directories, with databases of its own.
-    release
-        Closes the database of a partition that was served here; called on the worker's loop.
-    usage
-        Returns size and free bytes of the file system of a path.
+    ``contact``: is told what brokers answer.
+    ``store``: store of the copies: the state table's directories, with databases of its own.
+    ``release``: closes the database of a partition that was served here; called on the worker's loop.
+    ``usage``: returns size and free bytes of the file system of a path.
     """
 
     def __init__(
@@ -114,12 +108,8 @@ class Standbys:
     async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
         """Keep copies of these partitions and of no others; returns when all others are closed.
 
-        Parameters
-        ----------
-        partitions
-            Their numbers; this worker serves none of them.
-        served
-            Partitions that this worker serves: the thread leaves their files alone.
+        ``partitions``: their numbers; this worker serves none of them.
+        ``served``: partitions that this worker serves: the thread leaves their files alone.
         """
         wanted = frozenset(partitions)
         if not self._told:

@@ -39,14 +39,9 @@ class PartitionsError(RuntimeError):
 class StateTable(faust.Table):  # type: ignore[type-arg]
     """A Faust table whose rows are bytes and whose writes are batches.
 
-    Parameters
-    ----------
-    owner
-        Name of this worker in its claims.
-    changelog
-        Topic of the changelog; empty: as Faust names it.
-    batch_bytes
-        Most bytes of rows that are written at once; None: ``TRUEUP_BATCH_BYTES``.
+    ``owner``: name of this worker in its claims.
+    ``changelog``: topic of the changelog; empty: as Faust names it.
+    ``batch_bytes``: most bytes of rows that are written at once; None: ``TRUEUP_BATCH_BYTES``.
     """
 
     def __init__(
@@ -203,12 +198,8 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
 
         Raises as `append`.
 
-        Parameters
-        ----------
-        rows
-            By key; None deletes.
-        probe
-            Called with 1 when the changelog has acknowledged, with 2 when the store has written.
+        ``rows``: by key; None deletes.
+        ``probe``: called with 1 when the changelog has acknowledged, with 2 when the store has written.
         """
         async with self._locked([partition]):
             await self._append({partition: rows})

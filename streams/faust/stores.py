@@ -83,17 +83,10 @@ class RocksStore(rocksdb.Store):
     def vet(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
         """Set a database aside if it is damaged or its changelog cannot bring it up to date; return whether it was.
 
-        Parameters
-        ----------
-        origin
-            Origin that its rows must have; an empty database is marked with it.
-        end
-            Offset at which the changelog ends.
-        oldest
-            Earliest time that its rows may be as of, ms since 1970. Tombstones from before may have been compacted
-            away.
-        begin
-            Offset of the first record that the changelog still has.
+        ``origin``: origin that its rows must have; an empty database is marked with it.
+        ``end``: offset at which the changelog ends.
+        ``oldest``: earliest time its rows may be as of, ms since 1970; tombstones from before may be compacted away.
+        ``begin``: offset of the first record that the changelog still has.
         """
         aside = self._vetted(partition, origin, end, oldest, begin)
         if self.read(partition, ORIGIN) != origin:
@@ -175,14 +168,9 @@ class RocksStore(rocksdb.Store):
 
         Raises DamagedStoreError if RocksDB finds damage now, found it in the background, or had found it before.
 
-        Parameters
-        ----------
-        rows
-            Keys and values; None deletes.
-        offset
-            Offset of the last changelog record in the rows.
-        as_of
-            Every deletion that the rows lack is later than this, ms since 1970; None leaves the time as it was.
+        ``rows``: keys and values; None deletes.
+        ``offset``: offset of the last changelog record in the rows.
+        ``as_of``: every deletion that the rows lack is later than this, ms since 1970; None leaves the time as it was.
         """
         own = [(self.offset_key, str(offset).encode())]
         if as_of is not None:

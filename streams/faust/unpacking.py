@@ -254,15 +254,10 @@ def wake(fetcher: Fetcher) -> None:
 class Prefetched(OrderedDict[TopicPartition, Any]):
     """aiokafka's buffer of fetched records, with a bound on what a batch unpacks to.
 
-    Parameters
-    ----------
-    limit
-        Returns the most bytes a batch of a topic may unpack to; None for no bound.
-    skips
-        Returns the offsets of a partition to leave out, each with its reason.
-    aside
-        Unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read by ``getmany``:
-        ``getone`` does not know `Later`.
+    ``limit``: returns the most bytes a batch of a topic may unpack to; None for no bound.
+    ``skips``: returns the offsets of a partition to leave out, each with its reason.
+    ``aside``: unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read by
+      ``getmany``: ``getone`` does not know `Later`.
     """
 
     def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}, aside: Aside | None = None) -> None:

@@ -33,14 +33,9 @@ def unpacked(codec: int, data: Packed, limit: int, before: int = 0) -> memoryvie
 
     Raises ExpandsError if there are more, or ``data`` is not what the codec packed.
 
-    Parameters
-    ----------
-    codec
-        Its number, `streams.kafka.codecs.NUMBERS`.
-    limit
-        Most bytes to unpack; no more are ever held.
-    before
-        Bytes of arbitrary content to leave in front, for the caller to write.
+    ``codec``: its number, `streams.kafka.codecs.NUMBERS`.
+    ``limit``: most bytes to unpack; no more are ever held.
+    ``before``: bytes of arbitrary content to leave in front, for the caller to write.
     """
     name = _NAMES.get(codec)
     try:

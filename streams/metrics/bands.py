@@ -25,12 +25,8 @@ def describe(
 ) -> dict[str, Any]:
     """Return counts of bands as JSON has them.
 
-    Parameters
-    ----------
-    costs
-        Costs of a miss and of an alert; None if not known.
-    thresholds
-        Thresholds in force, if they move.
+    ``costs``: costs of a miss and of an alert; None if not known.
+    ``thresholds``: thresholds in force, if they move.
     """
     found = []
     for n, name in enumerate(bands.names):

@@ -50,19 +50,11 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
 class Gauges(Folding):
     """The metrics of one worker.
 
-    Parameters
-    ----------
-    most_streams
-        Most streams with series of their own, see `Slots`. Only their rows are held, so other streams cost no time at a
-        scrape.
-    sampler
-        Reads what is not in the state: lag, buffers, store sizes, readiness.
-    policies
-        How streams are configured. Named streams have series, and ages of outcomes are compared with their settings.
-    clock
-        Returns the time, s; decides when slots change hands.
-    app
-        Label of every series that is not of one stream; empty: no label.
+    ``most_streams``: most streams with series of their own, see `Slots`. Others cost no time at a scrape.
+    ``sampler``: reads what is not in the state: lag, buffers, store sizes, readiness.
+    ``policies``: how streams are configured. Named ones have series; ages of outcomes are compared with their settings.
+    ``clock``: returns the time, s; decides when slots change hands.
+    ``app``: label of every series that is not of one stream; empty: no label.
     """
 
     def __init__(

@@ -86,12 +86,8 @@ class RouteGauges(Folding):
 class IntakeGauges(Stage):
     """The metrics of one intake.
 
-    Parameters
-    ----------
-    sampler
-        Reads lag and readiness.
-    app
-        The application, as `Stage` takes it.
+    ``sampler``: reads lag and readiness.
+    ``app``: the application, as `Stage` takes it.
     """
 
     def __init__(self, version: str, sources: Iterable[str], sampler: Sampler, app: str = "") -> None:

@@ -21,12 +21,8 @@ _PATTERN: Final = frozenset("*?[")
 class Slots:
     """Shares a bounded number of slots among streams.
 
-    Parameters
-    ----------
-    most
-        Number of slots. A stream in ``named`` always has one, even if there are more such streams than slots.
-    named
-        Streams that the configuration names.
+    ``most``: number of slots. A stream in ``named`` always has one, even if there are more such streams than slots.
+    ``named``: streams that the configuration names.
 
     Notes
     -----

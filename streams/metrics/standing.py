@@ -60,16 +60,10 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
 def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0) -> dict[str, Any]:
     """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and what ``todo``.
 
-    Parameters
-    ----------
-    described
-        The stream, from `streams.metrics.description.describe`; warm-up, alarms and segments are used.
-    course
-        Of all partitions.
-    now_ms
-        Stream time of the partitions.
-    idle_ms
-        Time since the worker's last batch.
+    ``described``: the stream, from `streams.metrics.description.describe`; warm-up, alarms and segments are used.
+    ``course``: of all partitions.
+    ``now_ms``: stream time of the partitions.
+    ``idle_ms``: time since the worker's last batch.
     """
     warm_up = described.get("warm_up") or {"partitions": 0, "of": 0, "until_ms": None, "why": None}
     silent = max(now_ms - course.forecast_ms, idle_ms)

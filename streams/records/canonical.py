@@ -45,14 +45,9 @@ class Reader:
 
     The worker's own decoder reads each record, so only records that the worker accepts are sent.
 
-    Parameters
-    ----------
-    name, role
-        Name and role of the source; the role is ``forecast`` or ``outcome``.
-    policies, limits
-        As the worker's.
-    carry_headers
-        Names of headers that go on from labels; those of forecasts are the mapping's.
+    ``name, role``: name and role of the source; the role is ``forecast`` or ``outcome``.
+    ``policies, limits``: as the worker's.
+    ``carry_headers``: names of headers that go on from labels; those of forecasts are the mapping's.
     """
 
     def __init__(
@@ -95,14 +90,9 @@ class Reader:
     def canonical(self, record: Any, topic: str, origin: Origin, now: int) -> Canonical | Rejected | None:  # noqa: ANN401 - aiokafka's
         """Return what a source record becomes; None if it is passed over.
 
-        Parameters
-        ----------
-        record
-            As aiokafka reads it: offset, Kafka timestamp (ms), key, value and headers.
-        topic, origin
-            Where it stands.
-        now
-            The time, ms since 1970: no record may be far ahead of it.
+        ``record``: as aiokafka reads it: offset, Kafka timestamp (ms), key, value and headers.
+        ``topic, origin``: where it stands.
+        ``now``: the time, ms since 1970: no record may be far ahead of it.
         """
         value, key, stamp = record.value, record.key, max(0, record.timestamp)
         if isinstance(value, Refused):

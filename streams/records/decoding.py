@@ -100,12 +100,8 @@ _loads: Final = orjson.loads
 class Decoder:
     """Turns the values of the two input topics into events.
 
-    Parameters
-    ----------
-    direct
-        Sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
-    carry_headers
-        Names of headers that are carried from forecasts to answers, where no source maps them.
+    ``direct``: sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
+    ``carry_headers``: names of headers that are carried from forecasts to answers, where no source maps them.
     """
 
     def __init__(

@@ -116,12 +116,8 @@ class Maker:
     def make(self, batch: Sequence[tuple[TopicPartition, Any]], now: int) -> Making:
         """Return what source records become.
 
-        Parameters
-        ----------
-        batch
-            Records as aiokafka reads them, with their partitions.
-        now
-            The time, ms since 1970: no record may be far ahead of it.
+        ``batch``: records as aiokafka reads them, with their partitions.
+        ``now``: the time, ms since 1970: no record may be far ahead of it.
         """
         making = Making()
         first: list[Sent] = []

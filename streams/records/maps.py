@@ -61,14 +61,9 @@ def key_of(stream: str) -> bytes:
 def encode_map(place: Place, policy: Policy, served: Served, history: History | None, names: Dictionary) -> bytes:
     """Return the value of a map.
 
-    Parameters
-    ----------
-    policy
-        Of which `state.maps.why_not` says nothing.
-    history
-        Scores of the stream; None before the first.
-    names
-        Slots of its segments; of no names without segments.
+    ``policy``: of which `state.maps.why_not` says nothing.
+    ``history``: scores of the stream; None before the first.
+    ``names``: slots of its segments; of no names without segments.
     """
     made = {"certificate": _certificate(history), "stages": _stages(policy, served, names)}
     return orjson.dumps(_head(place, policy, served.calibrator.learnt) | made)

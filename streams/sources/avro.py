@@ -37,14 +37,10 @@ class Avro:
 
     Raises ValueError if a schema is none.
 
-    Parameters
-    ----------
-    schema
-        JSON of the schema of all values, or of several of which each value has one; values then have no id. None: each
-        names its own. A value in the single-object encoding has the schema of its fingerprint, CRC-64-AVRO of the
-        parsing canonical form. Of any other value exactly one schema must fit all bytes.
-    header
-        Name of the header that may hold the id.
+    ``schema``: JSON of the schema of all values, or of several of which each value has one; values then have no id.
+      None: each names its own. A value in the single-object encoding has the schema of its fingerprint (CRC-64-AVRO of
+      the parsing canonical form); of any other exactly one schema must fit all bytes.
+    ``header``: name of the header that may hold the id.
     """
 
     def __init__(self, schema: str | Sequence[str] | None, schemas: Schemas, header: str) -> None:

@@ -14,12 +14,9 @@ def compiled(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
 
     Raises ValueError if it is no table of filters.
 
-    Parameters
-    ----------
-    table
-        By reference, what is wanted there: a value, one of a list, or a table of ``not``, ``exists``, ``min``, ``max``.
-    reference
-        Compiles references.
+    ``table``: by reference, what is wanted there: a value, one of a list, or a table of ``not``, ``exists``, ``min``,
+      ``max``.
+    ``reference``: compiles references.
     """
     if table is None:
         return None

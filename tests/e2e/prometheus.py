@@ -91,10 +91,7 @@ class Server:
     def get(self, path: str, **parameters: str) -> Any:
         """Return the data of an answer of the HTTP API.
 
-        Raises
-        ------
-        AssertionError
-            If Prometheus refuses, with its message.
+        Raises AssertionError if Prometheus refuses, with its message.
         """
         try:
             with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{urlencode(parameters)}", timeout=20) as response:

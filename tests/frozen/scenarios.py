@@ -83,17 +83,11 @@ class Digests:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A history by name, and what makes its digests.
+    """A history by name, and what makes its digests."""
 
-    Attributes
-    ----------
-    name
-        Of its file.
-    make
-        Returns the digests.
-    """
-
+    #: Of its file.
     name: str
+    #: Returns the digests.
     make: Callable[[], Digests]
 
     @property

@@ -19,19 +19,13 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """The faults of a history.
-
-    Attributes
-    ----------
-    counts
-        How many struck, by kind.
-    erasing
-        How many events are being erased.
-    """
+    """The faults of a history."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
+        #: How many struck, by kind.
         self.counts: Counter[str] = Counter()
+        #: How many events are being erased.
         self.erasing = 0
 
     def due(self, fault: Fault) -> None:

@@ -41,18 +41,13 @@ class Batch:
 
 @dataclass
 class Log:
-    """A partition of a topic.
-
-    Attributes
-    ----------
-    newest
-        Of each producer id the newest epoch, the next sequence, and the first sequence and offset of its last batches.
-    """
+    """A partition of a topic."""
 
     batches: list[Batch] = field(default_factory=list)
     #: With those that compaction has left out.
     all: list[Batch] = field(default_factory=list)
     begin: int = 0
+    #: Of each producer id the newest epoch, the next sequence, and the first sequence and offset of its last batches.
     newest: dict[int, tuple[int, int, deque[tuple[int, int]]]] = field(default_factory=dict)
     waiting: list[Callable[[], None]] = field(default_factory=list)
 

@@ -51,21 +51,13 @@ SMALL: Final = {"buckets": 4, "grid": 5}
 
 
 class Row(NamedTuple):
-    """A row as this build writes it.
+    """A row as this build writes it."""
 
-    Attributes
-    ----------
-    name, version
-        Of its file.
-    frame
-        The row.
-    recode
-        Reads a row and writes it again.
-    """
-
+    #: Of its file.
     name: str
     version: int
     frame: bytes
+    #: Reads a row and writes it again.
     recode: Callable[[bytes], bytes]
 
     @property
@@ -455,10 +447,7 @@ def hexdump(frame: bytes) -> str:
 def write() -> None:
     """Write the files of the rows that have none.
 
-    Raises
-    ------
-    SystemExit
-        If a file holds other bytes than this build writes.
+    Raises SystemExit if a file holds other bytes than this build writes.
     """
     for row in golden():
         if not row.path.exists():

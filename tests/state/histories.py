@@ -255,14 +255,9 @@ def folded_again(make: Callable[[Table], Any], records: Sequence[Any], plan: Pla
     last one that arrived are folded again, along the journal. So is, later, a batch that was lost before it was in the
     journal.
 
-    Parameters
-    ----------
-    make
-        Returns an engine on a table.
-    records
-        What comes in.
-    plan
-        Its batches; when it ends, all that is left is one batch.
+    ``make``: returns an engine on a table.
+    ``records``: what comes in.
+    ``plan``: its batches; when it ends, all that is left is one batch.
     """
     table, outputs, at = Table(), list[Any](), 0
     checkpoint = frozen = 0, 0
@@ -327,21 +322,14 @@ STEPS = st.builds(
 
 @dataclass(repr=False)
 class History:
-    """A history as it was folded one event a batch.
+    """A history as it was folded one event a batch."""
 
-    Attributes
-    ----------
-    events, effects
-        What came in, and what each did.
-    table
-        The rows at the end.
-    policies
-        Under which.
-    """
-
+    #: What came in, and what each did.
     events: list[Event]
     effects: list[Effects]
+    #: The rows at the end.
     table: Table
+    #: Under which.
     policies: Policies
 
     @property

@@ -156,19 +156,12 @@ def served(
 ) -> Topics:
     """Return the topics after a worker has folded everything, and stopped.
 
-    Parameters
-    ----------
-    sent
-        Inputs; each topic keeps its order, and nothing else of the order holds.
-    settings
-        Of the worker.
-    seed
-        Of the order, the sizes of the batches and the crashes.
-    crashes
-        Probability that a worker dies after a batch is in its own journal, with any part of the outputs sent, and that
-        it dies between an entry of the topic and its checkpoint. It folds again what is behind the last checkpoint.
-    topics, rows
-        To go on from, as a worker with other settings does after a clean stop.
+    ``sent``: inputs; each topic keeps its order, and nothing else of the order holds.
+    ``seed``: of the order, the sizes of the batches and the crashes.
+    ``crashes``: probability that a worker dies after a batch is in its own journal, with any part of the outputs sent,
+      and that it dies between an entry of the topic and its checkpoint. It folds again what is behind the last
+      checkpoint.
+    ``topics, rows``: to go on from, as a worker with other settings does after a clean stop.
     """
     rng = random.Random(seed)
     topics = Topics(settings) if topics is None else topics
