@@ -14,9 +14,9 @@ from state.events import Carried, Forecast, Rejected
 from state.fence import FORECASTS
 from state.policies import Policies
 from state.policy import Policy
-from streams.records.canonical import Canonical, Reader
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
+from streams.records.making import Canonical, Reader
 from streams.sources import config
 from streams.sources.carrying import MOST, MOST_BYTES, TRACE, Carrier, headers
 from streams.sources.direct import Direct
