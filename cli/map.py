@@ -21,7 +21,7 @@ from cli import history, show
 from cli.options import DONE, NO
 from replay.configuration import PRESENT, Configuration
 from replay.console import Console
-from replay.partition_task import parts, play
+from replay.player import parts, play
 from replay.processes import cores
 from state import kinds, maps
 from state.bands import log_odds

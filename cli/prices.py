@@ -13,7 +13,7 @@ from replay import bootstrap
 from replay.columns import Columns
 from replay.configuration import Configuration
 from replay.measure import log_losses
-from replay.partition_task import parts, play
+from replay.player import parts, play
 from replay.processes import cores
 from replay.sources.record import Source
 from state.arrays import Floats

@@ -23,7 +23,7 @@ from replay.configuration import Configuration
 from replay.engine_output import EngineOutput
 from replay.first_rows import Group
 from replay.loaded import Loaded
-from replay.partition_task import Done, parts, play
+from replay.player import Done, parts, play
 from replay.run import Show
 from replay.score import dead
 from replay.sources.files import FileSource
