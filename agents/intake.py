@@ -30,13 +30,13 @@ from streams.faust import offsets
 from streams.faust.client import hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
-from streams.faust.source_consumer import guard
+from streams.faust.fetching import guard
 from streams.kafka import owners, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
+from streams.metrics.metric import Sample
 from streams.metrics.mirror import Source
 from streams.metrics.routing import IntakeGauges
-from streams.metrics.sample import Sample
 from streams.records.making import Maker
 from streams.records.merge import BEHIND
 from streams.records.output_avro import AvroValues

@@ -36,7 +36,7 @@ from streams.faust.changelog import MovedError
 from streams.faust.outputs import Outputs
 from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 from streams.records.decoding import Decoder
 from streams.records.merge import Batch
 from streams.sources import far_off, modes

@@ -26,10 +26,9 @@ from replay.audit.reader import PartitionReader, Span, require_kept
 from replay.audit.rows import RowStore, row_store
 from replay.audit.terms import Configurations
 from replay.audit.verdict import Verdict
-from replay.console import Console
+from replay.console import Bar, Console
 from replay.moves import LABELS, Move
 from replay.processes import Processes, enough, report
-from replay.progress import Bar
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.sources.registry import RegistryError

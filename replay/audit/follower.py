@@ -36,9 +36,8 @@ from replay.audit.reader import PartitionReader
 from replay.audit.router_verifier import Found, RouterVerifier
 from replay.audit.rows import Memory, digest, fence_of, read_entries, row_store, write_entries
 from replay.audit.terms import Configurations
-from replay.console import Console
+from replay.console import Bar, Console
 from replay.processes import Processes, enough, report
-from replay.progress import Bar
 from state.events import Rejected
 from state.frames import CorruptFrame
 from state.rescale import RescaleError, rescaled_routes

@@ -11,8 +11,7 @@ from typing import Final, Literal, Self
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
-from state.scoring.losses import Name, log
-from state.scoring.murphy import Murphy
+from state.scoring.losses import Murphy, Name, log
 from state.scoring.ranking import Maybe, Ranking
 
 #: The kinds of forecast that are scored: the model's; those served as ``p``; those served as ``draw``.

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import aiokafka
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
-from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.threads import QueueServiceThread
@@ -23,7 +23,8 @@ from mode.utils.futures import maybe_async
 
 from streams.faust import offsets, unpacking
 from streams.faust.client import hasten, stop
-from streams.kafka.epochs import end_of
+from streams.faust.unpacking import Read, Skips
+from streams.kafka.metadata import end_of_epoch
 from streams.records.merge import KafkaRecord, RewrittenError
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ class Lineage:
             tp, fetched = self._records.doubted.popitem()
             read = self._records.read[tp]
             try:
-                end = await end_of(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
+                end = await end_of_epoch(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
             except KafkaError:  # what is not kept is fetched again
                 self._fetcher._client.force_metadata_update()  # noqa: SLF001 - as above
                 await asyncio.sleep(BACKOFF)
@@ -306,3 +307,20 @@ def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
 
     fetcher._default_reset_strategy = OffsetResetStrategy.NONE  # noqa: SLF001 - as above
     fetcher._set_error = decide  # noqa: SLF001 - as above
+
+
+def guard(
+    consumer: AIOKafkaConsumer, topics: Iterable[str], unpacked_bytes: int, skips: Skips
+) -> defaultdict[TopicPartition, Read]:
+    """Bound what a consumer unpacks, leave out what is skipped, and let it raise where records were deleted or cut.
+
+    Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
+    first record.
+
+    Returns how far it has read each partition. Who goes on from a committed offset notes that here.
+    """
+    fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
+    records = Prefetched(lambda _: unpacked_bytes, skips, fetcher, topics)
+    Lineage(fetcher, records)
+    report_lost_positions(fetcher, topics)
+    return records.read

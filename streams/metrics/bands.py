@@ -8,7 +8,7 @@ from state.bands import Bands, probability
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
 from state.scoring.windows import KINDS
 from state.segments import Segment
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Most segments that are described: those with most forecasts above the lowest band.
 SEGMENTS: Final = 20

@@ -12,7 +12,7 @@ from state.policies import Policies
 from streams.metrics.catalogue import CATALOGUE, DELAYS, PREFIX, RECORD_FATES, WAITS
 from streams.metrics.exposition import OF_STREAMS
 from streams.metrics.latency import Latencies
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 from streams.metrics.slots import Slots, named
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.metrics.stage import Folding, Sampler

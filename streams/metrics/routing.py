@@ -8,8 +8,7 @@ from state import routes
 from state.effects import Effects
 from state.fence import Fence
 from streams.metrics.catalogue import CATALOGUE, LATENCIES, SIZES
-from streams.metrics.metric import counter, gauge
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample, counter, gauge
 from streams.metrics.stage import Folding, Sampler, Stage
 from streams.records import decoding, routing
 

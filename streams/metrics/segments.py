@@ -17,7 +17,7 @@ from state.scoring.wilson import Interval, wilson
 from state.scoring.windows import KINDS, Alarmed
 from state.segments import Dictionary, Segment
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Fewest events of a segment in the means over segments.
 LARGE: Final = 2000

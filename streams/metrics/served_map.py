@@ -7,8 +7,8 @@ from state import kinds
 from state.forecasts import PROBABILITY
 from state.policy import Policy
 from state.served import Served
+from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, covered, serving
-from streams.metrics.sample import Sample
 
 #: The raw probabilities, evenly apart in log-odds, as nearly as round ones are.
 RAW: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)

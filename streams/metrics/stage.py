@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from streams.metrics.catalogue import LATENCIES, PREFIX, SIZES, STAGES
 from streams.metrics.exposition import labelled
 from streams.metrics.metric import Metric as Exported
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Reads present values that are not in the state.
 Sampler = Callable[[], Iterable[Sample]]

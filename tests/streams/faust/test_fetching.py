@@ -42,7 +42,7 @@ class Fetcher:
         self._state.consumed_to = lambda position: setattr(self._state, "position", position)
         self._records = Prefetched(lambda _: None, lambda _: {}, cast("Any", self), [PLACE.topic])
         self._set_error: Callable[..., None] = lambda _, error: self.raised.append(error)
-        monkeypatch.setattr(fetching, "end_of", self._end_of)
+        monkeypatch.setattr(fetching, "end_of_epoch", self._end_of)
         monkeypatch.setattr(fetching, "BACKOFF", 0)
         self.lineage = Lineage(cast("Any", self), self._records)
 

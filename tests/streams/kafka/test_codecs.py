@@ -9,8 +9,7 @@ from aiokafka.codec import snappy_encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.kafka.codecs import NUMBERS
-from streams.kafka.expansion import ExpandsError, unpacked
+from streams.kafka.codecs import NUMBERS, ExpandsError, unpacked
 
 LIMIT = 100_000
 BOMB = bytes(LIMIT + 1)
