@@ -60,18 +60,6 @@ class Chances:
     References
     ----------
     Kish 1965, *Survey Sampling*, section 11.7.
-
-    Examples
-    --------
-    Of 1,000 forecasts of one score 50 were chosen, and 19 of the others drawn at .02:
-
-    >>> chances = Chances()
-    >>> taught = [0, 0]
-    >>> for n in range(69_000):
-    ...     drawn = n % 69 < 19
-    ...     taught[drawn] += chances.teaches(-3.0, 0.02 if drawn else 1.0, b"%d" % n)
-    >>> round(taught[0] / 50_000, 3), taught[1] / 19_000
-    (0.022, 1.0)
     """
 
     __slots__ = ("_bands",)

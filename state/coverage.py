@@ -69,19 +69,6 @@ class Coverage:
     begins (u64); number of cells (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8) and a number of each
     cell: where the next cell begins, counted from its own beginning, 0 of the last one; forecasts; forecasts with a
     label.
-
-    Examples
-    --------
-    Of 1,000 forecasts the last 500 wait for their label, and of 1,000 others only every tenth ever gets one:
-
-    >>> late, few = Coverage(), Coverage()
-    >>> for t in range(1, 1001):
-    ...     for coverage, labelled in (late, t > 500), (few, t % 10 == 0):
-    ...         coverage.issue(t, 0.0)
-    ...         if labelled:
-    ...             coverage.label(t - 500 if coverage is late else t, 0.0)
-    >>> late.uncovered, round(few.share, 1), few.uncovered
-    (False, 0.1, True)
     """
 
     __slots__ = ("_born", "_issued", "_labelled", "_means", "_places", "labels", "uncovered")

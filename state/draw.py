@@ -26,12 +26,6 @@ class Draw:
     BLAKE2b (RFC 7693), 8-byte digest, over seed (u64) · length of the name (u32) · name · event key, little-endian;
     the draw is the digest's upper 53 bits. Python's `hash` changes from process to process and must not be used.
     The length keeps ``("ab", b"c")`` and ``("a", b"bc")`` apart.
-
-    Examples
-    --------
-    >>> draw = Draw("fraud", seed=7)
-    >>> draw(b"event-1") == draw(b"event-1")
-    True
     """
 
     __slots__ = ("_prefix",)

@@ -45,12 +45,6 @@ class Entities:
 
     Bytes of a row, little-endian: of each entity its number (u32), when it first taught (i64, ms), how many outcomes of
     it taught (u8), and the log-odds of their scores, in eighths (i8 each, 0 where there is none).
-
-    Examples
-    --------
-    >>> entities = Entities(lambda _: None)
-    >>> [entities.teaches("churn", "00000000", number("a"), z, now, 10) for z, now in ((0, 1), (1, 2), (3, 3), (0, 20))]
-    [True, False, True, True]
     """
 
     def __init__(self, get: Callable[[bytes], bytes | None]) -> None:

@@ -133,20 +133,6 @@ class Versions:
     Bytes, little-endian: how many (u8); of each the configuration (4 bytes), forecasts (u64), first and last stream
     time (i64, ms), rows held, outcomes (u64 each), the four sums (f64 each), name and ``after`` (u8 and text each), the
     cells as `state.counts.encode_cells` has them. At most 6 kB, usually 400 bytes.
-
-    Examples
-    --------
-    Scores of the new version are twice as far apart in log-odds; of the old one every score is right:
-
-    >>> versions = Versions()
-    >>> old, new = versions.admit("1", "00000001", 0), versions.admit("2", "00000002", 0)
-    >>> for n in range(-2000, 2000):
-    ...     old.observe(1 / (1 + math.exp(-n / 1000)), 0)
-    ...     new.observe(1 / (1 + math.exp(-n / 500)), 0)
-    >>> versions.before(new).name
-    '1'
-    >>> [round(each, 2) + 0.0 for each in line(new, old, lambda p: p)]
-    [0.5, 0.0]
     """
 
     def __init__(self) -> None:

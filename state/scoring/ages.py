@@ -45,14 +45,6 @@ class Ages:
     halved, at most `FADE` (u32 each). Then for each label that has come, in ascending order: the label, the bytes of a
     count (1, 2, 4 or 8), the first cell with a count, the number of cells from there to the last one (u8 each), their
     counts. With two labels usually about 140 bytes; at most 6.2 kB.
-
-    Examples
-    --------
-    >>> ages = Ages()
-    >>> for days in range(1, 46):
-    ...     ages.observe(days * DAY_MS, 1)
-    >>> ages.n(1), words(ages.quantile(1, 0.5))
-    (45, '24d')
     """
 
     __slots__ = ("_at", "_before", "_counts", "_last", "_now", "_seen", "expired")

@@ -48,14 +48,6 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     ----------
     Ville 1939; Bennett 1962; Howard, Ramdas, McAuliffe & Sekhon 2020, *Time-uniform Chernoff
     Bounds*, Table 3; Waudby-Smith & Ramdas 2024, *Estimating Means of Bounded Random Variables by Betting*.
-
-    Examples
-    --------
-    Of 100 forecasts of .5, 50 come true, or 80:
-
-    >>> calm, broken = ([Bin(100, 50, came_true, 25, came_true / 2)] for came_true in (50, 80))
-    >>> log_wealth(calm) < 0 < math.log(1 / ALPHA) < log_wealth(broken)
-    True
     """
     share = 1.0 / len(cells)
     spared = math.log1p(-share) if share < 1.0 else -math.inf

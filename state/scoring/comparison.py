@@ -51,14 +51,6 @@ class Comparison:
     too small. ``a + b`` compares over both sets of events.
 
     Bytes, little-endian: Σd² of Brier, Σd² of log loss (f64 each), then the scores.
-
-    Examples
-    --------
-    >>> comparison = Comparison()
-    >>> for y in (1.0, 1.0, 0.0):
-    ...     comparison.observe(champion=0.5, challenger=0.75, y=y, draw=0.75)
-    >>> comparison.difference("brier").mean
-    -0.020833333333333332
     """
 
     __slots__ = ("_brier", "_log", "scores")

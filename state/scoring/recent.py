@@ -86,16 +86,6 @@ class Recent:
     each window, the oldest first, the window of the stream in which it begins and n (u32 each), then of each binary
     event Σy (u32 each), then of each Σp, then Σp² (f64 each). 5 bytes without events; at most 257 with one binary
     event, and 1,697 with nine.
-
-    Examples
-    --------
-    >>> recent = Recent()
-    >>> for window in range(12):
-    ...     for t in range(300):
-    ...         recent.observe(0.25, 0.0625, float(t % 4 == 0 or window == 11 and t % 2), window)
-    >>> evidence, stretch = recent.log_alarm()
-    >>> stretch.windows, stretch.n, evidence > 30.0, len(recent.stretches())
-    (1, 300, True, 9)
     """
 
     __slots__ = ("_past", "_start", "_sums", "joined", "last", "marks")
@@ -270,15 +260,6 @@ class RecentLevels(Recent):
 
     Sums of a window are n, then of each level the outcomes below its quantile, then those at or below it. In the bytes
     they are u32 each.
-
-    Examples
-    --------
-    >>> recent = RecentLevels((0.25, 0.75))
-    >>> for t in range(400):
-    ...     below = float(t % 4 == 0)
-    ...     recent.add((1.0, below, 1.0, below, 1.0), 0)
-    >>> recent.log_alarm()[1].mark
-    1
     """
 
     __slots__ = ("levels",)

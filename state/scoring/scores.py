@@ -66,14 +66,6 @@ class Scores:
     ascending order, its sums (n, Σp, Σy, Σp², Σpy), then Σy², then the log loss of each book with a set bit (f64), then
     the counts by fine cell of each such book (`ranking.encode`). At most 10.9 kB, and 5.4 kB without draws; for a
     window 7 and 3.5 kB, usually 2 and 1.5. Views are NaN while nothing was observed.
-
-    Examples
-    --------
-    >>> scores = Scores()
-    >>> scores.observe(raw=0.9, p=0.5, y=1)
-    >>> scores.observe(raw=0.9, p=0.5, y=0, draw=0.45)
-    >>> round(scores.error("raw"), 3), scores.error("calibrated"), round(scores.error("draw"), 3)
-    (0.4, 0.0, 0.475)
     """
 
     __slots__ = ("_logs", "_ranks", "_sums", "_y2")

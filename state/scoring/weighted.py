@@ -59,16 +59,6 @@ class Weighted:
     ----------
     Horvitz & Thompson 1952, *A Generalization of Sampling Without Replacement from a Finite Universe*; Kish 1965,
     *Survey Sampling*, section 11.7 (`effective`).
-
-    Examples
-    --------
-    A payment of 900 is a fraud, and one of 100 is not; both were scored at one half:
-
-    >>> money = Weighted()
-    >>> money.observe(0.5, 0.5, 1.0, 900.0)
-    >>> money.observe(0.5, 0.5, 0.0, 100.0)
-    >>> money.observed, money.mean("raw"), money.bias("raw").value, round(money.effective, 2)
-    (0.9, 0.5, -0.4, 1.22)
     """
 
     __slots__ = ("_squares", "_sums")
