@@ -35,7 +35,6 @@ from state.served import Served
 from streams.metrics import (
     bands,
     challengers,
-    figures,
     functions,
     segments,
     standing,
@@ -43,6 +42,7 @@ from streams.metrics import (
     versions,
     warm_up,
     weights,
+    windows,
 )
 from streams.metrics.figures import or_none
 from streams.metrics.rows import StateRows, covered, segmented, serving, summed
@@ -162,7 +162,7 @@ def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
         kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _windows(histories, kind) for kind in scores.kinds
     }
     for alarmed in KINDS:
-        described[alarmed] |= {"alarm": figures.alarm(histories, alarmed), **_biased(histories, alarmed)}
+        described[alarmed] |= {"alarm": windows.alarm(histories, alarmed), **_biased(histories, alarmed)}
     return described | {"regret": {loss: scores.regret(loss) for loss in NAMES}}
 
 
@@ -351,7 +351,7 @@ def distributed(found: Iterable[Distribution]) -> dict[str, Any]:
 
 def _windows(histories: Mapping[int, History], kind: Scored) -> dict[str, Any]:
     """Return the last window of all partitions and the worst of any, with the figures that only probabilities have."""
-    described = figures.windows(histories, kind, "ece", "ece_noise")
+    described = windows.describe(histories, kind, "ece", "ece_noise")
     newest, off = windows_of.last(histories.values()), windows_of.worst(histories.values(), kind)
     if newest is not None and off is not None:
         described["last_window"] |= {

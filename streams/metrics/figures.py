@@ -1,11 +1,7 @@
-"""Figures as JSON has them, null where there is no number; those of windows and alarms, whatever is forecast."""
+"""Figures as JSON has them, null where there is no number, and tables of them."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-from state.scoring.alarm import ALPHA
-from state.scoring.windows import Alarmed, Windows, last, log_alarm, log_recent, worst
+from typing import NamedTuple
 
 
 def or_none(value: float) -> float | None:
@@ -16,28 +12,3 @@ def or_none(value: float) -> float | None:
 def by_name(of: NamedTuple) -> dict[str, float | None]:
     """Return figures by their names."""
     return {name: or_none(value) for name, value in of._asdict().items()}
-
-
-def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed) -> dict[str, Any]:
-    """Return the evidence against calibration, of the whole life and of the last windows, and whether it is enough.
-
-    ``found`` are the histories of partitions, at least one.
-    """
-    several, level = list(found.values()), -math.log10(ALPHA)
-    log10, recent = (log(several, kind) / math.log(10.0) for log in (log_alarm, log_recent))
-    return {"log10": log10, "sounds": log10 >= level, "recent_log10": recent, "recent_sounds": recent >= level}
-
-
-def windows(found: Mapping[int, Windows[Any]], kind: Any, error: str, noise: str) -> dict[str, Any]:  # noqa: ANN401 - a kind whose worst is kept
-    """Return the last window of all partitions, and the worst of any; nothing before one is complete.
-
-    ``partition`` and ``window`` find the worst again. ``error`` and ``noise`` are what these figures are called.
-    """
-    newest, off = last(found.values()), worst(found.values(), kind)
-    if newest is None or off is None:
-        return {}
-    place = {"partition": next(n for n, each in found.items() if each.worst(kind) is off), "window": off.number}
-    return {
-        "last_window": {"n": newest.n, error: newest.error(kind), noise: newest.noise(kind)},
-        "worst_window": place | {error: off.scores.error(kind), noise: off.scores.noise(kind)},
-    }

@@ -10,7 +10,7 @@ from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import LOSSES, Difference
 from state.scoring.vector_history import VectorHistory, VectorScores
 from state.scoring.windows import KINDS, Alarmed, overall
-from streams.metrics import figures
+from streams.metrics import windows
 from streams.metrics.figures import by_name, or_none
 from streams.metrics.metric import Sample
 
@@ -44,7 +44,7 @@ def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
         area = vector_history.auc(alike, kind)
         if not math.isnan(area.value):
             described[kind] |= {"auc": area.value, "auc_error": or_none(area.error)}
-        described[kind] |= {"alarm": figures.alarm(held, kind)} | figures.windows(held, kind, "error", "noise")
+        described[kind] |= {"alarm": windows.alarm(held, kind)} | windows.describe(held, kind, "error", "noise")
     described["difference"] = {loss: by_name(each) for loss, each in differences(scores).items()}
     return described
 

@@ -16,7 +16,7 @@ from state.scoring.certificate import certificate
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
 from state.scoring.windows import KINDS, worst
-from streams.metrics import bands, challengers, figures, functions, segments, served_map, vectors, versions, weights
+from streams.metrics import bands, challengers, functions, segments, served_map, vectors, versions, weights, windows
 from streams.metrics.description import (
     aged,
     banded,
@@ -110,7 +110,7 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
             yield "recall", (stream, kind, f"{VOLUME:g}"), ranking.at(VOLUME)[0].value
             if kind == "raw" and not math.isnan(area.error):
                 yield "auc_error", (stream, kind), area.error
-        alarm = figures.alarm(histories, kind)
+        alarm = windows.alarm(histories, kind)
         yield "alarm_log10", (stream, kind), alarm["log10"]
         if kind == "calibrated":
             yield "alarm_recent_log10", (stream, kind), alarm["recent_log10"]
