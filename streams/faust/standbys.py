@@ -27,8 +27,7 @@ from streams.faust import copies
 from streams.faust.client import stop
 from streams.faust.contact import Contact
 from streams.faust.copies import Copy, Prefetched, ask, changelog_consumer, fit
-from streams.faust.directories import remove_directory
-from streams.faust.stores import DamagedStoreError, RocksStore, restore
+from streams.faust.stores import DamagedStoreError, RocksStore, remove_directory, restore
 from streams.faust.unpacking import Head
 from streams.records.merge import KafkaRecord
 
