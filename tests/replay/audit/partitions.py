@@ -34,6 +34,7 @@ on_error = "raw"
 [streams.stream-0]
 [streams.stream-1]
 [streams.another]
+[streams.s]
 """
 
 
