@@ -22,6 +22,7 @@ from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.journal import Entry, Journal
+from state.kind import KINDS, Moves
 from state.policies import Policies
 from state.policy import Policy
 from streams.config import stream_config
@@ -122,8 +123,10 @@ class Scene(NamedTuple):
         return forecasts, outcomes
 
     def state(self, partition: int = 0) -> dict[bytes, bytes]:
-        table = self.topology.table
-        return {key: row for prefix in b"FLCSQADJc" for key, row in table.range(partition, bytes([prefix]))}
+        """Return the rows that the engine made."""
+        table, outside = self.topology.table, Moves.OUTSIDE
+        kept = [letter for letter, kind in KINDS.items() if kind.moves is not outside]
+        return {key: row for letter in kept for key, row in table.range(partition, letter)}
 
     def counted(self, name: str, **labels: str) -> float:
         found = ScrapedSamples(exposed(self.topology.gauges)).value(name, labels)
