@@ -423,6 +423,15 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
     assert [(len(entry.topics), entry.applied) for _, entry in scene.told.noted] == [(60, 60), (20, 80)]
 
 
+def test_a_turn_begins_one_checkpoint_however_many_are_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.reopen(1)
+    begun, freeze = list[Served](), Served.freeze
+    monkeypatch.setattr(Served, "due", lambda self, _: self.ready)
+    monkeypatch.setattr(Served, "freeze", lambda self, tick=0: (begun.append(self), freeze(self, tick)))
+    asyncio.run(scene.processor.fold([Batch(n, batch([forecast("a", 0.3, 1)]), {}, 0) for n in (0, 1)]))
+    assert len(begun) == 1
+
+
 def test_a_checkpoint_names_the_ends_of_its_own_outputs_though_later_ones_are_out(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
