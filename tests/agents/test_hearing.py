@@ -7,6 +7,7 @@ import pytest
 
 from agents.hearing import Hearing
 from streams.faust.outputs import Heard
+from streams.records.encoding import EncodedRecord
 
 
 @pytest.mark.parametrize(("answering", "counted"), [(False, 2), (True, 0)])
@@ -17,7 +18,8 @@ def test_outputs_of_a_machine_that_computes_otherwise_are_counted_and_its_partit
 ) -> None:
     hearing, heard = Hearing(cast("Any", SimpleNamespace()), answering=answering), Heard()
     heard.said["calibrated"].extend([(b"a", b"{}"), (b"b", b"{}")])
-    assert heard.unsaid("calibrated", [(b"a", b'{"p":.1}', None, ())]) == [(b"a", b'{"p":.1}', None, ())]
+    derived: EncodedRecord = b"a", b'{"p":.1}', None, []
+    assert heard.unsaid("calibrated", [derived]) == [derived]
     hearing.compare(3, heard)
     assert hearing.unlike == counted
     assert ("output topics of partition 3" in caplog.text) == bool(counted)

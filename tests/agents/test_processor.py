@@ -426,8 +426,13 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
 def test_a_turn_begins_one_checkpoint_however_many_are_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.reopen(1)
     begun, freeze = list[Served](), Served.freeze
+
+    def counted(served: Served, tick: int = 0) -> None:
+        begun.append(served)
+        freeze(served, tick)
+
     monkeypatch.setattr(Served, "due", lambda self, _: self.ready)
-    monkeypatch.setattr(Served, "freeze", lambda self, tick=0: (begun.append(self), freeze(self, tick)))
+    monkeypatch.setattr(Served, "freeze", counted)
     asyncio.run(scene.processor.fold([Batch(n, batch([forecast("a", 0.3, 1)]), {}, 0) for n in (0, 1)]))
     assert len(begun) == 1
 

@@ -289,7 +289,7 @@ def _compared() -> dict[str, PairScores]:
 def _witnesses() -> list[Witness]:
     found = Witnesses()
     found.add(1_700_003_600_000, 21)
-    found.hold(witnesses.Entry(EXPIRY, 2_592_000_000, 21, "event-é"))
+    found.hold(witnesses.WaitingEntry(EXPIRY, 2_592_000_000, 21, "event-é"))
     found.add(1_700_003_600_005, 22)
     return found.waiting
 
