@@ -3,8 +3,8 @@
 A turn has at most one batch of each partition. Its batches are folded one after another. One request notes them all in
 the journal, and one produces their outputs. The next turn is folded meanwhile.
 
-The numbered steps are those of the operations page. Step 3, the journal entry, is the commit point: a crash before it
-leaves no trace. After it, the next owner of the partition folds the same records in the same order.
+The numbered steps are those of `docs/explanation/journal.md`. Step 3, the journal entry, is the commit point: a crash
+before it leaves no trace. After it, the next owner of the partition folds the same records in the same order.
 
 Checkpoints write rows to the changelog, beside the turns. They hold only batches whose outputs are acknowledged.
 Batches since the last checkpoint are folded again after a crash, with the same outputs.

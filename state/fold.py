@@ -11,7 +11,7 @@ from state.effects import Changes, Effects
 from state.expiry import Expiry
 from state.fence import FENCE, MATURITY, Fence, Queue
 from state.kind import Get
-from state.witnesses import SLACK, WITNESSES, Entry, Witnesses
+from state.witnesses import SLACK, WITNESSES, WaitingEntry, Witnesses
 
 #: Most rows that are removed before a record. A record adds at most one queue entry, so two catch up.
 SWEEP: Final = 2
@@ -139,7 +139,7 @@ class Fold:
         """Put a row into the queue of a role; its entry waits while the record is far ahead of stream time."""
         fence = self.fence
         if ts > fence.stream_time:
-            self._witnesses.hold(Entry(role, ttl_ms, fence.applied, event_id))
+            self._witnesses.hold(WaitingEntry(role, ttl_ms, fence.applied, event_id))
         else:
             self._expiry.push(role, ttl_ms, fence.applied, event_id)
 

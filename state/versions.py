@@ -51,7 +51,7 @@ _ENDS: Final[tuple[tuple[float, float], ...]] = (
 Answers = Callable[[float], float]
 
 
-class Line(NamedTuple):
+class CarriedLine(NamedTuple):
     """A line in log-odds."""
 
     slope: float
@@ -203,7 +203,7 @@ class Versions:
         return made
 
 
-def line(new: Version, old: Version, answer: Answers) -> Line:
+def line(new: Version, old: Version, answer: Answers) -> CarriedLine:
     """Return the line that carries the map of a version over to a new one, see the module.
 
     ``new, old``: each with forecasts in its cells.
@@ -226,12 +226,12 @@ def line(new: Version, old: Version, answer: Answers) -> Line:
         sum_zz += w * z * z
         sum_zg += w * z * g
     if weight <= 0.0:
-        return Line(1.0, 0.0)
+        return CarriedLine(1.0, 0.0)
     mean_z, mean_g = sum_z / weight, sum_g / weight
     spread = sum_zz - weight * mean_z * mean_z
     slope = (sum_zg - weight * mean_z * mean_g) / spread if spread > 1e-9 * weight else 1.0
     slope = min(max(slope, FLAT), STEEP)
-    return Line(slope, mean_g - slope * mean_z)
+    return CarriedLine(slope, mean_g - slope * mean_z)
 
 
 def _quantile(cells: Sequence[int], share: float) -> float:

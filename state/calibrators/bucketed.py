@@ -281,7 +281,7 @@ class Bucketed(Calibrator):
         return total / self.learnt
 
 
-class Counting(Bucketed):
+class CountingBuckets(Bucketed):
     """A bucketed calibrator whose field is a function of a cell's counts: updates commute, bit for bit."""
 
     order_free: bool = True

@@ -181,8 +181,8 @@ WORKER: Final[tuple[Metric, ...]] = (
     counter(
         "set_aside{what}",
         "Directories of rows that were not used, and were renamed: foreign, ahead of the changelog, old or damaged",
-        "the rows come from a copy or from the changelog; if some are damaged, check the disk; see Disks on the "
-        "operations page",
+        "the rows come from a copy or from the changelog; if some are damaged, check the disk; see Disks in "
+        "docs/explanation/guarantees.md",
     ),
     gauge(
         "disk_free_ratio",

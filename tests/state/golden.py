@@ -41,6 +41,8 @@ from state.segments import Dictionary
 from state.served import Served
 from state.versions import Versions
 from state.witnesses import Witness, Witnesses
+from streams.records import skips
+from streams.records.skips import Skip
 from tests.state.histories import altered
 
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -278,7 +280,7 @@ def _compared() -> dict[str, PairScores]:
 def _witnesses() -> list[Witness]:
     found = Witnesses()
     found.add(1_700_003_600_000, 21)
-    found.hold(witnesses.Entry(EXPIRY, 2_592_000_000, 21, "event-é"))
+    found.hold(witnesses.WaitingEntry(EXPIRY, 2_592_000_000, 21, "event-é"))
     found.add(1_700_003_600_005, 22)
     return found.waiting
 
@@ -354,7 +356,12 @@ def golden() -> list[Row]:
     def calibrator(row: bytes) -> bytes:
         return kinds.CALIBRATOR.encode(kinds.CALIBRATOR.decode(row, "fraud"))
 
+    def skip(frame: bytes) -> bytes:
+        (found,) = skips.read([(key, frame)])
+        return skips.row(found)[1]
+
     closed = _history(WINDOW)
+    key, left_out = skips.row(Skip(0, 123, "it ends every worker", "é", "2024-01-01T00:00:00Z"))
     entries = [(1_700_000_000_000, 5, "event-1"), (1_700_000_000_100, 6, "événement-2")]
     return [
         _whole("claim", kinds.CLAIM, Claim(4711, 3, "worker-é/17")),
@@ -406,6 +413,7 @@ def golden() -> list[Row]:
         Row("journal", kinds.JOURNAL.version, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
         _whole("entities", kinds.ENTITIES, kinds.ENTITIES.decode(_entities())),
         _whole("expiry", kinds.QUEUE, entries),
+        Row("skip", skips.SKIP.version, left_out, skip),
     ]
 
 

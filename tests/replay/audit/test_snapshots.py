@@ -16,7 +16,7 @@ from replay.audit.partition_verifier import OUTPUTS, Derivation
 from replay.audit.reader import PartitionReader
 from replay.audit.rows import Memory
 from replay.signature import SignatureError
-from replay.snapshot import Manifest, Place, SnapshotError
+from replay.snapshot import Manifest, SnapshotError, SnapshotPart
 from replay.topic_reader import Extent
 from state.journal import Last
 from streams.config.settings import Settings
@@ -84,7 +84,7 @@ def file(tmp_path: Path) -> Path:
     rows = tmp_path / "partition-0"
     rows.write_bytes(b"rows" * 2000)
     digest = blake2b(rows.read_bytes(), digest_size=32).hexdigest()
-    place = Place(digest, 3, 16, NEXT, LAST, 4, 2, (5, 6, 7), "ab" * 16, 1_000_001)
+    place = SnapshotPart(digest, 3, 16, NEXT, LAST, 4, 2, (5, 6, 7), "ab" * 16, 1_000_001)
     made = tmp_path / "state.snapshot"
     snapshot.pack(made, Manifest("cards", {"forecasts": ["f", "c", "t", 1]}, (place,), "2026-01-01"), [rows])
     return made
