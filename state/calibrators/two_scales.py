@@ -18,21 +18,9 @@ def itself(z: float) -> float:
 class TwoScales:
     """The map u = a z + d t + b, with z the log-odds of a score and t the score `itself`.
 
-    Parameters
-    ----------
-    low, high
-        Limits of a. d is between 0 and ``high``, so u rises strictly with z.
-    in_slope, in_offset
-        Information that a = 1 and b = 0 count for; `IN_SHARE` is that of d = 0.
-    far
-        Largest distance of b from 0.
-
-    Attributes
-    ----------
-    a, d, b
-        The parameters.
-    zz, zt, tt, z1, t1, oo
-        Their curvature A.
+    ``low, high``: limits of a. d is between 0 and ``high``, so u rises strictly with z.
+    ``in_slope, in_offset``: information that a = 1 and b = 0 count for; `IN_SHARE` is that of d = 0.
+    ``far``: largest distance of b from 0.
 
     Notes
     -----
@@ -49,7 +37,9 @@ class TwoScales:
     def __init__(self, low: float, high: float, in_slope: float, in_offset: float, far: float) -> None:
         self._low, self._high, self._far = low, high, far
         self._in_slope, self._in_offset = in_slope, in_offset
+        #: The parameters.
         self.a, self.d, self.b = 1.0, 0.0, 0.0
+        #: Their curvature A.
         self.zz, self.zt, self.tt, self.z1, self.t1, self.oo = in_slope, 0.0, IN_SHARE, 0.0, 0.0, in_offset
 
     def at(self, z: float) -> float:
