@@ -66,8 +66,8 @@ def calls_an_event(policy: Policy, said: Callable[[float], str] = '"p":{:.4f}'.f
     [
         ("histogram", 83),
         ("platt+regret_matching", 101),
-        ("prudent", 114),
-        (DEFAULT_CALIBRATOR, 127),
+        ("prudent", 117),
+        (DEFAULT_CALIBRATOR, 129),
     ],
 )
 def test_an_event_costs_no_more_calls_than_it_did(calibrator: str, most: float) -> None:
