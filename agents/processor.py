@@ -34,6 +34,7 @@ from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
 from streams.faust.outputs import Outputs
+from streams.faust.pace import Pace
 from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
 from streams.metrics.sample import Sample
@@ -92,6 +93,9 @@ class BatchProcessor:
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: Held while checkpoints are written, and taken last: turns go on meanwhile.
         self._writing = asyncio.Lock()
+        #: How many wait for checkpoints.
+        self._awaited = 0
+        self._pace = Pace(lambda: self._awaited > 0 or any(each.behind for each in self._partitions.values()))
 
     def _terms_of(self, settings: Settings) -> Terms:
         """Return the terms that these settings set for records."""
@@ -259,9 +263,13 @@ class BatchProcessor:
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
         """Wait until all folded turns are answered, and their checkpoints written. The caller holds the fold lock."""
-        async with self._noting, self._answering:
-            await self._written()
-            yield
+        self._awaited += 1
+        try:
+            async with self._noting, self._answering:
+                await self._written()
+                yield
+        finally:
+            self._awaited -= 1
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
         """Return the batches whose partition has not moved since; the new owner answers the others."""
@@ -368,12 +376,12 @@ class BatchProcessor:
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write a waiting checkpoint; the entries before it are answered."""
         changes, entry, left, known = waiting
-        for _ in changes.slices():
-            await asyncio.sleep(0)
+        async for _ in self._pace.slices(changes.slices()):
+            pass
         await self._outputs.note(number, entry.encode())
         said = [end if stands is None else stands for end, stands in zip(known, left, strict=True)]
         key, row = journal.begun(entry, said)
-        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4))
+        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4), self._pace)
         served.waiting, served.written = None, entry.number
         self._showing.written(number, changes, self._partitions)
 
