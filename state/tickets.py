@@ -113,7 +113,7 @@ class Tickets(Fold):
         if self._quotas is not None:
             rows.update(self._quotas.changes())
         made.ledger, self._rows = self._rows, {}
-        self._services.freeze(made)
+        self._services.freeze(made, self.sharers)
         return made
 
     @property
