@@ -281,7 +281,8 @@ def test_partitions_share_the_memory_for_streams(monkeypatch: pytest.MonkeyPatch
 
         def get(key: bytes, sharers: int = sharers, table: Table = one.table) -> bytes | None:
             read[sharers] += 1
-            return table.get(key)
+            found: bytes | None = table.get(key)
+            return found
 
         monkeypatch.setattr(one.partition.services, "_get", get)
         one.fold(*[forecast(20 + t, f"f{t}", stream=f"s{t}") for t in range(10)])
