@@ -34,6 +34,7 @@ from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
 from streams.faust.outputs import Outputs
+from streams.faust.pace import Pace
 from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
 from streams.metrics.metric import Sample
@@ -86,6 +87,9 @@ class BatchProcessor:
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: Held while checkpoints are written, and taken last: turns go on meanwhile.
         self._writing = asyncio.Lock()
+        #: How many wait for checkpoints.
+        self._awaited = 0
+        self._pace = Pace(lambda: self._awaited > 0 or any(each.behind for each in self._partitions.values()))
 
     def _terms_of(self, settings: Settings) -> Terms:
         """Return the terms that these settings set for records."""
@@ -119,6 +123,7 @@ class BatchProcessor:
                 terms = replace(self._terms_of(await recall(entries[0].config.hex())), config=entries[0].config)
             served = self._partitions[partition] = Served.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
+            self._share()
             self._showing.taken_up(partition, served.engine.fence)
             return committed(served.engine.fence), found
 
@@ -133,6 +138,11 @@ class BatchProcessor:
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         """Return the engine of a partition whose rows ``read`` returns."""
         return Partition(terms.settings.policies, read)
+
+    def _share(self) -> None:
+        """Divide the memory for streams among the partitions."""
+        for served in self._partitions.values():
+            served.engine.sharers = len(self._partitions)
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the schema ids of outputs. Call it before the first batch."""
@@ -166,6 +176,7 @@ class BatchProcessor:
     def close(self, partition: int) -> None:
         """Drop a partition that has moved."""
         self._partitions.pop(partition, None)
+        self._share()
         self._table.closed(partition)
         self._gauges.revoked(partition)
 
@@ -249,9 +260,13 @@ class BatchProcessor:
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
         """Wait until all folded turns are answered, and their checkpoints written. The caller holds the fold lock."""
-        async with self._noting, self._answering:
-            await self._written()
-            yield
+        self._awaited += 1
+        try:
+            async with self._noting, self._answering:
+                await self._written()
+                yield
+        finally:
+            self._awaited -= 1
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
         """Return the batches whose partition has not moved since; the new owner answers the others."""
@@ -275,6 +290,7 @@ class BatchProcessor:
             await self._close_order(served)
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
+            self._share()
 
     async def _close_order(self, served: Served) -> None:
         """Make a checkpoint of the batches since the last one, if there are any."""
@@ -358,12 +374,12 @@ class BatchProcessor:
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write a waiting checkpoint; the entries before it are answered."""
         changes, entry, left, known = waiting
-        for _ in changes.slices():
-            await asyncio.sleep(0)
+        async for _ in self._pace.slices(changes.slices()):
+            pass
         await self._outputs.note(number, entry.encode())
         said = [end if stands is None else stands for end, stands in zip(known, left, strict=True)]
         key, row = journal.begun(entry, said)
-        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4))
+        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4), self._pace)
         served.waiting, served.written = None, entry.number
         self._showing.written(number, changes, self._partitions)
 

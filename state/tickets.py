@@ -100,7 +100,7 @@ class Tickets(Fold):
         self._queued = _size(rows.values())
         rows.update(self._entities.changes())
         made.ledger, self._rows = self._rows, {}
-        self._services.freeze(made)
+        self._services.freeze(made, self.sharers)
         return made
 
     @property

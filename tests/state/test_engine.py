@@ -269,6 +269,26 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
     assert run() == kept
 
 
+def test_partitions_share_the_memory_for_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of ten partitions reads the rows of earlier streams again, where a single one still has them."""
+    monkeypatch.setattr(services, "KEPT", 200)
+    read = dict.fromkeys((1, 10), 0)
+    for sharers in read:
+        one = worker()
+        one.partition.sharers = sharers
+        for t in range(20):
+            one.fold(forecast(t, f"e{t}", stream=f"s{t}"))
+
+        def get(key: bytes, sharers: int = sharers, table: Table = one.table) -> bytes | None:
+            read[sharers] += 1
+            found: bytes | None = table.get(key)
+            return found
+
+        monkeypatch.setattr(one.partition.services, "_get", get)
+        one.fold(*[forecast(20 + t, f"f{t}", stream=f"s{t}") for t in range(10)])
+    assert read[1] == 0 < read[10]
+
+
 @pytest.mark.parametrize(
     "key",
     [

@@ -83,6 +83,22 @@ def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks
     assert heard.unlike == 1
 
 
+@pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
+def test_what_another_kind_of_machine_has_said_stands(*, avro: bool) -> None:
+    """The last bit of its numbers differs. Its answers are counted, and what it had not said yet follows."""
+    registry = Registry("http://127.0.0.1:1")
+    settings = replace(SETTINGS, registry=registry, output_format="avro", schema_ids=IDS) if avro else SETTINGS
+    there, again = Sender(settings), Sender(settings)
+    there.send(answer(1)._replace(p=0.45000000000000007), answer(2), joined(3)._replace(p=0.4000000000000001))
+    heard = Heard()
+    for label, topic in (("calibrated", "my-c"), ("resolved", "my-r")):
+        heard.said[label] += [(row.key, row.value) for row in there.producer.rows(topic)]
+    again.send(answer(1), answer(2), answer(3), joined(3), heard=heard)
+    assert [row.key for row in again.producer.rows("my-c")] == [b"k3"]
+    assert not again.producer.rows("my-r")
+    assert heard.unlike == 2
+
+
 def test_each_output_goes_to_its_topic_and_its_inputs_partition_in_order_with_key_value_and_time(
     sender: Sender,
 ) -> None:
