@@ -87,9 +87,7 @@ class BatchProcessor:
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: Held while checkpoints are written, and taken last: turns go on meanwhile.
         self._writing = asyncio.Lock()
-        #: How many wait for checkpoints.
-        self._awaited = 0
-        self._pace = Pace(lambda: self._awaited > 0 or any(each.behind for each in self._partitions.values()))
+        self._pace = Pace(lambda: any(each.behind for each in self._partitions.values()))
 
     def _terms_of(self, settings: Settings) -> Terms:
         """Return the terms that these settings set for records."""
@@ -105,9 +103,7 @@ class BatchProcessor:
         recall: Callable[[str], Awaitable[Settings]] | None = None,
         said: tuple[int, int, int] = (0, 0, 0),
     ) -> tuple[Fence, Journal]:
-        """Take up a partition from its table.
-
-        Returns the last checkpoint's fence, and the journal's entries since.
+        """Take up a partition from its table; return the last checkpoint's fence, and the journal's entries since.
 
         ``recall``: returns the settings that were in force, by their hash.
         ``said``: ends of its output topics.
@@ -260,13 +256,10 @@ class BatchProcessor:
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
         """Wait until all folded turns are answered, and their checkpoints written. The caller holds the fold lock."""
-        self._awaited += 1
-        try:
+        with self._pace.awaited():
             async with self._noting, self._answering:
                 await self._written()
                 yield
-        finally:
-            self._awaited -= 1
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
         """Return the batches whose partition has not moved since; the new owner answers the others."""

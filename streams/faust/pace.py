@@ -1,7 +1,8 @@
 """Long work in slices, with rests in between, so that turns go on at nearly their usual speed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -11,13 +12,23 @@ REST: Final = 3
 
 
 class Pace:
-    """Rests after each slice of work, unless there is a hurry.
+    """Rests after each slice of work, unless somebody waits for its end.
 
-    ``hurry``: whether somebody waits for the end of the work.
+    ``late``: whether the work is late anyway.
     """
 
-    def __init__(self, hurry: Callable[[], bool] = lambda: True) -> None:
-        self._hurry = hurry
+    def __init__(self, late: Callable[[], bool]) -> None:
+        self._late = late
+        self._waiting = 0
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Do not rest while this is entered: its owner waits for the end of the work."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
     async def slices(self, parts: Iterable[T]) -> AsyncIterator[T]:
         """Yield parts, each a slice of work, and rest after each."""
@@ -25,8 +36,8 @@ class Pace:
         began = now()
         for part in parts:
             yield part
-            await asyncio.sleep(0 if self._hurry() else REST * (now() - began))
+            await asyncio.sleep(0 if self._waiting or self._late() else REST * (now() - began))
             began = now()
 
 
-HURRIED: Final = Pace()
+HURRIED: Final = Pace(lambda: True)
