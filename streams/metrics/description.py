@@ -15,6 +15,7 @@ from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
 from state.policy import Policy
+from state.policy_checks import ALIKE
 from state.scoring import vector_history
 from state.scoring import windows as windows_of
 from state.scoring.cells import Bin
@@ -304,7 +305,8 @@ def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
 def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
     """Return the ages of a stream's outcomes, and in words what to set if they do not fit."""
     ages = reduce(add, rows_of.of(kinds.AGES, stream).values())
-    uncovered = [each for each in covered(rows_of, stream, policy).values() if each.uncovered]
+    coverages = covered(rows_of, stream, policy).values()
+    uncovered = [each for each in coverages if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
     told = (
         []
@@ -315,7 +317,8 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
             policy.matures_ms,
             silence=policy.silence is not None,
             labelled=share,
-            sampled=bool(policy.label_rate),
+            unlike=any(each.unlike for each in coverages),
+            sampled=bool(policy.label_rate) or policy.unlabelled == ALIKE,
         )
     )
     return {

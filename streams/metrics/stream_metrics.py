@@ -229,7 +229,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "withheld_partitions{stream, reason}",
         "Partitions that answer a stream as if nothing had been learnt, so by default with the raw forecast. "
         "unlabelled: most forecasts get no label, and nothing says what that means",
-        'set silence, or unlabelled = "alike"; soon after a stream began, labels that take long may still come',
+        "trueup streams show STREAM says what to set; soon after a stream began, labels that take long may still come",
         series=1,
     ),
     *(
