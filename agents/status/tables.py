@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from numpy import interp
 
-from agents.status.markup import Markup, join, tag
+from agents.status import band_tables
+from agents.status.markup import Markup, join
 from agents.status.number_format import NONE, count, minute, percent, score, signed, valued
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
-from state.scoring.windows import KINDS
-from streams.metrics import bands, weights
+from streams.metrics import weights
 from streams.metrics.segments import ERRORS, LATELY, large, level, mark, warming
 
 Described = Mapping[str, Any]
 #: Formats of cells.
-_count, _percent, _score, _signed, _part = map(valued, (count, percent, score, signed, bands.share))
-_share, _whole, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.0f}", "{:,.1f}", "{:.5f}"))
+_count, _percent, _score, _signed = map(valued, (count, percent, score, signed))
+_share, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.1f}", "{:.5f}"))
 #: The windows, in words.
 _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
 #: Segments whose bands a page shows, and functions whose bias it does.
@@ -45,7 +45,7 @@ def of_stream(described: Described) -> list[Table]:
     if "segments" in described:
         made += segments(described["segments"])
     if "bands" in described:
-        made += banded(described["bands"])
+        made += band_tables.banded(described["bands"])
     if "weighted" in described:
         made += weighted(described["weighted"])
     if "versions" in described:
@@ -176,47 +176,6 @@ def _segment_bands(worst: Sequence[Described]) -> Table:
     head = ("segment", *(f"{low:g} to {high:g}" for low, high in edges))
     told = "Served minus observed, by band of what was served; in parentheses the events."
     return Table("Segments by band", head, rows, words=[told], fold=True, wide=True)
-
-
-def banded(described: Described, title: str = "Bands") -> Iterator[Table]:
-    """Yield the bands by the raw and by the served score, and those of segments; a replay has the queues of a day."""
-    replayed = "day" in described["bands"][0]["raw"]
-    costs = any(each["raw"]["cost"] is not None for each in described["bands"])
-    rows = [
-        [
-            each["band"] or bands.BELOW,
-            tag("span", {"raw": "model", "calibrated": "served"}[kind], class_=kind),
-            NONE if each["threshold"] is None else f"{each['threshold']:.4g}",
-            *((_whole(one["day"]), _count(one["most"])) if replayed else (_count(one["forecasts"]),)),
-            _part(one["share"]),
-            _count(one["known"]),
-            _part(one["precision"]),
-            _part(one["recall"]),
-            _tenths(one["false_alarms"]),
-            *([_whole(one["cost"])] if costs else []),
-        ]
-        for each in described["bands"]
-        for kind, one in ((kind, each[kind]) for kind in KINDS)
-    ]
-    queues = ("a day", "most") if replayed else ("forecasts",)
-    head = ("band", "by", "from", *queues, "share", "labels", "precision", "recall", "false alarms a hit")
-    note = bands.CAPTION + (bands.keeping(described) if replayed else "")
-    yield Table(title, (*head, *(["cost"] if costs else [])), rows, 2, note, page_only=("labels",))
-    apart = described.get("segments", ())
-    rows = [
-        [
-            f"{each['segment']} = {each['value']}",
-            _count(each["forecasts"]),
-            *(
-                join(_part(one["calibrated"]["share"]), " (", _part(one["calibrated"]["precision"]), ")")
-                for one in each["bands"]
-            ),
-        ]
-        for each in apart
-    ]
-    heads = [each["band"] or bands.BELOW for each in apart[0]["bands"]] if apart else []
-    note = "Share of each band, as served, and its precision, in the segments with most forecasts above the lowest one."
-    yield Table("Bands of segments", ("segment", "forecasts", *heads), rows, note=note, wide=True)
 
 
 def weighted(described: Described, title: str = "") -> Iterator[Table]:

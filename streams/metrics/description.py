@@ -46,26 +46,10 @@ from streams.metrics import (
     windows,
 )
 from streams.metrics.figures import or_none
-from streams.metrics.rows import StateRows, covered, segmented, serving, summed
+from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
-
-
-def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return ``bands``, the counts of a stream's present bands, whole and by segment; nothing without forecasts."""
-    if policy is None or policy.bands is None:
-        return {}
-    layout = policy.bands.layout
-    counted = found.of(kinds.BAND_COUNTS, stream).items()
-    slots = ((n, (segments_of, slot), each) for (n, of, segments_of, slot), each in counted if of == layout)
-    whole, named = summed(found, stream, policy, slots)
-    if not whole:
-        return {}
-    thresholds = [each for (_, of), each in found.of(kinds.THRESHOLDS, stream).items() if of == layout]
-    moving = reduce(add, thresholds) if thresholds else None
-    described = bands.describe(reduce(add, whole), policy.bands, policy.costs, moving)
-    return {"bands": described | {"segments": bands.by_segment(named, policy.bands, policy.costs)}}
 
 
 def brief(found: StateRows, stream: str) -> dict[str, Any]:
@@ -117,7 +101,7 @@ def describe(
             by_config[config][partition] = each
     if by_config:
         described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
-    described |= banded(found, stream, policy) | weights.of_rows(found, stream, policy)
+    described |= bands.of_rows(found, stream, policy) | weights.of_rows(found, stream, policy)
     if by_segment := segmented(found, stream, policy):
         described["segments"] = segments.describe(by_segment.values())
     lists = {

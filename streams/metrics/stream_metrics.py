@@ -345,6 +345,11 @@ STREAMS: Final[tuple[Metric, ...]] = (
         series=MOST_BANDS,
     ),
     gauge(
+        "band_caught{stream, band}",
+        "Labels that are 1 in the band and those above: over the band_ones of all bands it is the recall",
+        series=MOST_BANDS,
+    ),
+    gauge(
         "band_cost{stream, band}",
         "What it costs to look at this band and above, of forecasts with labels: cost_miss for each one below, "
         "cost_alert for each that is looked at",
