@@ -1,6 +1,6 @@
 """The tables of bands: by the model's and by the served score, by day and by segment."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agents.status.markup import join, tag
@@ -11,9 +11,6 @@ from state.scoring.windows import KINDS
 from streams.metrics import bands
 
 Described = Mapping[str, Any]
-#: Segments whose days are shown, and their days.
-SEGMENTS: Final = 8
-DAYS: Final = 7
 _count, _part = valued(count), valued(bands.share)
 _whole, _tenths = valued("{:,.0f}".format), valued("{:,.1f}".format)
 _WORDS: Final = {"raw": "model", "calibrated": "served"}
@@ -74,22 +71,8 @@ def banded(described: Described, title: str = "") -> Iterator[Table]:
     note = f"A label counts on the day {'of its forecast' if replayed else 'when it was learnt'}; days are UTC."
     head = ("day", "band", "by", "forecasts", "share", *worth)
     yield Table(f"{title}Bands by day", head, rows, 3, note, fold=True, wide=True)
-    yield _lately(apart, title)
 
 
 def _worth(one: Described, *, costs: bool) -> list[object]:
     made: list[object] = [_count(one["known"]), _part(one["precision"]), _part(one["recall"])]
     return [*made, _tenths(one["false_alarms"]), *([_whole(one["cost"])] if costs else [])]
-
-
-def _lately(apart: Sequence[Described], title: str) -> Table:
-    """Return the share of forecasts above the lowest band by segment and day."""
-    days = sorted({of["day"] for each in apart for of in each["days"]})[-DAYS:]
-    rows = []
-    for each in apart[:SEGMENTS]:
-        shares = {of["day"]: [one["calibrated"]["share"] or 0.0 for one in of["bands"][1:]] for of in each["days"]}
-        cells = [_part(sum(shares[at])) if at in shares else NONE for at in days]
-        rows.append([f"{each['segment']} = {each['value']}", *cells])
-    note = "Share of the forecasts of the day above the lowest band, as served."
-    head = ("segment", *(day(at * DAY_MS) for at in days))
-    return Table(f"{title}Bands of segments by day", head, rows if days else [], note=note, fold=True, wide=True)

@@ -1,6 +1,6 @@
 """Bands of a stream as JSON, as samples and as a table: how many forecasts are in each, and what they are worth."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import add
 from typing import Any, Final
@@ -86,16 +86,14 @@ def _figures(counts: BandCounts, kind: Alarmed, band: int, costs: Costs) -> dict
     }
 
 
-def by_day(
-    days: Mapping[int, BandCounts], bands: Bands, costs: Costs, scores: Sequence[Alarmed] = KINDS
-) -> list[dict[str, Any]]:
-    """Describe days since 1970, the earliest first: of each band the figures by each of some ``scores``."""
+def by_day(days: Mapping[int, BandCounts], bands: Bands, costs: Costs) -> list[dict[str, Any]]:
+    """Describe days since 1970, the earliest first: the figures of each band by the raw and by the served score."""
     return [
         {
             "day": day,
             "forecasts": sum(counts.of(1, ISSUED)),
             "bands": [
-                {"band": name, **{kind: _figures(counts, kind, n, costs) for kind in scores}}
+                {"band": name, **{kind: _figures(counts, kind, n, costs) for kind in KINDS}}
                 for n, name in enumerate(bands.names)
             ],
         }
@@ -104,19 +102,10 @@ def by_day(
 
 
 def by_segment(counts: Mapping[Segment, BandCounts], bands: Bands, costs: Costs) -> list[dict[str, Any]]:
-    """Describe the segments with most forecasts above the lowest band, these first, as `describe` does.
-
-    Days of segments are those of served scores alone.
-    """
+    """Describe the segments with most forecasts above the lowest band, these first, as `describe` does."""
     most = sorted(counts.items(), key=lambda each: (-sum(each[1].of(1, ISSUED)[1:]), each[0]))
     return [
-        {
-            "segment": name,
-            "value": value,
-            **describe(each, bands, costs),
-            "days": by_day(each.days(), bands, costs, KINDS[1:]),
-        }
-        for (name, value), each in most[:SEGMENTS]
+        {"segment": name, "value": value, **describe(each, bands, costs)} for (name, value), each in most[:SEGMENTS]
     ]
 
 
