@@ -86,6 +86,7 @@ def _add_map(actions: Commands) -> None:
     shown.add_argument(
         "--of", metavar="NAME=VALUE,...", default="", help="of forecasts with these segments (default: with none)"
     )
+    shown.add_argument("--of-version", metavar="NAME", help="of this version of the model (default: of each)")
     history.add_files(shown)
     shown.set_defaults(run=_map)
 

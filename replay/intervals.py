@@ -63,7 +63,7 @@ def described(
     for group in range(GROUPS):
         of = [each[by_score == group] for each in columns]
         if len(of[0]):
-            groups.append(_means(of) | {"inside": _inside(*of, z)})
+            groups.append(_means(of) | {"inside": _inside(of, z)})
     members = {name: np.flatnonzero(own == n) for own in apart.of for n, name in enumerate(apart.names) if n in own}
     largest = sorted(members.items(), key=lambda each: (-len(each[1]), each[0]))[:SEGMENTS]
     segments = [
@@ -82,7 +82,7 @@ def _means(columns: Sequence[Floats]) -> dict[str, Any]:
 def _share(columns: Sequence[Floats], time: NDArray[np.int64], z: float) -> float | None:
     """Return the share of the groups by tenths of score and of time that are inside; None without forecasts."""
     group = _tenths(columns[1]) * GROUPS + _tenths(time)
-    inside = [_inside(*(each[group == n] for each in columns), z) for n in np.unique(group).tolist()]
+    inside = [_inside([each[group == n] for each in columns], z) for n in np.unique(group).tolist()]
     return float(np.mean(inside)) if inside else None
 
 
@@ -93,7 +93,8 @@ def _tenths(values: NDArray[Any]) -> NDArray[np.int64]:
     return place * GROUPS // max(len(values), 1)
 
 
-def _inside(low: Floats, p: Floats, high: Floats, y: Floats, z: float) -> bool:
+def _inside(columns: Sequence[Floats], z: float) -> bool:
+    low, p, high, y = columns
     off = float((y - p).sum())
     room = float((high - p).sum() if off > 0.0 else (p - low).sum())
     return abs(off) <= math.hypot(room, z * math.sqrt(float((p * (1.0 - p)).sum())))

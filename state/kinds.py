@@ -225,6 +225,7 @@ EVIDENCE: Final = Kind[Evidence](
     {1: form(Evidence)},
     Moves.TAUGHT,
     "one a stream with intervals, all zeros as layout and slot, and one a segment of it: what outcomes say of scores",
+    shown=True,
 )
 
 

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from numpy import interp
-
 from agents.status import band_tables
 from agents.status.markup import Markup, join
 from agents.status.number_format import NONE, count, minute, percent, score, signed, valued
@@ -23,25 +21,30 @@ _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days"
 #: Segments whose bands a page shows, and functions whose bias it does.
 BANDED: Final = 8
 FUNCTIONS: Final = 16
-#: The model's scores of which the page says what is served.
-_LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99)
 
 
-def lookup(maps: Sequence[Described]) -> Table:
-    """Return what is served for round scores of the model; no rows where there is no map."""
-    rows = []
-    for raw in _LOOKED if maps else ():
-        served = [float(interp(raw, each["raw"], each["calibrated"])) for each in maps]
-        low, high = min(served), max(served)
-        rows.append(
-            [f"{100 * raw:g}\N{NO-BREAK SPACE}%", percent(low) if low == high else f"{percent(low)} to {percent(high)}"]
-        )
-    return Table("From the model's score to the served one", ("model", "served"), rows, whole=False)
+def lookup(described: Described) -> Table:
+    """Return what is served for round scores of the model, with its interval; no rows where there is no map."""
+    found = described.get("served", ())
+    left = any(each["low"] is not None for each in found)
+    rows = [
+        [
+            f"{100 * each['raw']:g}\N{NO-BREAK SPACE}%",
+            percent(each["least"])
+            if each["least"] == each["most"]
+            else f"{percent(each['least'])} to {percent(each['most'])}",
+            *([f"{percent(each['low'])} to {percent(each['high'])}"] if left else []),
+        ]
+        for each in found
+    ]
+    note = "Interval: what the outcomes of such scores leave open; without segments." if left else ""
+    head = ("model", "served", *(["interval"] if left else []))
+    return Table("From the model's score to the served one", head, rows, 0, note, whole=False)
 
 
 def of_stream(described: Described) -> list[Table]:
     """Return the tables of a stream's page, those that people ask for first."""
-    made = [_windows(described)]
+    made = [lookup(described), _windows(described)]
     if "segments" in described:
         made += segments(described["segments"])
     if "bands" in described:

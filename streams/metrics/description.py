@@ -38,6 +38,7 @@ from streams.metrics import (
     challengers,
     functions,
     segments,
+    served_map,
     standing,
     vectors,
     versions,
@@ -105,6 +106,7 @@ def describe(
     if by_segment := segmented(found, stream, policy):
         described["segments"] = segments.describe(by_segment.values())
     lists = {
+        "served": served_map.describe(found, stream, policy),
         "biases": biased(found, stream, policy),
         "shadows": compared(found, stream, policy),
         "versions": versions.describe(versions.parts(found, stream, policy)),

@@ -134,6 +134,13 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "far from raw, the model is off there; trueup streams map has more scores and each partition",
         series=len(served_map.RAW),
     ),
+    gauge(
+        "served_interval{stream, raw, end}",
+        "The interval of served_score where the stream has intervals, without segments: low and high end, the means "
+        "over the partitions",
+        "wide: few outcomes have come of such scores, or they contradict what is served",
+        series=2 * len(served_map.RAW),
+    ),
     gauge("auc_error{stream, kind}", "Standard error of auc, as if events were independent", series=1),
     gauge(
         "recall{stream, kind, volume}",

@@ -13,11 +13,13 @@ import orjson
 import pytest
 
 from agents import notices
+from agents.status.number_format import percent
 from agents.status.pages import CARDS, MOST, Pages
 from agents.status.readings import POINTS
 from state import kinds
 from state.bands import Bands
 from state.events import Event, Forecast, Outcome
+from state.evidence import Evidence, band_of, issue, learn
 from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
@@ -572,6 +574,28 @@ def test_a_page_shows_bands_raw_beside_served_and_what_they_are_worth() -> None:
     assert HOSTILE[:30] in text
     assert f"country = {HOSTILE[:60]}" in text
     assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
+
+
+def test_a_page_shows_the_interval_of_what_is_served_where_the_stream_has_intervals() -> None:
+    assert DEFAULT.default is not None
+    policy, told = replace(DEFAULT.default, interval=0.9), Evidence()
+    for n in range(2000):
+        issue(band_of(0.3), 0.3, told, ())
+        learn(band_of(0.3), float(n % 10 < 3), told, ())
+    application = of_churn(
+        policy, {kinds.EVIDENCE.key("churn", policy.config, *kinds.WHOLE): kinds.EVIDENCE.encode(told)}
+    )
+    described = get(application, "/api/streams/churn").json
+    at = {each["raw"]: each for each in described["served"]}
+    assert all(each["low"] <= each["served"] <= each["high"] for each in at.values())
+    assert at[0.3]["high"] - at[0.3]["low"] < at[0.1]["high"] - at[0.1]["low"], "no outcome of .1 has come"
+    (one,) = described["maps"]
+    assert len(one["low"]) == len(one["high"]) == len(one["raw"])
+    text = Tags(get(application, "/", urlencode({"stream": "churn"})).text).text
+    assert "interval" in text
+    assert f"{percent(at[0.3]['low'])} to {percent(at[0.3]['high'])}" in text
+    bare = of_churn(DEFAULT.default, {})
+    assert get(bare, "/api/streams/churn").json["served"][0]["low"] is None
 
 
 def test_a_page_shows_what_was_expected_and_what_came_true_by_weight() -> None:

@@ -172,7 +172,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     )
     versions = Versions()
     versions.admit("7", named.of_version("7").config, 0).resolve(0.5, 0.5, 1.0)
-    bound = Policy("calibrated_regression", features=("age",))
+    bound = Policy("calibrated_regression", features=("age",), interval=0.9)
     gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
     for t in range(200):
@@ -248,6 +248,22 @@ def test_an_outcome_of_an_earlier_configuration_leaves_the_scores_that_are_shown
     fold(partition, Outcome(0, b"k", "new", 2.0, 1002))
     fold(partition, Outcome(1, b"k", "old", 0.0, 1003))
     assert snapshot.rows == read(stored.get, now, ["classes"], Fence()).rows
+
+
+@pytest.mark.parametrize("segments", [(), ("country",)])
+def test_bands_intervals_and_weights_are_shown_again_after_a_restart(segments: tuple[str, ...]) -> None:
+    policies = Policies(
+        [("s", Policy(bands=Bands(("", "high"), (0.0, 0.5)), interval=0.9, weight="amount", segments=segments))]
+    )
+    stored: dict[bytes, bytes] = {}
+    snapshot, partition = PartitionSnapshot(Fence()), Partition(policies, stored.get)
+    values = ("DE",)[: len(segments)]
+    effects = partition.fold([Forecast(0, b"k", "e", "s", 0.3, (), 1000, segments=values, weight=2.0)])
+    stored.update({key: row for key, row in effects.rows.items() if row is not None})
+    snapshot.applied(effects, policies, lambda _: True)
+    assert read(stored.get, policies, ["s"], Fence()).rows == snapshot.rows
+    letters = {key[:1] for key in snapshot.rows["s"]}
+    assert {kinds.BAND_COUNTS.letter, kinds.EVIDENCE.letter} < letters
 
 
 def test_nothing_says_only_when_a_counter_was_made() -> None:
