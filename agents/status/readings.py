@@ -136,7 +136,9 @@ class Readings:
         now_ms = max(times, default=0)  # other partitions may be ahead while a backlog is read
         updated = self.mirror.overview.updated
         idle_ms = int(1000 * max(time() - updated, 0.0)) if updated else 0
-        return {"stream": name, **describe(found, name, self.settings.policies.of(name), now_ms, idle_ms)}
+        untaught = self.mirror.overview.counted.get("untaught_events", {}).get(name)
+        told = {} if untaught is None else {"untaught": untaught}
+        return {"stream": name, **told, **describe(found, name, self.settings.policies.of(name), now_ms, idle_ms)}
 
     def missing(self, name: str) -> str:
         """Return why there is nothing to show of a stream: none of its state is here, or it has no metric series.

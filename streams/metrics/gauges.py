@@ -42,7 +42,6 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
     "withheld_letters": [],
     "overdue_labels": [],
     "belated_forecasts": [],
-    "untaught_events": [],
     "far_off_times": [(topic,) for topic in INPUTS],
 }
 
@@ -77,10 +76,11 @@ class Gauges(Folding):
         self._slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
         self._policies = policies
-        #: Forecasts answered and events resolved here, by label of their stream.
+        #: Forecasts answered, events resolved, records refused and events that taught nothing, by label of the stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
         self._refused: dict[str, int] = {}
+        self._untaught: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
 
@@ -99,6 +99,9 @@ class Gauges(Folding):
             self._scored.setdefault(stream, 0)
             if self._policies.quota_of(stream):
                 self._refused.setdefault(stream, 0)
+            policy = self._policies.of(stream) if stream else None
+            if policy is not None and (policy.entity or policy.label_rate):
+                self._untaught.setdefault(stream, 0)
 
     def restored(self, partition: int, held: PartitionSnapshot) -> None:
         """Take the rows of streams that gained a slot, see `gained`."""
@@ -155,7 +158,7 @@ class Gauges(Folding):
         self._counters["withheld_letters"].inc(effects.withheld)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         self._counters["belated_forecasts"].inc(effects.belated)
-        self._counters["untaught_events"].inc(sum(effects.untaught.values()))
+        self._count(effects.untaught, self._untaught)
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)
@@ -164,7 +167,7 @@ class Gauges(Folding):
             self._gained.append(gains)
             for each in self._held.values():
                 each.drop(loses)
-            for counted in (self._answered, self._scored, self._refused):
+            for counted in (self._answered, self._scored, self._refused, self._untaught):
                 counted.pop(loses, None)
                 counted.setdefault(gains, 0)
 
@@ -216,6 +219,7 @@ class Gauges(Folding):
             "answered_forecasts": self._answered.copy(),
             "scored_events": self._scored.copy(),
             "refused_records": self._refused.copy(),
+            "untaught_events": self._untaught.copy(),
         }
 
     def collect(self) -> Iterator[Metric]:

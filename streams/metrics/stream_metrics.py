@@ -83,6 +83,12 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "Resolved events scored by this worker; without a stream: of all hidden streams",
         series=1,
     ),
+    counter(
+        "untaught_events{stream}",
+        "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
+        "stands for few forecasts; without a stream: of all hidden streams",
+        series=1,
+    ),
     gauge(
         "resolved{stream}",
         "Resolved events scored over the life of the state, without those of a warm-up",

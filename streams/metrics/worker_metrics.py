@@ -118,11 +118,6 @@ WORKER: Final[tuple[Metric, ...]] = (
         "new, and learnt again with its outcome",
         "set ttl above the longest time after which producers send something again",
     ),
-    counter(
-        "untaught_events",
-        "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
-        "stands for few forecasts",
-    ),
     gauge("pending_events", "Issued forecasts that wait for their outcome"),
     gauge("waiting_outcomes", "Outcomes that wait until their forecast matures"),
     gauge("early_outcomes", "Outcomes that wait for their forecast"),

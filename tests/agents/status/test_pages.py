@@ -15,9 +15,10 @@ import pytest
 from agents import notices
 from agents.status.number_format import percent
 from agents.status.pages import CARDS, MOST, Pages
-from agents.status.readings import POINTS
+from agents.status.readings import POINTS, Readings
 from state import kinds
 from state.bands import Bands
+from state.effects import Effects
 from state.events import Event, Forecast, Outcome
 from state.evidence import Evidence, band_of, issue, learn
 from state.fence import Fence
@@ -596,6 +597,17 @@ def test_a_page_shows_the_interval_of_what_is_served_where_the_stream_has_interv
     assert f"{percent(at[0.3]['low'])} to {percent(at[0.3]['high'])}" in text
     bare = of_churn(DEFAULT.default, {})
     assert get(bare, "/api/streams/churn").json["served"][0]["low"] is None
+
+
+def test_a_page_says_how_many_events_taught_nothing_since_the_worker_began() -> None:
+    gauges = Gauges(10, "1.2.3", lambda: ())
+    gauges.assigned(0, ONE)
+    gauges.applied(0, Effects(untaught={"churn": 1234}), ONE.fence)
+    mirror = Mirror(Source(gauges.exposition, gauges))
+    application = Pages(Readings(Settings(policies=DEFAULT), mirror, "1.2.3"))
+    assert get(application, "/api/streams/churn").json["untaught"] == 1234
+    assert "1,234 events since this worker began" in Tags(get(application, "/", "stream=churn").text).text
+    assert "untaught" not in get(application, "/api/streams/fraud").json
 
 
 def test_a_page_shows_what_was_expected_and_what_came_true_by_weight() -> None:

@@ -203,6 +203,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
             kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
         },
         refused={"s": 2},
+        untaught={"s": 3},
     )
     gauges.applied(0, changed, Fence())
     gauges.written(0, changed)
@@ -316,6 +317,18 @@ def test_each_fate_is_counted_once() -> None:
     assert sum(samples(gauges)["trueup_dead_letters_total"].values()) == 2
     assert (value(gauges, "early_outcomes"), value(gauges, "pending_events")) == (1, 0)
     assert (value(gauges, "label_delay_seconds_count"), value(gauges, "label_delay_seconds_sum")) == (1, 3.0)
+
+
+def test_events_that_taught_nothing_are_counted_by_stream_from_zero_where_they_may_come() -> None:
+    gauges = made()
+    gauges._policies = Policies([("accounts", Policy(entity="account"))], Policy())
+    held = PartitionSnapshot(Fence(), {"accounts": {}, "s": {}})
+    gauges.assigned(0, held)
+    assert value(gauges, "untaught_events_total", stream="accounts") == 0
+    assert [dict(labels)["stream"] for labels in samples(gauges)["trueup_untaught_events_total"]] == ["accounts"]
+    gauges.applied(0, Effects(untaught={"accounts": 2, "s": 5}), Fence())
+    assert value(gauges, "untaught_events_total", stream="accounts") == 2
+    assert value(gauges, "untaught_events_total", stream="s") == 5
 
 
 def test_what_quotas_refuse_is_counted_by_stream_and_takes_no_slot_where_there_is_none() -> None:
