@@ -107,9 +107,23 @@ def _add_promote(actions: Commands) -> None:
     promote.add_argument(
         "--when",
         metavar="LOSS",
-        help="only if its loss (brier, log, pinball) is lower by two standard errors over 5,000 events; else status 1",
+        help="only if its loss (brier, log, pinball) is lower by two standard errors over 5,000 events; else status 1. "
+        "'brier better for 30 days': so over the last 30 days, for a job that runs every day; changes the file only "
+        "with --apply",
     )
+    promote.add_argument("--apply", action="store_true", help="change the file once it was better for so many days")
     promote.set_defaults(run=_promote)
+    back = command(
+        actions,
+        "rollback",
+        "undo the last promotion: the champion of before serves again",
+        says="Reads the last line of FILE.audit.jsonl and lets both change places again, as 'trueup streams promote' "
+        "does. Refuses if the file was changed since. A second rollback undoes the first.",
+        json_output=True,
+        dry_run=True,
+    )
+    back.add_argument("--reason", help="why, for the audit line")
+    back.set_defaults(run=_rollback)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -145,9 +159,16 @@ def _promote(options: argparse.Namespace) -> int:
         options.calibrator,
         reason=options.reason,
         when=options.when,
+        apply=options.apply,
         dry_run=options.dry_run,
         json_output=options.json,
     )
+
+
+def _rollback(options: argparse.Namespace) -> int:
+    from cli import promote  # noqa: PLC0415 - not part of a worker
+
+    return promote.rollback(os.environ, reason=options.reason, dry_run=options.dry_run, json_output=options.json)
 
 
 def _try(options: argparse.Namespace) -> int:
