@@ -27,6 +27,7 @@ from replay.processes import cores
 from state import kinds, maps
 from state.bands import log_odds
 from state.kind import kind_of
+from state.policies import Policies
 from state.policy import Policy
 from state.segments import Dictionary
 from streams.config.settings import Settings, SettingsError
@@ -51,6 +52,8 @@ class Map(NamedTuple):
     version: int
     answer: Callable[[float], float]
     points: maps.Table
+    #: Whether it is configured now to stay as it is.
+    frozen: bool
     #: The intervals; None without.
     ends: Ends | None
 
@@ -114,7 +117,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
     source = history.source(
         argparse.Namespace(**{**vars(options), "start": None, "end": at, "last": None, "offsets": None}), settings
     )
-    present = Configuration(PRESENT, settings.policies)
+    present = Configuration(PRESENT, _thawed(settings.policies, options.stream))
     with TemporaryDirectory(prefix="trueup-map-") as directory:
         place = Path(directory)
         made = parts(source.ready(place), [[present]], settings, place, rows=True)
@@ -124,6 +127,15 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
                 if kind_of(key).shown:
                     held[n][key] = row
     return StateRows({n: by_stream(rows) for n, rows in held.items()}, {})
+
+
+def _thawed(policies: Policies, stream: str) -> Policies:
+    """Return the policies with no frozen map: nothing says from when on it was, and before that it learnt."""
+    if (policy := policies.of(stream)) and policy.frozen:
+        sys.stderr.write(f"the map of {stream!r} is frozen now, and is played as if it had never been\n")
+    patterns = [(pattern, replace(each, frozen=False)) for pattern, each in policies.patterns]
+    of = policies
+    return Policies(patterns, of.default, of.early_ttl_ms, of.coin, of.quota, of.on_error)
 
 
 def _maps(
@@ -144,7 +156,7 @@ def _maps(
         answer = lambda p, of=calibrator, groups=groups: of.predict(p, (), b"", groups).p  # noqa: E731 - of this partition
         points = maps.table(answer, calibrator.breaks())
         left = ends(found, stream, policy, (n, config), groups if any(values) else ())
-        made.append(Map(n, name, policy.calibrator, config, calibrator.learnt, answer, points, left))
+        made.append(Map(n, name, policy.calibrator, config, calibrator.learnt, answer, points, policy.frozen, left))
     return made
 
 
@@ -166,7 +178,7 @@ def _table(options: argparse.Namespace, found: Sequence[Map], then: Then) -> Non
 def _title(options: argparse.Namespace, of: Map) -> str:
     where = f", {options.of}" if options.of else ""
     where += "" if of.model_version is None else f", version {of.model_version}"
-    learnt = f"{of.calibrator} ({of.config}) after {of.version:,} outcomes"
+    learnt = f"{of.calibrator} ({of.config}) after {of.version:,} outcomes{', frozen' if of.frozen else ''}"
     return f"{options.stream}{where}, partition {of.partition}: {learnt}"
 
 

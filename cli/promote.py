@@ -4,14 +4,8 @@ Nothing is sent to the workers: they read the file when they start. A challenger
 champion. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger.
 """
 
-import difflib
-import fcntl
-import os
-import pwd
-import stat
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,16 +15,15 @@ from typing import Any, Final
 
 import orjson
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from agents.status import tables
 from cli import condition, show_tables
 from cli.condition import Beside, Condition
+from cli.streams_file import StreamsFile, changing, edited
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from streams import atomic_file
-from streams.config.settings import Settings, SettingsError
+from streams.config.settings import SettingsError
 
 #: Most streams that are named in words.
 _NAMED: Final = 50
@@ -86,17 +79,17 @@ def run(
         Print the change as one JSON object: the audit line, and the difference.
     """
     asked = None if when is None else Condition.parse(when)
-    with _file(environment) as path:
-        settings = _settings(environment, path)
+    with changing(environment) as file:
+        settings = file.settings()
         promotion = find(settings.policies, stream, calibrator)
         beside = condition.read(settings, promotion.pattern, promotion.champion, promotion.challenger)
         if asked is not None:
-            looks = path.with_name(path.name + ".looks.jsonl")
+            looks = file.path.with_name(file.path.name + ".looks.jsonl")
             if unmet := asked.unmet(beside, looks, datetime.now(UTC), look=not dry_run):
                 sys.stderr.write(f"trueup: {promotion.challenger.calibrator} is not promoted: {unmet}\n")
                 return 1
             dry_run |= asked.days is not None and not apply
-        return _swap(environment, path, promotion, beside, stream, reason, dry_run=dry_run, json_output=json_output)
+        return _swap(file, promotion, beside, stream, reason, dry_run=dry_run, json_output=json_output)
 
 
 def rollback(
@@ -106,50 +99,24 @@ def rollback(
 
     Raises SettingsError if there is none, or the file has changed since, or cannot be read, rewritten or replaced.
     """
-    with _file(environment) as path:
-        audit = _audit(path)
-        lines = audit.read_bytes().splitlines() if audit.exists() else []
+    with changing(environment) as file:
+        lines = file.audit.read_bytes().splitlines() if file.audit.exists() else []
         last = orjson.loads(lines[-1]) if lines else {}
         if not {"from", "to", "after"} <= last.keys():
-            raise SettingsError(f"there is nothing to roll back: {audit} does not end with a promotion")
-        if sha256(path.read_bytes()).hexdigest() != last["after"]:
+            raise SettingsError(f"there is nothing to roll back: {file.audit} does not end with a promotion")
+        if sha256(file.path.read_bytes()).hexdigest() != last["after"]:
             raise SettingsError(
-                f"{path} was changed since the promotion of {last['at']}: promote the old champion, or edit it"
+                f"{file.path} was changed since the promotion of {last['at']}: promote the old champion, or edit it"
             )
-        settings = _settings(environment, path)
+        settings = file.settings()
         promotion = find(settings.policies, last["stream"], last["from"]["config"])
         beside = condition.read(settings, promotion.pattern, promotion.champion, promotion.challenger)
         reason = f"rollback of {last['at']}" if reason is None else reason
-        return _swap(
-            environment, path, promotion, beside, last["stream"], reason, dry_run=dry_run, json_output=json_output
-        )
-
-
-@contextmanager
-def _file(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the streams file while nobody else changes it."""
-    named = environment.get("TRUEUP_STREAMS")
-    if not named:
-        raise SettingsError("there is no streams file to change: --streams FILE, or TRUEUP_STREAMS")
-    path = Path(named).resolve()  # of a link the target is replaced, not the link
-    try:
-        with _locked(path.parent):
-            yield path
-    except OSError as exc:
-        raise SettingsError(f"cannot rewrite {path}: {exc.strerror or exc}") from exc
-
-
-def _settings(environment: Mapping[str, str], path: Path) -> Settings:
-    return Settings.from_env({**environment, "TRUEUP_STREAMS": str(path)})
-
-
-def _audit(path: Path) -> Path:
-    return path.with_name(path.name + ".audit.jsonl")
+        return _swap(file, promotion, beside, last["stream"], reason, dry_run=dry_run, json_output=json_output)
 
 
 def _swap(
-    environment: Mapping[str, str],
-    path: Path,
+    file: StreamsFile,
     promotion: Promotion,
     beside: Beside,
     stream: str,
@@ -158,29 +125,24 @@ def _swap(
     dry_run: bool,
     json_output: bool,
 ) -> int:
-    before = path.read_bytes()
-    after = rewritten(before.decode(), promotion).encode()
-    with _beside(path, after) as new:
-        _require_only(promotion, _settings(environment, path).policies, _settings(environment, new))
-        shown = {"difference": _diff(path, before.decode(), after.decode())}
-        line: dict[str, Any] = {"names": None if beside.missing else list(beside.names)}
-        if not json_output:
-            sys.stdout.write(shown["difference"])
-            print(_changing(promotion, beside))
-        if not dry_run:
-            line = _audit_line(path, promotion, stream, reason) | line
-            line |= {"before": sha256(before).hexdigest(), "after": sha256(after).hexdigest()}
-            missing = {"figures": None, "figures_missing": beside.missing}
-            line |= {"figures": beside.figures} if beside.missing is None else missing
-            # The audit line is written first. If the change then fails, its hash shows that it did not happen.
-            atomic_file.append(_audit(path), orjson.dumps(line) + b"\n")
-            atomic_file.replace(new, path)
+    after = rewritten(file.path.read_bytes().decode(), promotion)
+    difference = file.difference(after, "promoted")
+    names = {"names": None if beside.missing else list(beside.names)}
+    known = (
+        {"figures": beside.figures} if beside.missing is None else {"figures": None, "figures_missing": beside.missing}
+    )
+    sides = {"from": _named(promotion.champion), "to": _named(promotion.challenger)}
+    line = {"stream": stream, "reason": reason, **sides, **names, **known}
+    written = file.change(after, promotion.pattern, promotion.promoted, line, dry_run=dry_run)
     if json_output:
-        sys.stdout.write(orjson.dumps(line | shown).decode() + "\n")
-    elif dry_run:
+        sys.stdout.write(orjson.dumps({**(written or names), "difference": difference}).decode() + "\n")
+        return 0
+    sys.stdout.write(difference)
+    print(_changing(promotion, beside))
+    if dry_run:
         print("nothing was changed")
     else:
-        _tell(promotion, beside, _audit(path))
+        _tell(promotion, beside, file.audit)
     return 0
 
 
@@ -214,9 +176,9 @@ def rewritten(text: str, promotion: Promotion) -> str:
     Raises SettingsError if the text is written in a way this cannot change.
     """
     champion, challenger = promotion.champion, promotion.challenger
-    try:
-        document: Any = tomlkit.parse(text)
-        table = document["streams"][promotion.pattern]
+
+    def swap(tables: Any) -> None:  # noqa: ANN401 - tomlkit's own
+        table = tables[promotion.pattern]
         entry = table["shadow"][promotion.place]
         _set(table, challenger)
         if isinstance(entry, MutableMapping):
@@ -225,9 +187,8 @@ def rewritten(text: str, promotion: Promotion) -> str:
             table["shadow"][promotion.place] = _inline({"calibrator": champion.calibrator, "options": champion.options})
         else:
             table["shadow"][promotion.place] = champion.calibrator
-        return tomlkit.dumps(document)
-    except (TOMLKitError, LookupError, TypeError, ValueError) as exc:
-        raise SettingsError(f"the streams file cannot be rewritten, change it by hand: {exc}") from exc
+
+    return edited(text, swap)
 
 
 def _set(table: MutableMapping[str, Any], policy: Policy) -> None:
@@ -256,66 +217,11 @@ def _value(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _require_only(promotion: Promotion, before: Policies, after: Settings) -> None:
-    """Raise unless the new file differs from the old one by the swap alone."""
-    expected = [
-        (pattern, promotion.promoted if pattern == promotion.pattern else policy) for pattern, policy in before.patterns
-    ]
-    now = after.policies
-    if (list(now.patterns), now.default, now.early_ttl_ms) != (expected, before.default, before.early_ttl_ms):
-        raise SettingsError("the streams file cannot be rewritten so that nothing else changes: change it by hand")
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Lock the directory of the file, so that two promotions run one after the other."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(opened)
-
-
-@contextmanager
-def _beside(path: Path, content: bytes) -> Iterator[Path]:
-    """Write a temporary file beside another, with its mode and owner; remove it unless it replaced the other."""
-    with atomic_file.beside(path) as (new, file):
-        file.write(content)
-        file.flush()
-        known = path.stat()
-        os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
-        with suppress(PermissionError):  # only root may change the owner of a file
-            os.fchown(file.fileno(), known.st_uid, known.st_gid)
-        os.fsync(file.fileno())
-        yield new
-
-
 # -- what is said of it ----------------------------------------------------------------------------------------------
-
-
-def _audit_line(path: Path, promotion: Promotion, stream: str, reason: str | None) -> dict[str, Any]:
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "who": os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name,
-        "reason": reason,
-        "file": path.name,
-        "pattern": promotion.pattern,
-        "stream": stream,
-        "from": _named(promotion.champion),
-        "to": _named(promotion.challenger),
-    }
 
 
 def _named(policy: Policy) -> dict[str, Any]:
     return {"calibrator": policy.calibrator, "options": dict(policy.options), "config": policy.config}
-
-
-def _diff(path: Path, before: str, after: str) -> str:
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), path.name, f"{path.name}, promoted"
-    )
-    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
 def _changing(promotion: Promotion, beside: Beside) -> str:

@@ -113,6 +113,23 @@ def _add_promote(actions: Commands) -> None:
     )
     promote.add_argument("--apply", action="store_true", help="change the file once it was better for so many days")
     promote.set_defaults(run=_promote)
+    for name, does, then in (
+        ("freeze", "keep a stream's map as it is: what serves learns nothing", "It serves what it had learnt."),
+        ("thaw", "let a frozen map learn again", "Outcomes of the time between are never learnt."),
+    ):
+        freeze = command(
+            actions,
+            name,
+            does,
+            says="Changes `frozen` of the stream's pattern in the streams file, and nothing else, and appends a line "
+            f"to FILE.audit.jsonl. Workers read the file when they start: restart them. {then} Status 1: it is so "
+            "already.",
+            json_output=True,
+            dry_run=True,
+        )
+        freeze.add_argument("stream", help="name of a stream; its pattern's streams change together")
+        freeze.add_argument("--reason", help="why, for the audit line")
+        freeze.set_defaults(run=_freeze, frozen=name == "freeze")
     back = command(
         actions,
         "rollback",
@@ -160,6 +177,19 @@ def _promote(options: argparse.Namespace) -> int:
         reason=options.reason,
         when=options.when,
         apply=options.apply,
+        dry_run=options.dry_run,
+        json_output=options.json,
+    )
+
+
+def _freeze(options: argparse.Namespace) -> int:
+    from cli import freeze  # noqa: PLC0415 - not part of a worker
+
+    return freeze.run(
+        os.environ,
+        options.stream,
+        frozen=options.frozen,
+        reason=options.reason,
         dry_run=options.dry_run,
         json_output=options.json,
     )

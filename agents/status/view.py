@@ -131,6 +131,8 @@ def _vectors(described: Described) -> Iterator[str]:
 
 def notes(described: Described) -> Iterator[tuple[str, str]]:
     """Yield what somebody should look at although the state may be right."""
+    if described.get("frozen"):
+        yield "Frozen:", "the map stays as it is. Outcomes are scored, and what serves learns nothing."
     for each in described.get("ages", {}).get("findings", ()):
         yield "Labels:", f"{each['words']}."
     if described.get("untaught"):

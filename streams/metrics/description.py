@@ -112,6 +112,8 @@ def describe(
         "versions": versions.describe(versions.parts(found, stream, policy)),
     }
     described |= {name: value for name, value in lists.items() if value}
+    if policy is not None and policy.frozen:
+        described["frozen"] = True
     described["calibrators"] = [
         {
             "partition": partition,

@@ -76,7 +76,9 @@ def describe(found: StateRows, stream: str, policy: Policy | None) -> list[dict[
 
 
 def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
-    """Yield what `describe` describes of each of `RAW`."""
+    """Yield what `describe` describes of each of `RAW`, and whether the map is frozen."""
+    if policy is not None and policy.frozen:
+        yield "frozen", (stream,), 1.0
     for each in describe(found, stream, policy):
         if each["raw"] in RAW:
             place = stream, f"{each['raw']:g}"

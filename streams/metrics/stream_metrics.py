@@ -147,6 +147,12 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "wide: few outcomes have come of such scores, or they contradict what is served",
         series=2 * len(served_map.RAW),
     ),
+    gauge(
+        "frozen{stream}",
+        "1 where the stream's map stays as it is: what serves learns nothing",
+        "trueup streams thaw lets it learn again",
+        series=1,
+    ),
     gauge("auc_error{stream, kind}", "Standard error of auc, as if events were independent", series=1),
     gauge(
         "recall{stream, kind, volume}",

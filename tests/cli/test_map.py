@@ -69,6 +69,15 @@ def test_every_form_says_the_same(history: str, trueup: Trueup) -> None:
     assert "after 3,000 outcomes" in table
 
 
+def test_a_map_that_is_frozen_now_is_that_of_then(history: str, streams: Path, trueup: Trueup) -> None:
+    before = trueup(f"streams map s {history} --as csv").out
+    streams.write_text(SEGMENTED + "frozen = true\n")
+    now = trueup(f"streams map s {history} --as csv")
+    assert now.out == before
+    assert "is played as if it had never been" in now.err
+    assert "outcomes, frozen" in trueup(f"streams map s {history}").out
+
+
 @pytest.mark.usefixtures("streams")
 def test_the_map_of_a_segment_is_its_own(history: str, trueup: Trueup) -> None:
     at = {}

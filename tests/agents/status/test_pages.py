@@ -577,9 +577,9 @@ def test_a_page_shows_bands_raw_beside_served_and_what_they_are_worth() -> None:
     assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
 
 
-def test_a_page_shows_the_interval_of_what_is_served_where_the_stream_has_intervals() -> None:
+def test_a_page_shows_the_interval_of_what_is_served_and_whether_it_is_frozen() -> None:
     assert DEFAULT.default is not None
-    policy, told = replace(DEFAULT.default, interval=0.9), Evidence()
+    policy, told = replace(DEFAULT.default, interval=0.9, frozen=True), Evidence()
     for n in range(2000):
         issue(band_of(0.3), 0.3, told, ())
         learn(band_of(0.3), float(n % 10 < 3), told, ())
@@ -590,13 +590,16 @@ def test_a_page_shows_the_interval_of_what_is_served_where_the_stream_has_interv
     at = {each["raw"]: each for each in described["served"]}
     assert all(each["low"] <= each["served"] <= each["high"] for each in at.values())
     assert at[0.3]["high"] - at[0.3]["low"] < at[0.1]["high"] - at[0.1]["low"], "no outcome of .1 has come"
+    assert described["frozen"] is True
     (one,) = described["maps"]
     assert len(one["low"]) == len(one["high"]) == len(one["raw"])
     text = Tags(get(application, "/", urlencode({"stream": "churn"})).text).text
+    assert "the map stays as it is" in text
     assert "interval" in text
     assert f"{percent(at[0.3]['low'])} to {percent(at[0.3]['high'])}" in text
-    bare = of_churn(DEFAULT.default, {})
-    assert get(bare, "/api/streams/churn").json["served"][0]["low"] is None
+    bare = get(of_churn(DEFAULT.default, {}), "/api/streams/churn").json
+    assert bare["served"][0]["low"] is None
+    assert "frozen" not in bare
 
 
 def test_a_page_says_how_many_events_taught_nothing_since_the_worker_began() -> None:

@@ -172,7 +172,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     )
     versions = Versions()
     versions.admit("7", named.of_version("7").config, 0).resolve(0.5, 0.5, 1.0)
-    bound = Policy("calibrated_regression", features=("age",), interval=0.9)
+    bound = Policy("calibrated_regression", features=("age",), interval=0.9, frozen=True)
     gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
     for t in range(200):
