@@ -107,14 +107,15 @@ def findings(
         )
         found.append(Finding("ttl", text))
     lost = expired(ages)
+    served = labelled is None  # else nothing that was learnt is, and what to set was said
     # All numbers count as label 0, so a single label means nothing here.
-    if lost >= EXPIRED and not silence and ages.labels == [1] and not cut:
+    if lost >= EXPIRED and served and not silence and ages.labels == [1] and not cut:
         text = (
             f"only outcomes 1 are reported, and {lost:.0%} of the forecasts expire without one: what is served rises "
             f"to 1. {_missing(ages, unlike=unlike)}"
         )
         found.append(Finding("silence", text))
-    if lost >= MOST and not silence and not sampled and ages.labels == [0, 1] and not cut:
+    if lost >= MOST and served and not silence and not sampled and ages.labels == [0, 1] and not cut:
         text = (
             f"{lost:.0%} of the forecasts expire without an outcome: what is served is right for those that have one, "
             "and others may differ, as where analysts report zeros of what they look at and customers every 1. "
