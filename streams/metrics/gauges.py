@@ -42,6 +42,7 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
     "withheld_letters": [],
     "overdue_labels": [],
     "belated_forecasts": [],
+    "contradicting_outcomes": [],
     "untaught_events": [],
     "far_off_times": [(topic,) for topic in INPUTS],
 }
@@ -155,6 +156,7 @@ class Gauges(Folding):
         self._counters["withheld_letters"].inc(effects.withheld)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         self._counters["belated_forecasts"].inc(effects.belated)
+        self._counters["contradicting_outcomes"].inc(effects.contradicting)
         self._counters["untaught_events"].inc(sum(effects.untaught.values()))
         held = self._held.get(partition)
         if held is None:
