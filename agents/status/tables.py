@@ -10,7 +10,7 @@ from agents.status.number_format import NONE, count, minute, percent, score, sig
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
 from streams.metrics import weights
-from streams.metrics.segments import ERRORS, LATELY, large, level, mark, warming
+from streams.metrics.segments import ERRORS, LATELY, large, level, mark, silent, warming
 
 Described = Mapping[str, Any]
 #: Formats of cells.
@@ -127,7 +127,8 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     )
     more = f" The {len(rows)} worst:" if len(rows) < found["scored"] else ""
     lately = "" if recent else "Lately no segment is off. "
-    told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{large(found)}{warming(found)}.{more}"
+    rest = f"{large(found)}{warming(found)}{silent(found)}.{more}"
+    told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{rest}"
     note = f"{ERRORS[of]} Off: chance does not explain the error, and it is .03." if vectors else (
         "Off: chance does not explain the error, and it is .03, or .3 of what happened."
     )  # fmt: skip

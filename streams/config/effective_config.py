@@ -17,6 +17,7 @@ MARKS: Final = (
     "weight",
     "model_version",
     "frozen",
+    "alarms_since_ms",
     "bands",
     "points",
     "interval",

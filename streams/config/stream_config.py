@@ -18,6 +18,7 @@
     silence = 0                   # the label of a forecast that has no outcome when it matures
     unlabelled = "unknown"        # "alike": forecasts without a label are like those with one, as in a random sample
     frozen = true                 # the map stays as it is: what serves learns nothing; not set: it learns
+    alarms_since = 2026-11-01T12:00:00Z   # alarms are acknowledged: they count from then on, in stream time
     learn = "maturity"            # when outcomes are learnt: when their forecast matures, or on "arrival"
     revisable = "120d"            # how long a later outcome may replace the label; ttl if not set
     features = ["amount", "age"]  # or a count; the names of x
@@ -53,6 +54,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from state.bands import Bands, Points
@@ -73,6 +75,7 @@ _STREAM = (
     "learn",
     "revisable",
     "frozen",
+    "alarms_since",
     "features",
     "segments",
     "pairs",
@@ -208,6 +211,7 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         unlabelled=_typed(stream, "unlabelled", str, default=UNKNOWN),
         learn=_typed(stream, "learn", str, default=""),
         frozen=_typed(stream, "frozen", bool, default=False),
+        alarms_since_ms=_moment(stream, "alarms_since"),
         revisable_ms=_duration(stream, "revisable", 0),
         segments=_segments(stream),
         pairs=_pairs(stream),
@@ -229,6 +233,16 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         cost_miss=_number(stream, "cost_miss", 0.0),
         cost_alert=_number(stream, "cost_alert", 0.0),
     )
+
+
+def _moment(table: Mapping[str, Any], name: str) -> int:
+    """Return a time in ms, 0 if it is not set."""
+    value = table.get(name)
+    if value is None:
+        return 0
+    if not isinstance(value, datetime) or value.tzinfo is None or value.timestamp() <= 0:
+        raise ValueError(f"{name} must be a time after 1970 with its zone, such as 2026-11-01T12:00:00Z without quotes")
+    return int(value.timestamp() * 1000)
 
 
 def _number(table: Mapping[str, Any], name: str, default: float | None = None) -> float:

@@ -86,10 +86,11 @@ def describe(
     histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
     described: dict[str, Any] = {"resolved": scores.n}
+    since_ms = min((each.ms for each in found.of(kinds.ALARMS, stream).values()), default=None)
     if (warming := warmed(found, stream, policy)) is not None:
         described["warm_up"] = warming | {"words": warm_up.words(warming, scores)}
     if scores.n:
-        described |= _described(histories, scores)
+        described |= _described(histories, scores, since_ms)
     if found.of(kinds.AGES, stream):
         described["ages"] = aged(found, stream, policy)
     if coverages := covered(found, stream, policy):
@@ -101,7 +102,7 @@ def describe(
         if each.n:
             by_config[config][partition] = each
     if by_config:
-        described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
+        described["vectors"] = {config: vectors.describe(each, since_ms) for config, each in sorted(by_config.items())}
     described |= bands.of_rows(found, stream, policy) | weights.of_rows(found, stream, policy)
     if by_segment := segmented(found, stream, policy):
         described["segments"] = segments.describe(by_segment.values())
@@ -141,7 +142,7 @@ def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_m
     return {"course": standing.describe(course, now_ms, from_ms), "standing": state}
 
 
-def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
+def _described(histories: dict[int, History], scores: Scores, since_ms: int | None) -> dict[str, Any]:
     """Return the scores of probabilities by kind, and the regret.
 
     Rankings are those within the last windows. Over a life they would mix the answers of many maps.
@@ -151,7 +152,7 @@ def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
         kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _windows(histories, kind) for kind in scores.kinds
     }
     for alarmed in KINDS:
-        described[alarmed] |= {"alarm": windows.alarm(histories, alarmed), **_biased(histories, alarmed)}
+        described[alarmed] |= {"alarm": windows.alarm(histories, alarmed, since_ms), **_biased(histories, alarmed)}
     return described | {"regret": {loss: scores.regret(loss) for loss in NAMES}}
 
 

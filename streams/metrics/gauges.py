@@ -42,6 +42,7 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
     "withheld_letters": [],
     "overdue_labels": [],
     "belated_forecasts": [],
+    "contradicting_outcomes": [],
     "far_off_times": [(topic,) for topic in INPUTS],
 }
 
@@ -159,6 +160,7 @@ class Gauges(Folding):
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         self._counters["belated_forecasts"].inc(effects.belated)
         self._count(effects.untaught, self._untaught)
+        self._counters["contradicting_outcomes"].inc(effects.contradicting)
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)

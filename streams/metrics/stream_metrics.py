@@ -316,6 +316,12 @@ STREAMS: Final[tuple[Metric, ...]] = (
         series=SERIES,
     ),
     gauge(
+        "segments_silent{stream}",
+        "Segments whose forecasts wait while none of the outcomes comes that were to be expected of them lately",
+        "trueup streams show names them; see TrueupSegmentsSilent",
+        series=1,
+    ),
+    gauge(
         "segments_off_recently{stream}",
         "Segments whose last windows are off by .03, or by .3 of what happened, beyond chance; of numbers by .03 "
         "of coverage",

@@ -118,6 +118,12 @@ WORKER: Final[tuple[Metric, ...]] = (
         "new, and learnt again with its outcome",
         "set ttl above the longest time after which producers send something again",
     ),
+    counter(
+        "contradicting_outcomes",
+        "Outcomes that say another label than an earlier one of the same time and revision; without one the last to "
+        "come counts, with equal ones the first",
+        "give outcomes a time or a revision of their own; see TrueupOutcomesContradict",
+    ),
     gauge("pending_events", "Issued forecasts that wait for their outcome"),
     gauge("waiting_outcomes", "Outcomes that wait until their forecast matures"),
     gauge("early_outcomes", "Outcomes that wait for their forecast"),
@@ -195,6 +201,12 @@ WORKER: Final[tuple[Metric, ...]] = (
         "disk_free_ratio",
         "Share of the disk of TRUEUP_DATA_DIR that is free",
         "below a tenth enlarge it: when it is full, the worker ends; see TrueupDiskFilling",
+    ),
+    gauge(
+        "memory_free_ratio",
+        "Share of the memory limit of the control group that is free, caches of files aside; of the machine's memory "
+        "where there is no limit",
+        "below a tenth raise the limit, or start another worker; see TrueupMemoryFilling",
     ),
     counter("written_maps", "Maps written to TRUEUP_MAPS and acknowledged"),
     counter(

@@ -299,6 +299,7 @@ def test_who_was_better_for_days_by_looks_of_each_day_is_promoted_where_that_is_
         """Let ten events of a day resolve in each stream, of which one in four is 1; then look."""
         for stream in ("fraud-eu", "fraud-us"):
             (comparison,) = found.of(kinds.COMPARISON, stream).values()
+            assert isinstance(comparison, Comparison)
             for i in range(10):
                 comparison.observe(0.5, challenger, float(i % 4 == 0), challenger)
         return trueup("streams promote fraud-eu histogram --when", "brier better for 2 days", *more)

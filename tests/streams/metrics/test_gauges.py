@@ -20,6 +20,7 @@ from state.policy import Challenger, Policy
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
+from state.scoring.begun import Begun
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
@@ -62,6 +63,7 @@ SAMPLES = [
     ("standby_rows", (), 0.0),
     ("set_aside", ("damaged",), 0.0),
     ("disk_free_ratio", (), 0.5),
+    ("memory_free_ratio", (), 0.5),
     ("held_back_records", ("forecasts", "0"), 7.0),
     ("held_back_seconds", ("forecasts", "0"), 80.0),
     ("lag_records", ("forecasts", "0"), 3.0),
@@ -194,6 +196,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         {
             kinds.AGES.key("s"): kinds.AGES.encode(ages),
             kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
+            kinds.ALARMS.key("s"): kinds.ALARMS.encode(Begun(DAY_MS)),
             kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
             kinds.WEIGHTED.key("s", *kinds.WHOLE): kinds.WEIGHTED.encode(weighted),
             kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
