@@ -15,7 +15,7 @@ from streams.metrics.sample import Sample
 #: The raw probabilities that have series, evenly apart in log-odds, as nearly as round ones are.
 RAW: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)
 #: Those that are shown.
-LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.9, 0.99)
+LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99)
 
 #: Returns the low and the high end of the interval of a raw and its served score.
 Ends = Callable[[float, float], tuple[float, float]]
@@ -53,8 +53,10 @@ def ends(
     return lambda raw, p: evidence.interval(band_of(raw), p, wide, whole, segments)
 
 
-def describe(found: StateRows, stream: str, policy: Policy | None) -> list[dict[str, Any]]:
-    """Return what is served for each of `LOOKED`, features at 0 and without segments; nothing of classes or numbers.
+def describe(
+    found: StateRows, stream: str, policy: Policy | None, points: Sequence[float] = LOOKED
+) -> list[dict[str, Any]]:
+    """Return what is served for some raw scores, features at 0 and without segments; nothing of classes or numbers.
 
     ``served`` is the mean over the partitions, ``least`` and ``most`` are the ends of theirs. ``low`` and ``high`` are
     the means of the ends of their intervals, None without intervals.
@@ -66,7 +68,7 @@ def describe(found: StateRows, stream: str, policy: Policy | None) -> list[dict[
     maps = {place: each for place, each in answering(found, stream, policy).items() if place[1] in present}
     intervals = {place: ends(found, stream, policy, place) for place in maps}
     described = []
-    for raw in LOOKED if maps else ():
+    for raw in points if maps else ():
         served = {place: each.calibrator.predict(raw, x, b"map").p for place, each in maps.items()}
         left = [end(raw, served[place]) for place, end in intervals.items() if end is not None]
         low, high = (fmean(each) for each in zip(*left, strict=True)) if left else (None, None)
@@ -79,10 +81,9 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
     """Yield what `describe` describes of each of `RAW`, and whether the map is frozen."""
     if policy is not None and policy.frozen:
         yield "frozen", (stream,), 1.0
-    for each in describe(found, stream, policy):
-        if each["raw"] in RAW:
-            place = stream, f"{each['raw']:g}"
-            yield "served_score", place, each["served"]
-            for end in ("low", "high"):
-                if each[end] is not None:
-                    yield "served_interval", (*place, end), each[end]
+    for each in describe(found, stream, policy, RAW):
+        place = stream, f"{each['raw']:g}"
+        yield "served_score", place, each["served"]
+        for end in ("low", "high"):
+            if each[end] is not None:
+                yield "served_interval", (*place, end), each[end]
