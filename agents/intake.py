@@ -127,6 +127,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             await taken.know(self._sender.producer.client)
             self._consumer.subscribe(topics_read, listener=self)
             looked = monotonic()
+            self._notices.happened(f"intake started, version {__version__}")
             while not stop.is_set():
                 if self.failure is not None:
                     raise self.failure
@@ -218,6 +219,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 if reader.far_off:
                     more = self._notices.far_off(topic, reader.far_off, reader.far_off_said)
                     self._gauges.far_off(reader.name, more)
+        why = self.unready
+        self._notices.stands(f"intake not ready: {why}" if why else "intake ready")
         self._notices.tell()
 
     async def _land(self) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from aiokafka import TopicPartition
 from faust.types import TP
 
-from agents import __version__, deaths
+from agents import __version__, deaths, memory
 from agents.applying import Probe
 from agents.maps import Publisher
 from agents.notices import Notices
@@ -323,6 +323,8 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     with suppress(OSError):  # somebody has removed it
         disk = shutil.disk_usage(topology.settings.state_dir)
         yield "disk_free_ratio", (), disk.free / disk.total
+    if (free := memory.free_ratio()) is not None:
+        yield "memory_free_ratio", (), free
     if not topology.serving:
         return
     for each in topology.app.buffered():

@@ -217,16 +217,22 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
         topology.publisher.start()
     running = asyncio.create_task(topology.app.start())
     writing = asyncio.create_task(_checkpoints(topology))
-    told = ""
+    told, notices, aside = "", topology.processor.notices, 0
+    notices.happened(f"{settings.app_id} started, version {__version__}")
     while not stop.is_set():
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), timeout=0.25)
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
+        if (now := sum(topology.app.set_aside().values())) != aside:
+            aside = now
+            notices.happened(f"{settings.app_id} set rows on its disk aside: see TrueupDiskDamaged")
+        here = f"partitions {', '.join(map(str, sorted(topology.claims)))}"
+        notices.stands(f"{settings.app_id} " + (f"not ready: {why}" if (why := topology.unready) else f"ready: {here}"))
         topology.processor.tell()
         if line := topology.progress.look(topology.app.unrestored(), monotonic()):
             log.info(line)
-        said = f"not ready: {why}" if (why := topology.unready) else "ready"
+        said = f"not ready: {why}" if why else "ready"
         if told != said and (told or not why):
             told = said
             log.info(said)

@@ -229,7 +229,7 @@ async def _letters(
     try:
         async for _, records in batches(settings, [settings.dead_letters]):
             for record in records:
-                letter = _letter(record)
+                letter = read_letter(record)
                 if letter is not None and wanted.takes(letter, now):
                     counts[letter.reason, letter.topic] += 1
                     found.append(letter)
@@ -244,7 +244,7 @@ def _newest(letters: list[Letter], limit: int) -> list[Letter]:
     return sorted(letters, key=lambda each: each.at)[-limit:] if letters else []
 
 
-def _letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
+def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
     """Return a letter; None if the record is none."""
     try:
         said = orjson.loads(record.value or b"")

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.partition_result import PartitionResult
-from state.arrays import Floats
+from state.arrays import Floats, Integers
 from state.scoring import warm_up
 from state.scoring.cells import Bin
 from state.scoring.history import WINDOW
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
 from state.scoring.windows import KINDS
-from state.segments import LIMIT
+from state.segments import LIMIT, Segment
 from streams.metrics.segments import SegmentRows, describe
 
 #: Sums are made of multiples of its inverse, as `state.scoring.scores.grain` rounds.
@@ -69,6 +69,27 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
         for slot, window, *totals in _windows(of[counted], forecasts[1][counted], y[counted], windows[counted]):
             scores[family * LIMIT + slot].recent.add(totals, window)
     return dictionary, scores
+
+
+def placed(parts: Sequence[PartitionResult], stream: str) -> tuple[list[Segment], list[Integers]]:
+    """Return the segments of a stream, and by family the number of each forecast's own one, [n], by partition.
+
+    Forecasts of other streams have -1; without segments there are no families.
+    """
+    numbers: dict[Segment, int] = {}
+    families = max((each.families for part in parts if (each := part.dictionaries.get(stream))), default=0)
+    made: list[list[Integers]] = [[] for _ in range(families)]
+    for part in parts:
+        dictionary = part.dictionaries.get(stream)
+        mine = np.flatnonzero(part.column("stream") == part.streams.index(stream)) if dictionary else None
+        for family, found in enumerate(made):
+            found.append(np.full(len(part.column("stream")), -1, dtype=np.int64))
+            if dictionary is None:
+                continue
+            slots, of = np.unique(part.column(f"slot{family}")[mine], return_inverse=True)
+            own = [numbers.setdefault(dictionary.segment(slot), len(numbers)) for slot in slots.tolist()]
+            found[-1][mine] = np.array(own, dtype=np.int64)[of]
+    return list(numbers), [np.concatenate(each) for each in made]
 
 
 def _windows(

@@ -98,6 +98,8 @@ class Effects(Changes):
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     #: How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
     belated: int = 0
+    #: How many outcomes said another label than one of the same time and number, so that neither is known to be right.
+    contradicting: int = 0
     #: How many events of each stream taught nothing, because their entity had taught or their label stands for few
     #: forecasts.
     untaught: dict[str, int] = field(default_factory=lambda: defaultdict(int))

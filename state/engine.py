@@ -234,7 +234,9 @@ class Partition(Tickets):
             if newer:
                 self._rows[key] = row
                 row.as_of, row.number = ts, number
-        elif not newer or row.revisions >= ledger.MOST_REVISIONS:
+            return
+        self._effects.contradicting += (ts, number) == (row.as_of, row.number)
+        if not newer or row.revisions >= ledger.MOST_REVISIONS:
             fates[OUTCOME_STALE] += 1
         else:
             fates[OUTCOME_REVISED] += 1

@@ -94,6 +94,8 @@ class Policy:
     weight: str = ""
     #: Whether the champion learns nothing; its challengers do. Not in the recipe.
     frozen: bool = False
+    #: Stream time from which the alarms count, ms; 0: from the first event. Not in the recipe.
+    alarms_since_ms: int = 0
     #: Bands of the calibrated probability; None: none. Not in the recipe, like the next five.
     bands: Bands | None = None
     #: The scorecard whose points stand beside the probability; None: none.

@@ -132,7 +132,6 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
         worker,
         s=view.stream(described, maps, large=True),
         pictures=view.pictures(described, maps),
-        lookup=tables.lookup(maps),
         tables=tables.of_stream(described),
     )
 

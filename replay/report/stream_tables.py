@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from agents.status import number_format, tables
+from agents.status import band_tables, number_format, tables
 from agents.status.markup import Markup, join, tag
-from agents.status.number_format import cell, count, score, valued
+from agents.status.number_format import cell, count, score, share, valued
 from agents.status.score_tables import Table
 from replay.intervals import COLUMNS
 from replay.result import RAW, Contender, Difference, Result
@@ -19,7 +19,7 @@ _NOTE: Final = (
     "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
     "on says not calibrated. Differences are of mean losses over the same outcomes."
 )
-_count, _score = valued(count), valued(score)
+_count, _score, _share = map(valued, (count, score, share))
 
 
 def of_probabilities(contender: Contender) -> Iterator[Table]:
@@ -30,11 +30,11 @@ def of_probabilities(contender: Contender) -> Iterator[Table]:
         if scored.segments:
             yield from tables.segments(scored.segments, title)
         if scored.bands:
-            yield from tables.banded(scored.bands, f"{title}forecasts by band, a day")
+            yield from band_tables.banded(scored.bands, title)
         if scored.weighted:
             yield from tables.weighted(scored.weighted, title)
         if scored.intervals:
-            yield _intervals(scored.intervals, title)
+            yield from _intervals(scored.intervals, title)
         if scored.versions:
             yield tables.models(scored.versions, title)
         if scored.functions:
@@ -59,15 +59,27 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
             yield from tables.segments(each.segments, f"{contender.name}, {each.stream}: ")
 
 
-def _intervals(found: Mapping[str, Any], title: str) -> Table:
-    """Return what `replay.intervals.described` does as a table."""
+def _intervals(found: Mapping[str, Any], title: str) -> Iterator[Table]:
+    """Yield what `replay.intervals.described` does as tables."""
     rows = [
         [_count(each["n"]), *(_score(each[name]) for name in COLUMNS), "yes" if each["inside"] else "no"]
         for each in found["groups"]
     ]
     inside = found["inside"]
     note = f"Of the groups by tenths of score and time {100 * inside:.0f}% are inside." if inside is not None else ""
-    return Table(f"{title}intervals of {100 * found['level']:g}%", ("scores", *COLUMNS, "inside"), rows, 0, note)
+    heading = f"{title}intervals of {100 * found['level']:g}%"
+    yield Table(heading, ("scores", *COLUMNS, "inside"), rows, 0, note)
+    rows = [
+        [
+            f"{each['segment']} = {each['value']}",
+            _count(each["n"]),
+            *(_score(each[name]) for name in COLUMNS),
+            _share(each["inside"]),
+        ]
+        for each in found["segments"]
+    ]
+    note = "Inside: share of the groups by tenths of score and time of the segment."
+    yield Table(f"{heading} by segment", ("segment", "scores", *COLUMNS, "inside"), rows, note=note)
 
 
 def difference(each: Difference) -> Markup:

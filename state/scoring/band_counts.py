@@ -105,6 +105,14 @@ class BandCounts:
         at = (kind * _SUMS + what) * self.width
         return self.sums[at : at + self.width]
 
+    def days(self) -> dict[int, Self]:
+        """Return the counts of each day since 1970 that is kept, the earliest first."""
+        found = {}
+        for day in sorted(self._days):
+            found[day] = type(self)(self.width)
+            found[day].sums = self._days[day]
+        return found
+
     def __add__(self, other: Self) -> Self:
         """Return the counts of both; ValueError if they are of other bands."""
         if self.width != other.width:

@@ -180,6 +180,12 @@ class Recent:
     def _windows(self) -> list[tuple[int, list[float]]]:
         return [*self._past, (self._start, self._sums)] if self._sums[0] else []
 
+    @property
+    def begun(self) -> int | None:
+        """The window of the stream in which the first kept window begins; None without events."""
+        windows = self._windows()
+        return windows[0][0] if windows else None
+
     def stretches(self, mark: int = 0) -> list[Stretch]:
         """Return the stretches of a binary event: the present window, then it with the one before, and so on."""
         return [self._stretch(i + 1, sums, mark) for i, sums in enumerate(self._totals())]

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -139,6 +140,16 @@ def _number(table: Table, name: str) -> float:
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{name} must be a number, got {value!r}")
     return float(value)
+
+
+def _moment(table: Table, name: str) -> int:
+    """Return a time in ms."""
+    value = table[name]
+    if not isinstance(value, datetime) or value.tzinfo is None or value.timestamp() <= 0:
+        raise ValueError(
+            f"{name} must be a time after 1970 with its zone, such as {STREAM[name].example} without quotes"
+        )
+    return int(value.timestamp() * 1000)
 
 
 def _silence(table: Table, name: str) -> float:
@@ -280,6 +291,9 @@ STREAM: Final = {
     "learn": Key('"maturity"', 'when outcomes are learnt: when their forecast matures, or on "arrival"', _text),
     "revisable": Key('"120d"', "how long another outcome may replace the label; else ttl", _duration, "revisable_ms"),
     "frozen": Key("true", "the map stays as it is: what serves learns nothing; not set: it learns", _flag),
+    "alarms_since": Key(
+        "2026-11-01T12:00:00Z", "alarms are acknowledged: they count from then on", _moment, "alarms_since_ms"
+    ),
     "features": Key('["amount", "age"]', "or a count; the names of x", _features),
     "segments": Key('["country", "channel"]', "names of segments; a record gives their values", _segments),
     "pairs": Key('[["country", "channel"]]', "combinations that are segments, too", _pairs),

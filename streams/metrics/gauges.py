@@ -41,7 +41,7 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
     "expired_early": [],
     "overdue_labels": [],
     "belated_forecasts": [],
-    "untaught_events": [],
+    "contradicting_outcomes": [],
     "far_off_times": [(topic,) for topic in INPUTS],
 }
 
@@ -68,9 +68,10 @@ class Gauges(Folding):
         self._slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
         self._policies = policies
-        #: Forecasts answered and events resolved here, by label of their stream.
+        #: Forecasts answered, events resolved, records refused and events that taught nothing, by label of the stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
+        self._untaught: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
 
@@ -87,6 +88,9 @@ class Gauges(Folding):
         for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
             self._answered.setdefault(stream, 0)
             self._scored.setdefault(stream, 0)
+            policy = self._policies.of(stream) if stream else None
+            if policy is not None and (policy.entity or policy.label_rate):
+                self._untaught.setdefault(stream, 0)
 
     def restored(self, partition: int, held: PartitionSnapshot) -> None:
         """Take the rows of streams that gained a slot, see `gained`."""
@@ -141,7 +145,8 @@ class Gauges(Folding):
         self._count(effects.resolved, self._scored)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         self._counters["belated_forecasts"].inc(effects.belated)
-        self._counters["untaught_events"].inc(sum(effects.untaught.values()))
+        self._count(effects.untaught, self._untaught)
+        self._counters["contradicting_outcomes"].inc(effects.contradicting)
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)
@@ -150,7 +155,7 @@ class Gauges(Folding):
             self._gained.append(gains)
             for each in self._held.values():
                 each.drop(loses)
-            for counted in (self._answered, self._scored):
+            for counted in (self._answered, self._scored, self._untaught):
                 counted.pop(loses, None)
                 counted.setdefault(gains, 0)
 
@@ -198,7 +203,11 @@ class Gauges(Folding):
 
     def counted(self) -> dict[str, dict[str, int]]:
         """Return what each counter by stream counted."""
-        return {"answered_forecasts": self._answered.copy(), "scored_events": self._scored.copy()}
+        return {
+            "answered_forecasts": self._answered.copy(),
+            "scored_events": self._scored.copy(),
+            "untaught_events": self._untaught.copy(),
+        }
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the worker that are neither counters nor of one stream."""

@@ -113,8 +113,7 @@ _TODO: Final = {
     "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
     "--last 1d.",
     "unknown": "Nothing, while labels are not due yet. If they are: send outcomes with the ids of the forecasts.",
-    "unlabelled": "If no report means no: set silence = 0 and matures. If the labelled are like the others: set "
-    'unlabelled = "alike".',
+    "unlabelled": "Say in the streams file what a missing label means: the note on labels says what fits.",
     "few": "Nothing: it takes some more labels.",
     "unsupported": "Nothing: the next forecasts are answered by what the labels support.",
     None: "",

@@ -19,7 +19,6 @@ from state.scoring.windows import KINDS, worst
 from streams.metrics import bands, challengers, functions, segments, served_map, vectors, versions, weights, windows
 from streams.metrics.description import (
     aged,
-    banded,
     biased,
     compared,
     guarantee,
@@ -50,7 +49,7 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield "warm_up_events", (stream,), warm["resolved"]
         yield "warm_up_alarm_log10", (stream,), warm["alarm_log10"]
         yield "warm_up_bias", (stream,), (warm["raw"] or 0.0) - (warm["observed"] or 0.0)
-    for of_bands in banded(found, stream, policy).values():
+    for of_bands in bands.of_rows(found, stream, policy, whole=False).values():
         yield from bands.samples(stream, of_bands)
     for weighed in weights.of_rows(found, stream, policy).values():
         yield from weights.samples(stream, weighed)

@@ -107,9 +107,10 @@ WORKER: Final[tuple[Metric, ...]] = (
         "set ttl above the longest time after which producers send something again",
     ),
     counter(
-        "untaught_events",
-        "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
-        "stands for few forecasts",
+        "contradicting_outcomes",
+        "Outcomes that say another label than an earlier one of the same time and revision; without one the last to "
+        "come counts, with equal ones the first",
+        "give outcomes a time or a revision of their own; see TrueupOutcomesContradict",
     ),
     gauge("pending_events", "Issued forecasts that wait for their outcome"),
     gauge("waiting_outcomes", "Outcomes that wait until their forecast matures"),
@@ -188,6 +189,12 @@ WORKER: Final[tuple[Metric, ...]] = (
         "disk_free_ratio",
         "Share of the disk of TRUEUP_DATA_DIR that is free",
         "below a tenth enlarge it: when it is full, the worker ends; see TrueupDiskFilling",
+    ),
+    gauge(
+        "memory_free_ratio",
+        "Share of the memory limit of the control group that is free, caches of files aside; of the machine's memory "
+        "where there is no limit",
+        "below a tenth raise the limit, or start another worker; see TrueupMemoryFilling",
     ),
     counter("written_maps", "Maps written to TRUEUP_MAPS and acknowledged"),
     counter(

@@ -362,6 +362,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         "fires": [scene(segments_lately(f"2x{LONG}"), at=5, fires="TrueupSegmentsOffLately")],
         "quiet": [scene(segments_lately(f"0x{LONG}"), at=60), scene(segments_lately(f"1x10 0x{LONG}"), at=30)],
     },
+    "TrueupSegmentsSilent": {
+        "fires": [scene(only("trueup_segments_silent", f"1x{LONG}", f"{W},{S}"), at=32, fires="TrueupSegmentsSilent")],
+        "quiet": [
+            scene(only("trueup_segments_silent", f"0x{LONG}", f"{W},{S}"), at=60),
+            scene(only("trueup_segments_silent", f"1x20 0x{LONG}", f"{W},{S}"), at=60),
+        ],
+    },
     "TrueupOrderLost": {
         "fires": [scene(ranked(0.83, 0.80, 0.01), at=40, fires="TrueupOrderLost")],
         "quiet": [
@@ -627,6 +634,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(only("trueup_disk_free_ratio", f"0.09x{LONG}"), at=9),
         ],
     },
+    "TrueupMemoryFilling": {
+        "fires": [scene(only("trueup_memory_free_ratio", f"0.09x{LONG}"), at=12, fires="TrueupMemoryFilling")],
+        "quiet": [
+            scene(only("trueup_memory_free_ratio", f"0.1x{LONG}"), at=12),
+            scene(only("trueup_memory_free_ratio", f"0.09x8 0.5x{LONG}"), at=12),
+        ],
+    },
     "TrueupDiskDamaged": {
         "fires": [
             scene(
@@ -718,6 +732,15 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupIdConflicts": {
         "fires": [scene(conflicts("0x3 1x60"), at=12, fires="TrueupIdConflicts")],
         "quiet": [scene(conflicts(f"0x{LONG}"), at=12), scene(conflicts("0x3 1x60"), at=25)],
+    },
+    "TrueupOutcomesContradict": {
+        "fires": [
+            scene(only("trueup_contradicting_outcomes_total", "0x3 1x60"), at=12, fires="TrueupOutcomesContradict")
+        ],
+        "quiet": [
+            scene(only("trueup_contradicting_outcomes_total", f"0x{LONG}"), at=12),
+            scene(only("trueup_contradicting_outcomes_total", "0x3 1x90"), at=80),
+        ],
     },
     "TrueupRecordsLost": {
         "fires": [scene(lost("0x5 40x60"), at=12, fires="TrueupRecordsLost")],

@@ -27,6 +27,7 @@ from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
+from state.scoring.begun import Begun
 from state.scoring.comparison import Comparison
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
@@ -392,6 +393,7 @@ def golden() -> list[Row]:
         _whole("comparison", kinds.COMPARISON, _comparison()),
         _whole("ages", kinds.AGES, _ages()),
         _whole("course", kinds.COURSE, _course()),
+        _whole("alarms", kinds.ALARMS, Begun(40 * DAY_MS)),
         _whole("coverage", kinds.COVERAGE, _coverage()),
         _whole("distribution", kinds.DISTRIBUTION, _distribution()),
         _whole("names", kinds.NAMES, _names()),

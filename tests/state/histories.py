@@ -121,8 +121,8 @@ BANDED: Final = Policies(
 WEIGHTS: Final[dict[str, dict[str, Any]]] = {
     "counts": {"weight": "amount"},
     "regret": {"label_rate": "chance", "weight": "amount"},
-    "guarded": {},
-    "ridge": {"label_rate": "chance"},
+    "guarded": {"alarms_since_ms": 1060},
+    "ridge": {"label_rate": "chance", "alarms_since_ms": 1030},
 }
 WEIGHED: Final = Policies(
     [(stream, replace(policy, **WEIGHTS[stream])) for stream, policy in BANDED.patterns],

@@ -20,6 +20,7 @@ from state.policy import Challenger, Policy
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
+from state.scoring.begun import Begun
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
@@ -62,6 +63,7 @@ SAMPLES = [
     ("standby_rows", (), 0.0),
     ("set_aside", ("damaged",), 0.0),
     ("disk_free_ratio", (), 0.5),
+    ("memory_free_ratio", (), 0.5),
     ("held_back_records", ("forecasts", "0"), 7.0),
     ("held_back_seconds", ("forecasts", "0"), 80.0),
     ("lag_records", ("forecasts", "0"), 3.0),
@@ -172,7 +174,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     )
     versions = Versions()
     versions.admit("7", named.of_version("7").config, 0).resolve(0.5, 0.5, 1.0)
-    bound = Policy("calibrated_regression", features=("age",))
+    bound = Policy("calibrated_regression", features=("age",), interval=0.9, frozen=True)
     gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
     for t in range(200):
@@ -194,6 +196,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         {
             kinds.AGES.key("s"): kinds.AGES.encode(ages),
             kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
+            kinds.ALARMS.key("s"): kinds.ALARMS.encode(Begun(DAY_MS)),
             kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
             kinds.WEIGHTED.key("s", *kinds.WHOLE): kinds.WEIGHTED.encode(weighted),
             kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
@@ -202,6 +205,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
             kinds.VERSIONS.key("s"): kinds.VERSIONS.encode(versions),
             kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
         },
+        untaught={"s": 3},
     )
     gauges.applied(0, changed, Fence())
     gauges.written(0, changed)
@@ -247,6 +251,22 @@ def test_an_outcome_of_an_earlier_configuration_leaves_the_scores_that_are_shown
     fold(partition, Outcome(0, b"k", "new", 2.0, 1002))
     fold(partition, Outcome(1, b"k", "old", 0.0, 1003))
     assert snapshot.rows == read(stored.get, now, ["classes"], Fence()).rows
+
+
+@pytest.mark.parametrize("segments", [(), ("country",)])
+def test_bands_intervals_and_weights_are_shown_again_after_a_restart(segments: tuple[str, ...]) -> None:
+    policies = Policies(
+        [("s", Policy(bands=Bands(("", "high"), (0.0, 0.5)), interval=0.9, weight="amount", segments=segments))]
+    )
+    stored: dict[bytes, bytes] = {}
+    snapshot, partition = PartitionSnapshot(Fence()), Partition(policies, stored.get)
+    values = ("DE",)[: len(segments)]
+    effects = partition.fold([Forecast(0, b"k", "e", "s", 0.3, (), 1000, segments=values, weight=2.0)])
+    stored.update({key: row for key, row in effects.rows.items() if row is not None})
+    snapshot.applied(effects, policies, lambda _: True)
+    assert read(stored.get, policies, ["s"], Fence()).rows == snapshot.rows
+    letters = {key[:1] for key in snapshot.rows["s"]}
+    assert {kinds.BAND_COUNTS.letter, kinds.EVIDENCE.letter} < letters
 
 
 def test_nothing_says_only_when_a_counter_was_made() -> None:
@@ -299,6 +319,18 @@ def test_each_fate_is_counted_once() -> None:
     assert sum(samples(gauges)["trueup_dead_letters_total"].values()) == 2
     assert (value(gauges, "early_outcomes"), value(gauges, "pending_events")) == (1, 0)
     assert (value(gauges, "label_delay_seconds_count"), value(gauges, "label_delay_seconds_sum")) == (1, 3.0)
+
+
+def test_events_that_taught_nothing_are_counted_by_stream_from_zero_where_they_may_come() -> None:
+    gauges = made()
+    gauges._policies = Policies([("accounts", Policy(entity="account"))], Policy())
+    held = PartitionSnapshot(Fence(), {"accounts": {}, "s": {}})
+    gauges.assigned(0, held)
+    assert value(gauges, "untaught_events_total", stream="accounts") == 0
+    assert [dict(labels)["stream"] for labels in samples(gauges)["trueup_untaught_events_total"]] == ["accounts"]
+    gauges.applied(0, Effects(untaught={"accounts": 2, "s": 5}), Fence())
+    assert value(gauges, "untaught_events_total", stream="accounts") == 2
+    assert value(gauges, "untaught_events_total", stream="s") == 5
 
 
 def test_records_that_are_folded_again_after_a_crash_count_only_as_such() -> None:
