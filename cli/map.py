@@ -135,7 +135,7 @@ def _thawed(policies: Policies, stream: str) -> Policies:
         sys.stderr.write(f"the map of {stream!r} is frozen now, and is played as if it had never been\n")
     patterns = [(pattern, replace(each, frozen=False)) for pattern, each in policies.patterns]
     of = policies
-    return Policies(patterns, of.default, of.early_ttl_ms, of.coin, of.quota, of.on_error)
+    return Policies(patterns, of.default, of.early_ttl_ms, of.coin, of.on_error)
 
 
 def _maps(
