@@ -96,7 +96,7 @@ docs: setup ## write the pages of docs/reference from the program
 manifests: setup ## write the Kubernetes manifests that are made from deploy/prometheus
 	$(BIN)/python -m deploy.kubernetes.rules
 
-dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana/*.toml
+dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana/*.toml, and links of alerts
 	$(BIN)/python -m deploy.grafana.write
 
 lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)
