@@ -143,8 +143,10 @@ def _scatter(axes: Axes, panel: Panel, answers: list[list[Series]]) -> None:
         query = queries[y]
         style = {"linestyle": "--", "linewidth": 1} if query.dashed else {"marker": "o", "linewidth": 2}
         axes.plot(*np.array(points).T, color=query.color or None, label=y, **style)  # type: ignore[arg-type]
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
+    if panel.log:
+        axes.set(xscale="log", yscale="log")
+    else:
+        axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.legend(fontsize=7)
 
 
