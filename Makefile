@@ -112,7 +112,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	deploy/maven/jars deploy/clients/java/pom.xml requirements/clients.txt
 	deploy/maven/jars $(STREAMS)/pom.xml requirements/streams.txt
 
-release: setup ## wheel, source, bill of materials, licences and checksums of this commit, into dist/ (KEY=… signs them)
+release: test advisories ## test, then wheel, source, bill of materials, licences, provenance and checksums of this commit into dist/ (KEY=… signs them)
 	$(BIN)/python deploy/release.py $(if $(KEY),--key $(KEY)) dist
 
 clean: ## remove everything that make made
