@@ -8,6 +8,7 @@ import math
 import sys
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,8 @@ NOTE: Final = "drawn from the answers of Prometheus to this dashboard's queries;
 
 
 def draw(dashboard: Dashboard, server: Server, path: Path) -> None:
-    """Draw every panel where its dashboard places it."""
+    """Draw every panel where its dashboard places it, with all rows open."""
+    dashboard = replace(dashboard, rows=[replace(row, collapsed=False) for row in dashboard.rows])
     document = dashboard.json()["panels"]
     height = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in document) + 1
     figure = Figure(figsize=(COLUMNS * WIDE, height * TALL), dpi=70)
