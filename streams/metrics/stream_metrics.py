@@ -101,12 +101,13 @@ STREAMS: Final[tuple[Metric, ...]] = (
     ),
     gauge(
         "resolved_bin_events{stream, kind, bin}",
-        "Resolved events by bin of the forecast, over the life of the state; empty bins are left out",
+        "Resolved events by tenths of the forecast, over the life of the state, the lowest tenth by ten bands of "
+        "log-odds, 0.0 to 0.9; empty bins are left out",
         "add each of the three sums over workers, then divide; the recording rules do so",
-        series=20,
+        series=38,
     ),
-    gauge("resolved_bin_forecasts{stream, kind, bin}", "Sum of the forecasts of these events", series=20),
-    gauge("resolved_bin_outcomes{stream, kind, bin}", "Sum of the outcomes of these events", series=20),
+    gauge("resolved_bin_forecasts{stream, kind, bin}", "Sum of the forecasts of these events", series=38),
+    gauge("resolved_bin_outcomes{stream, kind, bin}", "Sum of the outcomes of these events", series=38),
     gauge(
         "certificate{stream, kind}",
         "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "

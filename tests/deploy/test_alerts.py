@@ -59,7 +59,7 @@ def bins(
     *,
     worker: str = W,
     kind: str = "calibrated",
-    which: int = 5,
+    which: float = 5,
     at: str = "0+{}x{}",
 ) -> dict[str, str]:
     """Return a bin that gains ``n`` events a step: their mean forecast is ``said``, and a share ``came`` happened."""
@@ -843,6 +843,19 @@ def test_ratios_are_those_of_the_sums_of_two_workers(tmp_path: Path) -> None:
     series = healthy() | healthy(V) | bins(40, 0.5, 0.3) | bins(10, 0.6, 0.8, worker=V)
     series |= guarantee(0.1, 0.5, 300) | guarantee(0.3, 0.5, 100, V)
     judge(tmp_path, [Scenario(series, 21, values=values)])
+
+
+@needs_promtool
+def test_the_lowest_tenth_is_the_sum_of_its_bands(tmp_path: Path) -> None:
+    """Neither over bands nor over two workers do errors add up that cancel."""
+    series = healthy() | bins(10, 0.02, 0.03, which=0.3) | bins(10, 0.04, 0.03, which=0.4, worker=V)
+    lowest = {"stream": "cards", "kind": "calibrated", "window": "life"}
+    values = {
+        record("stream_kind_bin:trueup_bin_events:sum", bin="0", **lowest): 400,
+        record("stream_kind_bin:trueup_mean_forecast:ratio", bin="0", **lowest): 0.03,
+        record("stream_kind:trueup_ece:ratio", **lowest): 0.0,
+    }
+    judge(tmp_path, [Scenario(series | healthy(V), 21, values=values)])
 
 
 @needs_promtool
