@@ -76,7 +76,6 @@ NIGHT: Final = {
         "test_intervals_of_ranks*-50]": "the same in larger windows",
     },
     "simulation/test_simulation.py": {
-        "test_every_planted_bug*": "a planted bug that is found soon",
         "test_planted_bugs*[[][!a]*": "the same of another bug",
     },
     "state/calibrators/test_by_segment.py": {

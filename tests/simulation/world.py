@@ -113,6 +113,8 @@ class World:
         What operators have still to promote, or which builds to roll out.
     deaths
         How often processes ended by themselves, by the name of the error.
+    begun
+        When the last of the processes was to start for the first time, s.
     heaviest
         Most bytes of dirty rows that a partition had, and how many there may be.
     tables
@@ -126,7 +128,7 @@ class World:
         self.lines: list[str] = []
         self.audits: list[dict[str, Any]] = []
         self.deaths: list[tuple[float, BaseException | str]] = []
-        self.heaviest, self.overdue, self.answered = 0, "", False
+        self.heaviest, self.overdue, self.answered, self.begun = 0, "", False, 0.0
         self.tables: dict[tuple[str, int], dict[bytes, bytes]] = {}
         self.eras = eras.of(plan, directory)
         self.era = self.sending = self.eras[0]
@@ -265,8 +267,7 @@ class World:
         batch.extend([(sent.key, sent.value, sent.ts, [])])
         topic = getattr(self.sending.base, sent.topic, sent.topic)
         place = topic, partition(sent.key, self.widths[topic])
-        self.kafka.appends += 1
-        self.kafka.logs[place].append(batch.sealed(-1, -1, -1), "producer", self.kafka.appends)
+        self.kafka.append(place, batch.sealed(-1, -1, -1), "producer")
 
     def group(self, stage: str) -> str:
         """Return the consumer group of a stage."""
@@ -319,7 +320,7 @@ class World:
     async def _settle(self) -> None:
         """Wait until all is answered, not for ever."""
         end = self.loop.now + (SILENCE if self.finished else 2 * SILENCE)
-        while not self.settled and self.loop.now < end:
+        while not self.settled and self.loop.now < end and len(looks.refused(self)) < looks.REFUSED:
             await asyncio.sleep(0.5)
             self._weigh()
         self.answered = self.settled
@@ -331,7 +332,9 @@ class World:
             self.loop.call_at(at, self.send, sent)
         for actor in self.actors.values():
             if actor.stage != OPERATOR:
-                self.loop.call_at(rng.choice((0.0, rng.random() * 0.5, rng.random() * FEED)), self.start, actor)
+                at = rng.choice((0.0, rng.random() * 0.5, rng.random() * FEED))
+                self.begun = max(self.begun, at)
+                self.loop.call_at(at, self.start, actor)
         operators.call(self)
         for fault in self.plan.faults:
             self.loop.call_at(fault.at, self.faults.due, fault)
