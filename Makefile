@@ -5,11 +5,12 @@ STREAMS := tests/bench/rivals/kafka_streams
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 INSTALL := $(BIN)/python -m pip install --quiet
+JOBS := $(shell nproc)
 PYTEST := TIER=$(TIER) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test frozen simulate chaos soak fuzz images compose bench latency growth
+.PHONY: help setup compiled packages jars registry rivals data demo experiments benchmark test night frozen simulate chaos soak fuzz images compose bench latency growth
 .PHONY: lint types contracts leaks advisories format docs dashboards manifests lock release clean
 
 help: ## list the targets
@@ -36,8 +37,17 @@ experiments: data ## the papers' results and five real streams again, into one r
 benchmark: compiled data ## risk calibration under natural labels: the default beside its rivals; a quarter of an hour (ALL=--all: 26 streams, --unseen: 42 others)
 	$(BIN)/python -m research.benchmark $(ALL)
 
-test: compiled jars registry ## run the tests, end to end ones included, in four processes; all of them with TIER=night
+test: compiled jars registry ## run the tests, end to end ones included, in four processes; with TIER=night all, and the rest of the night
 	$(PYTEST) --processes 4
+	$(if $(filter night,$(TIER)),$(MAKE) night)
+
+night: compiled jars ## a night without the tests: histories for an hour, all planted bugs, chaos on one and three brokers, a soak, fuzzing
+	$(MAKE) simulate SECONDS=3600
+	$(BIN)/python -m tests.simulation --mutants --histories 2000 --jobs $(JOBS)
+	$(MAKE) chaos
+	$(MAKE) chaos BROKERS=3
+	$(MAKE) soak
+	$(MAKE) fuzz
 
 frozen: compiled ## compare the outputs of fixed histories, every byte, with those of before; a minute
 	$(BIN)/python -m tests.frozen
@@ -48,8 +58,8 @@ chaos: compiled jars ## 200,000 events and every kind of fault, judged; about fi
 soak: compiled jars ## an hour of steady load and random faults: memory, files and waits, then the same judge
 	$(BIN)/python -m tests.chaos.soak --brokers $(or $(BROKERS),1)
 
-simulate: setup ## play histories of the whole code of all stages in virtual time, for a minute (SECONDS=60); one of them with SEED=…
-	$(BIN)/python -m tests.simulation --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+simulate: setup ## play histories of the whole code of all stages in virtual time, for a minute (SECONDS=60); one of them with SEED=… (FAULTS=0,3)
+	$(BIN)/python -m tests.simulation --seconds $(or $(SECONDS),60) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS))
 
 fuzz: setup ## fuzz decoders, configuration and command line, a minute each of 42 targets (SECONDS=60)
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),60)

@@ -119,8 +119,13 @@ def _put_back(frames: Iterable[_Frame], rows: RowStore) -> Iterable[_Frame]:
 
 
 def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
-    """Return a hash of the owners of a partition before a place; it never changes."""
-    said = [[each.claim, each.applied, each.digest] for each in recorded if each.applied < applied]
+    """Return a hash of the owners of a partition before a place; it never changes.
+
+    One that stood still may say later that it took the partition up where another has done so meanwhile. The last
+    counts.
+    """
+    last = {each.applied: each for each in recorded if each.applied < applied}
+    said = [[each.claim, each.applied, each.digest] for each in last.values()]
     return blake2b(orjson.dumps(said), digest_size=16).hexdigest()
 
 

@@ -64,7 +64,7 @@ def measured(world: World, acknowledged: Mapping[int, Sequence[Acknowledged]], l
 
         def answer(record: Read, answers: list[tuple[str, float]] = answers) -> None:
             if (event_id := _event_id(record.value)) is not None:
-                answers.append((event_id, record.ts / 1000))
+                answers.append((event_id, record.timestamp / 1000))
 
         world.visit("forecasts", forecast, n)
         world.visit("calibrated", answer, n)

@@ -252,7 +252,7 @@ def judged(on: Sources) -> Verdict:
     """
     verdict = judge(on.world, sources=True)
     sources = [
-        Source(label, record.key or b"", record.value or b"", record.ts)
+        Source(label, record.key or b"", record.value or b"", record.timestamp)
         for label, width in on.widths.items()
         for record in read(on.world.bootstrap, f"{NAME}-{label}", width)
     ]

@@ -32,6 +32,8 @@ def _begin(member: Member) -> None:
     member.held = False
 
 
+#: The step behind which a batch stands in the journal.
+NOTED = 3
 #: Files of a database, and what becomes of them.
 DAMAGE = (
     ("*.sst", "halved"),
@@ -137,6 +139,27 @@ def kill_restoring(stage: Stage, worker: int) -> None:
     member.order(now=False, die_restoring=1)
     _begin(member)
     stage.fleet.await_exit(member, since, PATIENCE)
+
+
+@kind("kill -9 while folding again", outage=1.0, each=lambda _: [{"times": 1}, {"times": 2}])
+def kill_folding(stage: Stage, worker: int, times: int) -> None:
+    """A worker is killed behind an entry of the journal, then all others; and it again when it folds what is there."""
+    members, member = stage.fleet.members, stage.fleet.members[worker]
+    since, member.held = len(stage.fleet.exits), True
+    member.order(die_at=NOTED)
+    stage.fleet.await_exit(member, since, PATIENCE)
+    for each in members:
+        if each is not member:
+            _end(stage, each)
+    for _ in range(times):
+        asyncio.run(buried(stage.world.bootstrap, stage.world.name))
+        since = len(stage.fleet.exits)
+        member.order(now=False, die_folding=1)
+        _begin(member)
+        stage.fleet.await_exit(member, since, PATIENCE)
+        member.held = True
+    for each in members:
+        _begin(each)
 
 
 @kind("old disk")

@@ -8,7 +8,13 @@ import pytest
 from tests.chaos import campaign, outages, strikes
 from tests.chaos.judge import judge
 
+BY_DAY = (
+    strikes.kill_folding(worker=0, times=2),
+    strikes.stall(worker=1, seconds=4.5),
+    outages.kill_broker(seconds=1.0),
+)
 OF_ONE_BROKER = (
+    strikes.kill_folding(worker=1, times=1),
     strikes.kill_at_step(worker=0, step=3),
     strikes.empty_disk(worker=0),
     strikes.poison(records=2000),
@@ -23,6 +29,16 @@ OF_THREE_BROKERS = (
 
 
 @pytest.mark.slow
+def test_a_few_faults_lose_and_double_nothing(tmp_path: Path) -> None:
+    with campaign.stage(tmp_path, workers=2, partitions=2, seed=7, rate=200.0, session=3.0) as on:
+        seen = campaign.run(on, BY_DAY)
+        assert campaign.drain(on, 1_000) == [0, 0]
+        verdict = judge(on.world)
+    assert verdict.good, verdict.findings
+    assert [[ended.status for ended in each.exits].count(-9) for each in seen] == [4, 0, 0]
+
+
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_whatever_strikes(tmp_path: Path) -> None:
     with campaign.stage(tmp_path, workers=2, partitions=4, seed=7, rate=300.0, session=3.0) as on:
         seen = campaign.run(on, OF_ONE_BROKER)
@@ -30,7 +46,7 @@ def test_nothing_is_lost_or_doubled_whatever_strikes(tmp_path: Path) -> None:
         verdict = judge(on.world)
     assert verdict.good, verdict.findings
     assert verdict.events >= 5_000
-    assert [-9 in [ended.status for ended in each.exits] for each in seen] == [True, True, False, True, False]
+    assert [-9 in [ended.status for ended in each.exits] for each in seen] == [True, True, True, False, True, False]
     assert not [ended.cause for each in seen for ended in each.exits if "damaged" in ended.cause]
 
 

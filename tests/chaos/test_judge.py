@@ -25,8 +25,8 @@ def test_what_a_worker_left_is_good_and_a_forged_answer_and_row_are_not(kafka: s
         produced(
             world.bootstrap,
             [
-                Sent(world.settings.calibrated, answer.key or b"", forged, answer.ts),
-                Sent(world.settings.changelog, kinds.LEDGER.key("1-7"), b"forged", answer.ts),
+                Sent(world.settings.calibrated, answer.key or b"", forged, answer.timestamp),
+                Sent(world.settings.changelog, kinds.LEDGER.key("1-7"), b"forged", answer.timestamp),
             ],
         )
     )

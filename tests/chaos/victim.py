@@ -1,9 +1,10 @@
 """Run a worker that obeys: SIGUSR1 makes it read, from the file that is its argument, what befalls it next.
 
 ``{"die_at": 3}`` kills it when its next batch has passed step 3; ``{"die_restoring": 2}`` when it has restored
-two fetches of the changelog; ``{"clock": 3600}`` lets its wall clock jump; ``{"file_bytes": 65536}`` limits its
-files, for machines where no small disk can be mounted; ``{"freeze_at": 1}`` stops it when its next batch has passed a
-step. What stands in the file at the start is obeyed from the start. A second argument names another stage to run.
+two fetches of the changelog; ``{"die_folding": 1}`` when it has folded a turn again that stands in the journal;
+``{"clock": 3600}`` lets its wall clock jump; ``{"file_bytes": 65536}`` limits its files, for machines where no small
+disk can be mounted; ``{"freeze_at": 1}`` stops it when its next batch has passed a step. What stands in the file at the
+start is obeyed from the start. A second argument names another stage to run.
 """
 
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agents import intake, logs
+from agents.processor import BatchProcessor
 from streams.config.settings import Settings
 from streams.faust import standbys, state_table, stores
 from tests.e2e.doomed import run
@@ -55,6 +57,7 @@ def main() -> int:
 
         return count
 
+    _die_folding(orders)
     # What it is to serve, or a copy of what others serve.
     state_table.restore = standbys.restore = counted(stores.restore)  # type: ignore[attr-defined]
     if file.exists():
@@ -63,6 +66,18 @@ def main() -> int:
     threading.Thread(target=follow, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGUSR1, read)
     return run(sys.argv[2] if len(sys.argv) > 2 else "worker", Settings.from_env(os.environ), probe)
+
+
+def _die_folding(orders: dict[str, Any]) -> None:
+    """End when a turn was folded again, if that is ordered."""
+
+    async def folded(self: BatchProcessor, turn: Any) -> Any:
+        done = await fold(self, turn)
+        if "die_folding" in orders and any(batch.again for batch in turn):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    fold, BatchProcessor.fold = BatchProcessor.fold, folded  # type: ignore[method-assign, assignment]
 
 
 def follow(parent: int) -> None:

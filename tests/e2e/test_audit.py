@@ -64,7 +64,7 @@ def test_all_agree_after_kills_and_rebalances_and_an_altered_record_is_named(
     assert record.value is not None
     assert record.key is not None
     served = orjson.loads(record.value)
-    w.send([Sent("calibrated", record.key, orjson.dumps(served | {"p": 0.123456}), record.ts)])
+    w.send([Sent("calibrated", record.key, orjson.dumps(served | {"p": 0.123456}), record.timestamp)])
     status, account = audited(w)
     (difference,) = account["differences"]
     assert status == auditor.DIFFER

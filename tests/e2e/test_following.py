@@ -80,7 +80,7 @@ def test_every_record_is_followed_from_its_source_to_its_answer(
     assert label.value is not None
     said = orjson.loads(label.value)
     forged = orjson.dumps(said | {"y": 1.0 - said["y"]})
-    append(w, w.settings.labels, label.partition, label.key, forged, label.ts)
+    append(w, w.settings.labels, label.partition, label.key, forged, label.timestamp)
     status, account = audited(hour, capsys)
     assert status == auditor.DIFFER
     doubled = next(each for each in account["differences"] if each["topic"] == "labels")

@@ -153,7 +153,7 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
         )
         value = orjson.loads(record.value or b"")
         altered[partition] = value["event_id"]
-        w.send([Sent("calibrated", record.key or b"", orjson.dumps(value | {"p": 0.123456}), record.ts)])
+        w.send([Sent("calibrated", record.key or b"", orjson.dumps(value | {"p": 0.123456}), record.timestamp)])
     for kept in (None, checkpoint):
         assert auditor.run(w.settings, json_output=True, checkpoint=kept) == auditor.DIFFER
         found = orjson.loads(capsys.readouterr().out.splitlines()[-1])["differences"]

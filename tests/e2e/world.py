@@ -23,7 +23,6 @@ from aiokafka.protocol.group import LeaveGroupRequest
 import cli.main
 from state import journal, kinds, rescale
 from state.engine import Partition
-from state.events import Event
 from state.fence import FATES, Fence
 from state.fold import Fold
 from state.journal import Entry
@@ -64,7 +63,7 @@ class Read(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
-    ts: int
+    timestamp: int
 
 
 def wait_for(what: str, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
@@ -317,10 +316,11 @@ class World:
         state: State = {n: dict(rows) for n, rows in self.begun.items() if partition in (None, n)}
         outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
         for n, entries in journaled(self.read("changelog", partition)).items():
-            begun = dict(self.begun.get(n, {}))
-            state[n], made = folded(self._past.__getitem__, n, (inputs[0][n], inputs[1][n]), entries, begun)
-            for label, values in made.items():
-                outputs[label] |= values
+            rows = state[n] = dict(self.begun.get(n, {}))
+            opened = worker_of((inputs[0][n], inputs[1][n]))
+            for settings, made in along_the_journal(self._past.__getitem__, entries, opened, rows):
+                for label, _, value in (encode(output, settings, n) for output in made):
+                    outputs[label][identity(label, value)] = value
         return state, dict(outputs)
 
     def judge(self, partition: int | None = None) -> None:
@@ -373,12 +373,31 @@ def is_written(changelog: Iterable[Read]) -> bool:
     return not any(journal.read(of.get).entries for of in rows.values())
 
 
-def along(entry: Entry, inputs: Sequence[list[Read]], first: Sequence[int]) -> Iterator[tuple[int, Read]]:
-    """Yield the records of a journal entry in its order, from whole topics; it begins with some offsets."""
-    at = [bisect_left(records, offset, key=lambda r: r.offset) for records, offset in zip(inputs, first, strict=True)]
+#: An engine, and what decodes the records of an entry for it.
+Opened = tuple[Fold, Callable[[Entry], list[Any]]]
+
+
+def along(entry: Entry, inputs: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
+    """Yield the records of a journal entry in its order, from the partitions of both topics."""
+    at = [bisect_left(each, begin, key=lambda r: r.offset) for each, begin in zip(inputs, entry.begins, strict=True)]
     for topic in entry.topics:
         yield topic, inputs[topic][at[topic]]
         at[topic] += 1
+
+
+def worker_of(inputs: Sequence[Sequence[Any]]) -> Callable[[Settings, Get], Opened]:
+    """Return what opens the engine of a worker, to fold records of a partition of both topics."""
+
+    def opened(settings: Settings, get: Get) -> Opened:
+        decoder = Decoder(settings.policies, settings.limits)
+        reads = decoder.forecast, decoder.outcome
+        return Partition(settings.policies, get), lambda entry: [
+            event
+            for topic, each in along(entry, inputs)
+            for event in named([reads[topic](each.offset, each.key, each.value, each.timestamp)])
+        ]
+
+    return opened
 
 
 async def held(
@@ -460,37 +479,6 @@ async def buried(bootstrap: str, group: str) -> None:
         await admin.close()
 
 
-def folded(
-    in_force: Callable[[bytes], Settings],
-    partition: int,
-    inputs: tuple[list[Read], list[Read]],
-    entries: Sequence[Entry],
-    begun: dict[bytes, bytes] | None = None,
-) -> tuple[dict[bytes, bytes], dict[str, dict[str, bytes]]]:
-    """Fold a partition's inputs with the pure engine, in the order of its journal; see `World.oracle`.
-
-    ``in_force`` returns the settings that have a hash; ``begun`` are the rows that it began with.
-    """
-    rows = begun if begun is not None else {}
-    outputs: dict[str, dict[str, bytes]] = defaultdict(dict)
-
-    def opened(settings: Settings, get: Get) -> Opened:
-        decoder = Decoder(settings.policies, settings.limits)
-        return Partition(settings.policies, get), lambda entry: [
-            _decoded(decoder, *each) for each in along(entry, inputs, entry.begins)
-        ]
-
-    for settings, made in along_the_journal(in_force, entries, opened, rows):
-        for output in made:
-            label, _, value = encode(output, settings, partition)
-            outputs[label][identity(label, value)] = value
-    return rows, outputs
-
-
-#: An engine, and what decodes the records of an entry for it.
-Opened = tuple[Fold, Callable[[Entry], list[Any]]]
-
-
 def along_the_journal(
     in_force: Callable[[bytes], Settings],
     entries: Sequence[Entry],
@@ -524,9 +512,3 @@ def identity(label: str, value: bytes) -> str:
     if label == "dead-letters":
         return f"{record['topic']}/{record['partition']}/{record['offset']}"
     return f"{event_name(record)} {record['revision']}" if label == "resolved" else str(event_name(record))
-
-
-def _decoded(decoder: Decoder, topic: int, record: Read) -> Event:
-    decode = decoder.outcome if topic else decoder.forecast
-    (event,) = named([decode(record.offset, record.key, record.value, record.ts)])
-    return event

@@ -4,18 +4,24 @@ import asyncio
 import random
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiokafka.errors import KafkaError
 
 from cli import forget
+from state import kinds
+from state.fence import Fence
+from streams.faust.claims import UNFINISHED
 from streams.kafka.topics import TopicsError
-from tests.simulation.group import Commit
+from tests.simulation.group import Commit, Place
 from tests.simulation.loop import Process, within
-from tests.simulation.plan import AMID, INTAKE, OPERATOR, STAGES, Fault
+from tests.simulation.plan import AMID, ANSWER, INTAKE, LOST_TAIL, OPERATOR, STAGES, WORKER, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.world import Actor, World
+
+#: The kinds of faults that last for a while.
+LASTING: Final = ("pause", "cut", "trouble", "leaders", "full disk", LOST_TAIL)
 
 
 class Faults:
@@ -27,6 +33,8 @@ class Faults:
         self.counts: Counter[str] = Counter()
         #: How many events are being erased.
         self.erasing = 0
+        #: From when to when each lasted, s.
+        self.spans: list[tuple[float, float]] = []
 
     def due(self, fault: Fault) -> None:
         """Let a fault strike as soon as whom it is for is where it is to be struck."""
@@ -34,7 +42,7 @@ class Faults:
             self.strike(fault)
             return
         actor = self._world.actors[fault.worker]
-        (actor.amid if fault.kind.endswith(AMID) else actor.due).append(fault)
+        (actor.amid if AMID in fault.kind else actor.due).append(fault)
         self.arm(actor)
 
     def end(self) -> None:
@@ -63,12 +71,14 @@ class Faults:
 
         actor.process.left, actor.process.struck = fault.after, struck
 
-    def met(self, name: str, applied: bool) -> None:  # noqa: FBT001 - see `Network.met`
+    def met(self, name: str, topics: set[str], applied: bool) -> None:  # noqa: FBT001 - see `Network.met`
         """Let what is due amid an append strike: before it is sent, or when it is applied and nobody has been told."""
         actor = self._world.actors.get(name)
         if actor is None or not actor.amid:
             return
         fault = actor.amid[0]
+        if fault.kind.endswith(ANSWER) and not topics & {*self._world.base.outputs}:
+            return
         actor.appends += 1
         if actor.appends > fault.after % 12 and applied == bool(fault.after % 2):
             actor.amid.pop(0)
@@ -82,10 +92,12 @@ class Faults:
         self.counts[fault.kind] += 1
         world.log(f"FAULT {fault.kind} {fault.worker}")
         world.calm = max(world.calm, world.loop.now + fault.long + 4.0)  # whom it is for may have begun late
+        lasts = 1.0 + fault.long if fault.kind.partition(AMID)[0] in LASTING else 0.0
+        self.spans.append((world.loop.now, world.loop.now + lasts))
         if not fault.worker:
             self._for_all(fault)
             return
-        kind, actor = fault.kind.removesuffix(AMID), world.actors[fault.worker]
+        kind, actor = fault.kind.partition(AMID)[0], world.actors[fault.worker]
         process = actor.process
         if process is None:
             return
@@ -128,10 +140,39 @@ class Faults:
             world.loop.call_later(0.3 + fault.long, world.kafka.moving.difference_update, moved)
         elif fault.kind == "offsets":
             self._set_offsets(rng.choice([stage for stage in STAGES if stage in world.plan.names.values()]), rng)
+        elif fault.kind == "retention":
+            self._delete(rng)
+        elif fault.kind == LOST_TAIL:
+            self._lose(rng.choice(world.reads(WORKER)), fault)
         else:
             event_id = f"{world.plan.seed}-{rng.randrange(60)}"
             with within(world.operator):
                 world.loop.create_task(self._erase(event_id))
+
+    def _delete(self, rng: random.Random) -> None:
+        """Delete some of what no stage is to read again: in a checkpoint, or committed by intake."""
+        world, behind = self._world, dict[Place, int]()
+        for era in world.eras:
+            for of in era.folding.values():
+                for n in range(era.width):
+                    rows = {each.key: each.value for each in world.kafka.logs[of.changelog, n].records()}
+                    fence = rows.get(kinds.FENCE.key())
+                    if fence and fence != UNFINISHED:
+                        behind |= zip(((of.forecasts, n), (of.outcomes, n)), Fence.decode(fence).next, strict=True)
+        if world.plan.sourced:
+            committed = world.kafka.groups[world.base.intake_group].offsets
+            behind |= {place: offset for place, (offset, _) in committed.items()}
+        for place, offset in behind.items():
+            world.kafka.logs[place].trim(offset - rng.choice((0, 0, 1, rng.randrange(offset + 1))))
+
+    def _lose(self, place: Place, fault: Fault) -> None:
+        """Lose the end of an input while its leader moves: what comes meanwhile gets the offsets of that."""
+        world, log = self._world, self._world.kafka.logs[place]
+        if log.batches:
+            log.cut(min(1 + fault.after, len(log.batches)))
+            world.log(f"{place} ends at {log.end}, and has ended at {log.lost[-1].end}")
+            world.kafka.moving.add(place)
+            world.loop.call_later(fault.long, world.kafka.moving.discard, place)
 
     async def _erase(self, event_id: str) -> None:
         """Erase an event as `trueup forget` does, again until it is done."""
@@ -161,7 +202,7 @@ class Faults:
         group.empty()
         for place, (offset, _) in list(group.offsets.items()):
             end = offset if stage == INTAKE else world.kafka.logs[place].end
-            set_to = rng.randrange(end + 1)
+            set_to = max(rng.randrange(end + 1), world.kafka.logs[place].begin)
             group.offsets[place] = set_to, ""
             group.commits.append(Commit(world.kafka.appends, place, set_to))
 

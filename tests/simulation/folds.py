@@ -5,29 +5,27 @@ nothing that can fail between. First it judges the journal itself: one entry aft
 before it ended, every record in one of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
 from state import journal, kinds
-from state.engine import Partition
 from state.fence import Fence
-from state.journal import Entry
+from state.journal import Entry, last
 from state.kind import Get
 from state.router import Router
 from state.witnesses import SLACK
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.records import skips
-from streams.records.decoding import Decoder
 from streams.records.refused import Skipped, named
 from streams.records.routing import RouteDecoder
-from tests.e2e.world import BESIDE, Opened, along_the_journal
+from tests.e2e.world import BESIDE, Opened, along, along_the_journal, worker_of
 from tests.simulation import builds
 from tests.simulation.builds import BUILDS
-from tests.simulation.log import Record
+from tests.simulation.log import Log, Record
 from tests.simulation.plan import POLICIES, WORKER
 from tests.simulation.world import World
 
@@ -59,6 +57,9 @@ class Folded:
     made: list[tuple[Entry, Settings, list[Any]]]
     #: What its records have made of the rows.
     rows: dict[bytes, bytes]
+    #: The records of forecasts and of outcomes, and whether some of them were lost when they had been applied.
+    inputs: list[list[Record]]
+    torn: bool
 
     def era(self, by: str, at: int) -> int:
         """Return which claim a process appended under: its last one before; -1 if it had none."""
@@ -68,23 +69,22 @@ class Folded:
 def fold(world: World, stage: str, n: int, begun: Mapping[bytes, bytes] = NOTHING) -> Folded:
     """Judge a partition of a stage up to its rows, and return what it must have put out.
 
-    ``begun`` are the rows that it began with.
+    ``begun`` are the rows that it began with. Where processes end at every start, as an input has lost its tail, it is
+    judged as far as it has come.
 
     Raises WrongError if the journal, the order of records or a row is not as it must be.
     """
     of, logs = world.folding[stage], world.kafka.logs
     place = f"partition {n}" if stage == WORKER else f"{stage}'s partition {n}"
     changelog = list(logs[of.changelog, n].records(whole=True))
-    inputs = [list(logs[topic, n].records()) for topic in (of.forecasts, of.outcomes)]
-    _leave_out(inputs, changelog)
     entries = [Entry.decode(each.value) for each in changelog if _of_journal(each) and each.value]
-    _journal(
-        place,
-        _begins(begun),
-        entries,
-        inputs,
-        [Entry.decode(each.value or b"") for each in logs[of.journal, n].records()],
-    )
+    read = [_read(logs[topic, n], i, entries) for i, topic in enumerate((of.forecasts, of.outcomes))]
+    inputs = [each for each, _ in read]
+    _leave_out(inputs, changelog)
+    noted = [Entry.decode(each.value or b"") for each in logs[of.journal, n].records()]
+    at = _journal(place, _begins(begun), entries, inputs, noted)
+    if world.answered:
+        _ended(place, at, entries, inputs, noted)
     _merged(place, entries, inputs)
     rows = dict(begun)
     folding = along_the_journal(_known(world, stage), entries, _engine(stage, inputs), rows)
@@ -96,9 +96,24 @@ def fold(world: World, stage: str, n: int, begun: Mapping[bytes, bytes] = NOTHIN
             found.pop(each.key, None)
             if each.value is not None:
                 found[each.key] = each.value
-    differ(f"rows of {place}", rows, found)
+    if world.answered:
+        differ(f"rows of {place}", rows, found)
     differ(f"rows of {place} on the disk of its {stage}", found, world.tables.get((of.app_id, n), found))
-    return Folded(_claims(changelog), made, rows)
+    return Folded(_claims(changelog), made, rows, inputs, any(torn for _, torn in read))
+
+
+def _read(log: Log, topic: int, entries: Sequence[Entry]) -> tuple[list[Record], bool]:
+    """Return the records of an input, and whether those are the ones of a tail that it lost when they were applied."""
+    records = list(log.records(whole=True))
+    if not log.lost:
+        return records, False
+    before = [*records[: log.lost[0].first], *log.tail]
+    first = next((each for each in entries if each.ends[topic] > log.lost[0].first), None)
+    if first is None or first.ends[topic] > len(before):
+        return records, False
+    applied = before[first.ends[topic] - 1]
+    torn = first.last[topic] == last(applied.timestamp, applied.value)
+    return (before if torn else records), torn
 
 
 def differ(what: str, wanted: Mapping[bytes, bytes], found: Mapping[bytes, bytes]) -> None:
@@ -159,30 +174,11 @@ def _known(world: World, stage: str) -> Callable[[bytes], Settings]:
 def _engine(stage: str, inputs: Sequence[list[Record]]) -> Callable[[Settings, Get], Opened]:
     """Return what opens the engine of a stage."""
 
-    def worker(settings: Settings, get: Get) -> Opened:
-        decoder = Decoder(settings.policies, settings.limits)
-        reads = decoder.forecast, decoder.outcome
-
-        def events(entry: Entry) -> list[Any]:
-            found: list[Any] = []
-            for topic, record in _records(entry, inputs):
-                found += named([reads[topic](record.offset, record.key, record.value, record.timestamp)])
-            return found
-
-        return Partition(settings.policies, get), events
-
     def router(settings: Settings, get: Get) -> Opened:
         reads: Any = RouteDecoder()
-        return Router(settings.policies, get), lambda entry: list(named(reads.events(_records(entry, inputs))))
+        return Router(settings.policies, get), lambda entry: list(named(reads.events(along(entry, inputs))))
 
-    return worker if stage == WORKER else router
-
-
-def _records(entry: Entry, inputs: Sequence[list[Record]]) -> Iterator[tuple[int, Record]]:
-    at = list(entry.begins)
-    for topic in entry.topics:
-        yield topic, inputs[topic][at[topic]]
-        at[topic] += 1
+    return worker_of(inputs) if stage == WORKER else router
 
 
 def _begins(begun: Mapping[bytes, bytes]) -> tuple[int, int]:
@@ -193,8 +189,8 @@ def _begins(begun: Mapping[bytes, bytes]) -> tuple[int, int]:
 
 def _journal(
     place: str, at: tuple[int, int], entries: Sequence[Entry], inputs: Sequence[list[Record]], noted: Sequence[Entry]
-) -> None:
-    """Judge the journal in the changelog, and what its own topic says of it."""
+) -> tuple[int, int]:
+    """Judge the journal in the changelog, and what its own topic says of it; return where it ends."""
     numbers = [each.number for each in entries]
     if numbers != list(range(len(numbers))):
         raise WrongError(f"the journal of {place} has the entries {numbers}")
@@ -204,15 +200,24 @@ def _journal(
                 f"entry {entry.number} of {place} goes from {entry.begins} to {entry.ends}, not on from {at}"
             )
         at = entry.ends
-    ends = tuple(len(each) for each in inputs)
-    if at != ends:
-        raise WrongError(f"the journal of {place} ends at {at}, its inputs at {ends}")
+        if any(end > len(each) for end, each in zip(at, inputs, strict=True)):
+            raise WrongError(f"entry {entry.number} of {place} goes on to {at}, behind the tail that an input has lost")
     order = b"".join(each.topics for each in entries)
     first = sum(entries[0].begins) if entries else 0
     for each in noted:
         whole = order[sum(each.begins) - first : sum(each.ends) - first]
         if each.topics != whole:
             raise WrongError(f"the topic of the journal of {place} does not say what entry {each.number} ends with")
+    return at
+
+
+def _ended(
+    place: str, at: tuple[int, int], entries: Sequence[Entry], inputs: Sequence[list[Record]], noted: Sequence[Entry]
+) -> None:
+    """Judge that all was applied, and that the last checkpoint was written."""
+    ends = tuple(len(each) for each in inputs)
+    if at != ends:
+        raise WrongError(f"the journal of {place} ends at {at}, its inputs at {ends}")
     if entries and max([each.number for each in noted], default=0) != len(entries):
         raise WrongError(f"{place} was stopped without a last checkpoint")
 
@@ -220,7 +225,7 @@ def _journal(
 def _merged(place: str, entries: Sequence[Entry], inputs: Sequence[list[Record]]) -> None:
     """Judge that records which were merged together went by time, a forecast before an outcome of its millisecond."""
     for entry in entries:
-        for (first, one), (second, other) in pairwise(_records(entry, inputs)):
+        for (first, one), (second, other) in pairwise(along(entry, inputs)):
             early = other.timestamp - one.timestamp + (second - first if second != first else 0) * 0.5
             if first != second and -SLACK < early < 0:
                 raise WrongError(f"entry {entry.number} of {place} has offset {one.offset} before {other.offset}")

@@ -39,20 +39,25 @@ VERSIONS: Final = {
     15: (0, 2),
     19: (3, 3),
     20: (3, 3),
+    21: (0, 0),
     22: (0, 4),
+    23: (3, 3),
     32: (0, 0),
+    33: (0, 0),
 }
 #: Error codes.
-RANGE, UNKNOWN_TOPIC, NOT_LEADER, NOT_COORDINATOR, REPLICAS = (
+RANGE, UNKNOWN_TOPIC, NOT_LEADER, NOT_COORDINATOR, LOADING, REPLICAS = (
     errors.OffsetOutOfRangeError.errno,
     errors.UnknownTopicOrPartitionError.errno,
     errors.NotLeaderForPartitionError.errno,
     errors.NotCoordinatorForGroupError.errno,
+    errors.GroupLoadInProgressError.errno,
     errors.NotEnoughReplicasAfterAppendError.errno,
 )
 #: How often an append is there although a broker that leads no more has answered it.
 STANDS: Final = 0.3
-#: How often the coordinator of a group has just moved when it is asked what the group has committed.
+#: How often the coordinator of a group has just moved, or still loads it, when it is asked what the group has
+#: committed.
 AWAY: Final = 0.1
 
 
@@ -76,9 +81,22 @@ class Kafka:
         self.groups: defaultdict[str, Group] = defaultdict(lambda: Group(loop, log, lambda: self.appends))
         #: Producer id, epoch, and the epoch before where that was named.
         self.producers: dict[str, tuple[int, int, int]] = {}
-        self._ids, self.appends = 1000, 0
+        self._ids = 1000
+        #: When each append was, s.
+        self.times = list[float]()
         self._renewed = Counter[str]()
         self.delete_retention_ms = 86_400_000
+
+    @property
+    def appends(self) -> int:
+        """How many appends there were."""
+        return len(self.times)
+
+    def append(self, place: Place, data: bytes, by: str) -> tuple[int, int]:
+        """Append a batch; see `Log.append`."""
+        self.times.append(self._loop.now)
+        log = self.logs.get(place)
+        return (UNKNOWN_TOPIC, -1) if log is None else log.append(data, by, self.appends)
 
     def handle(self, request: Any, reply: Reply, by: str) -> None:
         """Apply a request; the answer's fields go to ``reply``, now or later."""
@@ -111,8 +129,7 @@ class Kafka:
                 if moves and self._rng.random() >= STANDS:
                     codes.append((n, NOT_LEADER, -1, -1))
                     continue
-                self.appends += 1
-                code, offset = (UNKNOWN_TOPIC, -1) if log is None else log.append(bytes(data), by, self.appends)
+                code, offset = self.append((topic, n), bytes(data), by)
                 if moves and code == OK:
                     code = REPLICAS
                 new = log is not None and log.end > before
@@ -172,11 +189,34 @@ class Kafka:
         for topic, partitions in request.topics:
             each = list[Any]()
             for n, timestamp in partitions:
-                log = self.logs.get((topic, n))
-                offset = -1 if log is None else log.begin if timestamp == -2 else log.end
+                log, at, offset = self.logs.get((topic, n)), -1, -1
+                if log is not None and timestamp < 0:
+                    offset = log.begin if timestamp == -2 else log.end
+                elif log is not None:
+                    stands = next((record for record in log.records() if record.timestamp >= timestamp), None)
+                    at, offset = (stands.timestamp, stands.offset) if stands else (-1, -1)
                 code = UNKNOWN_TOPIC if log is None else NOT_LEADER if (topic, n) in self.moving else OK
-                each.append((n, code, -1, offset))
+                each.append((n, code, at, offset))
             found.append((topic, each))
+        reply(0, found)
+
+    def _ended(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
+        found = [
+            (topic, [(NOT_LEADER if (topic, n) in self.moving else OK, n, *self.logs[topic, n].end_of(epoch))])
+            for topic, partitions in request.topics
+            for n, _, epoch in partitions
+        ]
+        reply(0, found)
+
+    def _trimmed(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
+        found = []
+        for topic, partitions in request.topics:
+            for n, offset in partitions:
+                log = self.logs[topic, n]
+                beyond = offset > log.end
+                if not beyond:
+                    log.trim(log.end if offset == -1 else offset)
+                found.append((topic, [(n, -1 if beyond else log.begin, RANGE if beyond else OK)]))
         reply(0, found)
 
     def _metadata(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
@@ -212,8 +252,9 @@ class Kafka:
 
     def _committed(self, request: Any, reply: Reply, by: str) -> None:
         if request.API_VERSION > 1 and self._rng.random() < AWAY:
-            self._log(f"{by}: the coordinator of {request.consumer_group} has moved")
-            reply([], NOT_COORDINATOR)
+            code = self._rng.choice((NOT_COORDINATOR, LOADING))
+            self._log(f"{by}: the coordinator of {request.consumer_group} cannot say: error {code}")
+            reply([], code)
             return
         offsets = self.groups[request.consumer_group].offsets
         asked = defaultdict[str, list[int]](list)
@@ -261,6 +302,18 @@ class Kafka:
         entries = [(name, value, False, False, False) for name, value in said.items()]
         reply(0, [(OK, "", kind, name, entries) for kind, name, _ in request.resources])
 
+    def _altered(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
+        for _, name, entries in request.resources:
+            if ("cleanup.policy", "compact") in entries:
+                self._clean(name)
+        reply(0, [(OK, "", kind, name) for kind, name, _ in request.resources])
+
+    def _clean(self, topic: str) -> None:
+        """Compact a topic from now on, now and then."""
+        for n in range(self.topics[topic]):
+            self.logs[topic, n].compact()
+        self._loop.call_later(1.0, self._clean, topic, context=Context())
+
     def _deleted(self, request: Any, reply: Reply, by: str) -> None:  # noqa: ARG002 - aiokafka's
         for name in request.topics:
             self.renew(name)
@@ -285,6 +338,9 @@ _HANDLERS: Final[dict[int, Any]] = {
     15: Kafka._described,
     19: Kafka._created,
     20: Kafka._deleted,
+    21: Kafka._trimmed,
     22: Kafka._identify,
+    23: Kafka._ended,
     32: Kafka._configs,
+    33: Kafka._altered,
 }

@@ -1,16 +1,29 @@
 """Looks into the workers and routers that run: what is due, what stands on their disks, what waits, and who rests."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agents.served import Served
 from agents.topology import Topology
 from streams.config.settings import Settings
+from streams.faust.inputs import DataLossError
+from streams.records.merge import RewrittenError
 from tests.e2e.world import BESIDE
 from tests.simulation.loop import BEGIN
 
 if TYPE_CHECKING:
-    from tests.simulation.world import Actor
+    from tests.simulation.world import Actor, World
+
+#: How processes end that find another input than the one that was applied.
+LOSSES: Final = (DataLossError, RewrittenError)
+#: So often this must happen before it is taken for what happens at every start.
+REFUSED: Final = 4
+
+
+def refused(world: "World") -> list[BaseException | str]:
+    """Return how processes ended, since there are no faults any more, because an input has lost its tail."""
+    deaths = world.deaths if world.plan.loses else []
+    return [error for at, error in deaths if at > world.calm and isinstance(error, LOSSES)]
 
 
 def served(actors: Iterable["Actor"]) -> Iterator[tuple[int, Served]]:
@@ -42,6 +55,14 @@ def tables(actors: Iterable["Actor"], folding: Mapping[str, Settings]) -> dict[t
                 key: row for key, row in rows.items() if key[:1] not in BESIDE and key[:2] != b"__"
             }
     return found
+
+
+def longest(since: float, until: float, spans: Iterable[tuple[float, float]]) -> float:
+    """Return the longest time between two times in which none of the spans was, s."""
+    found, at = 0.0, since
+    for begin, end in sorted(spans):
+        found, at = max(found, min(begin, until) - at), max(at, end)
+    return max(found, until - at)
 
 
 def rests(topology: Topology) -> bool:

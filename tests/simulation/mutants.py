@@ -1,15 +1,8 @@
-"""Planted bugs: each is a small change of the product that the simulation must find.
-
-A mutant is a way in which the promises are broken, not a line that was changed: most are what a repair, a rewrite or a
-clean-up would get wrong.
-"""
+"""Planted bugs of workers; see `tests.simulation.planting`."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from inspect import getattr_static
+from collections.abc import Callable
 from typing import Any, Final
-from unittest.mock import patch
 
 from faust.types import TP
 
@@ -21,12 +14,12 @@ from state.journal import NONE, Journal
 from streams.faust import fetching, state_table, stores, write_ring
 from streams.faust.changelog import Changelog, Writer
 from streams.faust.outputs import Heard, Outputs
+from streams.faust.places import Places
 from streams.faust.producing import BatchProducer
 from streams.faust.state_table import StateTable
 from streams.faust.stores import RocksStore
 from streams.faust.transport import BatchConsumer
 from streams.records.merge import PartitionBuffer
-from tests.simulation import mutants_of_commands, mutants_of_sources
 from tests.simulation.mutants_of_sources import Change, not_awaited
 
 
@@ -297,7 +290,27 @@ def _left_over(unsaid: Any) -> Any:
     return mutant
 
 
-#: By what is wrong, in words. The last of the worker's were bugs, and a seed found them.
+def _reads_the_last(positions: Any) -> Any:
+    def mutant(self: Places) -> dict[TP, int]:
+        return {tp: min(at, max(self.applied(tp)[0] - 1, 0)) for tp, at in positions(self).items()}
+
+    return mutant
+
+
+async def _never_cut(*_: object) -> int:
+    await asyncio.sleep(0)
+    return 1 << 62
+
+
+def _unknown(begin: Any) -> Any:
+    def mutant(self: PartitionBuffer, *rest: Any) -> None:
+        begin(self, *rest)
+        self.known = [(offset, NONE) for offset, _ in self.known]
+
+    return mutant
+
+
+#: By what is wrong, in words. The last ones were bugs, and a seed found them.
 MUTANTS: Final[dict[str, list[Change]]] = {
     "answers go out before the journal has their entry": [(BatchProcessor, "answer", _answers_first)],
     "answers are not waited for": [(Outputs, "send", not_awaited)],
@@ -342,44 +355,12 @@ MUTANTS: Final[dict[str, list[Change]]] = {
         (BatchConsumer, "_claim", lambda _: _vetted_alone)
     ],
     "an answer counts as said that only looks like one that is": [(Heard, "unsaid", _left_over)],
+    "the last record that was applied is to be read again although it is deleted": [
+        (Places, "positions", _reads_the_last)
+    ],
+    "a reader does not ask whether the log was cut behind it": [(fetching, "end_of", lambda _: _never_cut)],
+    "nobody looks whether the last record that was applied is still there": [(PartitionBuffer, "begin", _unknown)],
     "a leader of the group that no broker answers shares out nothing for minutes": [
         (fetching.LoopConsumer, "ask_for_topics", _returning(None))
     ],
-    **mutants_of_sources.MUTANTS,
-    **mutants_of_commands.MUTANTS,
 }
-
-
-#: Not found within two hundred histories as they are drawn now: `--histories 5000` looks for these, too.
-RARE: Final = frozenset(
-    {
-        "a checkpoint is written before the answers of its batches are out",
-        "a tick that comes again has the time of now",
-        "a tick that comes again goes further",
-        "a new claim is written under before the state is restored",
-        "who lets go of a partition remembers where it ended",
-        "what moved is answered",
-        "a disk of another changelog is taken",
-        "rows that were found damaged are restored from where the recovery before ended",
-        "an answer counts as said that only looks like one that is",
-        "a leader of the group that no broker answers shares out nothing for minutes",
-        "what was moved before there was a stream time expires at once",
-        "a load does not look under its claim whether there is a state",
-        "two may change the streams file at once",
-        "an audit that goes on does not know what may come again",
-        "answers go out before it is written down what is in force",
-        "a worker is ready before it has folded again",
-        "a build folds what another one has answered",
-        "no other worker gets what this build cannot fold",
-        "a checkpoint says that later outputs stand before it",
-    }
-)
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Let the product have one of `MUTANTS`."""
-    with ExitStack() as stack:
-        for owner, attribute, change in MUTANTS[name]:
-            stack.enter_context(patch.object(owner, attribute, change(getattr_static(owner, attribute))))
-        yield

@@ -11,6 +11,7 @@ from agents.taken_up import TakenUp
 from agents.topology import Topology
 from cli import group_states, promote, rescale
 from replay import first_rows
+from replay.audit import checkpoint
 from replay.audit.output_matcher import Matcher
 from replay.audit.reader import PartitionReader
 from replay.first_rows import Beginning
@@ -26,6 +27,7 @@ from streams.faust.membership import Member
 from streams.kafka.topics import TopicsError
 from streams.kafka.whole_topics import batches
 from tests.simulation.mutants_of_sources import Change
+from tests.simulation.plan import LOAD, PROMOTE, RESCALE, SKIP, UPGRADE, Plan
 
 
 def _unstamped(append: Any) -> Any:
@@ -63,10 +65,6 @@ def _any_build(restored: Any) -> Any:
         return restored(configuration, settings)
 
     return mutant
-
-
-def _ready_early(unready: Any) -> Any:
-    return property(lambda self: said if not (said := unready.fget(self)).startswith("folding again") else "")
 
 
 def _later_outputs(answers: Any) -> Any:
@@ -150,6 +148,10 @@ def _forgetful(settled: Any) -> Any:
     return lambda self: settled(self)._replace(recent=())
 
 
+def _all_owners(_: Any) -> Any:
+    return lambda recorded, applied: repr([each for each in recorded if each.applied < applied])
+
+
 def _announced_late(announce: Any) -> Any:
     async def mutant(self: Any, *rest: Any) -> None:
         asyncio.get_running_loop().create_task(announce(self, *rest))
@@ -188,12 +190,38 @@ MUTANTS: Final[dict[str, list[Change]]] = {
         (PartitionReader, "extents", _backwards)
     ],
     "an audit that goes on does not know what may come again": [(Matcher, "settled", _forgetful)],
+    "an audit that goes on takes what a zombie says late for another history": [
+        (checkpoint, "_taken_before", _all_owners)
+    ],
     "an audit does not ask what was left out": [(PartitionReader, "note_skips", _as_it_was)],
     "answers go out before it is written down what is in force": [(Announcer, "announce", _announced_late)],
     "intake does not ask what was left out": [(TakenUp, "_left_out", lambda _: _nothing)],
     "a record that was left out is read": [(Topology, "skipped", _returning({}))],
     "a build folds what another one has answered": [(in_force, "restored", _any_build)],
     "no other worker gets what this build cannot fold": [(Member, "leave", _returning(None))],
-    "a worker is ready before it has folded again": [(Topology, "unready", _ready_early)],
     "a checkpoint says that later outputs stand before it": [(Served, "answers", _later_outputs)],
+}
+
+#: Which histories may show them.
+WHERE: Final[dict[str, Callable[[Plan], bool]]] = {
+    "commands write under no claim": lambda plan: plan.task in (RESCALE, LOAD),
+    "a move claims when it writes, behind its look at what is there": lambda plan: plan.task == RESCALE,
+    "a move takes along what intake has sent and not committed": lambda plan: plan.task == RESCALE and plan.sourced,
+    "a move does not take intake's offsets along": lambda plan: plan.task == RESCALE and plan.sourced,
+    "what was moved before there was a stream time expires at once": lambda plan: plan.task == RESCALE,
+    "a load does not look under its claim whether there is a state": lambda plan: plan.task == LOAD,
+    "a load is followed by a journal that goes on": lambda plan: plan.before,
+    "audits are not told what was loaded": lambda plan: plan.task == LOAD and plan.audits is not None,
+    "two may change the streams file at once": lambda plan: plan.task == PROMOTE,
+    "an audit asks where the journal ends when it knows where the inputs end": lambda plan: plan.audits is not None,
+    "an audit that goes on does not know what may come again": lambda plan: "--checkpoint" in (plan.audits or ()),
+    "an audit that goes on takes what a zombie says late for another history": lambda plan: (
+        "--checkpoint" in (plan.audits or ())
+    ),
+    "an audit does not ask what was left out": lambda plan: plan.task == SKIP and plan.audits is not None,
+    "answers go out before it is written down what is in force": lambda plan: plan.audits is not None,
+    "intake does not ask what was left out": lambda plan: plan.task == SKIP and plan.sourced,
+    "a record that was left out is read": lambda plan: plan.task == SKIP,
+    "a build folds what another one has answered": lambda plan: plan.task == UPGRADE,
+    "no other worker gets what this build cannot fold": lambda plan: plan.task == UPGRADE,
 }

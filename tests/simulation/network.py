@@ -25,8 +25,8 @@ class Network:
         self.troubled, self.troubles = 0.0, 0
         #: Names of processes of which nothing gets through.
         self.cut: set[str] = set()
-        #: Called with the name of a process that is about to send an append, and with True when it was applied.
-        self.met: Callable[[str, bool], None] = lambda *_: None
+        #: Called with the name of a process that is about to send an append, the topics, and True when it was applied.
+        self.met: Callable[[str, set[str], bool], None] = lambda *_: None
 
     async def connect(self, host: str, port: int, **options: Any) -> "Connection":  # noqa: ARG002 - as `create_conn`
         """Open a connection."""
@@ -88,7 +88,7 @@ class Connection:
         if trouble:
             network.log(f"{self._process.name if self._process else ''}: {type(request).__name__} is {trouble}")
         if prepared.API_KEY == 0:
-            network.met(self._process.name if self._process else "", False)  # noqa: FBT003 - see there
+            network.met(self._process.name if self._process else "", _topics(prepared), False)  # noqa: FBT003 - see there
         # It goes out in the name of the process: one that stands still from now on sends it when it goes on.
         network.loop.call_soon(self._depart, prepared, answered, trouble)
         return asyncio.wait_for(answered, self._request_timeout)
@@ -114,7 +114,7 @@ class Connection:
         name, identity = (self._process.name, self._process.identity) if self._process else ("", "")
         self._network.kafka.handle(request, partial(self._said, request, answered, trouble), identity)
         if request.API_KEY == 0:
-            self._network.met(name, True)  # noqa: FBT003 - see there
+            self._network.met(name, _topics(request), True)  # noqa: FBT003 - see there
 
     def _said(self, request: Any, answered: asyncio.Future[Any], trouble: str, *fields: Any) -> None:
         network = self._network
@@ -141,3 +141,7 @@ class Connection:
         context = Context()
         context.run(PROCESS.set, self._process)
         self._network.loop.call_soon(self.close, CloseReason.CONNECTION_BROKEN, context=context)
+
+
+def _topics(request: Any) -> set[str]:
+    return {topic for topic, _ in request.topics}

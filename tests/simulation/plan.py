@@ -65,8 +65,11 @@ class Fault(NamedTuple):
         return f"at {self.at:.2f} s, {self.after} callbacks later: {self.kind}{whom} for {self.long:.2f}"
 
 
-#: How the kinds end that strike amid an append.
-AMID: Final = " amid an append"
+#: What stands in the kinds that strike amid an append, and amid one of answers alone.
+AMID: Final = " amid "
+ANSWER: Final = "an answer"
+#: How those begin after which a process does not know for a while that others have taken over.
+STANDING: Final = ("pause", "cut")
 #: Which faults there are, and how often each is drawn.
 KINDS: Final = {
     "kill": 20,
@@ -86,9 +89,13 @@ KINDS: Final = {
     "configure": 6,
     "compact": 4,
 }
-#: What is drawn beside them: operators erase events and set offsets of a group, leaders of partitions move, and one
-#: finds its disk full.
-BESIDES: Final = {"erase": 4, "offsets": 3, "leaders": 3, "full disk": 2}
+#: What is drawn beside them: operators erase events and set offsets of a group, leaders of partitions move, one finds
+#: its disk full, and retention deletes inputs that are in a checkpoint, and sources that are committed.
+BESIDES: Final = {"erase": 4, "offsets": 3, "leaders": 3, "full disk": 2, "retention": 5}
+#: That the end of an input is lost, and its offsets are given to others; and in how many of the histories of workers
+#: alone who have no task and no auditor.
+LOST_TAIL: Final = "lost tail"
+LOSING: Final = 0.12
 
 
 #: What strikes operators, and how often each is drawn.
@@ -134,6 +141,11 @@ class Plan(NamedTuple):
     def sourced(self) -> bool:
         """Whether there are all stages."""
         return INTAKE in self.names.values()
+
+    @property
+    def loses(self) -> bool:
+        """Whether an input loses its tail."""
+        return any(fault.kind == LOST_TAIL for fault in self.faults)
 
     @property
     def streams(self) -> str:
@@ -243,6 +255,8 @@ def planned(seed: int) -> Plan:
         (kind,) = more.choices(tuple(BESIDES), tuple(BESIDES.values()))
         whom = more.choice(tuple(names)) if kind == "full disk" else ""
         faults.append(Fault(kind, whom, more.random() * FEED, 0, more.random() * 2))
+        if kind == "retention":  # and somebody takes up what is left
+            faults.append(Fault("kill", more.choice(tuple(names)), faults[-1].at - 0.05, 0, 1.0))
     settings["standbys"] = more.choice((0, 0, 1))
     plan = Plan(seed, records, width, names, settings, policies, tuple(faults))
     task = random.Random(f"task {seed}")
@@ -251,6 +265,9 @@ def planned(seed: int) -> Plan:
     audit = random.Random(f"audit {seed}")
     if audit.random() < AUDITED or plan.before:
         plan = _audited(plan, audit)
+    loss = random.Random(f"loss {seed}")
+    if not (plan.sourced or plan.task or plan.audits is not None) and loss.random() < LOSING:
+        plan = _losing(plan, loss)
     return plan._replace(faults=tuple(sorted(plan.faults, key=lambda fault: fault.at)))
 
 
@@ -264,7 +281,19 @@ def _audited(plan: Plan, rng: random.Random) -> Plan:
     """Return the plan with an auditor, and with faults that strike her."""
     options = ("--sources",) * plan.sourced + ("--checkpoint",) * (rng.choice((0, 1)) and plan.task != LOAD)
     faults = [*plan.faults, *(_at_operator(rng, AUDITOR, rng.random() * FEED) for _ in range(rng.choice((0, 1, 2))))]
+    workers = [name for name, stage in plan.names.items() if stage == WORKER]
+    if "--checkpoint" in options and len(workers) > 1:  # what was compared comes again, from one that stood still
+        long = 3 * SESSION + 12 * rng.random()
+        faults.append(Fault(f"pause{AMID}{ANSWER}", rng.choice(workers), rng.random() * FEED, 0, long))
     return plan._replace(names=plan.names | {AUDITOR: OPERATOR}, audits=options, faults=tuple(faults))
+
+
+def _losing(plan: Plan, rng: random.Random) -> Plan:
+    """Return the plan with the loss of a tail, and mostly with records that come behind it."""
+    at = FEED * (0.4 + 0.8 * rng.random())
+    later = mixed(rng.choice((0, 4, 12)), seed=plan.seed + 2 * MANY, start=int((BEGIN + at) * 1000), step=150).sent
+    lost = Fault(LOST_TAIL, "", at, rng.choice((0, 0, 1, 5)), rng.random() * 2)
+    return plan._replace(records=[*plan.records, *later], faults=(*plan.faults, lost))
 
 
 def _at_operator(rng: random.Random, whom: str, at: float) -> Fault:

@@ -1,6 +1,8 @@
 """Says whether a history fails, and finds the fewest faults with which it still does."""
 
+import sys
 from collections import Counter
+from collections.abc import Sequence
 
 from tests.simulation.folds import WrongError
 from tests.simulation.judge import judge
@@ -8,7 +10,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.playing import play
 from tests.simulation.world import World
 
-#: Most lines of what happened that are shown.
+#: Lines of what happened that are shown of a history that was shrunk.
 LINES = 150
 
 
@@ -27,41 +29,52 @@ def failing(plan: Plan, struck: Counter[str] | None = None) -> str | None:
     return None
 
 
-def shrunk(plan: Plan) -> Plan:
-    """Return a history that fails with as few of the faults as can be found by leaving out one after another."""
-    left = list(plan.faults)
-    n = 0
-    while n < len(left):
-        fewer = plan._replace(faults=tuple(left[:n] + left[n + 1 :]))
-        if failing(fewer) is None:
-            n += 1
-        else:
-            left.pop(n)
-    return plan._replace(faults=tuple(left))
+def shrunk(plan: Plan) -> list[int]:
+    """Return as few of a history's faults with which it fails as can be found by leaving out one after another."""
+    left = list(range(len(plan.faults)))
+    for n in range(len(plan.faults)):
+        fewer = [each for each in left if each != n]
+        if failing(_only(plan, fewer)) is not None:
+            left = fewer
+    return left
 
 
-def told(plan: Plan, *, shorten: bool = False) -> str:
-    """Return a history in words: what it is, its faults, what happened, and what is wrong with it."""
-    if shorten:
-        plan = shrunk(plan)
+def _only(plan: Plan, left: Sequence[int]) -> Plan:
+    return plan._replace(faults=tuple(plan.faults[n] for n in left))
+
+
+def told(plan: Plan, left: Sequence[int], most: int = sys.maxsize) -> tuple[str, bool]:
+    """Return a history with some of its faults in words, and whether it is well.
+
+    The words say what it is, what happened, what is wrong with it, and how to play it again.
+
+    Parameters
+    ----------
+    left
+        Numbers of the faults.
+    most
+        Lines of what happened; the last ones are shown.
+    """
     lines: list[str] = []
-    wrong = "nothing is wrong"
+    wrong = ""
 
     def judged(world: World) -> None:
         lines.extend(world.lines)
         judge(world)
 
     try:
-        play(plan, judged)
+        play(_only(plan, left), judged)
     except WrongError as exc:
         wrong = str(exc)
     settings = ", ".join(f"{name} {value:g}" for name, value in plan.settings.items())
-    shown = lines if len(lines) <= LINES or not shorten else ["          …", *lines[-LINES:]]
-    return "\n".join(
+    again = f"make simulate SEED={plan.seed} FAULTS={','.join(map(str, left)) or 'none'}"
+    said = "\n".join(
         [
             f"{len(plan.records)} records, {plan.width} partitions; {', '.join(plan.names)}; {settings}",
-            *[f"fault {fault}" for fault in plan.faults],
-            *shown,
-            wrong,
+            *[f"fault {n} {plan.faults[n]}" for n in left],
+            *["          …"] * (len(lines) > most),
+            *lines[-most:],
+            f"{wrong}\n\n{again}" if wrong else "nothing is wrong",
         ]
     )
+    return said, not wrong

@@ -17,7 +17,7 @@ from streams.records.making import Maker
 from tests.simulation.folds import NOTHING, Folded, WrongError, fold, left_out
 from tests.simulation.group import Place
 from tests.simulation.log import Record
-from tests.simulation.plan import INTAKE, MANY, OF_STAGE, POISON, ROUTER, WIDTHS
+from tests.simulation.plan import INTAKE, MANY, OF_STAGE, POISON, ROUTER, STANDING, WIDTHS
 from tests.simulation.world import World
 
 
@@ -73,7 +73,7 @@ def sent_by(world: World, stage: str) -> Iterator[tuple[Place, Record]]:
     own = {name for of in world.folding.values() for name in (of.changelog, of.journal)}
     own |= {world.base.configurations, world.base.owners}
     for (topic, n), log in world.kafka.logs.items():
-        for record in log.records() if topic in world.era.topics and topic not in own else ():
+        for record in log.records(whole=True) if topic in world.era.topics and topic not in own else ():
             if record.by.split(".")[0] in OF_STAGE[stage]:
                 yield (topic, n), record
 
@@ -89,7 +89,7 @@ def _wanted(world: World, since: Offsets, until: Offsets) -> Wanted:
     maker.know({label: world.widths[topic] for label, topic in maker.topics.items()}, ids)
     wanted: Wanted = defaultdict(dict)
     for source in world.reads(INTAKE):
-        for record in world.kafka.logs[source].records():
+        for record in world.kafka.logs[source].records(whole=True):
             if record.offset < since.get(source, 0):
                 continue
             late = record.offset >= until.get(source, 0)
@@ -161,7 +161,7 @@ def _taken_up(world: World) -> dict[Place, list[TakenUp]]:
 
     Where none stood still between its question and its announcement, each must begin where its group was.
     """
-    still = any(fault.kind.startswith(("pause", "cut")) for fault in world.plan.faults)
+    still = any(fault.kind.startswith(STANDING) for fault in world.plan.faults)
     commits = [] if still else world.kafka.groups[world.base.intake_group].commits
     found: dict[Place, list[TakenUp]] = defaultdict(list)
     for n in range(world.width):
@@ -288,7 +288,8 @@ def ends(world: World) -> None:
 
     def every(label: str) -> list[Any]:
         places = [(getattr(era.base, label), n) for era in world.eras for n in range(era.width)]
-        return [orjson.loads(each.value or b"") for place in places for each in world.kafka.logs[place].records()]
+        logs = [world.kafka.logs[place] for place in places]
+        return [orjson.loads(each.value or b"") for log in logs for each in log.records(whole=True)]
 
     said = every("labels")
     erased = {each["event_id"] for each in said if each.get("erase")}

@@ -6,12 +6,11 @@ requests, the product's own appends and epochs.
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from itertools import repeat
 from typing import Any
-from unittest.mock import patch
 
-import aiokafka.client
 import pytest
 from aiokafka import AIOKafkaConsumer, errors
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -29,58 +28,24 @@ from streams.faust.producing import RecordBatch
 from streams.kafka import producer_ids, provenance
 from streams.kafka.producer_ids import ProducerIdentity
 from streams.kafka.topics import TopicsError
-from tests.simulation.kafka import Kafka
-from tests.simulation.loop import Loop
-from tests.simulation.network import Network
+from tests.simulation.conftest import Play
 
-#: Plays a scene: with a client, the name of a topic of two partitions, and a name that nobody else has.
-Scene = Callable[[AIOKafkaClient, str, str], Coroutine[Any, Any, None]]
-Play = Callable[[Scene], None]
 #: The error of a broker that names a new member and asks it to join under that name (KIP-394).
 MEMBER_ID_REQUIRED = 79
 #: Errors of a coordinator that is just coming to be.
 LOADING = (14, 15, 16)
 
 
-async def _with_client(scene: Scene, bootstrap: str, topic: str) -> None:
-    client = AIOKafkaClient(bootstrap_servers=bootstrap)
-    await client.bootstrap()
-    try:
-        await client.add_topic(topic)
-        await scene(client, topic, f"name-{uuid.uuid4()}")
-    finally:
-        await client.close()
+#: What the records of a batch are stamped by, ms, unless something else is asked for.
+STAMP = 1_700_000_000_000
 
 
-@pytest.fixture(params=["model", "broker"])
-def play(request: pytest.FixtureRequest) -> Iterator[Play]:
-    """Yield what plays a scene on the model, or on a real broker."""
-    if request.param == "broker":
-        bootstrap, topic = request.getfixturevalue("kafka"), f"contract-{uuid.uuid4()}-state-changelog"
-
-        async def real(scene: Scene) -> None:
-            admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-            await admin.start()
-            await admin.create_topics([NewTopic(topic, 2, 1)])
-            await admin.close()
-            async with asyncio.timeout(60):
-                await _with_client(scene, bootstrap, topic)
-
-        yield lambda scene: asyncio.run(real(scene))
-        return
-    loop = Loop("contract")
-    kafka = Kafka(loop, {"contract-state-changelog": 2})
-    network = Network(loop, kafka, "contract", lambda _: None)
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(aiokafka.client, "create_conn", network.connect))
-        yield lambda scene: loop.run_until_complete(_with_client(scene, "kafka:9092", "contract-state-changelog"))
-    loop.bury()
-
-
-def batch(identity: ProducerIdentity, sequence: int, *values: bytes) -> bytes:
+def batch(
+    held: ProducerIdentity, sequence: int, *values: bytes, key: bytes = b"key", stamps: Iterable[int] = repeat(STAMP)
+) -> bytes:
     made = RecordBatch(10_000, 0)
-    made.extend([(b"key", value, 1_700_000_000_000, []) for value in values])
-    return made.sealed(*identity, sequence)
+    made.extend([(key, value, stamp, []) for value, stamp in zip(values, stamps, strict=False)])
+    return made.sealed(*held, sequence)
 
 
 async def append(client: AIOKafkaClient, topic: str, data: bytes, partition: int = 0) -> int:
@@ -120,7 +85,7 @@ def test_offsets_go_on_in_each_partition_and_records_keep_their_order(play: Play
             assert await consumer.beginning_offsets([first]) == {first: 0}
             read = [await consumer.getone(first) for _ in range(3)]
             assert [(each.offset, each.value, each.timestamp) for each in read] == [
-                (n, value, 1_700_000_000_000) for n, value in enumerate((b"a", b"b", b"c"))
+                (n, value, STAMP) for n, value in enumerate((b"a", b"b", b"c"))
             ]
             waiting = asyncio.create_task(consumer.getone(second))
             assert (await waiting).value == b"d"
@@ -213,17 +178,25 @@ def test_a_topic_is_described_by_an_id_of_its_own(play: Play) -> None:
     play(scene)
 
 
-async def renew(client: AIOKafkaClient, topic: str) -> None:
-    """Delete a topic, and make it anew."""
+@asynccontextmanager
+async def administered(client: AIOKafkaClient) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(bootstrap_servers=[f"{host}:{port}" for host, port, _ in client.hosts])
     await admin.start()
-    await admin.delete_topics([topic])
-    while True:
-        (_, code, *_), *_ = (await admin.create_topics([NewTopic(topic, 2, 1)])).topic_errors
-        if code != errors.TopicAlreadyExistsError.errno:
-            break
-        await asyncio.sleep(0.1)
-    await admin.close()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def renew(client: AIOKafkaClient, topic: str) -> None:
+    """Delete a topic, and make it anew."""
+    async with administered(client) as admin:
+        await admin.delete_topics([topic])
+        while True:
+            (_, code, *_), *_ = (await admin.create_topics([NewTopic(topic, 2, 1)])).topic_errors
+            if code != errors.TopicAlreadyExistsError.errno:
+                break
+            await asyncio.sleep(0.1)
     assert not code
 
 
@@ -331,6 +304,34 @@ def test_nobody_commits_for_a_group_that_has_members(play: Play) -> None:
         assert await committed(4) == errors.UnknownMemberIdError.errno
         assert (await ask(client, group, LeaveGroupRequest(group, member))).error_code == 0
         assert (await ask(client, group, OffsetFetchRequest(group, [(topic, [0])]))).topics[0][1][0][1] == 3
+
+    play(scene)
+
+
+async def told(client: AIOKafkaClient, group: str, topic: str) -> list[tuple[int, list[Any]]]:
+    """Ask what a group has committed until its coordinator says it, and return each error with the topics named."""
+    answers: list[tuple[int, list[Any]]] = []
+    while not answers or answers[-1][0]:
+        try:
+            node = await client.coordinator_lookup(CoordinationType.GROUP, group)
+            asked = OffsetFetchRequest(group, [(topic, [0])])
+            answer = await client.send(node, asked, group=(ConnectionGroup.COORDINATION, uuid.uuid4()))
+        except errors.KafkaError:
+            await asyncio.sleep(0.05)
+        else:
+            answers.append((answer.error_code, [(name, [each[:2] for each in found]) for name, found in answer.topics]))
+    return answers
+
+
+def test_a_coordinator_that_cannot_say_what_is_committed_says_so_and_nothing_else(play: Play) -> None:
+    async def scene(client: AIOKafkaClient, topic: str, group: str) -> None:
+        commit = OffsetCommitRequest(group, -1, "", -1, [(topic, [(0, 7, "")])])
+        while (await ask(client, group, commit)).topics[0][1][0][1] in LOADING:  # noqa: ASYNC110 - nothing says when
+            await asyncio.sleep(0.1)
+        said = [each for _ in range(40) for each in await told(client, group, topic)]
+        assert [
+            each for each in said if each != (0, [(topic, [(0, 7)])]) and not (each[0] in LOADING and not each[1])
+        ] == []
 
     play(scene)
 

@@ -98,6 +98,8 @@ class World:
         #: Most bytes of dirty rows that a partition had.
         self.heaviest = 0
         self.overdue, self.answered = "", False
+        #: When the last of the processes was to start for the first time, s.
+        self.begun = 0.0
         #: The rows on the disks in the end, by stage and partition.
         self.tables: dict[tuple[str, int], dict[bytes, bytes]] = {}
         #: The group, and where it moves to another number of partitions, the one that follows.
@@ -244,8 +246,7 @@ class World:
         batch.extend([(sent.key, sent.value, sent.ts, [])])
         topic = getattr(self.sending.base, sent.topic, sent.topic)
         place = topic, partition(sent.key, self.widths[topic])
-        self.kafka.appends += 1
-        self.kafka.logs[place].append(batch.sealed(-1, -1, -1), "producer", self.kafka.appends)
+        self.kafka.append(place, batch.sealed(-1, -1, -1), "producer")
 
     def group(self, stage: str) -> str:
         """Return the consumer group of a stage."""
@@ -298,7 +299,7 @@ class World:
     async def _settle(self) -> None:
         """Wait until all is answered, not for ever."""
         end = self.loop.now + (SILENCE if self.finished else 2 * SILENCE)
-        while not self.settled and self.loop.now < end:
+        while not self.settled and self.loop.now < end and len(looks.refused(self)) < looks.REFUSED:
             await asyncio.sleep(0.5)
             self._weigh()
         self.answered = self.settled
@@ -310,7 +311,9 @@ class World:
             self.loop.call_at(at, self.send, sent)
         for actor in self.actors.values():
             if actor.stage != OPERATOR:
-                self.loop.call_at(rng.choice((0.0, rng.random() * 0.5, rng.random() * FEED)), self.start, actor)
+                at = rng.choice((0.0, rng.random() * 0.5, rng.random() * FEED))
+                self.begun = max(self.begun, at)
+                self.loop.call_at(at, self.start, actor)
         operators.call(self)
         for fault in self.plan.faults:
             self.loop.call_at(fault.at, self.faults.due, fault)

@@ -1,7 +1,13 @@
 """A broker that freezes, dies, or comes back with less than it had."""
 
+import asyncio
 import signal
+import uuid
 from pathlib import Path
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.structs import TopicPartition
 
 from agents.worker import FAILED
 from lab.broker import Broker
@@ -9,6 +15,7 @@ from tests.chaos.trials import shorten
 from tests.e2e.test_losses import PATIENT, send
 from tests.e2e.world import World, wait_for
 from tests.events import mixed
+from tests.simulation.test_contract import LOADING, told
 
 
 def test_a_worker_whose_broker_freezes_says_so_and_goes_on_by_itself_as_after_its_death(
@@ -51,3 +58,28 @@ def test_an_input_that_is_cut_and_written_anew_ends_a_worker_that_runs(broker: B
         assert worker.process.wait(90) == FAILED
         assert f"{w.topic('forecasts')}/0 offset 50 is not the record that was applied before" in worker.printed
     assert w.applied()["forecasts_issued"] == 100
+
+
+def test_a_coordinator_that_comes_back_says_that_it_loads_and_not_that_nothing_is_committed(
+    broker: Broker, tmp_path: Path
+) -> None:
+    w, group = World(broker.bootstrap, tmp_path), f"group-{uuid.uuid4()}"
+    topic = w.topic("forecasts")
+
+    async def asked() -> None:
+        options = {"bootstrap_servers": broker.bootstrap, "group_id": group, "enable_auto_commit": False}
+        async with AIOKafkaConsumer(**options) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            await consumer.commit({TopicPartition(topic, 0): 7})
+        broker.kill()
+        broker.start()
+        client = AIOKafkaClient(bootstrap_servers=broker.bootstrap)
+        await client.bootstrap()
+        try:
+            *before, last = await told(client, group, topic)
+        finally:
+            await client.close()
+        assert last == (0, [(topic, [(0, 7)])])
+        assert [each for each in before if each[0] not in LOADING or each[1]] == []
+
+    asyncio.run(asked())

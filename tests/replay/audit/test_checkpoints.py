@@ -89,6 +89,15 @@ def test_what_two_builds_answered_is_audited_by_each_in_turn(tmp_path: Path, mon
         assert bool(found.unable) == bool(unable)
 
 
+def test_an_owner_that_says_late_what_it_took_up_and_did_not_begin_is_no_other_history(tmp_path: Path) -> None:
+    topics, (champion, _) = across(CHAMPION, PROMOTED)
+    path = tmp_path / "partition-3"
+    resumed(topics, champion, path)
+    before, after = topics.in_force
+    topics.in_force.insert(1, replace(after, claim=after.claim - 1, configuration=before.configuration))
+    checkpoint.read(path, OF, topics.in_force, Memory())
+
+
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     topics, (champion, _) = across(CHAMPION, PROMOTED)
     path = tmp_path / "partition-3"

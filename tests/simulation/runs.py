@@ -1,0 +1,91 @@
+"""Runs histories of many seeds in several processes, and looks for planted bugs."""
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
+from functools import partial
+from time import monotonic, process_time
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tests.simulation.plan import planned
+from tests.simulation.planting import WHERE, planted
+from tests.simulation.playing import simulated
+from tests.simulation.shrink import LINES, failing, shrunk, told
+
+T = TypeVar("T")
+_FORKED: Final = multiprocessing.get_context("fork")
+#: Set when one of the processes has found a history that fails.
+_FOUND: Final = _FORKED.Event()
+
+
+class Played(NamedTuple):
+    """What was played: how many histories, with how many records and which faults; s of processors; what failed."""
+
+    histories: int
+    records: int
+    struck: Counter[str]
+    seconds: float
+    failed: str
+
+
+class Hunted(NamedTuple):
+    """How a planted bug was looked for: histories, s of a processor, and how it showed; empty: it did not."""
+
+    name: str
+    histories: int
+    seconds: float
+    wrong: str
+
+
+def play(first: int, histories: int, seconds: float, jobs: int = 1, mutant: str = "") -> Played:
+    """Play the histories of one seed after another for a while, each process its share, up to the first that fails."""
+    end = monotonic() + seconds
+    part = partial(_part, jobs, mutant, end)
+    parts = list(_spread(jobs, part, [(first + n, -(-(histories - n) // jobs)) for n in range(jobs)]))
+    struck = sum((each.struck for each in parts), Counter[str]())
+    return Played(
+        sum(each.histories for each in parts),
+        sum(each.records for each in parts),
+        struck,
+        sum(each.seconds for each in parts),
+        next((each.failed for each in parts if each.failed), ""),
+    )
+
+
+def hunt(first: int, histories: int, jobs: int, names: Iterable[str]) -> Iterator[Hunted]:
+    """Look for each planted bug in up to so many histories that may show it; yield what is done."""
+    yield from _spread(jobs, partial(_hunt, first, histories), [(name,) for name in names])
+
+
+def _spread(jobs: int, code: Callable[..., T], every: list[tuple[Any, ...]]) -> Iterator[T]:
+    """Yield what some code returns for each, as it comes."""
+    if jobs == 1:
+        yield from (code(*each) for each in every)
+        return
+    with ProcessPoolExecutor(jobs, _FORKED) as pool:
+        for done in as_completed([pool.submit(code, *each) for each in every]):
+            yield done.result()
+
+
+def _part(stride: int, mutant: str, end: float, first: int, histories: int) -> Played:
+    began, n, records, struck, failed = process_time(), 0, 0, Counter[str](), ""
+    with simulated(), planted(mutant) if mutant else nullcontext():
+        while n < histories and monotonic() < end and not _FOUND.is_set():
+            plan = planned(first + n * stride)
+            n, records = n + 1, records + len(plan.records)
+            if (wrong := failing(plan, struck)) is not None:
+                _FOUND.set()
+                failed = f"seed {plan.seed}: {wrong}\n\n{told(plan, shrunk(plan), LINES)[0]}"
+    return Played(n, records, struck, process_time() - began, failed)
+
+
+def _hunt(first: int, most: int, name: str) -> Hunted:
+    began, n, seed, wrong = process_time(), 0, first, None
+    with simulated(), planted(name):
+        while wrong is None and n < most:
+            plan, seed = planned(seed), seed + 1
+            if WHERE.get(name, bool)(plan):
+                n, wrong = n + 1, failing(plan)
+    return Hunted(name, n, process_time() - began, wrong or "")
