@@ -6,7 +6,7 @@ from pathlib import Path
 from cli import main
 from cli.reference import commands
 from tests.night import pattern_of
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.planting import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
