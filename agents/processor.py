@@ -117,8 +117,9 @@ class BatchProcessor:
             if entries and entries[0].config != terms.config and recall is not None:
                 # Under the name that the journal has: another build may describe the same settings by more fields.
                 terms = replace(self._terms_of(await recall(entries[0].config.hex())), config=entries[0].config)
-            served = self._partitions[partition] = Served.after(found, terms, said)
+            served = Served.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
+            self._partitions[partition] = served
             self._share()
             self._showing.taken_up(partition, served.engine.fence)
             return committed(served.engine.fence), found

@@ -14,6 +14,7 @@ DIRECTORY: Final = HERE / "dashboards"
 
 ALERTS: Final = HERE.parent / "prometheus/alerts.yml"
 _LINKS: Final = re.compile(r"(- alert: (\w+)\n(?:(?! *- alert:).*\n)*? +runbook_url: ).*")
+_PANEL: Final = re.compile(r', \{"id":')
 
 
 def linked(rules: str) -> str:
@@ -22,10 +23,13 @@ def linked(rules: str) -> str:
 
 
 def written() -> dict[Path, str]:
-    """Return the text of each file."""
+    """Return the text of each file, a panel a line: Kubernetes bounds the size of a file."""
     documents = {each.uid: each.json() for each in DASHBOARDS} | {runbook.UID: runbook.document()}
     return {
-        DIRECTORY / f"{uid.removeprefix('trueup-')}.json": json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        DIRECTORY / f"{uid.removeprefix('trueup-')}.json": _PANEL.sub(
+            ',\n{"id":', json.dumps(document, ensure_ascii=False)
+        )
+        + "\n"
         for uid, document in documents.items()
     }
 

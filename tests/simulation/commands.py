@@ -24,7 +24,7 @@ from unittest.mock import patch
 from uuid import UUID
 
 import replay.load
-from cli import history, main, promote, rescale, skip  # noqa: F401 - what they import has the clocks of the loop
+from cli import history, main, rescale, skip, streams_file  # noqa: F401 - what they import has the clocks of the loop
 from replay import processes
 from replay.audit import auditor  # noqa: F401 - as above
 from tests.simulation.loop import PROCESS
@@ -169,5 +169,5 @@ def on_the_loop() -> Iterator[None]:
         stack.enter_context(patch.object(processes, "cores", lambda: 1))
         stack.enter_context(patch.object(replay.load, "uuid4", lambda: UUID(int=random.getrandbits(128))))
         locks = SimpleNamespace(LOCK_EX=fcntl.LOCK_EX, flock=_locked)
-        stack.enter_context(patch.object(promote, "fcntl", locks))
+        stack.enter_context(patch.object(streams_file, "fcntl", locks))
         yield

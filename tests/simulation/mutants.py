@@ -358,7 +358,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
     "the last record that was applied is to be read again although it is deleted": [
         (Places, "positions", _reads_the_last)
     ],
-    "a reader does not ask whether the log was cut behind it": [(fetching, "end_of", lambda _: _never_cut)],
+    "a reader does not ask whether the log was cut behind it": [(fetching, "end_of_epoch", lambda _: _never_cut)],
     "nobody looks whether the last record that was applied is still there": [(PartitionBuffer, "begin", _unknown)],
     "a leader of the group that no broker answers shares out nothing for minutes": [
         (fetching.LoopConsumer, "ask_for_topics", _returning(None))

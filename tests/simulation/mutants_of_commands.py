@@ -9,7 +9,7 @@ from typing import Any, Final
 from agents.served import Served
 from agents.taken_up import TakenUp
 from agents.topology import Topology
-from cli import group_states, promote, rescale
+from cli import group_states, rescale, streams_file
 from replay import first_rows
 from replay.audit import checkpoint
 from replay.audit.output_matcher import Matcher
@@ -185,7 +185,7 @@ MUTANTS: Final[dict[str, list[Change]]] = {
         (first_rows, "_opened", _names_two),
     ],
     "audits are not told what was loaded": [(Beginning, "give", _told_nothing)],
-    "two may change the streams file at once": [(promote, "_locked", _returning(nullcontext()))],
+    "two may change the streams file at once": [(streams_file, "_locked", _returning(nullcontext()))],
     "an audit asks where the journal ends when it knows where the inputs end": [
         (PartitionReader, "extents", _backwards)
     ],
