@@ -18,7 +18,6 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from cli.try_source import Found, Trial, Tried
-from state.quotas import WHOLE
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
@@ -29,6 +28,8 @@ from streams.sources.references import Headers
 
 #: Header of a record that was sent again: where it stood first, ``TOPIC/PARTITION@OFFSET``.
 HEADER: Final = "trueup-letter"
+#: Reasons of letters whose value is not their record's.
+_OTHERS: Final = ("batch", "skipped", "parked_label")
 #: Most characters of a record that are shown on a line.
 _WIDTH: Final = 300
 #: Longest wait for a schema registry, s.
@@ -167,7 +168,7 @@ def send(
             before.append(place)
             continue
         record = kept.get(place)
-        if letter.reason in WHOLE:
+        if letter.reason in _OTHERS:
             left[place] = f"{letter.reason}: the letter stands for what was not read, or for another record"
             continue
         if letter.reason == "erased":
@@ -328,7 +329,7 @@ def _said(trial: Trial, letter: Letter) -> Any:  # noqa: ANN401 - whatever it sa
 
 def _now(trial: Trial, letter: Letter) -> str:
     """Return what the present settings make of the record of a letter."""
-    if not letter.whole or letter.reason in WHOLE:
+    if not letter.whole or letter.reason in _OTHERS:
         return "not known: the letter does not hold the record"
     tried: Tried | None = trial.of_topic(Found(letter.place, letter.topic, letter.key, letter.value, (), letter.at))
     if tried is None:

@@ -30,7 +30,7 @@ class Configuration:
         """
         read = [(pattern, *_read(policy)) for pattern, policy in self.policies.patterns]
         default = self.policies.default
-        return (*read, default and _read(default), self.policies.early_ttl_ms, self.policies.quota)
+        return (*read, default and _read(default), self.policies.early_ttl_ms)
 
     @property
     def banded(self) -> bool:
@@ -66,7 +66,6 @@ def _read(policy: Policy) -> tuple[object, ...]:
         policy.segments_required,
         policy.entity,
         policy.weight,
-        policy.quota,
         policy.model_version,
     )
 

@@ -10,9 +10,8 @@ intake writes it (`state.routes.Route`).
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -122,7 +121,7 @@ async def _write(
         for n, each in enumerate(folded):
             each.fence.next[:] = group.next[n]
             told = Loaded(files, at, 0, settings.outputs, group.since[n])
-            written += await begun.give(partial(_rows, each), each.fence, told)
+            written += await begun.give(each.rows, each.fence, told)
         if settings.has_intake:
             attempt = uuid4().hex
             for n, each in enumerate(folded):
@@ -159,8 +158,3 @@ def _routes(
         found[partitioner.partition(made[0], partitions)].append(made)
         offset += 1
     return found
-
-
-def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows, without quotas, which begin full."""
-    return ((key, row) for key, row in folded.rows() if not key.startswith(kinds.QUOTA.letter))

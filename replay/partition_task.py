@@ -190,7 +190,7 @@ class _Reader:
         """Return the events of some records."""
         forecast, outcome = self._decoder.forecast, self._decoder.outcome
         return [
-            Rejected(offset, key, value, topic, reason, "", max(timestamp, 0))
+            Rejected(offset, key, value, topic, reason)
             if reason
             else (outcome if topic else forecast)(offset, key, value, timestamp if timestamp > 0 else 0, headers)  # noqa: FURB136 - max() is slow
             for timestamp, topic, offset, key, value, reason, headers in loaded(self._decoder, records)

@@ -36,7 +36,6 @@ from state.kind import (
     kind_of,
 )
 from state.ledger import LEDGER
-from state.quotas import QUOTA
 from state.scoring.ages import Ages
 from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
@@ -62,7 +61,6 @@ __all__ = (
     "JOURNAL",
     "LEDGER",
     "QUEUE",
-    "QUOTA",
     "WIDTHS",
     "WITNESSES",
 )

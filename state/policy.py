@@ -14,7 +14,6 @@ from state.calibrators.multiclass import CLASSES
 from state.calibrators.quantile import LEVELS
 from state.forecasts import KINDS, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
 from state.policy_checks import ALIKE, ARRIVAL, UNKNOWN, check_bands, check_labels, check_shadow, check_silence
-from state.quotas import Quota
 from state.scoring.ages import exact
 from state.segments import LIMIT, check
 
@@ -78,8 +77,6 @@ class Policy:
     segments_required: bool = False
     #: Number of parts into which intake divides the stream, by event id; each has a calibrator of its own.
     shards: int = 1
-    #: How much each stream may send. Not in the recipe.
-    quota: Quota | None = None
     #: Answer to a forecast that becomes a dead letter: ``none`` or ``raw``, its raw score. Not in the recipe.
     on_error: str = NOTHING
     #: Whether forecasts without a label are like those with one: ``unknown`` or ``alike``. If ``unknown``, and while

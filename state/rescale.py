@@ -1,7 +1,7 @@
 """Rescaling: divides the rows of some partitions among another number of partitions.
 
 Rows of events move unchanged: their row of the ledger, entries in queues, tickets. `state.rescale_stream` divides the
-rows of streams. Quotas start full. The journal stays behind, because a state is divided only when its last checkpoint
+rows of streams. The journal stays behind, because a state is divided only when its last checkpoint
 is complete.
 """
 

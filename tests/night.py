@@ -51,7 +51,6 @@ NIGHT: Final = {
     },
     "e2e/test_hostile.py": {
         "test_a_batch_that_expands*[[][gsl]*": "the same with zstd; every codec in streams/faust/test_unpacking.py",
-        "test_a_flood*": "others beside a flood in state/test_quotas.py",
     },
     "e2e/test_intake.py": {
         "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",

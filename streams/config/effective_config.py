@@ -8,7 +8,7 @@ from typing import Any, Final
 from state import maps
 from state.policy import Policy
 from state.policy_checks import ARRIVAL, MATURITY
-from streams.config import stream_config, variables
+from streams.config import variables
 from streams.config.settings import Settings
 
 #: Settings that most streams do not have; they are shown where they are set.
@@ -68,7 +68,6 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
             "pairs": policy.pairs,
             "segments_required": policy.segments_required,
             "entity": policy.entity,
-            "quota": stream_config.shown(policy.quota),
             "on_error": policy.on_error,
             **json.loads(policy.recipe),
             **({"challengers": _challengers(policy)} if policy.shadow else {}),
@@ -112,8 +111,6 @@ def fingerprint(settings: Settings) -> str:
     """Return a hash of what decides answers and state, 8 hex digits: all workers of a group should show the same."""
     common = {name: value for name, value in shown(settings).items() if not name[7:].startswith(_OWN)}
     decided = [common, policies(settings), settings.policies.early_ttl_ms, settings.policies.coin_name]
-    if settings.policies.quota is not None:
-        decided.append(stream_config.shown(settings.policies.quota))
     if settings.sources:
         decided.append([[each.name, each.role, each.topics, each.table] for each in settings.sources])
     text = json.dumps(decided, sort_keys=True, separators=(",", ":"))

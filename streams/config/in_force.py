@@ -22,7 +22,6 @@ from state.bands import Bands, Points
 from state.formats import ARITHMETIC
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.sources import config as source_config
 from streams.sources.modes import Mode
@@ -142,7 +141,6 @@ def _described(settings: Settings) -> dict[str, Any]:
         "early_ttl_ms": policies.early_ttl_ms,
         "limits": {name: getattr(settings, name) for name in LIMITS},
         "coin": policies.coin_name,
-        "quota": policies.quota,
         "on_error": policies.on_error,
         "carry_headers": settings.carry_headers,
     }
@@ -162,9 +160,8 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
-        headers, quota = tuple(found["carry_headers"]), _quota(found["quota"])
-        coin_of_now = settings.policies.coin
-        policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, found["on_error"])
+        headers = tuple(found["carry_headers"])
+        policies = Policies(patterns, default, found["early_ttl_ms"], settings.policies.coin, found["on_error"])
         coin = found.get("coin", policies.coin_name)
         sources = source_config.parse(dict(orjson.loads(found.get("sources", "[]"))), headers)
     except InForceError:
@@ -209,15 +206,10 @@ def _policy(made: Mapping[str, Any]) -> Policy:
         "shadow": shadow,
         "segments": tuple(made["segments"]),
         "pairs": tuple((one, other) for one, other in made["pairs"]),
-        "quota": _quota(made["quota"]),
         "bands": made["bands"] and Bands(**values(made["bands"])),
         "points": made["points"] and Points(**made["points"]),
     }
     return Policy(**{**made, **read})
-
-
-def _quota(made: Mapping[str, Any] | None) -> Quota | None:
-    return None if made is None else Quota(**{name: rate and Rate(**rate) for name, rate in made.items()})
 
 
 def values(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,6 @@
     on_error = "none"             # or "raw": a forecast that is a dead letter is answered with its raw score, too
     carry_headers = ["traceparent", "tracestate"]   # of records, to go on to what they bring about
 
-    [quota]                       # of all streams that no pattern matches, and of records whose stream is not known
-    ids = "200/s"                 # in each partition of each input topic
-    dead_letters = "10/s"
-
     [streams."fraud-*"]           # the first pattern that matches counts
     calibrator = "platt+regret_matching"
     ttl = "90d"                   # how long a forecast waits for its outcome; matures and 30 days more if not set
@@ -40,7 +36,6 @@
     points = { base = 600, odds = 50, double = 20 }    # of a scorecard, beside the probability
     interval = 0.9                # p_low and p_high beside the probability: what outcomes leave open
     reasons = true                # why, in words, beside them
-    quota = { records = "500/s", ids = "30000/m", dead_letters = "1/s" }  # of each stream; not set: not bounded
     shadow = [                    # challengers: scored on the same events, never served
         "platt+minimax",
         { calibrator = "histogram", options = { bins = 20 } },
@@ -59,11 +54,10 @@ from state.bands import Bands, Points
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS, NOTHING, Challenger, Policy
 from state.policy_checks import UNKNOWN
-from state.quotas import Quota, Rate
 from streams.sources.references import steps
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TOP = ("closed", "early_ttl", "quota", "on_error", "carry_headers", "streams", "sources")
+_TOP = ("closed", "early_ttl", "on_error", "carry_headers", "streams", "sources")
 _STREAM = (
     "calibrator",
     "ttl",
@@ -86,7 +80,6 @@ _STREAM = (
     "options",
     "shadow",
     "shards",
-    "quota",
     "on_error",
     "bands",
     "hold",
@@ -97,10 +90,7 @@ _STREAM = (
     "reasons",
 )
 _CHALLENGER = ("calibrator", "options")
-_QUOTA = ("records", "ids", "dead_letters")
 _POINTS = ("base", "odds", "double")
-#: Highest count of a rate.
-_MOST = 1_000_000_000
 
 
 def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
@@ -138,7 +128,7 @@ def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"
         except ValueError as exc:
             raise ValueError(f"{where}: {exc}") from exc
     default = None if closed else Policy(default_calibrator, on_error=on_error)
-    return Policies(patterns, default, early, coin, quota(table), on_error)
+    return Policies(patterns, default, early, coin, on_error)
 
 
 def duration(value: object) -> int:
@@ -154,35 +144,6 @@ def _duration(table: Mapping[str, Any], name: str, default: int) -> int:
         return duration(table[name]) if name in table else default
     except ValueError as exc:
         raise ValueError(f"{name}: {exc}") from exc
-
-
-def quota(table: Mapping[str, Any]) -> Quota | None:
-    """Return the quota of a table that may have one; raises ValueError if it is none."""
-    if "quota" not in table:
-        return None
-    rates = _typed(table, "quota", dict, default={})
-    _known("a quota", rates, _QUOTA)
-    if not rates:
-        raise ValueError(f"quota sets no rate; there are: {', '.join(_QUOTA)}")
-    return Quota(**{name: _rate(name, value) for name, value in rates.items()})
-
-
-def shown(of: Quota | None) -> dict[str, str]:
-    """Return the rates that a quota sets, as the file has them."""
-    units = {length: unit for unit, length in _UNITS.items()}
-    rates = {} if of is None else {name: getattr(of, name) for name in _QUOTA}
-    return {name: f"{rate.count}/{units[rate.unit_ms]}" for name, rate in rates.items() if rate is not None}
-
-
-def _rate(name: str, value: object) -> Rate:
-    """Return a rate such as ``500/s``: so many in a unit of time, which may also come at once."""
-    match = re.fullmatch(r"(\d{1,10})/([smhd])", value) if isinstance(value, str) else None
-    if match is None or not 0 < int(match[1]) <= _MOST:
-        raise ValueError(
-            f"quota: {name} must be a rate such as 500/s, 30000/m, 20000/h or 1000000/d, at least 1 and at most "
-            f"{_MOST}, got {value!r}"
-        )
-    return Rate(int(match[1]), _UNITS[match[2]])
 
 
 def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
@@ -215,7 +176,6 @@ def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
         seed=_typed(stream, "seed", int, default=0),
         shards=_typed(stream, "shards", int, default=1),
         shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
-        quota=quota(stream),
         on_error=_typed(stream, "on_error", str, default=NOTHING),
         entity=_path(stream, "entity", "customer.account"),
         label_rate=_label_rate(stream),

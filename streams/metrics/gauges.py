@@ -39,7 +39,6 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
     "outputs": [("calibrated",), ("resolved",), ("dead-letters",)],
     "opened_partitions": [],
     "expired_early": [],
-    "withheld_letters": [],
     "overdue_labels": [],
     "belated_forecasts": [],
     "untaught_events": [],
@@ -80,7 +79,6 @@ class Gauges(Folding):
         #: Forecasts answered and events resolved here, by label of their stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
-        self._refused: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
 
@@ -97,8 +95,6 @@ class Gauges(Folding):
         for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
             self._answered.setdefault(stream, 0)
             self._scored.setdefault(stream, 0)
-            if self._policies.quota_of(stream):
-                self._refused.setdefault(stream, 0)
 
     def restored(self, partition: int, held: PartitionSnapshot) -> None:
         """Take the rows of streams that gained a slot, see `gained`."""
@@ -151,8 +147,6 @@ class Gauges(Folding):
             self._counters["expired_early"].inc(sum(due > soon for due in effects.lapsed))
         self._count(effects.answered, self._answered)
         self._count(effects.resolved, self._scored)
-        self._count(effects.refused, self._refused)
-        self._counters["withheld_letters"].inc(effects.withheld)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         self._counters["belated_forecasts"].inc(effects.belated)
         self._counters["untaught_events"].inc(sum(effects.untaught.values()))
@@ -164,7 +158,7 @@ class Gauges(Folding):
             self._gained.append(gains)
             for each in self._held.values():
                 each.drop(loses)
-            for counted in (self._answered, self._scored, self._refused):
+            for counted in (self._answered, self._scored):
                 counted.pop(loses, None)
                 counted.setdefault(gains, 0)
 
@@ -212,11 +206,7 @@ class Gauges(Folding):
 
     def counted(self) -> dict[str, dict[str, int]]:
         """Return what each counter by stream counted."""
-        return {
-            "answered_forecasts": self._answered.copy(),
-            "scored_events": self._scored.copy(),
-            "refused_records": self._refused.copy(),
-        }
+        return {"answered_forecasts": self._answered.copy(), "scored_events": self._scored.copy()}
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the worker that are neither counters nor of one stream."""

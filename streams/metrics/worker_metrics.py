@@ -36,11 +36,6 @@ RECORDS: Final[tuple[Metric, ...]] = (
         "is ts in another unit? Set `unit` for ts of the source; log and page say which it seems to be",
     ),
     counter(
-        "withheld_letters",
-        "Dead letters beyond a stream's rate: they name topic, partition and offset, and leave out the record",
-        "read the records where the dead letters say, as long as the input topic keeps them",
-    ),
-    counter(
         "raw_answers",
         "Forecasts that are dead letters and were answered with their raw score, as on_error says; again after a "
         "restart",
@@ -50,13 +45,6 @@ RECORDS: Final[tuple[Metric, ...]] = (
         "uncarried{what}",
         "Headers and fields that an answer could not carry, each time their record was read: header or field",
         "carry fewer or shorter ones: 16 of each, and 2,048 bytes of each",
-    ),
-    counter(
-        "refused_records{stream}",
-        "Records beyond their stream's quota, which are dead letters; without a stream: of unknown events, and of "
-        "all hidden streams",
-        "find out who floods; else raise the quota and send again what the dead letters name",
-        series=1,
     ),
     counter(
         "expired{kind}",

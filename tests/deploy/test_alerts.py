@@ -242,11 +242,6 @@ def conflicts(values: str) -> dict[str, str]:
     return {f'trueup_dead_letters_total{{{W},topic="forecasts",reason="conflict"}}': values}
 
 
-def refused(each: float, stream: str = "cards") -> dict[str, str]:
-    named = f'{W},stream="{stream}"' if stream else W
-    return {f"trueup_refused_records_total{{{named}}}": f"0+{each}x{LONG}"}
-
-
 def lost(values: str) -> dict[str, str]:
     return {f'trueup_lost_records_total{{{W},topic="forecasts"}}': values}
 
@@ -723,19 +718,6 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupIdConflicts": {
         "fires": [scene(conflicts("0x3 1x60"), at=12, fires="TrueupIdConflicts")],
         "quiet": [scene(conflicts(f"0x{LONG}"), at=12), scene(conflicts("0x3 1x60"), at=25)],
-    },
-    "TrueupQuotaExceeded": {
-        "fires": [
-            scene(refused(5), at=12, fires="TrueupQuotaExceeded"),
-            # Records of unknown events have no stream.
-            scene(refused(5, stream=""), at=12, fires="TrueupQuotaExceeded"),
-            # A flood that is over at the first scrape that shows it.
-            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=12, fires="TrueupQuotaExceeded"),
-        ],
-        "quiet": [
-            scene(refused(0), at=12),
-            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=20),
-        ],
     },
     "TrueupRecordsLost": {
         "fires": [scene(lost("0x5 40x60"), at=12, fires="TrueupRecordsLost")],

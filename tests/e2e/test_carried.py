@@ -26,7 +26,6 @@ calibrator = "platt+minimax"
 
 [streams.flood]
 calibrator = "histogram"
-quota = { records = "30/d", dead_letters = "5/d" }
 
 [sources.scores]
 topic = "TOPIC"

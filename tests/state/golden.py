@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from state import entities, journal, kinds, quotas, rescale, routes, witnesses
+from state import entities, journal, kinds, rescale, routes, witnesses
 from state.banding import Marks, Thresholds
 from state.calibrators import REGISTRY
 from state.chances import Chances
@@ -24,7 +24,6 @@ from state.kind import Kind
 from state.ledger import EARLY, ISSUED, NAN, RESOLVED, WAITING, Shadow, names
 from state.ledger import Row as LedgerRow
 from state.policy import DEFAULT_CALIBRATOR, Policy
-from state.quotas import Buckets, Clocks, Quota, Rate
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
@@ -301,28 +300,6 @@ def _route() -> routes.Row:
     return routes.Row(5, 1_702_592_060_000, known, said)
 
 
-#: Rates of records and of dead letters; of new ids there is none.
-QUOTA: Final = Quota(Rate(5, 1000), None, Rate(600, 60_000))
-
-
-def _buckets() -> bytes:
-    found = Buckets(QUOTA)
-    for n in range(3):
-        found.fill(quotas.OF_LETTERS, 1_700_000_000_000 + n)
-        found.take(quotas.LETTERS)
-    found.fill(1, 1_700_000_000_500)
-    found.take(quotas.RECORDS + 1)
-    return found.encode()
-
-
-def _clocks() -> bytes:
-    found = Clocks()
-    for n in range(4):
-        found.move(0, 1_700_000_000_000 + n)
-    found.move(1, 1_700_000_000_500)
-    return found.encode()
-
-
 def _journal() -> journal.Entry:
     last = journal.last(1_700_000_060_000, b'{"event_id": "event-1", "stream": "fraud", "p": 0.31}'), journal.NONE
     return journal.Entry(4711, (12, 9), (21, 9), 30, 4709, (40, 30, 2), bytes(range(16)), last, bytes(9))
@@ -434,8 +411,6 @@ def golden() -> list[Row]:
         _whole("moved", rescale.MOVED, rescale.Moved("trueup", "0" * 32, (17, 4), 5)),
         _whole("route", routes.EVENT, _route()),
         _whole("origin", routes.ORIGIN, 4711),
-        Row("quota", kinds.QUOTA.version, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
-        Row("quota-times", kinds.QUOTA.version, _clocks(), lambda row: Clocks(row).encode()),
         Row("journal", kinds.JOURNAL.version, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
         _whole("entities", kinds.ENTITIES, kinds.ENTITIES.decode(_entities())),
         _whole("expiry", kinds.QUEUE, entries),

@@ -25,7 +25,6 @@ from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from state.quotas import Quota, Rate
 from state.scoring.warm_up import SegmentWarmUp
 from state.served import Served
 from tests.night import EXAMPLES
@@ -103,19 +102,6 @@ SHADOWED: Final = Policies(
     [(stream, replace(policy, shadow=CHALLENGERS[stream])) for stream, policy in POLICIES.patterns],
     early_ttl_ms=POLICIES.early_ttl_ms,
 )
-#: The same, with a quota for each stream but one, and for records whose stream is not known; all of them are exceeded.
-QUOTAS: Final = {
-    "counts": Quota(records=Rate(2, 60_000)),
-    "regret": Quota(ids=Rate(3, 1000), dead_letters=Rate(1, 86_400_000)),
-    "guarded": Quota(Rate(40, 1000), Rate(1, 1000), Rate(1, 1000)),
-    "ridge": None,
-}
-LIMITED: Final = Policies(
-    [(stream, replace(policy, quota=QUOTAS[stream])) for stream, policy in SHADOWED.patterns],
-    early_ttl_ms=POLICIES.early_ttl_ms,
-    quota=Quota(ids=Rate(2, 1000), dead_letters=Rate(1, 1000)),
-)
-
 #: The same as `POLICIES`, with bands, points and intervals of every kind.
 MARKED: Final[dict[str, dict[str, Any]]] = {
     "counts": {
@@ -376,7 +362,7 @@ def play(steps: Iterable[Step], policies: Policies = POLICIES) -> History:
             y = _outcome(step.answer, worker.table.entry(event_id), n)
             event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])
         else:
-            event = Rejected(*place, b"junk", topic, "not_json", step.stream if n % 2 else "", now)
+            event = Rejected(*place, b"junk", topic, "not_json")
         history.events.append(event)
         history.effects.append(worker.fold(event))
     return history
@@ -441,7 +427,7 @@ _LENGTHS = (
     | st.lists(STEPS, min_size=40, max_size=80)
     | st.builds(seeded, st.integers(100, 250), st.integers(0, 2**32))
 )
-HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED, LIMITED]))
+HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED]))
 SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SHADOWED))
 WEIGHED_HISTORIES = st.builds(play, _LENGTHS, st.just(WEIGHED))
 

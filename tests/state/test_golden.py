@@ -7,7 +7,7 @@ from struct import calcsize
 import pytest
 
 from cli import reference
-from state import claim, coverage, expiry, fence, journal, kinds, ledger, quotas, served
+from state import claim, coverage, expiry, fence, journal, kinds, ledger, served
 from state.fence import FATES
 from state.frames import CorruptFrame, OtherFormat, seal
 from state.scoring.history import WINDOW
@@ -112,7 +112,6 @@ def same_layout(one: str, other: str) -> bool:
         ("`L`: the ledger", ledger.HEAD.format + ledger._NAMES.format[1:]),
         ("`C`: calibrators", served._HEAD.format),
         ("`Q`: the expiry queues", expiry._ENTRY.format),
-        ("`B`: quotas", quotas._BUCKETS.format),
         ("`J`: which forecasts have a label", coverage._HEAD.format),
         ("`Z`: the journal", journal._ENTRY.format),
     ],

@@ -202,7 +202,6 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
             kinds.VERSIONS.key("s"): kinds.VERSIONS.encode(versions),
             kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
         },
-        refused={"s": 2},
     )
     gauges.applied(0, changed, Fence())
     gauges.written(0, changed)
@@ -300,16 +299,6 @@ def test_each_fate_is_counted_once() -> None:
     assert sum(samples(gauges)["trueup_dead_letters_total"].values()) == 2
     assert (value(gauges, "early_outcomes"), value(gauges, "pending_events")) == (1, 0)
     assert (value(gauges, "label_delay_seconds_count"), value(gauges, "label_delay_seconds_sum")) == (1, 3.0)
-
-
-def test_what_quotas_refuse_is_counted_by_stream_and_takes_no_slot_where_there_is_none() -> None:
-    gauges = made(most_streams=1)
-    gauges.applied(0, Effects(refused={"": 4, "s": 2}, withheld=5), Fence())
-    gauges.applied(0, Effects(refused={"s": 1, "other": 3}), Fence())
-    assert value(gauges, "refused_records_total", stream="s") == 3
-    assert value(gauges, "refused_records_total", stream=HIDDEN) == 4 + 3
-    assert value(gauges, "withheld_letters_total") == 5
-    assert gauges.hidden == 1
 
 
 def test_records_that_are_folded_again_after_a_crash_count_only_as_such() -> None:
