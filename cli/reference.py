@@ -85,7 +85,7 @@ def _streams_file() -> list[str]:
     ]
     return [
         "`TRUEUP_STREAMS` names this TOML file: [configure streams](../how-to/streams.md). It has all keys.\n",
-        _example(stream_config),
+        f"```toml\n{stream_config.example()}```",
         SOURCES,
         _example(config),
         "",

@@ -136,8 +136,8 @@ def _sources(modes: Iterable[Mode]) -> str:
 def _described(settings: Settings) -> dict[str, Any]:
     policies = settings.policies
     return {
-        "streams": [[pattern, _plain(policy)] for pattern, policy in policies.patterns],
-        "default": policies.default and _plain(policies.default),
+        "streams": [[pattern, plain(policy)] for pattern, policy in policies.patterns],
+        "default": policies.default and plain(policies.default),
         "early_ttl_ms": policies.early_ttl_ms,
         "limits": {name: getattr(settings, name) for name in LIMITS},
         "coin": policies.coin_name,
@@ -186,7 +186,8 @@ def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  #
     return replace(settings, policies=policies, batch_bytes=sys.maxsize, checkpoint_bytes=2 * sys.maxsize, **limits)
 
 
-def _plain(policy: Policy) -> dict[str, Any]:
+def plain(policy: Policy) -> dict[str, Any]:
+    """Return every field of a policy, with all options of its calibrators."""
     made = {each.name: getattr(policy, each.name) for each in fields(policy)}
     shadow = [{"calibrator": each.calibrator, "options": _options(each)} for each in policy.challengers]
     return made | {"options": _options(policy), "shadow": shadow}
@@ -197,24 +198,17 @@ def _options(policy: Policy) -> Any:  # noqa: ANN401 - of the calibrator
 
 
 def _policy(made: Mapping[str, Any]) -> Policy:
-    features = made["features"]
-    shadow = tuple(Challenger(each["calibrator"], values(each["options"])) for each in made["shadow"])
-    features = tuple(features) if isinstance(features, list) else features
-    read = {
-        "options": values(made["options"]),
-        "features": features,
-        "shadow": shadow,
-        "segments": tuple(made["segments"]),
-        "pairs": tuple((one, other) for one, other in made["pairs"]),
-        "bands": made["bands"] and Bands(**values(made["bands"])),
-        "points": made["points"] and Points(**made["points"]),
-    }
-    return Policy(**{**made, **read})
+    """Return the policy of which `plain` made this, as JSON has it."""
+    of = {"bands": Bands, "points": Points}
+    read = {name: of[name](**value) if value and name in of else value for name, value in _tuples(made).items()}
+    return Policy(**read | {"shadow": tuple(Challenger(**each) for each in read["shadow"])})
 
 
-def values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as a policy takes them, from JSON."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+def _tuples(value: Any) -> Any:  # noqa: ANN401 - of JSON
+    """Return a value of JSON with tuples instead of lists."""
+    if isinstance(value, dict):
+        return {name: _tuples(each) for name, each in value.items()}
+    return tuple([_tuples(each) for each in value]) if isinstance(value, list) else value
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
