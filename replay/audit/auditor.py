@@ -124,9 +124,8 @@ class _Task:
     of: dict[str, Any]
     #: Rows that it begins with; None: none.
     given: Given | None
-    #: The move that divides its last rows; None if there is none.
-    until: Move | None
-    #: Directory for such rows.
+    #: Whether a move divides its last rows, and the directory for them.
+    divided: bool
     directory: Path
 
 
@@ -161,7 +160,7 @@ def _audit(
             tasks = []
             for n, span in there.items():
                 what = {"application": here.app_id, "partition": n, **named}
-                until, at = group.until, Path(directory)
+                until, at = group.until is not None, Path(directory)
                 tasks.append(_Task(here, n, span, disk, file(here, n), what, given.get(n), until, at))
             ended = processes.all([partial(_partition, task) for task in tasks])
             verdicts += ended
@@ -237,6 +236,5 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
         checkpoints.write(path, task.of, recorded, audited.derivation)
     if audited.unable:
         raise Unauditable(audited.unable)
-    if task.until is not None:
-        groups.require_end(task.settings, partition, task.until, rows)
+    if task.divided:
         found.rows = checkpoints.write_rows(task.directory, ENDED, partition, rows)
