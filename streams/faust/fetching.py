@@ -38,13 +38,13 @@ BACKOFF = 0.1
 COMPANY = 500
 
 
-class Prefetched(unpacking.Prefetched):
+class CheckedFetches(unpacking.Fetches):
     """aiokafka's buffer of fetched records; records are kept as they were read, not copied one by one.
 
     Parameters
     ----------
     limit, skips
-        As of `unpacking.Prefetched`.
+        As of `unpacking.Fetches`.
     topics
         Topics whose log must not change behind the reader: see `Lineage`.
     """
@@ -124,7 +124,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         await super().on_start()
         inputs = cast("BatchConsumer", self.consumer).inputs
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
-        Lineage(fetcher, Prefetched(inputs.settings.unpacks, inputs.skipped, fetcher, inputs.sources))
+        Lineage(fetcher, CheckedFetches(inputs.settings.unpacks, inputs.skipped, fetcher, inputs.sources))
         report_lost_positions(fetcher, inputs.sources)
         self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000, inputs.sources)
 
@@ -267,7 +267,7 @@ class Lineage:
     If a fetch has another leader epoch than the last one, the leader is asked where the last epoch ended.
     """
 
-    def __init__(self, fetcher: Fetcher, records: Prefetched) -> None:
+    def __init__(self, fetcher: Fetcher, records: CheckedFetches) -> None:
         self._fetcher, self._records, self._fetch = fetcher, records, fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
         fetcher._records, fetcher._proc_fetch_request = records, self._fetched  # noqa: SLF001 - as above
 

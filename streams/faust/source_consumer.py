@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from streams.faust.fetching import Lineage, Prefetched, report_lost_positions
+from streams.faust.fetching import CheckedFetches, Lineage, report_lost_positions
 from streams.faust.unpacking import Read, Skips
 
 
@@ -20,7 +20,7 @@ def guard(
     Returns how far it has read each partition. Who goes on from a committed offset notes that here.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
-    records = Prefetched(lambda _: unpacked_bytes, skips, fetcher, topics)
+    records = CheckedFetches(lambda _: unpacked_bytes, skips, fetcher, topics)
     Lineage(fetcher, records)
     report_lost_positions(fetcher, topics)
     return records.read

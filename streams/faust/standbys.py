@@ -26,7 +26,7 @@ from streams.config.settings import Settings
 from streams.faust import copies
 from streams.faust.client import stop
 from streams.faust.contact import Contact
-from streams.faust.copies import Copy, Prefetched, ask, changelog_consumer, fit
+from streams.faust.copies import AuthoredFetches, Copy, ask, changelog_consumer, fit
 from streams.faust.directories import remove_directory
 from streams.faust.stores import DamagedStoreError, RocksStore, restore
 from streams.faust.unpacking import Head
@@ -209,7 +209,7 @@ class Standbys:
         consumer = changelog_consumer(self._settings, self._contact)
         await consumer.start()
         try:
-            consumer._fetcher._records = prefetched = Prefetched(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
+            consumer._fetcher._records = prefetched = AuthoredFetches(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
             self._heads = prefetched.heads
             self._restart()
             due = 0.0  # at once

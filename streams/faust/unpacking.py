@@ -251,7 +251,7 @@ def wake(fetcher: Fetcher) -> None:
         fetcher._notify(waiter)  # noqa: SLF001 - as above
 
 
-class Prefetched(OrderedDict[TopicPartition, Any]):
+class Fetches(OrderedDict[TopicPartition, Any]):
     """aiokafka's buffer of fetched records, with a bound on what a batch unpacks to.
 
     Parameters
@@ -362,8 +362,8 @@ def _backoff(fetched: FetchResult) -> float:
 
 
 def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _: {}) -> None:
-    """Bound what a consumer unpacks. Call it after the start, before partitions are assigned. See `Prefetched`."""
-    consumer._fetcher._records = Prefetched(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
+    """Bound what a consumer unpacks. Call it after the start, before partitions are assigned. See `Fetches`."""
+    consumer._fetcher._records = Fetches(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
 
 
 # A class of the process: all its consumers read by it.

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from streams.faust import batches, unpacking
 from streams.faust.producing import RecordBatch
-from streams.faust.unpacking import Aside, Prefetched, RecordSet
+from streams.faust.unpacking import Aside, Fetches, RecordSet
 from streams.kafka import expansion
 from streams.kafka.codecs import NUMBERS
 from streams.records.refused import Refused
@@ -81,7 +81,7 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log, self.gate, self.subscriptions = Log(), Gate(monkeypatch), SubscriptionState()
         self.fetcher = Fetcher(self.log, self.subscriptions, isolation_level="read_committed")
-        self.fetcher._records = Prefetched(lambda _: LIMIT, aside=Aside(self.fetcher))
+        self.fetcher._records = Fetches(lambda _: LIMIT, aside=Aside(self.fetcher))
 
     def assign(self, **positions: int) -> None:
         """Take up partitions, by their names, at offsets."""
