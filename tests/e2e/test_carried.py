@@ -24,9 +24,6 @@ on_error = "raw"
 [streams."model-*"]
 calibrator = "platt+minimax"
 
-[streams.flood]
-calibrator = "histogram"
-
 [sources.scores]
 topic = "TOPIC"
 role = "forecast"
