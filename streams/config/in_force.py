@@ -199,7 +199,7 @@ def _options(policy: Policy) -> Any:  # noqa: ANN401 - of the calibrator
 
 def _policy(made: Mapping[str, Any]) -> Policy:
     """Return the policy of which `plain` made this, as JSON has it."""
-    of = {"bands": Bands, "points": Points}
+    of: dict[str, Callable[..., Any]] = {"bands": Bands, "points": Points}
     read = {name: of[name](**value) if value and name in of else value for name, value in _tuples(made).items()}
     return Policy(**read | {"shadow": tuple(Challenger(**each) for each in read["shadow"])})
 

@@ -7,6 +7,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -51,7 +52,7 @@ def loaded(text: str) -> dict[str, Any]:
 
 def policies(table: Table, default_calibrator: str, coin: bytes = b"") -> Policies:
     """Make the policies of a parsed file; raises ValueError as `parse` does."""
-    found = {"closed": False, "early_ttl": DEFAULT_TTL_MS, "on_error": NOTHING, "streams": {}}
+    found: dict[str, Any] = {"closed": False, "early_ttl": DEFAULT_TTL_MS, "on_error": NOTHING, "streams": {}}
     found |= _read("the streams file", table, TOP)
     on_error, patterns = found["on_error"], []
     for pattern, stream in found["streams"].items():
@@ -91,7 +92,9 @@ def _policy(stream: Table, default_calibrator: str) -> Policy:
     read = _read("a stream", stream, STREAM)
     read.pop("hold", None)  # the bands have it
     found = {STREAM[name].field or name: value for name, value in read.items()}
-    return Policy(**{"calibrator": default_calibrator, "ttl_ms": found.get("matures_ms", 0) + DEFAULT_TTL_MS, **found})
+    found.setdefault("calibrator", default_calibrator)
+    found.setdefault("ttl_ms", found.get("matures_ms", 0) + DEFAULT_TTL_MS)
+    return Policy(**found)
 
 
 # -- how values are read -----------------------------------------------------------------------------------------------
@@ -192,9 +195,9 @@ def _share(name: str, value: str) -> float:
 
 
 def _points(stream: Table, name: str) -> Points:
-    table = _table(stream, name)
-    _known("points", table, Points.__match_args__)
-    if lacking := [each for each in Points.__match_args__ if each not in table]:
+    table, names = _table(stream, name), [each.name for each in fields(Points)]
+    _known("points", table, names)
+    if lacking := [each for each in names if each not in table]:
         raise ValueError(f"points has no {lacking[0]}: write points = {STREAM[name].example}")
     return Points(**{each: _number(table, each) for each in table})
 
