@@ -33,8 +33,8 @@ from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import Unauditable
 from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan, chain
 from replay.audit.reader import PartitionReader
-from replay.audit.router_verifier import Found, RouterVerifier
-from replay.audit.rows import Memory, digest, read_entries, row_store, write_entries
+from replay.audit.router_verifier import RouterVerifier
+from replay.audit.rows import Found, Memory, digest, read_entries, read_entry, row_store, write_entries
 from replay.audit.terms import Configurations
 from replay.console import Console
 from replay.processes import Processes, enough, report
@@ -247,8 +247,8 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
             return digest(number, key_of(rejected, router), value, None, ())
 
         def found(label: int, partition: int) -> Iterator[Found]:
-            prefix = router_verifier.prefix(number, label, partition)
-            return map(router_verifier.read_entry, _entries(plan, [_written(at, partition)], prefix))
+            prefix = router_verifier.prefix_of(number, label, partition)
+            return map(read_entry, _entries(plan, [_written(at, partition)], prefix))
 
         verifier = RouterVerifier(
             span,
