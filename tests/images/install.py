@@ -6,7 +6,6 @@ is not as it should be, and 0, with the reason, where Docker is missing.
 
 import signal
 import sys
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -22,6 +21,8 @@ print('id,score,label,time')
 for i in range(1000): print(f'e{i},{i % 10 / 10},{i % 3 == 0:d},2024-01-{1 + i // 100:02}T{i // 5 % 24:02}:00:00Z')
 " > t.csv"""
 REPLAY: Final = "trueup replay --table t.csv --score score --label label --time time --report r.html"
+#: Has Java trust whom this machine trusts.
+TRUSTED: Final = "{ ! test -f /trusted/java/cacerts || cp /trusted/java/cacerts /etc/ssl/certs/java/; }"
 APT: Final = "apt-get -qq install --yes --no-install-recommends"
 #: What is done, its commands, the status with which the last ends, and words that are printed.
 STEPS: Final = (
@@ -30,10 +31,10 @@ STEPS: Final = (
     ("trueup says its version", "trueup --version", 0, "0."),
     ("doctor names the brokers that do not answer", "TRUEUP_BROKERS=127.0.0.1:1 trueup doctor", 1, "wrong"),
     ("a table is replayed to a report", f"{TABLE}; {REPLAY} && grep -q '</html>' r.html", 0, ""),
-    ("without Java a broker is refused in words", "trueup dev demo --scenario fraud --rows 2000", 1, "Java"),
-    ("Java and Maven are there", f"apt-get -qq update && {APT} openjdk-17-jre-headless maven > /dev/null", 0, ""),
+    ("without Java a broker is refused in words", "trueup dev demo --scenario fraud --rows 2000", 1, "JDK 17"),
+    ("a JDK and Maven are there", f"apt-get -qq update && {APT} openjdk-17-jdk-headless maven && {TRUSTED}", 0, ""),
     ("uv installs the extra", 'uv --quiet --system-certs tool install --force "$(ls /dist/*.whl)[demo]"', 0, ""),
-    ("the demo plays, and all agrees", "trueup --quiet dev demo --scenario fraud --rows 2000 --out d.svg", 0, ""),
+    ("the demo plays, and all agrees", "trueup dev demo --quiet --scenario fraud --rows 2000 --out d.svg", 0, ""),
 )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def main() -> int:
             engine.stand_in(STAND_IN)
             base.run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist], {})
             engine.run("run", "--detach", f"--name={NAME}", "--network=host", f"--volume={dist}:/dist:ro",
-                       *(f"--volume={each}:{each}:ro" for each in (Path("/etc/ssl/certs"),) if each.exists()),
+                       f"--volume={base.AUTHORITIES.parent}:/trusted:ro",
                        "--workdir=/root", STAND_IN, "sleep", "infinity")  # fmt: skip
             try:
                 for claim, script, status, said in STEPS:
