@@ -50,11 +50,11 @@
 Its ``[sources.NAME]`` tables are read by `streams.sources.config`.
 """
 
+import datetime as dt
 import math
 import re
 import tomllib
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from state.bands import Bands, Points
@@ -240,7 +240,7 @@ def _moment(table: Mapping[str, Any], name: str) -> int:
     value = table.get(name)
     if value is None:
         return 0
-    if not isinstance(value, datetime) or value.tzinfo is None or value.timestamp() <= 0:
+    if not isinstance(value, dt.datetime) or value.tzinfo is None or value.timestamp() <= 0:
         raise ValueError(f"{name} must be a time after 1970 with its zone, such as 2026-11-01T12:00:00Z without quotes")
     return int(value.timestamp() * 1000)
 
