@@ -3,12 +3,12 @@
 Its ``[sources.NAME]`` tables are read by `streams.sources.config`.
 """
 
+import datetime as dt
 import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -145,7 +145,7 @@ def _number(table: Table, name: str) -> float:
 def _moment(table: Table, name: str) -> int:
     """Return a time in ms."""
     value = table[name]
-    if not isinstance(value, datetime) or value.tzinfo is None or value.timestamp() <= 0:
+    if not isinstance(value, dt.datetime) or value.tzinfo is None or value.timestamp() <= 0:
         raise ValueError(
             f"{name} must be a time after 1970 with its zone, such as {STREAM[name].example} without quotes"
         )

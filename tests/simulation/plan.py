@@ -193,6 +193,7 @@ ttl = "2500ms"
 matures = "1200ms"
 silence = 0
 revisable = "4s"
+alarms_since = 2023-11-14T22:13:24Z
 """,
     """
 closed = true
@@ -204,6 +205,7 @@ closed = true
 [streams.stream-0]
 calibrator = "platt"
 shadow = ["histogram"]
+alarms_since = 2023-11-14T22:13:24Z
 [streams."*"]
 calibrator = "histogram"
 seed = 1
