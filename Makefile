@@ -106,7 +106,7 @@ docs: setup ## write the pages of docs/reference from the program
 manifests: setup ## write the Kubernetes manifests that are made from deploy/prometheus
 	$(BIN)/python -m deploy.kubernetes.rules
 
-dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana/*.toml
+dashboards: setup ## write deploy/grafana/dashboards from deploy/grafana/*.toml, and links of alerts
 	$(BIN)/python -m deploy.grafana.write
 
 lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--upgrade: to the newest versions)
@@ -122,7 +122,7 @@ lock: setup ## resolve the dependencies anew and write their hashes (UPGRADE=--u
 	deploy/maven/jars deploy/clients/java/pom.xml requirements/clients.txt
 	deploy/maven/jars $(STREAMS)/pom.xml requirements/streams.txt
 
-release: setup ## wheel, source, bill of materials, licences and checksums of this commit, into dist/ (KEY=… signs them)
+release: test advisories ## test, then wheel, source, bill of materials, licences, provenance and checksums of this commit into dist/ (KEY=… signs them)
 	$(BIN)/python deploy/release.py $(if $(KEY),--key $(KEY)) dist
 
 clean: ## remove everything that make made

@@ -31,26 +31,16 @@ Probe = Callable[[int], None]
 class Applying:
     """Applies the records of batches.
 
-    Parameters
-    ----------
-    settings
-        Names the topics and limits a checkpoint.
-    probe
-        Called after each step.
-    scoped
-        Whether labels come through intake, so that forecasts have a scope.
-
-    Attributes
-    ----------
-    unrouted
-        Forecasts that lack a scope although they should have one, because intake did not write them.
+    ``settings``: names the topics and limits a checkpoint.
+    ``scoped``: whether labels come through intake, so that forecasts have a scope.
     """
 
     def __init__(self, settings: Settings, outputs: Outputs, gauges: Gauges, probe: Probe, *, scoped: bool) -> None:
         self._settings, self._outputs, self._gauges, self._probe = settings, outputs, gauges, probe
         self._topics = settings.forecasts, settings.outcomes
-        self.scoped, self.unrouted = scoped, 0
-        self._unbroken = 0
+        self.scoped, self._unbroken = scoped, 0
+        #: Forecasts that lack a scope although they should have one, because intake did not write them.
+        self.unrouted = 0
 
     async def applied(
         self, batch: Batch, served: Served, records: Sequence[Merged], output_batch: OutputBatch

@@ -13,12 +13,7 @@ log = logging.getLogger("trueup")
 class Hearing:
     """Asks what was said already, and counts what nothing brings about again.
 
-    Parameters
-    ----------
-    outputs
-        Reads the output topics.
-    answering
-        Whether intake answers dead forecasts there, too: then what nothing here brings about is no fault.
+    ``answering``: whether intake answers dead forecasts there, too: then what nothing here brings about is no fault.
     """
 
     def __init__(self, outputs: Outputs, *, answering: bool) -> None:

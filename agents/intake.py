@@ -30,13 +30,13 @@ from streams.faust import offsets
 from streams.faust.client import hasten
 from streams.faust.client import stop as stop_consumer
 from streams.faust.contact import Contact
-from streams.faust.source_consumer import guard
+from streams.faust.fetching import guard
 from streams.kafka import owners, topics
 from streams.kafka.source_merge import SourceBuffers
 from streams.kafka.transactions import HeldBack
+from streams.metrics.metric import Sample
 from streams.metrics.mirror import Source
 from streams.metrics.routing import IntakeGauges
-from streams.metrics.sample import Sample
 from streams.records.making import Maker
 from streams.records.merge import BEHIND
 from streams.records.output_avro import AvroValues
@@ -54,12 +54,7 @@ LOOK_SECONDS: Final = 60.0
 class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no type hints
     """Reads sources and writes canonical records; see the module.
 
-    Parameters
-    ----------
-    settings
-        Every setting. Intake reads the sources that the worker does not read itself.
-    probe
-        Called after each step.
+    ``settings``: every setting. Intake reads the sources that the worker does not read itself.
     """
 
     def __init__(self, settings: Settings, gauges: IntakeGauges, probe: Probe = lambda _: None) -> None:
@@ -132,6 +127,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             await taken.know(self._sender.producer.client)
             self._consumer.subscribe(topics_read, listener=self)
             looked = monotonic()
+            self._notices.happened(f"intake started, version {__version__}")
             while not stop.is_set():
                 if self.failure is not None:
                     raise self.failure
@@ -223,6 +219,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
                 if reader.far_off:
                     more = self._notices.far_off(topic, reader.far_off, reader.far_off_said)
                     self._gauges.far_off(reader.name, more)
+        why = self.unready
+        self._notices.stands(f"intake not ready: {why}" if why else "intake ready")
         self._notices.tell()
 
     async def _land(self) -> None:

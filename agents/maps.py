@@ -26,7 +26,7 @@ from state.served import Served
 from streams.config.settings import Settings
 from streams.kafka.writer import writer
 from streams.metrics.snapshot import PartitionSnapshot
-from streams.records.maps import ALIVE, Place, encode_alive, encode_map, encode_none, key_of
+from streams.records.maps import ALIVE, MapHead, encode_alive, encode_map, encode_none, key_of
 
 log = logging.getLogger("trueup")
 
@@ -71,16 +71,10 @@ class Maps:
     ) -> Iterator[Due]:
         """Yield the maps of a partition to write: those whose calibrator or whose worker has changed.
 
-        Parameters
-        ----------
-        held
-            Rows as they were written.
-        claim
-            Offset of this worker's claim in the changelog.
-        applied, stream_time
-            From the fence that was written with the rows, or the one after it.
-        at
-            The time, ms since 1970.
+        ``held``: rows as they were written.
+        ``claim``: offset of this worker's claim in the changelog.
+        ``applied, stream_time``: from the fence that was written with the rows, or the one after it.
+        ``at``: the time, ms since 1970.
         """
         streams = held.streams()
         for stream in streams:
@@ -92,14 +86,14 @@ class Maps:
             made_of = policy.config.encode() if why or _withheld(stream, policy, held) else row
             source = blake2b(made_of, digest_size=16).digest(), claim
             if self._written.get((partition, stream)) != source:
-                place = Place(stream, partition, claim, applied, stream_time, at)
+                place = MapHead(stream, partition, claim, applied, stream_time, at)
                 value = encode_none(place, policy, why) if why else self._map(place, policy, row, held)
                 yield Due(partition, stream, value, source)
         for n, stream in list(self._written):
             if n == partition and stream not in streams:
                 yield Due(partition, stream, None, (b"", claim))
 
-    def _map(self, place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
+    def _map(self, place: MapHead, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
         """Return the map of a stream, or a record of why it has none: one stream must not stop the others."""
         try:
             value = _made(place, policy, row, held)
@@ -127,7 +121,7 @@ def _withheld(stream: str, policy: Policy, held: PartitionSnapshot) -> bool:
     return row is not None and kinds.COVERAGE.decode(row).uncovered
 
 
-def _made(place: Place, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
+def _made(place: MapHead, policy: Policy, row: bytes, held: PartitionSnapshot) -> bytes:
     stream = place.stream
     scores = held.row(kinds.SCORES, stream)
     named = held.row(kinds.NAMES, stream, policy.layout) if policy.segments else None
@@ -157,12 +151,8 @@ class Counts:
 class Publisher:
     """Writes changed maps every ``TRUEUP_MAPS_SECONDS`` until it is stopped.
 
-    Parameters
-    ----------
-    held
-        Returns the rows of each partition, `streams.metrics.gauges.Gauges.held`.
-    claims
-        Returns the claim of each served partition in the changelog.
+    ``held``: returns the rows of each partition, `streams.metrics.gauges.Gauges.held`.
+    ``claims``: returns the claim of each served partition in the changelog.
     """
 
     def __init__(

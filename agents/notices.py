@@ -1,12 +1,14 @@
 """What somebody should look at: dead letters, times that lie far off, late labels, counted by what they are.
 
 The log has at most a line a minute of each. Counts and lines also stand in a file, which the worker's page shows: under
-`trueup run` router and intake are processes of their own.
+`trueup run` router and intake are processes of their own. Beside them are events of operation: starts, rebalances, why
+a stage was not ready. These outlive the process; the log has them, too.
 """
 
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final
@@ -26,6 +28,9 @@ LOG_SECONDS: Final = 60.0
 FILE_SECONDS: Final = 5.0
 #: Most lines that are kept: as many topics may be misread at a time.
 MOST: Final = 1000
+#: Most events of operation that are kept of a stage, and most promotions that are shown; and their reason.
+EVENTS: Final = 20
+OPERATION: Final = "operation"
 #: What may have a file.
 STAGES: Final = ("worker", "router", "intake")
 _MEANINGS: Final = REASONS | routing.REASONS
@@ -34,12 +39,8 @@ _MEANINGS: Final = REASONS | routing.REASONS
 class Notices:
     """Counts what one process meets.
 
-    Parameters
-    ----------
-    path
-        The file; None: there is none.
-    clock
-        Seconds that only count.
+    ``path``: the file; None: there is none.
+    ``clock``: seconds that only count.
     """
 
     def __init__(self, path: Path | None = None, clock: Callable[[], float] = monotonic) -> None:
@@ -49,6 +50,21 @@ class Notices:
         #: When a line was logged, and how many it told of.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._changed, self._written = True, -FILE_SECONDS
+        #: Events of operation, and the last thing that was said of how the stage stands.
+        self._events = [] if path is None else [each for each in _read(path) if each["reason"] == OPERATION]
+        self._stands = ""
+
+    def happened(self, line: str) -> None:
+        """Keep an event of operation."""
+        event = {"topic": "", "reason": OPERATION, "count": 1, "line": line, "at": time()}
+        self._events = [*self._events, event][-EVENTS:]
+        self._changed = True
+
+    def stands(self, said: str) -> None:
+        """Keep how the stage stands as an event, whenever it changes."""
+        if said != self._stands:
+            self._stands = said
+            self.happened(said)
 
     def dead(self, topic: str, partition: int, offset: int, reason: str) -> None:
         """Count a dead letter of a record."""
@@ -122,7 +138,7 @@ class Notices:
         shown = [
             {"topic": topic, "reason": reason, "count": count, "line": line, "at": at}
             for (topic, reason), (count, line, at) in self._found.items()
-        ]
+        ] + self._events
         with suppress(OSError, SettingsError):  # the log has said it; a disk that cannot be written ends no stage
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with written(self._path) as file:
@@ -135,9 +151,33 @@ def path(settings: Settings, stage: str) -> Path:
 
 
 def held(settings: Settings) -> list[dict[str, Any]]:
-    """Return the contents of an application's files, newest first; unreadable files are left out."""
-    found: list[dict[str, Any]] = []
-    for stage in STAGES:
-        with suppress(OSError, ValueError):
-            found += orjson.loads(path(settings, stage).read_bytes())
+    """Return the contents of an application's files and its last promotions, newest first.
+
+    Files that cannot be read are left out.
+    """
+    found = [each for stage in STAGES for each in _read(path(settings, stage))]
+    if settings.streams is not None:
+        file = settings.streams.resolve()
+        found += map(_promoted, _read(file.with_name(f"{file.name}.audit.jsonl"))[-EVENTS:])
     return sorted(found, key=lambda notice: -notice["at"])
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file, a list or one a line; none if it cannot be read."""
+    with suppress(OSError, ValueError):
+        content = path.read_bytes()
+        return (
+            [orjson.loads(line) for line in content.splitlines()] if path.suffix == ".jsonl" else orjson.loads(content)
+        )
+    return []
+
+
+def _promoted(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of the audit file beside a streams file as an event."""
+    before, after = (line.get(name, {}).get("calibrator") for name in ("from", "to"))
+    what = f"{before} to {after}" if after else "frozen" if line.get("frozen") else "thawed"
+    said = (
+        f"streams file: {line.get('pattern')}: {what}, by {line.get('who')}; {line.get('reason') or 'no reason given'}"
+    )
+    at = datetime.fromisoformat(line["at"]).timestamp()
+    return {"topic": "", "reason": OPERATION, "count": 1, "line": said, "at": at}

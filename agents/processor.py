@@ -3,8 +3,8 @@
 A turn has at most one batch of each partition. Its batches are folded one after another. One request notes them all in
 the journal, and one produces their outputs. The next turn is folded meanwhile.
 
-The numbered steps are those of the operations page. Step 3, the journal entry, is the commit point: a crash before it
-leaves no trace. After it, the next owner of the partition folds the same records in the same order.
+The numbered steps are those of `docs/explanation/journal.md`. Step 3, the journal entry, is the commit point: a crash
+before it leaves no trace. After it, the next owner of the partition folds the same records in the same order.
 
 Checkpoints write rows to the changelog, beside the turns. They hold only batches whose outputs are acknowledged.
 Batches since the last checkpoint are folded again after a crash, with the same outputs.
@@ -34,9 +34,10 @@ from streams.config import in_force
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
 from streams.faust.outputs import Outputs
+from streams.faust.pace import Pace
 from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 from streams.records.decoding import Decoder
 from streams.records.merge import Batch
 from streams.sources import far_off, modes
@@ -49,14 +50,8 @@ log = logging.getLogger("trueup")
 class BatchProcessor:
     """Folds turns and answers them. A turn is noted and answered while the next one is folded.
 
-    Parameters
-    ----------
-    probe
-        Called after each step.
-    current
-        Whether a batch was handed out since its partition was last taken up.
-    notices
-        Reports dead letters and implausible times.
+    ``current``: whether a batch was handed out since its partition was last taken up.
+    ``notices``: reports dead letters and implausible times.
     """
 
     def __init__(
@@ -92,6 +87,7 @@ class BatchProcessor:
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: Held while checkpoints are written, and taken last: turns go on meanwhile.
         self._writing = asyncio.Lock()
+        self._pace = Pace(lambda: any(each.behind for each in self._partitions.values()))
 
     def _terms_of(self, settings: Settings) -> Terms:
         """Return the terms that these settings set for records."""
@@ -107,16 +103,10 @@ class BatchProcessor:
         recall: Callable[[str], Awaitable[Settings]] | None = None,
         said: tuple[int, int, int] = (0, 0, 0),
     ) -> tuple[Fence, Journal]:
-        """Take up a partition from its table.
+        """Take up a partition from its table; return the last checkpoint's fence, and the journal's entries since.
 
-        Returns the last checkpoint's fence, and the journal's entries since.
-
-        Parameters
-        ----------
-        recall
-            Returns the settings that were in force, by their hash.
-        said
-            Ends of its output topics.
+        ``recall``: returns the settings that were in force, by their hash.
+        ``said``: ends of its output topics.
         """
         async with self._folding, self._answered():
             self._table.reopened(partition)
@@ -129,6 +119,7 @@ class BatchProcessor:
                 terms = replace(self._terms_of(await recall(entries[0].config.hex())), config=entries[0].config)
             served = self._partitions[partition] = Served.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
+            self._share()
             self._showing.taken_up(partition, served.engine.fence)
             return committed(served.engine.fence), found
 
@@ -143,6 +134,11 @@ class BatchProcessor:
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         """Return the engine of a partition whose rows ``read`` returns."""
         return Partition(terms.settings.policies, read)
+
+    def _share(self) -> None:
+        """Divide the memory for streams among the partitions."""
+        for served in self._partitions.values():
+            served.engine.sharers = len(self._partitions)
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the schema ids of outputs. Call it before the first batch."""
@@ -176,6 +172,7 @@ class BatchProcessor:
     def close(self, partition: int) -> None:
         """Drop a partition that has moved."""
         self._partitions.pop(partition, None)
+        self._share()
         self._table.closed(partition)
         self._gauges.revoked(partition)
 
@@ -259,9 +256,10 @@ class BatchProcessor:
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
         """Wait until all folded turns are answered, and their checkpoints written. The caller holds the fold lock."""
-        async with self._noting, self._answering:
-            await self._written()
-            yield
+        with self._pace.awaited():
+            async with self._noting, self._answering:
+                await self._written()
+                yield
 
     def _here(self, parts: Iterable[Folded]) -> list[Folded]:
         """Return the batches whose partition has not moved since; the new owner answers the others."""
@@ -285,6 +283,7 @@ class BatchProcessor:
             await self._close_order(served)
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
+            self._share()
 
     async def _close_order(self, served: Served) -> None:
         """Make a checkpoint of the batches since the last one, if there are any."""
@@ -368,12 +367,12 @@ class BatchProcessor:
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write a waiting checkpoint; the entries before it are answered."""
         changes, entry, left, known = waiting
-        for _ in changes.slices():
-            await asyncio.sleep(0)
+        async for _ in self._pace.slices(changes.slices()):
+            pass
         await self._outputs.note(number, entry.encode())
         said = [end if stands is None else stands for end, stands in zip(known, left, strict=True)]
         key, row = journal.begun(entry, said)
-        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4))
+        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4), self._pace)
         served.waiting, served.written = None, entry.number
         self._showing.written(number, changes, self._partitions)
 

@@ -124,14 +124,9 @@ class Readers:
     Raises OSError if the address cannot be taken.
     Raises ValueError if the certificate cannot be loaded.
 
-    Parameters
-    ----------
-    settings
-        Say where to listen, and who may read.
-    policies
-        Of the streams that have series; None: there are none.
-    pages
-        Makes the pages; None: there are none.
+    ``settings``: say where to listen, and who may read.
+    ``policies``: of the streams that have series; None: there are none.
+    ``pages``: makes the pages; None: there are none.
     """
 
     def __init__(
@@ -215,12 +210,8 @@ class Readers:
     ) -> None:
         """Write the parent's health a few times a second, until cancelled.
 
-        Parameters
-        ----------
-        unready, healthy
-            Return what `Vitals.tell` takes.
-        failed
-            Called once if the process has ended.
+        ``unready, healthy``: return what `Vitals.tell` takes.
+        ``failed``: called once if the process has ended.
         """
         try:
             while True:

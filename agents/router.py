@@ -29,8 +29,8 @@ from streams.faust.outputs import Outputs
 from streams.faust.routed_outputs import RoutedOutputs
 from streams.faust.state_table import StateTable
 from streams.metrics.gauges import Gauges
+from streams.metrics.metric import Sample
 from streams.metrics.routing import RouteGauges
-from streams.metrics.sample import Sample
 from streams.records.routing import RouteDecoder
 from streams.sources.wait import Wait
 

@@ -33,14 +33,9 @@ Probe = Callable[[int], None]
 class Producer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka ships no type hints
     """A producer whose batches take hundreds of records at once.
 
-    Parameters
-    ----------
-    settings
-        Sizes and codec.
-    contact
-        Is told what brokers answer.
-    options
-        Further settings of aiokafka's.
+    ``settings``: sizes and codec.
+    ``contact``: is told what brokers answer.
+    ``options``: further settings of aiokafka's.
     """
 
     def __init__(self, settings: Settings, contact: Contact, options: dict[str, Any]) -> None:
@@ -63,17 +58,12 @@ class Sending:
     """The packed records made of a batch of source records.
 
     ``packed``: makes an empty pack of records that are sent together.
-
-    Attributes
-    ----------
-    first, then
-        Records to send first, and those to send once the first are acknowledged.
-    ends
-        Next offset of each source partition.
     """
 
     def __init__(self, packed: Callable[[], PackedBatch]) -> None:
+        #: Records to send first, and those to send once the first are acknowledged.
         self.first, self.then = packed(), packed()
+        #: Next offset of each source partition.
         self.ends: dict[TopicPartition, int] = {}
         self.records = self.raw_answers = 0
         self.started = perf_counter()

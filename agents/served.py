@@ -178,6 +178,11 @@ class Served:
         """Whether there are records for a checkpoint, and none waits."""
         return bool(self.order) and self.whole and self.waiting is None
 
+    @property
+    def behind(self) -> bool:
+        """Whether a checkpoint waits, and the next one will soon be due."""
+        return self.waiting is not None and len(self.order) >= CHECKPOINT_RECORDS // 2
+
     def due(self, settings: Settings) -> bool:
         """Whether a checkpoint is due, and can be made."""
         return self.ready and (

@@ -235,21 +235,12 @@ class Server:
     Raises OSError if the address cannot be taken.
     Raises ValueError if the certificate cannot be loaded.
 
-    Parameters
-    ----------
-    host, port
-        Address to listen on; port 0 takes a free one, see `port`.
-    exposition
-        Returns the text of ``/metrics`` in Prometheus's format; called by one thread at a time. TimeoutError if there
-        is nothing to show now.
-    healthy
-        Answers ``/healthz``.
-    unready
-        Answers ``/readyz``: why the worker is not ready, in words that anybody may read; empty: it is.
-    pages
-        Answers every other path; None: there is none.
-    access
-        Who may read, and the server's certificate and names.
+    ``host, port``: address to listen on; port 0 takes a free one, see `port`.
+    ``exposition``: returns the text of ``/metrics``, to one thread at a time. TimeoutError if there is nothing now.
+    ``healthy``: answers ``/healthz``.
+    ``unready``: answers ``/readyz``: why the worker is not ready, in words that anybody may read; empty: it is.
+    ``pages``: answers every other path; None: there is none.
+    ``access``: who may read, and the server's certificate and names.
     """
 
     def __init__(

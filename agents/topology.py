@@ -13,7 +13,7 @@ from typing import Final
 from aiokafka import TopicPartition
 from faust.types import TP
 
-from agents import __version__, deaths
+from agents import __version__, deaths, memory
 from agents.applying import Probe
 from agents.maps import Publisher
 from agents.notices import Notices
@@ -270,12 +270,7 @@ class Topology:
 def build(settings: Settings, *, abort: Callable[..., None], probe: Probe = lambda _: None) -> Topology:
     """Wire a new application.
 
-    Parameters
-    ----------
-    abort
-        Ends the process after an error that it cannot recover from.
-    probe
-        Called with the number of each step of each batch; tests kill the process in it.
+    ``abort``: ends the process after an error that it cannot recover from.
     """
     app = Application(settings)
     gauges = Gauges(
@@ -328,6 +323,8 @@ def samples(topology: Topology) -> Iterator[tuple[str, tuple[str, ...], float]]:
     with suppress(OSError):  # somebody has removed it
         disk = shutil.disk_usage(topology.settings.state_dir)
         yield "disk_free_ratio", (), disk.free / disk.total
+    if (free := memory.free_ratio()) is not None:
+        yield "memory_free_ratio", (), free
     if not topology.serving:
         return
     for each in topology.app.buffered():

@@ -32,14 +32,9 @@ class Spans:
 
     Raises ImportError if OpenTelemetry is not installed.
 
-    Parameters
-    ----------
-    settings
-        Names the application and this worker.
-    environment
-        Has ``OTEL_SERVICE_NAME``, or not.
-    exporter
-        Sends spans; None: by OTLP over HTTP.
+    ``settings``: names the application and this worker.
+    ``environment``: has ``OTEL_SERVICE_NAME``, or not.
+    ``exporter``: sends spans; None: by OTLP over HTTP.
     """
 
     def __init__(

@@ -1,19 +1,20 @@
 """The worker process: it checks, starts, serves, and ends with a status that says why."""
 
 import asyncio
+import fcntl
 import gc
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from agents import __version__, compiled
 from agents.applying import Probe
-from agents.directory_lock import HeldError, held
 from agents.readers import Readers, ReadersError
 from agents.status.pages import Pages
 from agents.status.readings import Readings
@@ -87,14 +88,9 @@ def stand(
 ) -> int:
     """Check, listen and serve, and return the exit status; what is in the way is logged.
 
-    Parameters
-    ----------
-    checked
-        Returns what is wrong with the topics, or whose they are.
-    serve
-        Returns once it is stopped.
-    stage
-        Has a state in the data directory; None: there is none, and no pages.
+    ``checked``: returns what is wrong with the topics, or whose they are.
+    ``serve``: returns once it is stopped.
+    ``stage``: has a state in the data directory; None: there is none, and no pages.
     """
     try:
         problems = asyncio.run(checked(settings))
@@ -221,16 +217,22 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
         topology.publisher.start()
     running = asyncio.create_task(topology.app.start())
     writing = asyncio.create_task(_checkpoints(topology))
-    told = ""
+    told, notices, aside = "", topology.processor.notices, 0
+    notices.happened(f"{settings.app_id} started, version {__version__}")
     while not stop.is_set():
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), timeout=0.25)
         if crash := topology.app.crash or (running.exception() if running.done() else None):
             topology.failed(crash)
+        if (now := sum(topology.app.set_aside().values())) != aside:
+            aside = now
+            notices.happened(f"{settings.app_id} set rows on its disk aside: see TrueupDiskDamaged")
+        here = f"partitions {', '.join(map(str, sorted(topology.claims)))}"
+        notices.stands(f"{settings.app_id} " + (f"not ready: {why}" if (why := topology.unready) else f"ready: {here}"))
         topology.processor.tell()
         if line := topology.progress.look(topology.app.unrestored(), monotonic()):
             log.info(line)
-        said = f"not ready: {why}" if (why := topology.unready) else "ready"
+        said = f"not ready: {why}" if why else "ready"
         if told != said and (told or not why):
             told = said
             log.info(said)
@@ -277,3 +279,36 @@ def tell(settings: Settings, port: int, *, page: bool = False) -> None:
         log.warning(
             "TRUEUP_COIN_KEY is not set: whoever knows an event's id can foretell its draw; see docs/how-to/security.md"
         )
+
+
+class HeldError(RuntimeError):
+    """The directory cannot be locked; the message says why."""
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Lock a directory while the context lasts, or until the process ends in any way. Make the directory if necessary.
+
+    One worker uses a state directory at a time. RocksDB locks each partition's database, so a second worker would fail
+    when a partition moves to it, long after its start. This lock stops it at its start.
+
+    Raises HeldError if another process has locked it, or it cannot be made or locked.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise HeldError(f"cannot make the data directory {directory}: {exc.strerror}") from exc
+    try:  # the file is never removed: one process could lock the removed one and another a new one
+        file = (directory / "worker").open("ab")
+    except OSError as exc:
+        raise HeldError(f"cannot write in the data directory {directory}: {exc.strerror}") from exc
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise HeldError(
+                f"another worker uses the data directory {directory}: give each a TRUEUP_DATA_DIR of its own"
+            ) from exc
+        except OSError as exc:
+            raise HeldError(f"cannot lock the data directory {directory}: {exc.strerror}") from exc
+        yield

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from cli.options import DONE, Commands, command, group, settings
@@ -36,7 +37,7 @@ def _check(options: argparse.Namespace) -> int:
     unmapped = effective_config.unmapped(of)
     if options.json:
         told = {"settings": found, "streams": streams, "sources": sources, "configuration": hash_, "no_map": unmapped}
-        print(json.dumps(told))
+        print(json.dumps(told, default=asdict))
         return DONE
     for name, value in found.items():
         print(f"{name}={value}")
@@ -60,9 +61,9 @@ def _said(policy: Mapping[str, Any]) -> str:
         kept += f", no report means {policy['silence']:g}"
     named = [*policy["segments"], *("*".join(pair) for pair in policy["pairs"])]
     segments = f", segments {', '.join(named)}" if named else ""
-    beside = f", challengers {', '.join(policy['challengers'])}" if "challengers" in policy else ""
+    beside = f", challengers {', '.join(policy['challengers'])}" if policy["challengers"] else ""
     answers = f"{policy['calibrator']}, configuration {policy['config']}"
     marks = "".join(
-        f", {name} {policy[name]}" for name in ("entity", "label_rate", "weight", "model_version") if policy.get(name)
+        f", {name} {policy[name]}" for name in ("entity", "label_rate", "weight", "model_version") if policy[name]
     )
     return f"{answers}, {kept}{segments}{marks}{beside}"

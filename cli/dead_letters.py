@@ -18,7 +18,6 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from cli.try_source import Found, Trial, Tried
-from state.quotas import WHOLE
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError, partitions
 from streams.kafka.whole_topics import batches
@@ -29,6 +28,8 @@ from streams.sources.references import Headers
 
 #: Header of a record that was sent again: where it stood first, ``TOPIC/PARTITION@OFFSET``.
 HEADER: Final = "trueup-letter"
+#: Reasons of letters whose value is not their record's.
+_OTHERS: Final = ("batch", "skipped", "parked_label")
 #: Most characters of a record that are shown on a line.
 _WIDTH: Final = 300
 #: Longest wait for a schema registry, s.
@@ -145,14 +146,8 @@ def send(
 
     Raises TopicsError if topics cannot be read or written.
 
-    Parameters
-    ----------
-    limit
-        Most letters, the newest; None: all.
-    dry_run
-        Say it only.
-    again
-        Also send what was sent before.
+    ``limit``: most letters, the newest; None: all.
+    ``again``: also send what was sent before.
     """
     _, found = asyncio.run(_letters(settings, wanted, limit))
     letters = {each.place: each for each in found}
@@ -167,7 +162,7 @@ def send(
             before.append(place)
             continue
         record = kept.get(place)
-        if letter.reason in WHOLE:
+        if letter.reason in _OTHERS:
             left[place] = f"{letter.reason}: the letter stands for what was not read, or for another record"
             continue
         if letter.reason == "erased":
@@ -234,7 +229,7 @@ async def _letters(
     try:
         async for _, records in batches(settings, [settings.dead_letters]):
             for record in records:
-                letter = _letter(record)
+                letter = read_letter(record)
                 if letter is not None and wanted.takes(letter, now):
                     counts[letter.reason, letter.topic] += 1
                     found.append(letter)
@@ -249,7 +244,7 @@ def _newest(letters: list[Letter], limit: int) -> list[Letter]:
     return sorted(letters, key=lambda each: each.at)[-limit:] if letters else []
 
 
-def _letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
+def read_letter(record: Any) -> Letter | None:  # noqa: ANN401 - aiokafka's
     """Return a letter; None if the record is none."""
     try:
         said = orjson.loads(record.value or b"")
@@ -328,7 +323,7 @@ def _said(trial: Trial, letter: Letter) -> Any:  # noqa: ANN401 - whatever it sa
 
 def _now(trial: Trial, letter: Letter) -> str:
     """Return what the present settings make of the record of a letter."""
-    if not letter.whole or letter.reason in WHOLE:
+    if not letter.whole or letter.reason in _OTHERS:
         return "not known: the letter does not hold the record"
     tried: Tried | None = trial.of_topic(Found(letter.place, letter.topic, letter.key, letter.value, (), letter.at))
     if tried is None:

@@ -1,4 +1,4 @@
-"""``trueup forget EVENT``: erase events, by records that every fold of the inputs meets at the same place."""
+"""``trueup forget EVENT|--key KEY``: erase events, by records that every fold of the inputs meets at the same place."""
 
 import argparse
 import asyncio
@@ -8,6 +8,8 @@ from time import time
 import orjson
 from aiokafka.errors import KafkaError
 
+from cli import events_of_key
+from cli.events_of_key import Event
 from cli.options import DONE, Commands, command, settings, tell
 from state.events import Rejected
 from state.fence import OUTCOMES
@@ -30,7 +32,12 @@ def add(commands: Commands) -> None:
         json_output=True,
         dry_run=True,
     )
-    forget.add_argument("events", nargs="+", metavar="EVENT", help="event_id of a forecast")
+    forget.add_argument("events", nargs="*", metavar="EVENT", help="event_id of a forecast")
+    forget.add_argument(
+        "--key",
+        metavar="KEY",
+        help="all events of records with this Kafka key, as far as your topics or rows still have it",
+    )
     forget.add_argument(
         "--scope", metavar="SCOPE", help="the scope of the records, if they have one; behind intake leave it out"
     )
@@ -39,17 +46,32 @@ def add(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     of = settings()
-    events = list(dict.fromkeys(options.events))
-    values = [erasure(of, each, options.scope) for each in events]
-    topic, written = asyncio.run(send(of, list(zip(events, values, strict=True)), dry_run=options.dry_run))
+    if not options.events and options.key is None:
+        raise SettingsError("name events, or --key KEY")
+    found, events = [], [Event(each, options.scope) for each in options.events]
+    if options.key is not None:
+        found = asyncio.run(events_of_key.records(of, options.key.encode()))
+        events += events_of_key.named(of, found) + asyncio.run(events_of_key.kept(of, options.key.encode()))
+    events = list(dict.fromkeys(events))
+    values = [erasure(of, *each) for each in events]
+    names = [each.event_id for each in events]
+    topic, written = asyncio.run(send(of, list(zip(names, values, strict=True)), dry_run=options.dry_run))
     verb = "would erase" if options.dry_run else "erases" if written == 1 else "erase"
     whose = "an event" if len(events) == 1 else f"{len(events):,} events"
+    texts = names + ([] if options.key is None else [options.key])
+    try:
+        letters, said = asyncio.run(events_of_key.letters(of, texts, [each.place for each in found])), ""
+    except TopicsError as exc:
+        letters, said = None, f"\nwhether dead letters hold any of it is not known: {exc}"
+    if letters:
+        said = f"\ndead letters hold some of it until retention takes them: {', '.join(letters)}"
     tell(
         options,
-        f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read",
+        f"{written:,} record{'s' * (written != 1)} in {topic} {verb} {whose}, once read{said}",
         topic=topic,
-        events=events,
+        events=names,
         records=written,
+        letters=letters,
         dry_run=options.dry_run,
     )
     return DONE

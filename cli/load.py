@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
     from replay import first_rows, load  # noqa: PLC0415 - numpy takes a while to import
     from replay.configuration import configurations  # noqa: PLC0415
+    from replay.console import Bar  # noqa: PLC0415
     from replay.processes import cores  # noqa: PLC0415
-    from replay.progress import Bar  # noqa: PLC0415
     from replay.silence import understood  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)

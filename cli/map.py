@@ -7,6 +7,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,17 +22,18 @@ from cli import history, show
 from cli.options import DONE, NO
 from replay.configuration import PRESENT, Configuration
 from replay.console import Console
-from replay.partition_task import parts, play
+from replay.player import parts, play
 from replay.processes import cores
 from state import kinds, maps
 from state.bands import log_odds
 from state.kind import kind_of
+from state.policies import Policies
 from state.policy import Policy
 from state.segments import Dictionary
-from state.served import Served
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
-from streams.metrics.rows import StateRows, covered
+from streams.metrics.rows import StateRows
+from streams.metrics.served_map import Ends, answering, ends
 from streams.metrics.snapshot import by_stream
 from streams.records.skips import PoisonError
 
@@ -43,11 +45,31 @@ class Map(NamedTuple):
     """What one partition serves: which calibrator, outcomes it had learnt, and the function of the raw score."""
 
     partition: int
+    #: Of the model; None where one calibrator has all its forecasts.
+    model_version: str | None
     calibrator: str
     config: str
     version: int
     answer: Callable[[float], float]
     points: maps.Table
+    #: Whether it is configured now to stay as it is.
+    frozen: bool
+    #: The intervals; None without.
+    ends: Ends | None
+
+    @property
+    def place(self) -> tuple[int, str | None]:
+        """By which it is found at another time."""
+        return self.partition, self.model_version
+
+    def row(self, p: float, served: float, then: "Map | None") -> dict[str, float]:
+        """Return what is said of a raw and its served score, by names of columns; ``then``: of another time."""
+        left = {} if self.ends is None else dict(zip(("low", "high"), self.ends(p, served), strict=True))
+        return {"raw": p, "served": served, **left, **({} if then is None else {"then": then.answer(p)})}
+
+
+#: Maps at another time, by `Map.place`; None if they are not asked for.
+Then = Mapping[tuple[int, str | None], Map] | None
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
@@ -59,19 +81,19 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     policy = settings.policies.of(options.stream)
     if policy is None:
         raise SettingsError(f"stream {options.stream!r} is not in the streams file, which is closed")
-    if why := maps.why_not(policy):
+    if why := maps.why_not(replace(policy, model_version="")):  # each version has a map of its own here
         raise SettingsError(f"stream {options.stream!r} has no map: {why}")
     if options.form == "sql" and options.diff:
         raise SettingsError("--diff is of two maps, SQL of one: leave out --diff, or choose another form")
     values = _values(options.of, policy)
     of = [
-        _maps(_state(options, settings, at), options.stream, policy, values)
+        _maps(_state(options, settings, at), options.stream, policy, values, options.of_version)
         for at in (options.at, options.diff)[: 1 + bool(options.diff)]
     ]
     if not of[0]:
         sys.stderr.write(f"stream {options.stream!r} has learnt nothing by then: raw scores are served\n")
         return NO
-    _FORMS[options.form](options, of[0], {each.partition: each for each in of[1]} if options.diff else None)
+    _FORMS[options.form](options, of[0], {each.place: each for each in of[1]} if options.diff else None)
     return DONE
 
 
@@ -95,7 +117,7 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
     source = history.source(
         argparse.Namespace(**{**vars(options), "start": None, "end": at, "last": None, "offsets": None}), settings
     )
-    present = Configuration(PRESENT, settings.policies)
+    present = Configuration(PRESENT, _thawed(settings.policies, options.stream))
     with TemporaryDirectory(prefix="trueup-map-") as directory:
         place = Path(directory)
         made = parts(source.ready(place), [[present]], settings, place, rows=True)
@@ -107,55 +129,81 @@ def _state(options: argparse.Namespace, settings: Settings, at: str | None) -> S
     return StateRows({n: by_stream(rows) for n, rows in held.items()}, {})
 
 
-def _maps(found: StateRows, stream: str, policy: Policy, values: tuple[str, ...]) -> list[Map]:
-    """Return the map of each partition that has learnt something."""
-    uncovered = {n for n, each in covered(found, stream, policy).items() if each.uncovered} if policy.guarded else set()
+def _thawed(policies: Policies, stream: str) -> Policies:
+    """Return the policies with no frozen map: nothing says from when on it was, and before that it learnt."""
+    if (policy := policies.of(stream)) and policy.frozen:
+        sys.stderr.write(f"the map of {stream!r} is frozen now, and is played as if it had never been\n")
+    patterns = [(pattern, replace(each, frozen=False)) for pattern, each in policies.patterns]
+    of = policies
+    return Policies(patterns, of.default, of.early_ttl_ms, of.coin, of.on_error)
+
+
+def _maps(
+    found: StateRows, stream: str, policy: Policy, values: tuple[str, ...], version: str | None = None
+) -> list[Map]:
+    """Return the map of each partition that has learnt something, and of each ``version`` of its model, or of one."""
     names = {n: each for (n, layout), each in found.of(kinds.NAMES, stream).items() if layout == policy.layout}
+    versions = found.of(kinds.VERSIONS, stream).items() if policy.model_version else ()
+    named = {(n, each.config): each.name for n, of in versions for each in of.of.values()}
     made = []
-    for (n, config), served in sorted(found.of(kinds.CALIBRATOR, stream).items()):
-        if config != policy.config:
+    for (n, config), served in answering(found, stream, policy).items():
+        name = named.get((n, config))
+        if (name is None if policy.model_version else config != policy.config) or version not in (None, name):
             continue
-        calibrator = (Served.fresh(served.recipe, stream) if n in uncovered else served).calibrator
         dictionary = names.get(n) or Dictionary(policy.segments, policy.pairs)
         groups = dictionary.groups(values) if policy.segments else ()
+        calibrator = served.calibrator
         answer = lambda p, of=calibrator, groups=groups: of.predict(p, (), b"", groups).p  # noqa: E731 - of this partition
-        made.append(
-            Map(n, policy.calibrator, config, calibrator.learnt, answer, maps.table(answer, calibrator.breaks()))
-        )
+        points = maps.table(answer, calibrator.breaks())
+        left = ends(found, stream, policy, (n, config), groups if any(values) else ())
+        made.append(Map(n, name, policy.calibrator, config, calibrator.learnt, answer, points, policy.frozen, left))
     return made
 
 
-def _table(options: argparse.Namespace, found: Sequence[Map], then: Mapping[int, Map] | None) -> None:
+def _table(options: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
     console = Console()
     for each in found:
-        before = then.get(each.partition) if then is not None else None
+        before = _before(each, then)
+        rows = [each.row(p, each.answer(p), before) for p in POINTS]
         shown = Table(box=SIMPLE_HEAD, padding=(0, 1))
-        for name in ("raw", *(("then",) if before else ()), "served", "log-odds"):
+        for name in (*rows[0], "log-odds"):
             shown.add_column(name, justify="right", no_wrap=True)
-        for p in POINTS:
-            first = before.answer(p) if before else p
-            cells = [p, *([first] if before else []), each.answer(p)]
-            shown.add_row(*[f"{cell:.4g}" for cell in cells], f"{log_odds(each.answer(p)) - log_odds(first):+.2f}")
+        for row in rows:
+            moved = log_odds(row["served"]) - log_odds(row.get("then", row["raw"]))
+            shown.add_row(*[f"{cell:.4g}" for cell in row.values()], f"{moved:+.2f}")
         console.print(_title(options, each), soft_wrap=True, highlight=False)
         console.print(shown)
 
 
 def _title(options: argparse.Namespace, of: Map) -> str:
     where = f", {options.of}" if options.of else ""
-    learnt = f"{of.calibrator} ({of.config}) after {of.version:,} outcomes"
+    where += "" if of.model_version is None else f", version {of.model_version}"
+    learnt = f"{of.calibrator} ({of.config}) after {of.version:,} outcomes{', frozen' if of.frozen else ''}"
     return f"{options.stream}{where}, partition {of.partition}: {learnt}"
 
 
-def _csv(_: argparse.Namespace, found: Sequence[Map], then: Mapping[int, Map] | None) -> None:
+def _csv(_: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
+    versions = any(each.model_version is not None for each in found)
     rows = csv.writer(sys.stdout, lineterminator="\n")
-    rows.writerow(("partition", "raw", "served", *(("then",) if then is not None else ())))
-    for each in found:
-        before = then.get(each.partition) if then is not None else None
-        for x, y in zip(*each.points, strict=True):
-            rows.writerow((each.partition, x, y, *((before.answer(x) if before else x,) if then is not None else ())))
+    for n, each in enumerate(found):
+        before = _before(each, then)
+        for m, (x, y) in enumerate(zip(*each.points, strict=True)):
+            row: dict[str, Any] = {
+                "partition": each.partition,
+                **({"model_version": each.model_version} if versions else {}),
+            }
+            row |= each.row(x, y, before)
+            if not n and not m:
+                rows.writerow(row)
+            rows.writerow(row.values())
 
 
-def _json(options: argparse.Namespace, found: Sequence[Map], then: Mapping[int, Map] | None) -> None:
+def _before(of: Map, then: Then) -> Map | None:
+    """Return the map of another time: where there was none, raw scores were served."""
+    return None if then is None else then.get(of.place, of._replace(answer=lambda p: p))
+
+
+def _json(options: argparse.Namespace, found: Sequence[Map], then: Then) -> None:
     said = {"stream": options.stream, "at": options.at, "of": options.of, "maps": list(map(_plain, found))}
     if then is not None:
         said |= {"diff": options.diff, "then": list(map(_plain, then.values()))}
@@ -163,15 +211,18 @@ def _json(options: argparse.Namespace, found: Sequence[Map], then: Mapping[int, 
 
 
 def _plain(of: Map) -> dict[str, Any]:
-    return {
-        name: value for name, value in of._asdict().items() if name not in ("answer", "points")
-    } | of.points._asdict()
+    named = {name: value for name, value in of._asdict().items() if name not in ("answer", "points", "ends")}
+    left = [] if of.ends is None else [of.ends(x, y) for x, y in zip(*of.points, strict=True)]
+    return named | of.points._asdict() | {"low": [low for low, _ in left], "high": [high for _, high in left]}
 
 
-def _sql(options: argparse.Namespace, found: Sequence[Map], _: Mapping[int, Map] | None) -> None:
+def _sql(options: argparse.Namespace, found: Sequence[Map], _: Then) -> None:
     """Print a query of the whole map: one CASE a gap, of the column ``raw`` of a table ``scores``."""
     if len(found) > 1:
-        raise SettingsError(f"each of {len(found)} partitions has a map of its own, and SQL is of one: use csv or json")
+        raise SettingsError(
+            f"there are {len(found)} maps, one a partition and version of the model, and SQL is of one: use csv or "
+            "json, or name the version, --of-version"
+        )
     (of,) = found
     x, y = of.points
     lines = [f"-- {_title(options, of)}", "SELECT raw, CASE"]

@@ -48,16 +48,10 @@ def command(
 ) -> argparse.ArgumentParser:
     """Add a command with the options that all have.
 
-    Parameters
-    ----------
-    commands
-        What `argparse.ArgumentParser.add_subparsers` returned.
-    name, help_, says
-        The command, what it does in one line, and in a paragraph (None: as the line).
-    more
-        Behind the options.
-    streams
-        Whether it has ``--streams``; `trueup replay` has one that may be repeated.
+    ``commands``: what `argparse.ArgumentParser.add_subparsers` returned.
+    ``name, help_, says``: the command, what it does in one line, and in a paragraph (None: as the line).
+    ``more``: behind the options.
+    ``streams``: whether it has ``--streams``; `trueup replay` has one that may be repeated.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,

@@ -13,7 +13,7 @@ from replay import bootstrap
 from replay.columns import Columns
 from replay.configuration import Configuration
 from replay.measure import log_losses
-from replay.partition_task import parts, play
+from replay.player import parts, play
 from replay.processes import cores
 from replay.sources.record import Source
 from state.arrays import Floats
@@ -63,11 +63,7 @@ def priced(
     """Price each setting: the history is replayed with all of them, and with all but that one.
 
     ``made``: returns the policy that has these of the settings; raises ValueError where they cannot be without another.
-
-    Returns
-    -------
-    prices
-        By setting; one that the others need has none.
+    Returns them by setting; one that the others need has none.
     """
     plans = {"": made(names)}
     for name in names:

@@ -4,15 +4,8 @@ Nothing is sent to the workers: they read the file when they start. A challenger
 champion. So a worker that starts with the new file serves it at once, and the old champion becomes a challenger.
 """
 
-import asyncio
-import difflib
-import fcntl
-import os
-import pwd
-import stat
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,25 +15,18 @@ from typing import Any, Final
 
 import orjson
 import tomlkit
-from aiokafka.errors import KafkaError
-from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from agents.status import tables
-from cli import show, show_tables
-from state import kinds
-from state.frames import CorruptFrame
+from cli import condition, show_tables
+from cli.condition import Beside, Condition
+from cli.streams_file import StreamsFile, changing, edited
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from state.scoring.pair_scores import AnyComparison, of_challenger
-from streams import atomic_file
-from streams.config.settings import Settings, SettingsError
-from streams.kafka.topics import TopicsError
-from streams.metrics import challengers
+from streams.config.settings import SettingsError
 
-#: What a condition asks for: so many events under both, and a difference of so many standard errors below 0.
-ENOUGH_EVENTS: Final = 5000
-SURE_ERRORS: Final = 2.0
+#: Most streams that are named in words.
+_NAMED: Final = 50
 
 
 @dataclass(frozen=True)
@@ -70,6 +56,7 @@ def run(
     *,
     reason: str | None = None,
     when: str | None = None,
+    apply: bool = False,
     dry_run: bool = False,
     json_output: bool = False,
 ) -> int:
@@ -78,69 +65,77 @@ def run(
     Raises SettingsError if there is no such challenger or loss, or the file cannot be read, rewritten or replaced; it
     is then as it was.
 
-    Parameters
-    ----------
-    environment
-        That of the workers; its TRUEUP_STREAMS is the file.
-    stream, calibrator
-        Whose challenger, by name of the calibrator or by configuration.
-    when
-        The loss by which the challenger must be better: by two standard errors, over 5,000 events. None: none.
-    json_output
-        Print the change as one JSON object: the audit line, and the difference.
+    ``environment``: that of the workers; its TRUEUP_STREAMS is the file.
+    ``stream, calibrator``: whose challenger, by name of the calibrator or by configuration.
+    ``when``: the condition, see `cli.condition`. None: none.
+    ``apply``: whether the file is also changed where the condition is one of days.
+    ``json_output``: print the change as one JSON object: the audit line, and the difference.
     """
-    named = environment.get("TRUEUP_STREAMS")
-    if not named:
-        raise SettingsError("promote needs the streams file: --streams FILE, or TRUEUP_STREAMS")
-    path = Path(named).resolve()  # of a link the target is replaced, not the link
-    try:
-        with _locked(path.parent):
-            return _promote(
-                environment, path, stream, calibrator, reason, when, dry_run=dry_run, json_output=json_output
+    asked = None if when is None else Condition.parse(when)
+    with changing(environment) as file:
+        settings = file.settings()
+        promotion = find(settings.policies, stream, calibrator)
+        beside = condition.read(settings, promotion.pattern, promotion.champion, promotion.challenger)
+        if asked is not None:
+            looks = file.path.with_name(file.path.name + ".looks.jsonl")
+            if unmet := asked.unmet(beside, looks, datetime.now(UTC), look=not dry_run):
+                sys.stderr.write(f"trueup: {promotion.challenger.calibrator} is not promoted: {unmet}\n")
+                return 1
+            dry_run |= asked.days is not None and not apply
+        return _swap(file, promotion, beside, stream, reason, dry_run=dry_run, json_output=json_output)
+
+
+def rollback(
+    environment: Mapping[str, str], *, reason: str | None = None, dry_run: bool = False, json_output: bool = False
+) -> int:
+    """Undo the last change of the streams file that the audit file has, a promotion, and return 0.
+
+    Raises SettingsError if there is none, or the file has changed since, or cannot be read, rewritten or replaced.
+    """
+    with changing(environment) as file:
+        lines = file.audit.read_bytes().splitlines() if file.audit.exists() else []
+        last = orjson.loads(lines[-1]) if lines else {}
+        if not {"from", "to", "after"} <= last.keys():
+            raise SettingsError(f"there is nothing to roll back: {file.audit} does not end with a promotion")
+        if sha256(file.path.read_bytes()).hexdigest() != last["after"]:
+            raise SettingsError(
+                f"{file.path} was changed since the promotion of {last['at']}: promote the old champion, or edit it"
             )
-    except OSError as exc:
-        raise SettingsError(f"cannot rewrite {path}: {exc.strerror or exc}") from exc
+        settings = file.settings()
+        promotion = find(settings.policies, last["stream"], last["from"]["config"])
+        beside = condition.read(settings, promotion.pattern, promotion.champion, promotion.challenger)
+        reason = f"rollback of {last['at']}" if reason is None else reason
+        return _swap(file, promotion, beside, last["stream"], reason, dry_run=dry_run, json_output=json_output)
 
 
-def _promote(
-    environment: Mapping[str, str],
-    path: Path,
+def _swap(
+    file: StreamsFile,
+    promotion: Promotion,
+    beside: Beside,
     stream: str,
-    calibrator: str,
     reason: str | None,
-    when: str | None,
     *,
     dry_run: bool,
     json_output: bool,
 ) -> int:
-    settings = Settings.from_env({**environment, "TRUEUP_STREAMS": str(path)})
-    promotion = find(settings.policies, stream, calibrator)
-    figures, missing = ({}, None) if dry_run and when is None else _figures(settings, promotion)
-    if when is not None and (unmet := _unmet(when, figures, missing)):
-        sys.stderr.write(f"trueup: {promotion.challenger.calibrator} is not promoted: {unmet}\n")
-        return 1
-    before = path.read_bytes()
-    after = rewritten(before.decode(), promotion).encode()
-    with _beside(path, after) as new:
-        _require_only(promotion, settings.policies, Settings.from_env({**environment, "TRUEUP_STREAMS": str(new)}))
-        difference = _diff(path, before.decode(), after.decode())
-        if not json_output:
-            sys.stdout.write(difference)
-        if dry_run:
-            if json_output:
-                sys.stdout.write(orjson.dumps({"difference": difference}).decode() + "\n")
-            return 0
-        line = _audit_line(path, promotion, stream, reason)
-        line |= {"before": sha256(before).hexdigest(), "after": sha256(after).hexdigest()}
-        line |= {"figures": figures} if missing is None else {"figures": None, "figures_missing": missing}
-        audit = path.with_name(path.name + ".audit.jsonl")
-        # The audit line is written first. If the change then fails, the hash in the line shows that it did not happen.
-        atomic_file.append(audit, orjson.dumps(line) + b"\n")
-        atomic_file.replace(new, path)
+    after = rewritten(file.path.read_bytes().decode(), promotion)
+    difference = file.difference(after, "promoted")
+    names = {"names": None if beside.missing else list(beside.names)}
+    known = (
+        {"figures": beside.figures} if beside.missing is None else {"figures": None, "figures_missing": beside.missing}
+    )
+    sides = {"from": _named(promotion.champion), "to": _named(promotion.challenger)}
+    line = {"stream": stream, "reason": reason, **sides, **names, **known}
+    written = file.change(after, promotion.pattern, promotion.promoted, line, dry_run=dry_run)
     if json_output:
-        sys.stdout.write(orjson.dumps({**line, "difference": difference}).decode() + "\n")
+        sys.stdout.write(orjson.dumps({**(written or names), "difference": difference}).decode() + "\n")
+        return 0
+    sys.stdout.write(difference)
+    print(_changing(promotion, beside))
+    if dry_run:
+        print("nothing was changed")
     else:
-        _tell(promotion, figures, missing, audit)
+        _tell(promotion, beside, file.audit)
     return 0
 
 
@@ -174,9 +169,9 @@ def rewritten(text: str, promotion: Promotion) -> str:
     Raises SettingsError if the text is written in a way this cannot change.
     """
     champion, challenger = promotion.champion, promotion.challenger
-    try:
-        document: Any = tomlkit.parse(text)
-        table = document["streams"][promotion.pattern]
+
+    def swap(tables: Any) -> None:  # noqa: ANN401 - tomlkit's own
+        table = tables[promotion.pattern]
         entry = table["shadow"][promotion.place]
         _set(table, challenger)
         if isinstance(entry, MutableMapping):
@@ -185,9 +180,8 @@ def rewritten(text: str, promotion: Promotion) -> str:
             table["shadow"][promotion.place] = _inline({"calibrator": champion.calibrator, "options": champion.options})
         else:
             table["shadow"][promotion.place] = champion.calibrator
-        return tomlkit.dumps(document)
-    except (TOMLKitError, LookupError, TypeError, ValueError) as exc:
-        raise SettingsError(f"the streams file cannot be rewritten, change it by hand: {exc}") from exc
+
+    return edited(text, swap)
 
 
 def _set(table: MutableMapping[str, Any], policy: Policy) -> None:
@@ -216,114 +210,28 @@ def _value(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _require_only(promotion: Promotion, before: Policies, after: Settings) -> None:
-    """Raise unless the new file differs from the old one by the swap alone."""
-    expected = [
-        (pattern, promotion.promoted if pattern == promotion.pattern else policy) for pattern, policy in before.patterns
-    ]
-    now = after.policies
-    if (list(now.patterns), now.default, now.early_ttl_ms) != (expected, before.default, before.early_ttl_ms):
-        raise SettingsError("the streams file cannot be rewritten so that nothing else changes: change it by hand")
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Lock the directory of the file, so that two promotions run one after the other."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(opened)
-
-
-@contextmanager
-def _beside(path: Path, content: bytes) -> Iterator[Path]:
-    """Write a temporary file beside another, with its mode and owner; remove it unless it replaced the other."""
-    with atomic_file.beside(path) as (new, file):
-        file.write(content)
-        file.flush()
-        known = path.stat()
-        os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
-        with suppress(PermissionError):  # only root may change the owner of a file
-            os.fchown(file.fileno(), known.st_uid, known.st_gid)
-        os.fsync(file.fileno())
-        yield new
-
-
 # -- what is said of it ----------------------------------------------------------------------------------------------
-
-
-def _audit_line(path: Path, promotion: Promotion, stream: str, reason: str | None) -> dict[str, Any]:
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "who": os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name,
-        "reason": reason,
-        "file": path.name,
-        "pattern": promotion.pattern,
-        "stream": stream,
-        "from": _named(promotion.champion),
-        "to": _named(promotion.challenger),
-    }
 
 
 def _named(policy: Policy) -> dict[str, Any]:
     return {"calibrator": policy.calibrator, "options": dict(policy.options), "config": policy.config}
 
 
-def _figures(settings: Settings, promotion: Promotion) -> tuple[dict[str, Any], str | None]:
-    """Return what the state says of both over all streams of the pattern, or why it cannot be read."""
-    names = promotion.champion.calibrator, promotion.challenger.calibrator
-    pair = promotion.champion.config, promotion.challenger.config
-    compared, matching = list[tuple[tuple[str, str], AnyComparison]](), set[str]()
-    try:
-        found = asyncio.run(show.read(settings))
-        for stream in found.streams:
-            matched = settings.policies.matched(stream)
-            if matched is None or matched[0] != promotion.pattern:
-                continue
-            for (_, *configs), comparison in found.of(kinds.COMPARISON, stream).items():
-                if tuple(configs) == pair:
-                    compared.append((pair, comparison))
-                    matching.add(stream)
-    except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
-        return {}, str(exc) or type(exc).__name__
-    total = challengers.added(compared).get(pair) or of_challenger(promotion.champion.kind)
-    return {
-        "streams": len(matching),
-        **challengers.describe(pair, total, dict(zip(pair, names, strict=True))),
-    }, None
+def _changing(promotion: Promotion, beside: Beside) -> str:
+    """Return which streams are served otherwise."""
+    if beside.missing is not None:
+        return f'streams of "{promotion.pattern}" change; their names cannot be read: {beside.missing}'
+    named = ", ".join(beside.names[:_NAMED]) + (", …" if len(beside.names) > _NAMED else "")
+    return f"streams that change: {len(beside.names):,}{': ' if named else ''}{named}"
 
 
-def _unmet(loss: str, figures: Mapping[str, Any], missing: str | None) -> str | None:
-    """Return why a challenger is not better by a loss; None if it is. Raises SettingsError for an unknown loss."""
-    if missing is not None:
-        return f"the state cannot be read: {missing}"
-    if loss not in figures["difference"]:
-        raise SettingsError(f"--when {loss}: the losses of such streams are {', '.join(figures['difference'])}")
-    events, found = figures["events"], figures["difference"][loss]
-    if events < ENOUGH_EVENTS:
-        return f"{events:,} events have resolved under both, {ENOUGH_EVENTS:,} are asked for"
-    mean, error = found["mean"], found["error"]
-    if mean < -SURE_ERRORS * error:
-        return None
-    return f"its {loss} loss less the champion's is {mean:.3g} ± {error:.2g}; it has to be two errors below 0"
-
-
-def _diff(path: Path, before: str, after: str) -> str:
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), path.name, f"{path.name}, promoted"
-    )
-    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-
-def _tell(promotion: Promotion, figures: Mapping[str, Any], missing: str | None, audit: Path) -> None:
+def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
     console = show_tables.console()
     say = partial(console.print, soft_wrap=True)
-    if missing is not None:
-        say(f"the state could not be read, the audit line has no figures: {missing}")
-    elif figures["events"]:
-        show_tables.page_tables(console, [tables.challengers([figures])])
+    if beside.missing is not None:
+        say("the audit line has no figures")
+    elif beside.comparison.n:
+        show_tables.page_tables(console, [tables.challengers([beside.figures])])
     else:
         say("nothing has resolved under both yet: what serves after the restart has learnt nothing")
     say(f"written down in {audit}")

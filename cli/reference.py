@@ -1,12 +1,9 @@
 """``python -m cli.reference``: the pages of `docs/reference`, written from the declarations of the program itself."""
 
 import argparse
-import inspect
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import calcsize
-from types import ModuleType
 from typing import Final
 
 from cli import main as command_line
@@ -85,9 +82,9 @@ def _streams_file() -> list[str]:
     ]
     return [
         "`TRUEUP_STREAMS` names this TOML file: [configure streams](../how-to/streams.md). It has all keys.\n",
-        _example(stream_config),
+        f"```toml\n{stream_config.example()}```",
         SOURCES,
-        _example(config),
+        f"```toml\n{config.EXAMPLE}```",
         "",
         *_table(
             ("source of", "keys"),
@@ -100,14 +97,6 @@ def _streams_file() -> list[str]:
         *_table(("name", "forecast", "what it is", "options"), options),
         CHAINS.rstrip("\n"),
     ]
-
-
-def _example(module: ModuleType) -> str:
-    """Return the example of a module's docstring, which has every key."""
-    text = inspect.cleandoc(module.__doc__ or "").split(".. code-block:: toml\n")[1]
-    lines = text.split("\n")
-    end = next((i for i, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
-    return f"```toml\n{textwrap.dedent(chr(10).join(lines[:end])).strip()}\n```"
 
 
 def _commands() -> list[str]:

@@ -138,9 +138,8 @@ def run(options: argparse.Namespace) -> int:
     Raises TableError if a table does not hold what it was said to hold.
     """
     from cli.replay_table import show  # noqa: PLC0415 - not for --help
-    from replay.console import Console  # noqa: PLC0415
+    from replay.console import Bar, Console  # noqa: PLC0415
     from replay.export_state import next_commands, target  # noqa: PLC0415
-    from replay.progress import Bar  # noqa: PLC0415
     from replay.run import replay  # noqa: PLC0415
 
     settings = Settings.from_env(os.environ)

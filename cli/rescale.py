@@ -89,17 +89,8 @@ def run(
     Raises TopicsError if topics, groups or rows are not as they have to be, or the brokers cannot be asked; the message
     says more.
 
-    Parameters
-    ----------
-    old, new
-        Settings of the group that was, and of the one that is to be.
-    width
-        The new number of partitions.
-    by
-        What the worker's inputs are keyed by, one of `replay.moves.KEYS`; None: behind a router the stream, else the
-        event.
-    probe
-        Called after each step.
+    ``old, new``: settings of the group that was, and of the one that is to be.
+    ``by``: what inputs are keyed by, one of `replay.moves.KEYS`; None: behind a router the stream, else the event.
     """
     if old.app_id == new.app_id:
         raise SettingsError(f"--to must name another application id than {old.app_id}: its state is left as it is")

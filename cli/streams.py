@@ -86,6 +86,7 @@ def _add_map(actions: Commands) -> None:
     shown.add_argument(
         "--of", metavar="NAME=VALUE,...", default="", help="of forecasts with these segments (default: with none)"
     )
+    shown.add_argument("--of-version", metavar="NAME", help="of this version of the model (default: of each)")
     history.add_files(shown)
     shown.set_defaults(run=_map)
 
@@ -106,9 +107,40 @@ def _add_promote(actions: Commands) -> None:
     promote.add_argument(
         "--when",
         metavar="LOSS",
-        help="only if its loss (brier, log, pinball) is lower by two standard errors over 5,000 events; else status 1",
+        help="only if its loss (brier, log, pinball) is lower by two standard errors over 5,000 events; else status 1. "
+        "'brier better for 30 days': so over the last 30 days, for a job that runs every day; changes the file only "
+        "with --apply",
     )
+    promote.add_argument("--apply", action="store_true", help="change the file once it was better for so many days")
     promote.set_defaults(run=_promote)
+    for name, does, then in (
+        ("freeze", "keep a stream's map as it is: what serves learns nothing", "It serves what it had learnt."),
+        ("thaw", "let a frozen map learn again", "Outcomes of the time between are never learnt."),
+    ):
+        freeze = command(
+            actions,
+            name,
+            does,
+            says="Changes `frozen` of the stream's pattern in the streams file, and nothing else, and appends a line "
+            f"to FILE.audit.jsonl. Workers read the file when they start: restart them. {then} Status 1: it is so "
+            "already.",
+            json_output=True,
+            dry_run=True,
+        )
+        freeze.add_argument("stream", help="name of a stream; its pattern's streams change together")
+        freeze.add_argument("--reason", help="why, for the audit line")
+        freeze.set_defaults(run=_freeze, frozen=name == "freeze")
+    back = command(
+        actions,
+        "rollback",
+        "undo the last promotion: the champion of before serves again",
+        says="Reads the last line of FILE.audit.jsonl and lets both change places again, as 'trueup streams promote' "
+        "does. Refuses if the file was changed since. A second rollback undoes the first.",
+        json_output=True,
+        dry_run=True,
+    )
+    back.add_argument("--reason", help="why, for the audit line")
+    back.set_defaults(run=_rollback)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -144,9 +176,29 @@ def _promote(options: argparse.Namespace) -> int:
         options.calibrator,
         reason=options.reason,
         when=options.when,
+        apply=options.apply,
         dry_run=options.dry_run,
         json_output=options.json,
     )
+
+
+def _freeze(options: argparse.Namespace) -> int:
+    from cli import freeze  # noqa: PLC0415 - not part of a worker
+
+    return freeze.run(
+        os.environ,
+        options.stream,
+        frozen=options.frozen,
+        reason=options.reason,
+        dry_run=options.dry_run,
+        json_output=options.json,
+    )
+
+
+def _rollback(options: argparse.Namespace) -> int:
+    from cli import promote  # noqa: PLC0415 - not part of a worker
+
+    return promote.rollback(os.environ, reason=options.reason, dry_run=options.dry_run, json_output=options.json)
 
 
 def _try(options: argparse.Namespace) -> int:

@@ -133,14 +133,9 @@ def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str, 
 def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool = False) -> Proposal:
     """Propose settings from what was seen.
 
-    Parameters
-    ----------
-    numbers
-        Whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
-    silent
-        Zeros that were never reported, of a table that knows them.
-    sampled
-        Whether the chance of each label is known, `label_rate`. A missing label then means nothing.
+    ``numbers``: whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
+    ``silent``: zeros that were never reported, of a table that knows them.
+    ``sampled``: whether the chance of each label is known, `label_rate`. A missing label then means nothing.
     """
     half = words(seen.span_ms / 2)
     if seen.old < FEWEST or not seen.labels:

@@ -48,12 +48,8 @@ def run(settings: Settings, name: str, records: int, file: Path | None, *, json_
     Raises SettingsError if there is no such source, or the file cannot be read.
     Raises TopicsError if the topics cannot be read.
 
-    Parameters
-    ----------
-    records
-        How many of the newest records of each of its topics to try.
-    file
-        A file of JSON lines, or a single value of another format, in the place of the topics.
+    ``records``: how many of the newest records of each of its topics to try.
+    ``file``: a file of JSON lines, or a single value of another format, in the place of the topics.
     """
     source = next((each for each in settings.sources if each.name == name), None)
     if source is None:

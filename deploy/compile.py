@@ -83,7 +83,6 @@ HOT = (
     "streams/records/decoding.py",
     "streams/records/fields.py",
     "streams/records/routing.py",
-    "streams/records/canonical.py",
     "streams/records/making.py",
     "streams/kafka/source_merge.py",
     "streams/sources/mapping.py",

@@ -1,24 +1,25 @@
 """Build what is handed out: ``python deploy/release.py [--key FILE] DIRECTORY``; `make release` calls it.
 
 The directory gets wheel and source, a bill of materials (CycloneDX 1.6) of the packages that the wheel needs and of the
-jars that its broker for development is, the packages' licences, `SHA256SUMS`, and with a key its signature by
-ssh-keygen. The same commit gives the same bytes.
+jars that its broker for development is, the packages' licences, what it was made of (in-toto, SLSA provenance 1),
+`SHA256SUMS`, and with a key its signature by ssh-keygen. The same commit gives the same bytes.
 """
 
 import argparse
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from cyclonedx.contrib.license.factories import LicenseFactory
@@ -126,6 +127,32 @@ def _texts(of: Package) -> Iterator[str]:
             yield Path(str(file.locate())).read_text(errors="replace")
 
 
+def provenance(made: Iterable[Path], commit: str) -> dict[str, Any]:
+    """Return what files were made of: an in-toto statement that names the commit and the locks, with their hashes."""
+    locks = sorted((ROOT / "requirements").glob("*.txt"))
+    source = {"uri": "git+urn:trueup", "digest": {"gitCommit": commit}}
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": each.name, "digest": {"sha256": _sha256(each)}} for each in made],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "urn:trueup:make-release",
+                "externalParameters": {"commit": commit},
+                "resolvedDependencies": [
+                    source,
+                    *({"name": f"requirements/{each.name}", "digest": {"sha256": _sha256(each)}} for each in locks),
+                ],
+            },
+            "runDetails": {"builder": {"id": "urn:trueup:deploy/release.py"}},
+        },
+    }
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def build(directory: Path, key: Path | None) -> list[str]:
     """Build a release in an empty directory, and return the names of its files."""
     if directory.exists() and any(directory.iterdir()):
@@ -144,9 +171,11 @@ def build(directory: Path, key: Path | None) -> list[str]:
     version = wheel.name.split("-")[1]
     (directory / f"trueup-{version}.cdx.json").write_text(bill(version, needed, made))
     (directory / f"trueup-{version}-notices.txt").write_text(notices(needed))
+    statement = provenance(sorted(directory.iterdir()), _git("rev-parse", "HEAD"))
+    (directory / f"trueup-{version}.provenance.json").write_text(json.dumps(statement, indent=2) + "\n")
     files = sorted(directory.iterdir())
     sums = directory / "SHA256SUMS"
-    sums.write_text("".join(f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files))
+    sums.write_text("".join(f"{_sha256(each)}  {each.name}\n" for each in files))
     if key is not None:
         try:
             signature.sign(sums, key, NAMESPACE)

@@ -1,9 +1,10 @@
 """A real Apache Kafka on this machine: one JVM on loopback, for development, the demo and the tests.
 
-The server comes from Maven Central, see `lab.jars`. ``deploy/kafka/server.properties`` is its configuration. The broker
+The server comes from Maven Central, see `jars`. ``deploy/kafka/server.properties`` is its configuration. The broker
 ends with the process that started it.
 """
 
+import hashlib
 import os
 import shutil
 import signal
@@ -11,16 +12,22 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lab import jars
 from lab.jvm import HOST, START_SECONDS, JavaServer, free_port
 
-KAFKA: Final = jars.SHARE / "deploy" / "kafka"
+_CHECKOUT: Final = Path(__file__).resolve().parents[1]
+#: Whether this is a checkout, whose root has what an installed trueup has in `share/trueup` of its environment.
+IN_CHECKOUT: Final = (_CHECKOUT / "deploy" / "maven" / "jars").exists()
+SHARE: Final = _CHECKOUT if IN_CHECKOUT else Path(sys.prefix) / "share" / "trueup"
+#: What `_fetch` runs, beside bash, and what has it.
+_PROGRAMS: Final = {"javac": "a JDK 17 or newer", "mvn": "Maven"}
+KAFKA: Final = SHARE / "deploy" / "kafka"
 #: Beside the jars: their classes as a JVM has read them, and the features of a new cluster, see `archive`.
 CLASSES: Final = ".classes.jsa"
 FEATURES: Final = "bootstrap.checkpoint"
@@ -44,35 +51,14 @@ class Seat(NamedTuple):
 class Broker(JavaServer):
     """Apache Kafka in KRaft mode: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
-    Parameters
-    ----------
-    data_dir
-        Directory of records, settings and log; it is kept over restarts. `None`: a temporary directory that `stop`
-        removes.
-    port
-        Port for clients; `None`: any free one. It stays the same over restarts of this object.
-    heap
-        Heap size of the JVM, in the JVM's notation.
-    properties
-        Lines that are added to ``server.properties`` and override it, such as further listeners or an authorizer.
-    users
-        SCRAM passwords by user name; set at the first start.
-    fronts
-        Ports of proxies on this machine. For each proxy the broker listens on one more port, see `backs`. To clients
-        that connect there, it advertises the proxy's port.
-    seat
-        Its place in a cluster of several brokers; `None`: it is the only one.
-    java
-        Further options of the JVM.
-
-    Attributes
-    ----------
-    bootstrap
-        ``host:port`` for clients.
-    backs
-        Addresses to which the proxies of ``fronts`` must connect, in their order.
-    directory, log
-        Directory of the records, and the file with Kafka's output of all starts.
+    ``data_dir``: of records, settings and log, kept over restarts. `None`: a temporary directory that `stop` removes.
+    ``port``: port for clients; `None`: any free one. It stays the same over restarts of this object.
+    ``heap``: heap size of the JVM, in the JVM's notation.
+    ``properties``: lines that override those of ``server.properties``, such as further listeners or an authorizer.
+    ``users``: SCRAM passwords by user name; set at the first start.
+    ``fronts``: ports of proxies here; the broker advertises them to clients that connect to its ports in `backs`.
+    ``seat``: its place in a cluster of several brokers; `None`: it is the only one.
+    ``java``: further options of the JVM.
     """
 
     name, said, error = "broker", "Kafka", BrokerError
@@ -96,8 +82,10 @@ class Broker(JavaServer):
         self._seat = seat or Seat(cluster_id(), 1, (free_port(port),))
         self._controller = self._seat.controllers[self._seat.node - 1]
         self._port = port or free_port(*self._seat.controllers)
+        #: ``host:port`` for clients.
         self.bootstrap = f"{HOST}:{self._port}"
         self._fronts = tuple(fronts)
+        #: Addresses to which the proxies must connect, in their order.
         self.backs = tuple(free_port(self._port, *self._seat.controllers) for _ in fronts)
 
     @property
@@ -176,7 +164,7 @@ log.dirs={self.directory / "data"}
 
     def _format(self, settings: Path) -> None:
         """Make the directory of a new cluster, by Kafka's tool if that has to make users, too."""
-        data, known = self.directory / "data", self._lib() / f".{FEATURES}"
+        data, known = self.directory / "data", jars(os.environ) / f".{FEATURES}"
         if not self._users and known.exists():  # what the tool would write, without a JVM
             data.mkdir(exist_ok=True)
             shutil.copyfile(known, data / FEATURES)
@@ -192,15 +180,8 @@ log.dirs={self.directory / "data"}
         if self._jvm.wait(START_SECONDS) != 0:
             raise BrokerError(f"Kafka could not format {self.directory}; its log ends:\n{self.tail()}")
 
-    def _lib(self) -> Path:
-        """Return the directory of the jars."""
-        try:
-            return jars.kafka(os.environ)
-        except jars.JarsError as exc:
-            raise BrokerError(str(exc)) from exc
-
     def _kafka(self, *arguments: str) -> subprocess.Popen[bytes]:
-        java, lib = self._executable(), self._lib()
+        java, lib = self._executable(), jars(os.environ)
         kept = [f"-XX:SharedArchiveFile={lib / CLASSES}"] if (lib / CLASSES).exists() else []
         return self._java(java, "-Dorg.apache.logging.log4j.level=INFO", *kept, "-cp", f"{lib}/*", *arguments)
 
@@ -217,6 +198,62 @@ def archive() -> None:
     with Broker(java=[f"-XX:ArchiveClassesAtExit={lib / CLASSES}"]) as broker:
         shutil.copyfile(broker.directory / "data" / FEATURES, lib / f".{FEATURES}")
         broker.stop(START_SECONDS)  # it writes its classes now, which takes long on a busy machine
+
+
+def jars(environment: Mapping[str, str]) -> Path:
+    """Return the directory of Kafka's jars, each with the hash that the lock names.
+
+    In a checkout `make jars` fetches them. An installed trueup fetches them itself when a broker is first started, by
+    the same script and lock, into the user's cache.
+
+    Raises BrokerError if they are not there and cannot be fetched.
+    """
+    if named := environment.get("TRUEUP_KAFKA_LIB"):
+        return _held(Path(named).resolve(), "run `make jars`, or set TRUEUP_KAFKA_LIB to their directory")
+    if IN_CHECKOUT:
+        return _held(SHARE / "deploy" / "kafka" / "lib", "run `make jars`, or set TRUEUP_KAFKA_LIB to their directory")
+    lock = SHARE / "requirements" / "kafka.txt"
+    try:
+        name = f"kafka-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    except OSError as exc:
+        raise BrokerError(
+            f"this installation is damaged: cannot read {lock}: {exc.strerror}; install trueup anew"
+        ) from exc
+    home = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = home / "trueup" / name
+    if not directory.exists():
+        _fetch(lock, directory)
+    return _held(directory, "remove the directory: the jars are then fetched again")
+
+
+def _held(directory: Path, remedy: str) -> Path:
+    if not any(directory.glob("kafka_*.jar")):
+        raise BrokerError(f"no Kafka jars in {directory}: {remedy}")
+    return directory
+
+
+def _fetch(lock: Path, directory: Path) -> None:
+    """Fetch the jars of a lock by Maven; the directory is there only once all are."""
+    if missing := [what for program, what in _PROGRAMS.items() if shutil.which(program) is None]:
+        raise BrokerError(
+            f"Apache Kafka is fetched with {' and '.join(missing)}, not found on the PATH: install it, or set "
+            "TRUEUP_KAFKA_LIB to a directory with Kafka's jars"
+        )
+    print(f"fetching Apache Kafka, once, about 45 MB, into {directory}", file=sys.stderr)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".fetching-") as made:
+        fetched = Path(made) / "jars"
+        script, pom = SHARE / "deploy" / "maven" / "jars", SHARE / "deploy" / "kafka" / "pom.xml"
+        ended = subprocess.run(
+            ["bash", str(script), str(pom), str(lock), str(fetched)],  # noqa: S607 - the user's own bash
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ended.returncode:
+            said = "\n".join((ended.stdout + ended.stderr).strip().splitlines()[-8:])
+            raise BrokerError(f"Apache Kafka's jars cannot be fetched by {script}; its output ends:\n{said}")
+        fetched.replace(directory)
 
 
 def cluster_id() -> str:

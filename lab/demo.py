@@ -74,18 +74,11 @@ def run(
 ) -> int:
     """Run the demo and return its exit status: 0 when every record is accounted for.
 
-    Parameters
-    ----------
-    rows
-        Forecasts to play; None plays all.
-    json_output
-        Print one JSON object as the last line of the output, and progress to standard error.
-    brokers
-        Brokers to use; None starts one. On given brokers, the demo makes topics of its own and does not delete them.
-    partitions
-        Partitions of every topic; None takes the scenario's number. Each has calibrators of its own.
-    scenario
-        One of `SCENARIOS`.
+    ``rows``: forecasts to play; None plays all.
+    ``json_output``: print one JSON object as the last line of the output, and progress to standard error.
+    ``brokers``: brokers to use; None starts one. On given brokers, the demo makes topics of its own and leaves them.
+    ``partitions``: partitions of every topic; None takes the scenario's number. Each has calibrators of its own.
+    ``scenario``: one of `SCENARIOS`.
     """
     console = Console(stderr=True, force_terminal=False) if json_output else Console()
     kept = out.with_name(f"{out.stem}-worker.log")
@@ -117,15 +110,10 @@ def run(
 def export(rows: int | None, directory: Path, scenario: str = "flights") -> int:
     """Write a scenario's stream as JSON lines, print how to replay them, and return 0.
 
-    Parameters
-    ----------
-    rows
-        Forecasts to write; None writes all.
-    directory
-        Where to write ``forecasts.jsonl`` and ``outcomes.jsonl``, and ``streams.toml`` if the scenario has a plan. It
-        is made if it does not exist.
-    scenario
-        One of `SCENARIOS`.
+    ``rows``: forecasts to write; None writes all.
+    ``directory``: made if it does not exist; gets ``forecasts.jsonl``, ``outcomes.jsonl`` and a plan's
+      ``streams.toml``.
+    ``scenario``: one of `SCENARIOS`.
     """
     chosen = SCENARIOS[scenario]
     directory.mkdir(parents=True, exist_ok=True)

@@ -184,16 +184,10 @@ def times(shape: Shape, rng: np.random.Generator) -> Integers:
 def reports(shape: Shape, y: Floats, risk: Floats, forecast_ms: Integers, rng: np.random.Generator) -> Reports:
     """Return the reports about payments, in the order of time.
 
-    Parameters
-    ----------
-    shape
-        Gives the times of reports, and how often they are wrong at first.
-    y
-        The final labels, 0 or 1, [n].
-    risk
-        Probability of fraud, in (0, 1), [n]. Good payments are wrongly reported in proportion to its odds.
-    forecast_ms
-        The payments' times, ms, [n].
+    ``shape``: gives the times of reports, and how often they are wrong at first.
+    ``y``: the final labels, 0 or 1, [n].
+    ``risk``: probability of fraud, in (0, 1), [n]. Good payments are wrongly reported in proportion to its odds.
+    ``forecast_ms``: the payments' times, ms, [n].
     """
     n = len(y)
     fraud = y == 1

@@ -31,15 +31,11 @@ class Worker:
 
     ``environment``: the worker's ``TRUEUP_*`` settings, in addition to those of this process and to the address of its
     metrics.
-
-    Attributes
-    ----------
-    port
-        Port of ``/metrics``, ``/healthz`` and ``/readyz``, on loopback.
     """
 
     def __init__(self, environment: Mapping[str, str], log: Path) -> None:
         with socket.create_server((HOST, 0)) as free:
+            #: Port of ``/metrics``, ``/healthz`` and ``/readyz``, on loopback.
             self.port: int = free.getsockname()[1]
         self._environment = {
             # Only this process reads the metrics, on loopback: no password, no certificate.

@@ -26,12 +26,8 @@ FIGURES: Final[Figures] = (("ECE", "ece", {}), ("Brier score", "brier", {}), ("l
 class LiveProgress:
     """Shows the progress of a run. At the end of the context, the display stays in its last state.
 
-    Parameters
-    ----------
-    total
-        Events that will be played.
-    figures
-        Rows of the table: their name, the metric, and its labels except stream and kind.
+    ``total``: events that will be played.
+    ``figures``: rows of the table: their name, the metric, and its labels except stream and kind.
     """
 
     def __init__(self, console: Console, stream: str, total: int, figures: Figures) -> None:

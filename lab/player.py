@@ -55,18 +55,11 @@ async def play(
     Raises aiokafka.errors.KafkaError if any message was not acknowledged by all in-sync replicas.
     Returns messages acknowledged, by topic.
 
-    Parameters
-    ----------
-    messages
-        Ordered by time.
-    client
-        Options of an aiokafka client: ``bootstrap_servers``, and those for the broker's security.
-    slice_messages
-        Most messages in flight.
-    progress
-        Called after each acknowledged slice.
-    gate
-        Awaited before each slice after the first; while it waits, nothing is sent.
+    ``messages``: ordered by time.
+    ``client``: options of an aiokafka client: ``bootstrap_servers``, and those for the broker's security.
+    ``slice_messages``: most messages in flight.
+    ``progress``: called after each acknowledged slice.
+    ``gate``: awaited before each slice after the first; while it waits, nothing is sent.
     """
     producer = AIOKafkaProducer(acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES, linger_ms=0, **client)
     try:

@@ -23,12 +23,8 @@ async def send(settings: Settings, topic: str, lines: Iterable[bytes], key: str,
     Raises TopicsError if there is no such topic.
     Raises KafkaError if the brokers refuse.
 
-    Parameters
-    ----------
-    key
-        The field of a JSON line whose text is the record's key. A line without it gets no key.
-    partitions
-        How many a topic gets that does not exist; None: it is not made.
+    ``key``: the field of a JSON line whose text is the record's key. A line without it gets no key.
+    ``partitions``: how many a topic gets that does not exist; None: it is not made.
     """
     if partitions and await topics.partitions(settings, topic) is None:
         await topics.make(settings, [NewTopic(topic, partitions, 1)])

@@ -1,6 +1,7 @@
 """Read a worker's ``/metrics`` over HTTP, as Prometheus does."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Final, Self
@@ -57,9 +58,12 @@ class ScrapedSamples:
         of = {"stream": stream, "kind": kind, **(labels or {})}
         if name != "ece":
             return self.value(name, of)
-        bins = [{**of, "bin": str(i)} for i in range(10)]
-        gaps = [self.value("resolved_bin_forecasts", b) - self.value("resolved_bin_outcomes", b) for b in bins]
-        off = sum(abs(gap) for gap in gaps if not math.isnan(gap))
+        gaps: dict[str, float] = defaultdict(float)  # by tenths: what follows the point are bands of the lowest
+        for sign, what in ((1.0, "forecasts"), (-1.0, "outcomes")):
+            for (sample, at), value in self._samples.items():
+                if sample == f"trueup_resolved_bin_{what}" and of.items() <= at:
+                    gaps[dict(at)["bin"][0]] += sign * value
+        off = sum(map(abs, gaps.values()))
         return off / n if (n := self.value("resolved", {"stream": stream})) else math.nan
 
     def regret(self, loss: str, stream: str) -> float:

@@ -1,66 +1,99 @@
 """What people would have had to look at: the bands of a replay's forecasts, and thresholds that keep a volume."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from state.arrays import Floats
+from state.arrays import Floats, Integers
 from state.bands import Bands
 from state.scoring.ages import DAY_MS
-from state.scoring.band_counts import BandCounts
+from state.scoring.band_counts import ISSUED, BandCounts
 from state.scoring.windows import KINDS
-from streams.metrics.bands import describe
+from state.segments import Segment
+from streams.metrics.bands import Costs, by_day, by_segment, describe
 
-#: Days at the end of the history whose volume is kept.
+#: Days at the end of the history whose volume is kept, and those that are described one by one.
 WEEK = 7
+QUARTER = 92
 
 #: Numbers of bands of raw and of served forecasts, [n] each.
 Placed = Sequence[NDArray[Any]]
 
 
+class Queue(NamedTuple):
+    """Forecasts: their bands, times, and of each kind of segment the number of their own one, -1 without; [n] each."""
+
+    bands: Placed
+    ms: Integers
+    segments: Sequence[Integers] = ()
+
+    def at(self, chosen: Any) -> "Queue":  # noqa: ANN401 - an index
+        """Return some of them."""
+        return Queue([of[chosen] for of in self.bands], self.ms[chosen], [of[chosen] for of in self.segments])
+
+
 def described(
-    bands: Bands,
-    costs: tuple[float, float] | None,
-    issued: Placed,
-    issued_ms: NDArray[np.int64],
-    p: Floats,
-    resolved: Placed,
-    y: Floats,
+    bands: Bands, costs: Costs, issued: Queue, p: Floats, resolved: Queue, y: Floats, names: Sequence[Segment] = ()
 ) -> dict[str, Any]:
-    """Return what `streams.metrics.bands.describe` does of a stream, and some more.
+    """Return what `streams.metrics.bands.of_rows` does of a stream, and some more.
 
     Of each kind ``day`` is the mean number of forecasts of a band on a day that has forecasts (UTC), ``most`` that of
     its busiest day. Of each band but the lowest ``keeps`` is the calibrated probability at or above which as many
     forecasts of the last `WEEK` days lie as had a raw forecast in the band or above; None where none had. Of equal
-    ones at it there may be more.
+    ones at it there may be more. ``days`` are the last `QUARTER`; a label counts on the day of its forecast.
 
-    Parameters
-    ----------
-    bands, costs
-        As the stream is configured.
-    issued, issued_ms, p
-        Of all forecasts: bands, times, and what was served, [n] each.
-    resolved, y
-        Of those with a label: bands and labels, [m] each.
+    ``bands, costs``: as the stream is configured.
+    ``issued, p``: all forecasts, and what was served, [n].
+    ``resolved, y``: those with a label, and their labels, [m].
+    ``names``: the segments by their numbers.
     """
     width = len(bands.names)
-    counts = BandCounts(width)
-    counts.sums = [
-        int(n)
-        for every, known in zip(issued, resolved, strict=True)
-        for n in np.concatenate([np.bincount(each, minlength=width) for each in (every, known, known[y > 0.0])])
-    ]
-    made = describe(counts, bands, costs)
-    _, day = np.unique(issued_ms // DAY_MS, return_inverse=True)
-    last = issued_ms > issued_ms.max(initial=0) - WEEK * DAY_MS
+    numbers, of_day = np.unique(issued.ms // DAY_MS, return_inverse=True)
+    groups = [of_day, np.searchsorted(numbers, resolved.ms // DAY_MS)]
+    days = dict(zip(numbers.tolist(), _counted(width, issued, resolved, y, groups, len(numbers)), strict=True))
+    made = describe(reduce(add, days.values(), BandCounts(width)), bands, costs)
+    last = issued.ms > issued.ms.max(initial=0) - WEEK * DAY_MS
     for n, each in enumerate(made["bands"]):
-        for kind, placed in zip(KINDS, issued, strict=True):
-            by_day = np.bincount(day[placed == n], minlength=int(day.max(initial=0)) + 1)
-            each[kind] |= {"day": float(by_day.mean()), "most": int(by_day.max())}
-        each["keeps"] = _keeps(p[last], int(np.count_nonzero(issued[0][last] >= n))) if n and bands.lows else None
-    return made
+        for k, kind in enumerate(KINDS):
+            queue = [day.of(k, ISSUED)[n] for day in days.values()]
+            each[kind] |= {"day": sum(queue) / max(len(queue), 1), "most": max(queue, default=0)}
+        each["keeps"] = _keeps(p[last], int(np.count_nonzero(issued.bands[0][last] >= n))) if n and bands.lows else None
+    made["days"] = by_day(dict(list(days.items())[-QUARTER:]), bands, costs)
+    return made | {"segments": by_segment(_apart(width, issued, resolved, y, names), bands, costs)}
+
+
+def _counted(
+    width: int, issued: Queue, resolved: Queue, y: Floats, groups: Sequence[Integers], many: int
+) -> list[BandCounts]:
+    """Return the counts of each group; ``groups``: numbers of the groups of issued and resolved forecasts."""
+    ones = y > 0.0
+    sums = [
+        np.bincount(group * width + placed, minlength=many * width).reshape(many, width)
+        for every, known in zip(issued.bands, resolved.bands, strict=True)
+        for group, placed in ((groups[0], every), (groups[1], known), (groups[1][ones], known[ones]))
+    ]
+    found = []
+    for row in np.concatenate(sums, axis=1).tolist():
+        found.append(BandCounts(width))
+        found[-1].sums = row
+    return found
+
+
+def _apart(
+    width: int, issued: Queue, resolved: Queue, y: Floats, names: Sequence[Segment]
+) -> dict[Segment, BandCounts]:
+    """Return the counts of each segment that has forecasts."""
+    found: dict[Segment, BandCounts] = {}
+    for every, known in zip(issued.segments, resolved.segments, strict=True):
+        own, labelled = every >= 0, known >= 0
+        groups = [every[own], known[labelled]]
+        counts = _counted(width, issued.at(own), resolved.at(labelled), y[labelled], groups, len(names))
+        found |= {name: each for name, each in zip(names, counts, strict=True) if sum(each.sums)}
+    return found
 
 
 def _keeps(p: Floats, k: int) -> float | None:

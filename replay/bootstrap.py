@@ -34,14 +34,9 @@ _NORMAL = 1.959964
 def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMPLES) -> Bootstrap | None:
     """Return how intervals of ``n`` forecasts in a row are made; None if there are too few.
 
-    Parameters
-    ----------
-    n
-        Resolved forecasts.
-    span_ms
-        Time they took, ms.
-    block
-        Length of a block; None: the larger of √n and the forecasts of `DAYS` days, at most n / `BLOCKS`.
+    ``n``: resolved forecasts.
+    ``span_ms``: time they took, ms.
+    ``block``: length of a block; None: the larger of √n and the forecasts of `DAYS` days, at most n / `BLOCKS`.
     """
     if n < FEWEST:
         return None
@@ -55,22 +50,18 @@ def plan(n: int, span_ms: int, block: int | None = None, resamples: int = RESAMP
 class Resampled:
     """Metrics of several forecasters on the same forecasts, whole and resampled together.
 
-    Parameters
-    ----------
-    y
-        Outcomes in time order, [n].
-    forecasts
-        By name, [n] each.
-    volume
-        Volume of the recall, as `Scorecard.recall`.
-    moments
-        Windows within which forecasts are ranked; None: one window.
+    ``y``: outcomes in time order, [n].
+    ``forecasts``: by name, [n] each.
+    ``volume``: volume of the recall, as `Scorecard.recall`.
+    ``moments``: windows within which forecasts are ranked; None: one window.
 
-    Notes ----- A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges,
-    so cells at both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the
-    Bootstrap for General Stationary Observations*, section 2.3). The last cell may be short; a resample's scores are
-    divided by its number of forecasts. Its ranking is that of the whole plus the first-order contributions of its
-    events (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
+    Notes
+    -----
+    A resample draws ceil(n / block) blocks of `CELLS` cells with replacement. Blocks begin at cell edges, so cells at
+    both ends come up less often, as in any moving-block bootstrap (Künsch 1989, *The Jackknife and the Bootstrap for
+    General Stationary Observations*, section 2.3). The last cell may be short; a resample's scores are divided by its
+    number of forecasts. Its ranking is that of the whole plus the first-order contributions of its events
+    (`replay.ranking.Ranks.moves`; Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, section 22.5).
 
     An interval runs from the 2.5 % to the 97.5 % quantile, minus the bias of the resamples' mean. A resample's ECE is
     larger than its sample's, most where it is small; without the correction the better calibrated forecaster would look

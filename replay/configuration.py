@@ -30,7 +30,7 @@ class Configuration:
         """
         read = [(pattern, *_read(policy)) for pattern, policy in self.policies.patterns]
         default = self.policies.default
-        return (*read, default and _read(default), self.policies.early_ttl_ms, self.policies.quota)
+        return (*read, default and _read(default), self.policies.early_ttl_ms)
 
     @property
     def banded(self) -> bool:
@@ -66,7 +66,6 @@ def _read(policy: Policy) -> tuple[object, ...]:
         policy.segments_required,
         policy.entity,
         policy.weight,
-        policy.quota,
         policy.model_version,
     )
 
@@ -78,17 +77,10 @@ def configurations(
 
     Raises SettingsError if one is not allowed, or two have one name.
 
-    Parameters
-    ----------
-    settings
-        Give the present plan, and the default calibrator of plans that name none.
-    calibrators
-        ``NAME`` or ``NAME:option=value,...``: each plan with this calibrator wherever a stream forecasts one
-        probability.
-    files
-        TOML files of streams, the plans; without any, the present plan is the only one.
-    challengers
-        Of each plan before all others, the plan, and each of its challengers in the place of its champion.
+    ``settings``: give the present plan, and the default calibrator of plans that name none.
+    ``calibrators``: ``NAME`` or ``NAME:option=value,...``: each plan with it wherever one probability is forecast.
+    ``files``: TOML files of streams, the plans; without any, the present plan is the only one.
+    ``challengers``: of each plan before all others, the plan, and each of its challengers in the place of its champion.
     """
     found: list[Configuration] = []
     for plan in [_of_file(path, settings) for path in files] or [Configuration(PRESENT, settings.policies)]:

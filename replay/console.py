@@ -1,10 +1,11 @@
-"""Tables and lines in colour, in which no text steers the terminal."""
+"""Tables and lines in colour, in which no text steers the terminal, and a bar of how far something is."""
 
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from rich import console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
 from rich.text import Text
 
@@ -28,3 +29,31 @@ class Console(console.Console):
         """Return what is written, piece by piece; text that no string was made of is spelled out, too."""
         for piece in super().render(renderable, options):
             yield piece if piece.control else Segment(shown(piece.text), piece.style)
+
+
+class Bar:
+    """A progress bar that goes when it is done. A context.
+
+    ``to``: where it is drawn; nothing is drawn unless it is a terminal.
+    """
+
+    def __init__(self, to: console.Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=40), TaskProgressColumn(show_speed=True),
+            TimeElapsedColumn(), TimeRemainingColumn(),
+            console=to, transient=True, disable=not to.is_terminal,
+        )  # fmt: skip
+        self._task = self._progress.add_task("")
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._progress.stop()
+
+    def show(self, what: str, done: int, size: int) -> None:
+        """Show how much of what is done; without a size, that something goes on."""
+        self._progress.update(self._task, description=what, completed=done, total=size or None)

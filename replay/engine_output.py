@@ -11,11 +11,8 @@ from replay.spool import spool, spooled
 from state.effects import Changes
 from state.events import Calibrated, Event, Forecast, Output, Rejected
 from state.fence import FORECASTS, Fence
-from state.quotas import REFUSED, REFUSED_ID
 from streams.records.output_json import encode_calibrated
 
-#: Reasons of the dead letters of forecasts that could be read.
-UNANSWERED: Final = frozenset(("conflict", REFUSED, REFUSED_ID))
 #: Rows of the file that are written at once.
 _ROWS: Final = 4096
 
@@ -79,7 +76,7 @@ def write_answers(
     for output in outputs:
         if isinstance(output, Calibrated):
             made.append(output)
-        elif isinstance(output, Rejected) and output.topic == FORECASTS and output.reason in UNANSWERED:
+        elif isinstance(output, Rejected) and output.topic == FORECASTS and output.reason == "conflict":
             dead.add(output.offset)
     # Every forecast that is not dead is answered once, in order; one that contradicts its event's first is dead.
     answered = [

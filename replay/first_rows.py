@@ -129,14 +129,9 @@ class Beginning:
     ) -> int:
         """Write the rows of the next partition, but for its fence, and for audits all of them; return how many.
 
-        Parameters
-        ----------
-        rows
-            Returns them. A fence among them is left out.
-        told
-            What they were made of; how many there are is filled in.
-        more
-            Rows that audits do not begin with.
+        ``rows``: returns them. A fence among them is left out.
+        ``told``: what they were made of; how many there are is filled in.
+        ``more``: rows that audits do not begin with.
         """
         own, partition = kinds.FENCE.key(), len(self.fences)
         self.fences.append(fence)

@@ -1,37 +1,46 @@
 """Whether the intervals of a replay's scores hold what happened."""
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from state.arrays import Floats
+from state.arrays import Floats, Integers
+from state.segments import Segment
 
+#: Most segments that are described, those with most forecasts.
+SEGMENTS: Final = 20
 #: Groups by the score, and by time, of as many forecasts each.
 GROUPS: Final = 10
 #: What is averaged in each group of scores, in the order of the table.
 COLUMNS: Final = ("low", "p", "high", "observed")
 
 
-def described(level: float, low: Floats, p: Floats, high: Floats, y: Floats, time: NDArray[np.int64]) -> dict[str, Any]:
+class Apart(NamedTuple):
+    """Segments, and by family the number of each forecast's own one, -1 without, [m]."""
+
+    names: Sequence[Segment] = ()
+    of: Sequence[Integers] = ()
+
+
+WHOLE: Final = Apart()
+
+
+def described(
+    level: float, low: Floats, p: Floats, high: Floats, y: Floats, time: NDArray[np.int64], apart: Apart = WHOLE
+) -> dict[str, Any]:
     """Return intervals and observed rates by tenths of the score, and the share of groups that agree.
 
-    Parameters
-    ----------
-    level
-        Share of the intervals that shall hold the true risk, in (0, 1).
-    low, p, high
-        Intervals and scores, [m] each.
-    y, time
-        Labels, and what forecasts are put in order by, [m] each.
+    ``level``: share of the intervals that shall hold the true risk, in (0, 1).
+    ``low, p, high``: intervals and scores, [m] each.
+    ``y, time``: labels, and what forecasts are put in order by, [m] each.
 
-    Returns
-    -------
-    dict
-        ``level``; ``groups``: of each tenth of the score ``n``, means by `COLUMNS` and whether it is ``inside``;
-        ``inside``: share of the groups by tenths of score and of time that are, None without forecasts.
+    Returns ``level``; ``groups``: of each tenth of the score ``n``, means by `COLUMNS` and whether it is ``inside``;
+    ``inside``: share of the groups by tenths of score and of time that are, None without forecasts. ``segments``:
+    of the largest ``n``, means, and the share ``inside`` of groups by its own tenths.
 
     Notes
     -----
@@ -40,20 +49,33 @@ def described(level: float, low: Floats, p: Floats, high: Floats, y: Floats, tim
     where all scores are right, or are off by as much as was said, about ``level`` of the groups are.
     """
     z = NormalDist().inv_cdf(0.5 + level / 2.0)
-    by_score, by_time = _tenths(p), _tenths(time)
-    inside = [
-        _inside(low[chosen], p[chosen], high[chosen], y[chosen], z)
-        for group in range(GROUPS * GROUPS)
-        if (chosen := by_score * GROUPS + by_time == group).any()
-    ]
+    columns = low, p, high, y
+    by_score = _tenths(p)
     groups = []
     for group in range(GROUPS):
-        chosen = by_score == group
-        if chosen.any():
-            means = [float(each[chosen].mean()) for each in (low, p, high, y)]
-            agrees = _inside(low[chosen], p[chosen], high[chosen], y[chosen], z)
-            groups.append({"n": int(chosen.sum()), **dict(zip(COLUMNS, means, strict=True)), "inside": agrees})
-    return {"level": level, "groups": groups, "inside": float(np.mean(inside)) if inside else None}
+        of = [each[by_score == group] for each in columns]
+        if len(of[0]):
+            groups.append(_means(of) | {"inside": _inside(of, z)})
+    members = {name: np.flatnonzero(own == n) for own in apart.of for n, name in enumerate(apart.names) if n in own}
+    largest = sorted(members.items(), key=lambda each: (-len(each[1]), each[0]))[:SEGMENTS]
+    segments = [
+        {"segment": name.name, "value": name.value, **_means(of), "inside": _share(of, time[own], z)}
+        for name, own in largest
+        if (of := [each[own] for each in columns])
+    ]
+    return {"level": level, "groups": groups, "inside": _share(columns, time, z), "segments": segments}
+
+
+def _means(columns: Sequence[Floats]) -> dict[str, Any]:
+    """Return how many forecasts there are, and their means by `COLUMNS`."""
+    return {"n": len(columns[0]), **{name: float(each.mean()) for name, each in zip(COLUMNS, columns, strict=True)}}
+
+
+def _share(columns: Sequence[Floats], time: NDArray[np.int64], z: float) -> float | None:
+    """Return the share of the groups by tenths of score and of time that are inside; None without forecasts."""
+    group = _tenths(columns[1]) * GROUPS + _tenths(time)
+    inside = [_inside([each[group == n] for each in columns], z) for n in np.unique(group).tolist()]
+    return float(np.mean(inside)) if inside else None
 
 
 def _tenths(values: NDArray[Any]) -> NDArray[np.int64]:
@@ -63,7 +85,8 @@ def _tenths(values: NDArray[Any]) -> NDArray[np.int64]:
     return place * GROUPS // max(len(values), 1)
 
 
-def _inside(low: Floats, p: Floats, high: Floats, y: Floats, z: float) -> bool:
+def _inside(columns: Sequence[Floats], z: float) -> bool:
+    low, p, high, y = columns
     off = float((y - p).sum())
     room = float((high - p).sum() if off > 0.0 else (p - low).sum())
     return abs(off) <= math.hypot(room, z * math.sqrt(float((p * (1.0 - p)).sum())))

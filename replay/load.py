@@ -10,9 +10,8 @@ intake writes it (`state.routes.Route`).
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -23,7 +22,7 @@ from replay.configuration import Configuration
 from replay.engine_output import EngineOutput
 from replay.first_rows import Group
 from replay.loaded import Loaded
-from replay.partition_task import Done, parts, play
+from replay.player import Done, parts, play
 from replay.run import Show
 from replay.score import dead
 from replay.sources.files import FileSource
@@ -49,14 +48,9 @@ def load(
     Raises TableError if more than half of the records of a topic cannot be used, or the past ends in the future.
     Raises TopicsError as `first_rows.beginning`.
 
-    Parameters
-    ----------
-    source
-        With as many partitions as the group.
-    settings, group
-        Of the workers, and as `first_rows.opened` found it.
-    processes
-        At most so many.
+    ``source``: with as many partitions as the group.
+    ``settings, group``: of the workers, and as `first_rows.opened` found it.
+    ``processes``: at most so many.
     """
     with TemporaryDirectory(prefix="trueup-load-") as temporary:
         directory = Path(temporary)
@@ -122,7 +116,7 @@ async def _write(
         for n, each in enumerate(folded):
             each.fence.next[:] = group.next[n]
             told = Loaded(files, at, 0, settings.outputs, group.since[n])
-            written += await begun.give(partial(_rows, each), each.fence, told)
+            written += await begun.give(each.rows, each.fence, told)
         if settings.has_intake:
             attempt = uuid4().hex
             for n, each in enumerate(folded):
@@ -159,8 +153,3 @@ def _routes(
         found[partitioner.partition(made[0], partitions)].append(made)
         offset += 1
     return found
-
-
-def _rows(folded: EngineOutput) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows, without quotas, which begin full."""
-    return ((key, row) for key, row in folded.rows() if not key.startswith(kinds.QUOTA.letter))

@@ -100,12 +100,8 @@ def scorecard(
 ) -> Scorecard:
     """Score forecasts against outcomes in {0, 1}, [n] each.
 
-    Parameters
-    ----------
-    volume
-        Of `Scorecard.recall`.
-    moments
-        Within which forecasts are ranked; None: all within one.
+    ``volume``: of `Scorecard.recall`.
+    ``moments``: within which forecasts are ranked; None: all within one.
     """
     n = len(p)
     sums = Sums.of(p, y)

@@ -144,20 +144,12 @@ def plan(
 ) -> Plan:
     """Return the division of keys when the records of some partitions go to others.
 
-    Parameters
-    ----------
-    by
-        What the inputs are keyed by, one of `KEYS`.
-    before
-        The number of old partitions.
-    following
-        Next offsets of both inputs, by new partition.
-    shards
-        Returns the number of keys that a stream is divided into.
-    grown
-        Whether an input is the same topic as before, and may have grown while it was read.
-    routed
-        The rows of the router's old partitions; empty without a router.
+    ``by``: what the inputs are keyed by, one of `KEYS`.
+    ``before``: the number of old partitions.
+    ``following``: next offsets of both inputs, by new partition.
+    ``shards``: returns the number of keys that a stream is divided into.
+    ``grown``: whether an input is the same topic as before, and may have grown while it was read.
+    ``routed``: the rows of the router's old partitions; empty without a router.
     """
     width = len(following)
 

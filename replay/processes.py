@@ -30,12 +30,8 @@ class StoppedError(RuntimeError):
 class Processes:
     """Runs jobs in processes of their own. A context; interrupted, it ends them when they `report`.
 
-    Parameters
-    ----------
-    processes
-        At most so many; with 1 nothing is started.
-    show
-        Called now and then with how much is done so far, as jobs report it.
+    ``processes``: at most so many; with 1 nothing is started.
+    ``show``: called now and then with how much is done so far, as jobs report it.
     """
 
     def __init__(self, processes: int, show: Callable[[int], None]) -> None:

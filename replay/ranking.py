@@ -48,12 +48,8 @@ class Moments(NamedTuple):
 def windows(place: Integers, issued: Integers) -> Integers:
     """Return the number of each forecast's window, [n]: about `WINDOW` neighbours answered by one calibrator.
 
-    Parameters
-    ----------
-    place
-        Number of the calibrator that answered, for each partition and stream, [n].
-    issued
-        Position of the forecast in the order of answers, [n].
+    ``place``: number of the calibrator that answered, for each partition and stream, [n].
+    ``issued``: position of the forecast in the order of answers, [n].
     """
     n = len(place)
     order = np.lexsort((issued, place))
@@ -73,12 +69,8 @@ def evened(p: Floats, alike: Integers) -> Floats:
     One map serves equal raw forecasts alike. They differ only by the time of the answer: a map that learns is higher
     after each positive outcome, which came too late to help.
 
-    Parameters
-    ----------
-    p
-        Forecasts, [n].
-    alike
-        Number of the group of equal raw forecasts of a window, [n].
+    ``p``: forecasts, [n].
+    ``alike``: number of the group of equal raw forecasts of a window, [n].
     """
     counted = np.bincount(alike)
     if len(counted) == len(p):
@@ -94,14 +86,9 @@ def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
     With very prompt labels, each forecast has a map of its own, and one outcome may come between neighbours. It may
     turn close pairs, so only pairs further apart than the median are counted then.
 
-    Parameters
-    ----------
-    raw, p
-        Raw and served forecasts, in the order of answers, [n].
-    place
-        Number of the calibrator that answered and the segments of the forecast, [n].
-    learnt
-        Outcomes that the calibrator had learnt, [n].
+    ``raw, p``: raw and served forecasts, in the order of answers, [n].
+    ``place``: number of the calibrator that answered and the segments of the forecast, [n].
+    ``learnt``: outcomes that the calibrator had learnt, [n].
     """
     order = np.argsort(place, kind="stable")
     clipped = (np.clip(each[order], NEAR, 1.0 - NEAR) for each in (raw, p))
@@ -121,14 +108,9 @@ def turned(raw: Floats, p: Floats, place: Integers, learnt: Integers) -> float:
 def ranks(p: Floats, y: Floats, volumes: tuple[float, ...], window: Integers | None = None) -> Ranks:
     """Rank forecasts within windows.
 
-    Parameters
-    ----------
-    p, y
-        Forecasts, and outcomes in {0, 1}, [n] each.
-    volumes
-        In (0, 1].
-    window
-        Number of each one's window, [n]; None: all are of one.
+    ``p, y``: forecasts, and outcomes in {0, 1}, [n] each.
+    ``volumes``: in (0, 1].
+    ``window``: number of each one's window, [n]; None: all are of one.
     """
     n = len(p)
     if not n or not 0.0 < (total := float(y.sum())) < n:

@@ -21,7 +21,7 @@ from replay.audit.reader import PartitionReader, origins
 from replay.audit.rows import Memory, fence_of
 from replay.first_rows import Group
 from replay.loaded import SNAPSHOT, Loaded
-from replay.snapshot import Manifest, Place, SnapshotError
+from replay.snapshot import Manifest, SnapshotError, SnapshotPart
 from replay.sources.files import identity
 from state import formats, journal
 from state.frames import OtherFormat
@@ -167,7 +167,7 @@ def _read(settings: Settings, file: Path) -> Memory:
     return rows
 
 
-def _begun(place: Place, next_: Next, said: tuple[int, int, int]) -> tuple[bytes, bytes]:
+def _begun(place: SnapshotPart, next_: Next, said: tuple[int, int, int]) -> tuple[bytes, bytes]:
     """Return the row that says where the journal goes on, and behind which records."""
     config = bytes.fromhex(place.config) or bytes(16)
     return journal.begun(

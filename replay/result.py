@@ -16,22 +16,8 @@ from typing import Any
 
 import orjson
 
-from replay.figures import (
-    Ages,
-    Alerts,
-    Bin,
-    Coverage,
-    Delays,
-    FeatureBias,
-    FunctionBias,
-    Kind,
-    Late,
-    Phase,
-    Review,
-    Scorecard,
-    Window,
-    WorstWindow,
-)
+from replay import figures
+from replay.figures import Kind
 
 #: The name of raw forecasts where contenders are named.
 RAW = "raw"
@@ -51,12 +37,12 @@ class Scored:
     #: Forecasts answered; ``raw.n`` of them have an outcome.
     issued: int
     #: Their scores, over the same resolved forecasts; ``draw`` is None where nothing is drawn.
-    raw: Scorecard
-    calibrated: Scorecard
-    draw: Scorecard | None
+    raw: figures.Scorecard
+    calibrated: figures.Scorecard
+    draw: figures.Scorecard | None
     #: Scores of the warm-up, and of what came after it: the choice rests on these.
-    warmup: Phase
-    settled: Phase
+    warmup: figures.Phase
+    settled: figures.Phase
     #: Σ loss calibrated − Σ loss raw; below 0 is better than raw.
     regret_brier: float
     regret_log: float
@@ -64,34 +50,34 @@ class Scored:
     l1: float | None
     bound: float | None
     #: By kind; bins from low to high.
-    reliability: Mapping[Kind, Sequence[Bin]]
+    reliability: Mapping[figures.Kind, Sequence[figures.Bin]]
     #: At most 60, in time order; none below 40 resolved forecasts.
-    windows: Sequence[Window]
+    windows: Sequence[figures.Window]
     #: By kind; None before the first complete window.
-    worst: Mapping[Kind, WorstWindow | None]
-    delays: Delays
+    worst: Mapping[figures.Kind, figures.WorstWindow | None]
+    delays: figures.Delays
     #: Of the labels that were seen.
-    ages: Sequence[Ages]
+    ages: Sequence[figures.Ages]
     #: Labels that silence gave, and those of them that an outcome has replaced since.
     implied: int
     reversed: int
     #: Of its configuration; the shortest ttl and the longest maturity of all streams together.
     ttl_ms: int
     matures_ms: int
-    coverage: Sequence[Coverage]
+    coverage: Sequence[figures.Coverage]
     #: Empty for streams without.
-    features: Sequence[FeatureBias]
+    features: Sequence[figures.FeatureBias]
     #: Of the forecasts after its own warm-up.
-    review: Review
+    review: figures.Review
     #: None if no threshold was given.
-    alerts: Alerts | None
+    alerts: figures.Alerts | None
     #: None for all streams together.
-    late: Late | None = None
+    late: figures.Late | None = None
     #: Of a stream with segments: what `streams.metrics.segments.describe` returns; ``expired`` counts all forecasts
     #: without an outcome. None without segments, and for all streams together.
     segments: Mapping[str, Any] | None = None
     #: The nearest to its bound first; empty where the calibrator bounds none, and for all streams together.
-    functions: Sequence[FunctionBias] = ()
+    functions: Sequence[figures.FunctionBias] = ()
     #: Of a stream whose model has versions: what `streams.metrics.versions.describe` returns of the first
     #: configuration. Empty without, and for all streams together.
     versions: Sequence[Mapping[str, Any]] = ()
@@ -104,7 +90,7 @@ class Scored:
     weighted: Mapping[str, Any] | None = None
 
     @property
-    def judged(self) -> Phase:
+    def judged(self) -> figures.Phase:
         """Scores after the warm-up, with the worst window of all; of a warm-up that did not end, its own."""
         phase = self.settled if self.settled.resolved else self.warmup
         return replace(

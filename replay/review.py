@@ -30,12 +30,8 @@ _FAR: Final = 50.0
 def review(raw: Floats, p: Floats, y: Floats, issued_ms: Integers, every: tuple[Floats, Floats]) -> Review:
     """Return what is asked of forecasts after the warm-up.
 
-    Parameters
-    ----------
-    raw, p, y, issued_ms
-        Of those with an outcome: the model's score, what was served, outcome, time of the forecast; [n] each.
-    every
-        Raw and served of all forecasts, in the order of time, [m] each.
+    ``raw, p, y, issued_ms``: of those with an outcome: model's score, what was served, outcome, time; [n] each.
+    ``every``: raw and served of all forecasts, in the order of time, [m] each.
     """
     kinds = dict(zip(KINDS, (raw, p), strict=True))
     last = [each[-max(int(LAST * len(each)), 1) :] for each in every]

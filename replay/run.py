@@ -19,7 +19,7 @@ from replay.comparison import compared
 from replay.configuration import Configuration
 from replay.engine_output import EngineOutput, answers
 from replay.measure import VOLUME
-from replay.partition_task import Done, parts, play
+from replay.player import Done, parts, play
 from replay.report import pdf
 from replay.report.page import page
 from replay.result import Pace, Result

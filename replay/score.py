@@ -189,8 +189,8 @@ def _scored(
         alerts=None if threshold is None else alerts(threshold, (issued_raw, issued_p), (raw, p), y),
         review=review(judging["raw"], judging["calibrated"], columns.y[after], made[after], _since(columns, i, issued)),
         segments=segments.described(parts, i, stream) if stream else None,
-        bands=_banded(columns, i, policies[0], chosen, issued) if stream else None,
-        intervals=_intervals(columns, policies[0], chosen) if stream and not i else None,
+        bands=_banded(columns, parts, i, stream, policies[0]) if stream else None,
+        intervals=_intervals(columns, parts, stream, policies[0]) if stream and not i else None,
         weighted=_weighted(parts, i, stream, policies[0]) if stream else None,
     )
 
@@ -202,26 +202,34 @@ def _since(columns: Columns, i: int, issued: Any) -> tuple[Floats, Floats]:  # n
     return columns.issued_raw[issued][left][order], columns.issued_p[i][issued][left][order]
 
 
-def _banded(columns: Columns, i: int, policy: Policy, chosen: Any, issued: Any) -> dict[str, Any] | None:  # noqa: ANN401 - indices
+def _banded(
+    columns: Columns, parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy
+) -> dict[str, Any] | None:
     """Return the bands of a stream, see `replay.bands.described`; None without."""
     if policy.bands is None:
         return None
-    placed = columns.bands[i]
-    every, at = [each[issued] for each in placed], columns.at[chosen]
-    known = [each[at] for each in placed]
-    when, p = columns.issued_ms[issued], columns.issued_p[i][issued]
-    return bands.described(policy.bands, policy.costs, every, when, p, known, columns.y[chosen])
+    number = columns.streams.index(stream)
+    names, places = segments.placed(parts, stream)
+    issued, chosen = columns.issued_stream == number, columns.stream == number
+    every = bands.Queue(columns.bands[i], columns.issued_ms, places)
+    known, p, y = every.at(columns.at[chosen]), columns.issued_p[i][issued], columns.y[chosen]
+    return bands.described(policy.bands, policy.costs, every.at(issued), p, known, y, names)
 
 
-def _intervals(columns: Columns, policy: Policy, chosen: Any) -> dict[str, Any] | None:  # noqa: ANN401 - an index
+def _intervals(
+    columns: Columns, parts: Sequence[PartitionResult], stream: str, policy: Policy
+) -> dict[str, Any] | None:
     """Return what became of a stream's intervals after the warm-up, see `replay.intervals.described`; None without."""
     if not policy.interval or not columns.ends:
         return None
-    after = np.arange(len(columns.y))[chosen]
-    after = after[~columns.warm[0][after]]
-    low, high = [each[columns.at[after]] for each in columns.ends]
-    time = columns.issued_ms[columns.at[after]]
-    return intervals.described(policy.interval, low, columns.p[0][after], high, columns.y[after], time)
+    after = np.flatnonzero((columns.stream == columns.streams.index(stream)) & ~columns.warm[0])
+    at = columns.at[after]
+    names, places = segments.placed(parts, stream)
+    low, high = [each[at] for each in columns.ends]
+    apart = intervals.Apart(names, [each[at] for each in places])
+    return intervals.described(
+        policy.interval, low, columns.p[0][after], high, columns.y[after], columns.issued_ms[at], apart
+    )
 
 
 def _weighted(parts: Sequence[PartitionResult], i: int, stream: str, policy: Policy) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
-"""Scores of segments from the columns of a replay: what the workers' engine would have counted, described as live."""
+"""Scores of segments from the columns of a replay: what the workers' engine would have counted, and month by month."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -7,27 +8,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replay.partition_result import PartitionResult
-from state.arrays import Floats
+from state.arrays import Floats, Integers
 from state.scoring import warm_up
 from state.scoring.cells import Bin
 from state.scoring.history import WINDOW
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
 from state.scoring.windows import KINDS
-from state.segments import LIMIT
+from state.segments import LIMIT, Dictionary, Segment
 from streams.metrics.segments import SegmentRows, describe
+
+#: By segment and month, UTC, of the forecasts that count in its scores: n, Σp, Σy, Σp(1 − p) of what was served.
+Months = dict[Segment, dict[str, NDArray[np.float64]]]
 
 #: Sums are made of multiples of its inverse, as `state.scoring.scores.grain` rounds.
 _GRAIN = 2.0**30
 
 
 def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[str, Any] | None:
-    """Return the segments of a stream as `streams.metrics.segments.describe` does; None if it has none."""
-    found = [rows for part in parts if (rows := rows_of(part, contender, stream)) is not None]
-    return describe(found) if found else None
+    """Return the segments of a stream as `streams.metrics.segments.describe` does; None if it has none.
+
+    Those of probabilities have ``months``, in which their forecasts were made: n, what was served less what came true,
+    and by chance half the 95 % interval of that.
+    """
+    months: Months = {}
+    found = [rows for part in parts if (rows := rows_of(part, contender, stream, months)) is not None]
+    if not found:
+        return None
+    told = describe(found)
+    for each in told["worst"]:
+        if sums := months.get(Segment(each["segment"], each["value"])):
+            each["months"] = [_month(name, *map(float, sums[name])) for name in sorted(sums)]
+    return told
 
 
-def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows | None:
-    """Return the counts of one partition; None if the stream was not played or has no segments."""
+def _month(name: str, n: float, served: float, happened: float, spread: float) -> dict[str, Any]:
+    rate = happened / n
+    chance = 1.96 * math.sqrt(max(spread, n * rate * (1.0 - rate))) / n
+    return {"month": name, "events": int(n), "off": (served - happened) / n, "chance": chance}
+
+
+def rows_of(part: PartitionResult, contender: int, stream: str, months: Months | None = None) -> SegmentRows | None:
+    """Return the counts of one partition, and add to ``months``; None if it has none of the stream, or no segments."""
     dictionary = part.dictionaries.get(stream)
     if dictionary is None:
         return None
@@ -62,6 +83,11 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
             if len(own) >= warm_up.OF_SEGMENT:
                 one.warm_up.since = int(before[own[warm_up.OF_SEGMENT - 1]])
                 counted[own] = at[own] >= one.warm_up.since
+        if months is not None:
+            slots = family * LIMIT + of[counted]
+            _monthly(
+                months, dictionary, slots, part.column("issued_ms")[at[counted]], forecasts[1][counted], y[counted]
+            )
         for kind, p in zip(KINDS, forecasts, strict=True):
             sums = _sums(of[counted], p[counted], y[counted])
             for slot, band in np.argwhere(sums[0]).tolist():
@@ -69,6 +95,41 @@ def rows_of(part: PartitionResult, contender: int, stream: str) -> SegmentRows |
         for slot, window, *totals in _windows(of[counted], forecasts[1][counted], y[counted], windows[counted]):
             scores[family * LIMIT + slot].recent.add(totals, window)
     return dictionary, scores
+
+
+def placed(parts: Sequence[PartitionResult], stream: str) -> tuple[list[Segment], list[Integers]]:
+    """Return the segments of a stream, and by family the number of each forecast's own one, [n], by partition.
+
+    Forecasts of other streams have -1; without segments there are no families.
+    """
+    numbers: dict[Segment, int] = {}
+    families = max((each.families for part in parts if (each := part.dictionaries.get(stream))), default=0)
+    made: list[list[Integers]] = [[] for _ in range(families)]
+    for part in parts:
+        dictionary = part.dictionaries.get(stream)
+        mine = np.flatnonzero(part.column("stream") == part.streams.index(stream)) if dictionary else None
+        for family, found in enumerate(made):
+            found.append(np.full(len(part.column("stream")), -1, dtype=np.int64))
+            if dictionary is None:
+                continue
+            slots, of = np.unique(part.column(f"slot{family}")[mine], return_inverse=True)
+            own = [numbers.setdefault(dictionary.segment(slot), len(numbers)) for slot in slots.tolist()]
+            found[-1][mine] = np.array(own, dtype=np.int64)[of]
+    return list(numbers), [np.concatenate(each) for each in made]
+
+
+def _monthly(
+    months: Months, dictionary: Dictionary, slots: NDArray[Any], issued_ms: NDArray[Any], p: Floats, y: Floats
+) -> None:
+    """Add events by their segment and the month of their forecast."""
+    when = issued_ms.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
+    cells, of = np.unique(np.column_stack([slots, when]), axis=0, return_inverse=True)
+    weights = None, p, y, p * (1.0 - p)
+    sums = np.column_stack([np.bincount(of.ravel(), each, len(cells)) for each in weights])
+    for (slot, month), each in zip(cells.tolist(), sums, strict=True):
+        mine = months.setdefault(dictionary.segment(slot), {})
+        name = str(np.datetime64(month, "M"))
+        mine[name] = mine.get(name, 0.0) + each
 
 
 def _windows(

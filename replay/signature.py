@@ -19,12 +19,8 @@ def sign(path: Path, key: Path, namespace: str) -> None:
 
     Raises SignatureError if there is no ssh-keygen, or it refuses.
 
-    Parameters
-    ----------
-    key
-        Private key of ssh-keygen.
-    namespace
-        What the signature is of: one of something else does not hold here.
+    ``key``: private key of ssh-keygen.
+    ``namespace``: what the signature is of: one of something else does not hold here.
     """
     path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
     _run(path, "sign", "-f", str(key), "-n", namespace, str(path))

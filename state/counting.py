@@ -15,6 +15,7 @@ from state.ledger import Row
 from state.policies import Policies
 from state.policy import scored_of
 from state.scoring.ages import Ages
+from state.scoring.begun import Begun
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
 from state.scoring.history import History
@@ -50,6 +51,8 @@ class _Counted:
     ages: _Row
     distribution: _Row
     course: _Row
+    #: Stream time from which its alarms are to count, ms; 0: they count already.
+    anew_ms: int
     #: Scores of the stream; None before its first event, which shows the number of classes or levels.
     scores: _Row | None = None
     #: Key and scores, by layout and slot.
@@ -76,6 +79,10 @@ class Counting:
             _Row(kinds.AGES, kinds.AGES.key(stream), Ages),
             _Row(kinds.DISTRIBUTION, kinds.DISTRIBUTION.key(stream), Distribution),
             _Row(kinds.COURSE, kinds.COURSE.key(stream), Course),
+            # Vectors have scores for each configuration, of which the present one is shown.
+            policy.alarms_since_ms
+            if policy is not None and (service.kind == PROBABILITY or policy.config == config)
+            else 0,
         )
 
     def issued(self, service: Service, row: Row, x: Sequence[float], stream_time: int) -> None:  # noqa: ARG002 - for others
@@ -129,6 +136,8 @@ class Counting:
         if window == ledger.NO_WINDOW:
             history.warm_up.observe(row.raw, row.y)
             return window
+        if 0 < seen.anew_ms <= now_ms:
+            self._begin_anew(service, history)
         window = int(history.windows)
         if seen.features:
             history.bias.observe(seen.features(row.ticket), row.raw, row.p, row.y)
@@ -140,6 +149,19 @@ class Counting:
             if segments:
                 observe_segments(segments, row.raw, row.p, row.y, window)
         return window
+
+    def _begin_anew(self, service: Service, history: Any) -> None:  # noqa: ANN401 - of either kind
+        """Let the alarms of a stream count from its next event on, once for each time that is configured."""
+        seen: _Counted = service.seen
+        key = kinds.ALARMS.key(service.stream)
+        begun = self.services.value(service.stream, kinds.ALARMS, key, Begun)
+        if begun.ms < seen.anew_ms:
+            history.begin_anew()
+            begun.ms = seen.anew_ms
+            self.services.touched[key] = begun
+            if service.kind == PROBABILITY and history.windows:
+                self.services.touched[seen.windows_key] = history
+        seen.anew_ms = 0
 
     def revised(self, service: Service, row: Row, event_id: str, was: float, now_ms: int) -> None:
         """Replace an event's old label by its new one in all scores."""

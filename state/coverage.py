@@ -31,6 +31,8 @@ UNCOVERED: Final = 0.4
 AHEAD: Final = 3.0
 SPREAD: Final = 0.04
 UNLIKE: Final = 2.0
+#: Places of less variance are all the same.
+FLAT: Final = 1e-9
 
 #: The reason for answering as if nothing had been learnt.
 UNLABELLED: Final = "unlabelled"
@@ -69,19 +71,6 @@ class Coverage:
     begins (u64); number of cells (u16). Then three times the bytes of a number (u8: 1, 2, 4 or 8) and a number of each
     cell: where the next cell begins, counted from its own beginning, 0 of the last one; forecasts; forecasts with a
     label.
-
-    Examples
-    --------
-    Of 1,000 forecasts the last 500 wait for their label, and of 1,000 others only every tenth ever gets one:
-
-    >>> late, few = Coverage(), Coverage()
-    >>> for t in range(1, 1001):
-    ...     for coverage, labelled in (late, t > 500), (few, t % 10 == 0):
-    ...         coverage.issue(t, 0.0)
-    ...         if labelled:
-    ...             coverage.label(t - 500 if coverage is late else t, 0.0)
-    >>> late.uncovered, round(few.share, 1), few.uncovered
-    (False, 0.1, True)
     """
 
     __slots__ = ("_born", "_issued", "_labelled", "_means", "_places", "labels", "uncovered")
@@ -118,13 +107,25 @@ class Coverage:
         left: float = (1.0 - far) * ((1.0 - far) / (1.0 - near)) ** AHEAD
         return 1.0 - left
 
+    @property
+    def unlike(self) -> bool:
+        """Whether the mean place of forecasts with a label differs from that of all by more than chance."""
+        n, labelled = sum(self._issued), sum(self._labelled)
+        if not FEWEST <= labelled < n:
+            return False
+        variance, square, error = self._apart(n, labelled)
+        return variance > FLAT and square >= UNLIKE * UNLIKE * error
+
     def _unlike(self) -> bool:
         """Whether forecasts with a label differ from all in their mean place, or no place differs from another."""
-        n, labelled = sum(self._issued), sum(self._labelled)
+        variance, square, error = self._apart(sum(self._issued), sum(self._labelled))
+        return variance <= FLAT or square >= UNLIKE * UNLIKE * error
+
+    def _apart(self, n: int, labelled: int) -> tuple[float, float, float]:
+        """Return the variance of places, the squared distance of the mean of labelled ones, and its variance."""
         places, squares, known = self._places
         variance = squares / n - (places / n) ** 2
-        error = variance * (1.0 / labelled - 1.0 / n)
-        return variance <= 1e-9 or (known / labelled - places / n) ** 2 >= UNLIKE * UNLIKE * error
+        return variance, (known / labelled - places / n) ** 2, variance * (1.0 / labelled - 1.0 / n)
 
     def issue(self, born: int, place: float) -> None:
         """Count a forecast; ``born`` is the partition's count of applied records, and rises; ``place`` its log-odds."""

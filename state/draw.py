@@ -18,24 +18,14 @@ class Draw:
 
     Raises ValueError if the seed is out of range.
 
-    Parameters
-    ----------
-    name
-        Name of the calibrator that draws; two calibrators that see the same event draw independently.
-    seed
-        From 0 to 2**64 - 1.
+    ``name``: name of the calibrator that draws; two calibrators that see the same event draw independently.
+    ``seed``: from 0 to 2**64 - 1.
 
     Notes
     -----
     BLAKE2b (RFC 7693), 8-byte digest, over seed (u64) · length of the name (u32) · name · event key, little-endian;
     the draw is the digest's upper 53 bits. Python's `hash` changes from process to process and must not be used.
     The length keeps ``("ab", b"c")`` and ``("a", b"bc")`` apart.
-
-    Examples
-    --------
-    >>> draw = Draw("fraud", seed=7)
-    >>> draw(b"event-1") == draw(b"event-1")
-    True
     """
 
     __slots__ = ("_prefix",)

@@ -94,14 +94,12 @@ class Effects(Changes):
     lapsed: list[int] = field(default_factory=list)
     #: Topic and reason of every dead letter.
     rejected: list[tuple[int, str]] = field(default_factory=list)
-    #: How many dead letters give only the place of their record.
-    withheld: int = 0
-    #: How many records of each stream its quota refused; an empty stream has those of unknown events.
-    refused: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     #: How many events of each stream got their first outcome after silence had labelled them.
     overdue: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     #: How many forecasts were as old as their stream's ttl when they came, so that the row of an earlier copy is gone.
     belated: int = 0
+    #: How many outcomes said another label than one of the same time and number, so that neither is known to be right.
+    contradicting: int = 0
     #: How many events of each stream taught nothing, because their entity had taught or their label stands for few
     #: forecasts.
     untaught: dict[str, int] = field(default_factory=lambda: defaultdict(int))

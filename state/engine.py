@@ -44,7 +44,6 @@ from state.fence import (
 from state.forecasts import admits
 from state.ledger import Row
 from state.policy import DEFAULT_TTL_MS
-from state.quotas import Quotas
 from state.tickets import Tickets
 
 #: Most events in a batch, and most batches of a partition in progress: the outputs of one are acknowledged while the
@@ -103,7 +102,7 @@ class Partition(Tickets):
                 offsets[event.topic] = event.offset + 1
                 fence.applied += 1
                 fence.fates[FORECAST_DEAD if event.topic == FORECASTS else OUTCOME_DEAD] += 1
-                self._reject(event, event.stream, event.ts)
+                self._reject(event)
         return self._outputs
 
     # What comes.
@@ -112,46 +111,21 @@ class Partition(Tickets):
         self._advance(forecast.ts)
         key = _LEDGER + forecast.event_id.encode()
         row = self._row(key)
-        if self._quotas is not None and row.status != ledger.ERASED:
-            over = self._quotas.refused(FORECASTS, forecast.stream, forecast.ts, row.status <= ledger.EARLY)
-            if over:
-                letter = self._with_forecast(_letter(forecast, FORECASTS, over), forecast)
-                self._refuse(letter, forecast.stream, forecast.ts)
-                return
         self._life[row.status][ledger.FORECAST](key, row, forecast)
 
     def _outcome(self, outcome: Outcome) -> None:
-        ts, met = outcome.ts, ledger.OUTCOME
+        met = ledger.OUTCOME
         if outcome.y != outcome.y:  # `erases`, without a call; sent by the clock, it moves no stream time
             met = ledger.ERASURE
         else:
-            self._advance(ts)
+            self._advance(outcome.ts)
         key = _LEDGER + outcome.event_id.encode()
         row = self._row(key)
-        if met == ledger.OUTCOME and row.status != ledger.ERASED:
-            if self._quotas is not None and self._over(self._quotas, outcome, row):
-                return
-            if not row.admits(outcome.y):
-                self.fence.fates[OUTCOME_DEAD] += 1
-                self._reject(_letter(outcome, OUTCOMES, "label"), row.stream, ts)
-                return
+        if met == ledger.OUTCOME and row.status != ledger.ERASED and not row.admits(outcome.y):
+            self.fence.fates[OUTCOME_DEAD] += 1
+            self._reject(_letter(outcome, OUTCOMES, "label"))
+            return
         self._life[row.status][met](key, row, outcome)
-
-    def _over(self, quotas: Quotas, outcome: Outcome, row: Row) -> bool:
-        """Refuse an outcome that is beyond a quota.
-
-        The first outcome of a forecast is never refused: a lost label is lost for good, and quotas already limit
-        forecasts.
-        """
-        ts = outcome.ts
-        if row.status in (ledger.ISSUED, ledger.IMMATURE) or row.as_of == ledger.UNSAID:
-            quotas.move(OUTCOMES, ts)
-            return False
-        stream = row.stream
-        over = quotas.refused(OUTCOMES, stream, ts, row.status == ledger.NONE)
-        if over:
-            self._refuse(_letter(outcome, OUTCOMES, over), stream, ts)
-        return bool(over)
 
     def _mature(self, queue: Queue) -> None:
         """Mature the first forecast of a queue: learn it with its outcome, or with the label that silence implies."""
@@ -195,7 +169,7 @@ class Partition(Tickets):
             fates[EARLY_UNUSABLE] += 1
             value = json.dumps({"event_id": forecast.event_id, "y": y}).encode()
             letter = Rejected(forecast.offset, forecast.key, value, FORECASTS, "parked_label")
-            self._reject(letter, forecast.stream, forecast.ts)
+            self._reject(letter)
             return
         waits = made.status == ledger.IMMATURE
         fates[EARLY_WAITING if waits else EARLY_JOINED] += 1
@@ -209,7 +183,7 @@ class Partition(Tickets):
         if row.raw != forecast.raw or row.stream != forecast.stream:
             self.fence.fates[FORECAST_DEAD] += 1
             letter = self._with_forecast(_letter(forecast, FORECASTS, "conflict"), forecast)
-            self._reject(letter, forecast.stream, forecast.ts)
+            self._reject(letter)
             return
         self.fence.fates[FORECAST_DUPLICATE] += 1
         said = marks(row.marks) if row.marks else UNMARKED
@@ -260,7 +234,9 @@ class Partition(Tickets):
             if newer:
                 self._rows[key] = row
                 row.as_of, row.number = ts, number
-        elif not newer or row.revisions >= ledger.MOST_REVISIONS:
+            return
+        self._effects.contradicting += (ts, number) == (row.as_of, row.number)
+        if not newer or row.revisions >= ledger.MOST_REVISIONS:
             fates[OUTCOME_STALE] += 1
         else:
             fates[OUTCOME_REVISED] += 1
@@ -358,7 +334,7 @@ class Partition(Tickets):
         """Write a dead letter, without what the record holds, of a forecast whose event was erased."""
         self.fence.fates[FORECAST_DEAD] += 1
         letter = _letter(forecast, FORECASTS, "erased")._replace(withheld=True)
-        self._reject(self._with_forecast(letter, forecast), forecast.stream, forecast.ts)
+        self._reject(self._with_forecast(letter, forecast))
 
     def _vanish(self, key: bytes, row: Row, told: tuple[int, str, int]) -> None:
         """Remove the name of an erased event, or keep it while its label could have been revised.

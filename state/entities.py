@@ -45,12 +45,6 @@ class Entities:
 
     Bytes of a row, little-endian: of each entity its number (u32), when it first taught (i64, ms), how many outcomes of
     it taught (u8), and the log-odds of their scores, in eighths (i8 each, 0 where there is none).
-
-    Examples
-    --------
-    >>> entities = Entities(lambda _: None)
-    >>> [entities.teaches("churn", "00000000", number("a"), z, now, 10) for z, now in ((0, 1), (1, 2), (3, 3), (0, 20))]
-    [True, False, True, True]
     """
 
     def __init__(self, get: Callable[[bytes], bytes | None]) -> None:
@@ -60,18 +54,11 @@ class Entities:
     def teaches(self, stream: str, config: str, entity: int, z: float, now: int, memory_ms: int) -> bool:
         """Return whether an outcome of an entity teaches, and remember it if it does.
 
-        Parameters
-        ----------
-        stream, config
-            The calibrator that is taught.
-        entity
-            From `number`.
-        z
-            Log-odds of its score, see `place`.
-        now
-            Stream time, ms.
-        memory_ms
-            How long an entity is remembered.
+        ``stream, config``: the calibrator that is taught.
+        ``entity``: from `number`.
+        ``z``: log-odds of its score, see `place`.
+        ``now``: stream time, ms.
+        ``memory_ms``: how long an entity is remembered.
         """
         key = ENTITIES.key(stream, config, entity % ROWS)
         row = self._changed.get(key) or self._get(key)

@@ -69,9 +69,8 @@ class Outcome(NamedTuple):
 class Rejected(NamedTuple):
     """A record that cannot be used. ``topic`` is `state.fence.FORECASTS` or `state.fence.OUTCOMES`.
 
-    If decoding rejected it, ``stream`` is the one that the record names, if that could be read, and ``ts`` its Kafka
-    timestamp, ms. A ``withheld`` letter gives the record's place without its contents. ``forecast`` is the readable
-    part of a forecast that may be answered with its raw score.
+    A ``withheld`` letter gives the record's place without its contents. ``forecast`` is the readable part of a forecast
+    that may be answered with its raw score.
     """
 
     offset: int
@@ -79,8 +78,6 @@ class Rejected(NamedTuple):
     value: bytes | None
     topic: int
     reason: str
-    stream: str = ""
-    ts: int = 0
     withheld: bool = False
     forecast: Forecast | None = None
 

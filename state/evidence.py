@@ -28,22 +28,14 @@ _CELL: Final = Struct("<b3dQQQ")
 
 
 class Band:
-    """Counts of one band of raw scores.
-
-    Attributes
-    ----------
-    n, ones
-        Outcomes, and those that are 1; old ones count less.
-    served
-        Mean of the last served scores.
-    issued, known, ever
-        All forecasts, outcomes and ones, of any age.
-    """
+    """Counts of one band of raw scores."""
 
     __slots__ = ("ever", "issued", "known", "n", "ones", "served")
 
     def __init__(self) -> None:
+        #: Outcomes, those that are 1, and the mean of the last served scores; old ones count less.
         self.n, self.ones, self.served = 0.0, 0.0, 0.0
+        #: All forecasts, outcomes and ones, of any age.
         self.issued, self.known, self.ever = 0, 0, 0
 
     def rate(self) -> float:
@@ -158,14 +150,9 @@ def revise(number: int, change: int, whole: Evidence, segments: Sequence[Evidenc
 def interval(number: int, p: float, width: float, whole: Evidence, segments: Sequence[Evidence]) -> tuple[float, float]:
     """Return the interval of a served score, within [0, 1].
 
-    Parameters
-    ----------
-    number, p
-        Band of the raw score, and what is served.
-    width
-        Half the width in standard deviations.
-    whole, segments
-        Evidence of the stream, and of each segment of the forecast.
+    ``number, p``: band of the raw score, and what is served.
+    ``width``: half the width in standard deviations.
+    ``whole, segments``: evidence of the stream, and of each segment of the forecast.
 
     Notes
     -----

@@ -11,7 +11,7 @@ from state.effects import Changes, Effects
 from state.expiry import Expiry
 from state.fence import FENCE, MATURITY, Fence, Queue
 from state.kind import Get
-from state.witnesses import SLACK, WITNESSES, Entry, Witnesses
+from state.witnesses import SLACK, WITNESSES, WaitingEntry, Witnesses
 
 #: Most rows that are removed before a record. A record adds at most one queue entry, so two catch up.
 SWEEP: Final = 2
@@ -27,20 +27,18 @@ class Fold:
     folded again in the same order.
 
     ``get``: reads a stored row by key. It must see every row of earlier checkpoints.
-
-    Attributes
-    ----------
-    fence
-        How far the inputs are applied, stream time, and counts; uncommitted records included.
     """
 
     def __init__(self, get: Get) -> None:
         self._get: Get = get
+        #: Number of partitions that share the memory for streams.
+        self.sharers = 1
         self.reset()
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
         row = self._get(FENCE.key())
+        #: How far the inputs are applied, stream time, and counts; uncommitted records included.
         self.fence = Fence() if row is None else Fence.decode(row)
         self._expiry = Expiry(self._get, self.fence)
         self._witnesses = Witnesses(self._get(WITNESSES.key()))
@@ -143,7 +141,7 @@ class Fold:
         """Put a row into the queue of a role; its entry waits while the record is far ahead of stream time."""
         fence = self.fence
         if ts > fence.stream_time:
-            self._witnesses.hold(Entry(role, ttl_ms, fence.applied, event_id))
+            self._witnesses.hold(WaitingEntry(role, ttl_ms, fence.applied, event_id))
         else:
             self._expiry.push(role, ttl_ms, fence.applied, event_id)
 

@@ -41,12 +41,8 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
 
     Returns ``len(payload) + 6`` bytes.
 
-    Parameters
-    ----------
-    kind, version
-        Both 0 to 255. ``kind`` is the letter of the row's key.
-    payload
-        Any bytes.
+    ``kind, version``: both 0 to 255. ``kind`` is the letter of the row's key.
+    ``payload``: any bytes.
     """
     body = bytes((kind, version)) + payload
     return body + _CRC.pack(crc32(body))

@@ -73,17 +73,11 @@ class Form(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A gauge by stream that is computed from rows of one kind.
+    """A gauge by stream that is computed from rows of one kind."""
 
-    Attributes
-    ----------
-    help, remedy
-        What the gauge means, and what to do about it.
-    of
-        Returns its value from the values of all partitions' rows; None or NaN: there is none.
-    """
-
+    #: What the gauge means; ``remedy``: what to do about it.
     help: str
+    #: Returns its value from the values of all partitions' rows; None or NaN: there is none.
     of: Callable[[Sequence[Any]], float | None]
     remedy: str = ""
 
@@ -91,26 +85,15 @@ class Figure(NamedTuple):
 class Kind(Generic[T]):
     """A kind of row.
 
-    Parameters
-    ----------
-    letter
-        First byte of its keys and its rows. It keeps kinds apart when keys are sorted.
-    name
-        Name for people.
-    key
-        Parts of its keys after the letter. A text part is listed first, and ends the key.
-    forms
-        What it holds, by version; a value is written in the version of its type.
-    moves
-        What a rescale does with it.
-    rows
-        For people: how many there are, and what they hold.
-    shown
-        Whether metrics, pages and ``trueup streams show`` read it.
-    asks
-        Returns further arguments of `decode`, from the row's key and a function that reads other rows.
-    figures
-        Gauges that are computed from it, by name.
+    ``letter``: first byte of its keys and its rows. It keeps kinds apart when keys are sorted.
+    ``name``: name for people.
+    ``key``: parts of its keys after the letter. A text part is listed first, and ends the key.
+    ``forms``: what it holds, by version; a value is written in the version of its type.
+    ``moves``: what a rescale does with it.
+    ``rows``: for people: how many there are, and what they hold.
+    ``shown``: whether metrics, pages and ``trueup streams show`` read it.
+    ``asks``: returns further arguments of `decode`, from the row's key and a function that reads other rows.
+    ``figures``: gauges that are computed from it, by name.
     """
 
     def __init__(

@@ -36,9 +36,9 @@ from state.kind import (
     kind_of,
 )
 from state.ledger import LEDGER
-from state.quotas import QUOTA
 from state.scoring.ages import Ages
 from state.scoring.band_counts import BandCounts
+from state.scoring.begun import Begun
 from state.scoring.comparison import Comparison
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
@@ -62,7 +62,6 @@ __all__ = (
     "JOURNAL",
     "LEDGER",
     "QUEUE",
-    "QUOTA",
     "WIDTHS",
     "WITNESSES",
 )
@@ -71,7 +70,7 @@ CALIBRATOR: Final = Kind[Served](
     "C",
     "a calibrator",
     (STREAM, CONFIG),
-    {9: form(Served)},  # also raised when the bytes of any calibrator change
+    {10: form(Served)},  # also raised when the bytes of any calibrator change
     Moves.DIVIDED,
     "one a stream and configuration: a calibrator",
     shown=True,
@@ -150,6 +149,21 @@ COURSE: Final = Kind[Course](
     "one a stream: what was forecast, served and came true, by hour and by day",
     shown=True,
 )
+ALARMS: Final = Kind[Begun](
+    "a",
+    "since when the alarms count",
+    (STREAM,),
+    {1: form(Begun)},
+    Moves.SHARED,
+    "one a stream with `alarms_since`: since when its alarms count",
+    shown=True,
+    figures={
+        "alarms_since_seconds": Figure(
+            "Stream time since which the alarms of the stream count, where they were let begin anew (Unix time)",
+            lambda found: min(each.ms for each in found) / 1000.0,
+        )
+    },
+)
 COVERAGE: Final = Kind[Coverage](
     "J",
     "which forecasts have a label",
@@ -225,6 +239,7 @@ EVIDENCE: Final = Kind[Evidence](
     {1: form(Evidence)},
     Moves.TAUGHT,
     "one a stream with intervals, all zeros as layout and slot, and one a segment of it: what outcomes say of scores",
+    shown=True,
 )
 
 

@@ -89,12 +89,8 @@ def _table(calibrator: Any) -> Table:  # noqa: ANN401 - of one probability
 def table(answer: Callable[[float], float], breaks: Iterable[float] = ()) -> Table:
     """Return points of a function within `TOLERANCE`.
 
-    Parameters
-    ----------
-    answer
-        From [0, 1] to [0, 1].
-    breaks
-        Where it may jump, within (0, 1).
+    ``answer``: from [0, 1] to [0, 1].
+    ``breaks``: where it may jump, within (0, 1).
     """
     found = {p: answer(p) for p in _BASE}
     for p in breaks:

@@ -32,12 +32,8 @@ class Marker:
 
     It holds live copies of rows, and must be dropped together with them.
 
-    Parameters
-    ----------
-    stream, policy
-        The stream and its policy; without a policy, only labels of forecasts that already have bands are counted.
-    value, touch
-        Read and change rows.
+    ``stream, policy``: without a policy, only labels of forecasts that already have bands are counted.
+    ``value, touch``: read and change rows.
     """
 
     def __init__(self, stream: str, policy: Policy | None, value: Value, touch: Touch) -> None:
@@ -84,18 +80,11 @@ class Marker:
     ) -> Marked:
         """Mark a forecast that is answered now, and count it.
 
-        Parameters
-        ----------
-        raw, p
-            The forecast and what is served, in [0, 1].
-        layout, groups
-            Layout and slots of its segments; empty where the stream has none.
-        values
-            Values of its segments, for the reason.
-        now_ms
-            Stream time.
-        withheld
-            Whether the stream is answered as if nothing had been learnt.
+        ``raw, p``: the forecast and what is served, in [0, 1].
+        ``layout, groups``: layout and slots of its segments; empty where the stream has none.
+        ``values``: values of its segments, for the reason.
+        ``now_ms``: stream time.
+        ``withheld``: whether the stream is answered as if nothing had been learnt.
         """
         before, now, bands, thresholds = 0, 0, self._bands, self._thresholds
         if bands is not None:

@@ -6,26 +6,16 @@ from hashlib import blake2b
 
 from state.forecasts import PROBABILITY
 from state.policy import DEFAULT_TTL_MS, NOTHING, RAW, Policy, check_on_error
-from state.quotas import Quota
 
 
 class Policies:
     """The policy of every stream, by the first pattern that matches its name.
 
-    Parameters
-    ----------
-    patterns
-        Pairs of a shell pattern (``fraud-*``) and its policy, tried in order.
-    default
-        Policy of a stream that no pattern matches; None: its records are rejected.
-    early_ttl_ms
-        How long an outcome waits for a forecast that has not come, in stream time, ms.
-    coin
-        Secret that keys every draw, see `build`; empty: none.
-    quota
-        Limit of all streams that no pattern matches, together with records of unknown streams.
-    on_error
-        As `Policy.on_error`, for forecasts of unknown streams.
+    ``patterns``: pairs of a shell pattern (``fraud-*``) and its policy, tried in order.
+    ``default``: policy of a stream that no pattern matches; None: its records are rejected.
+    ``early_ttl_ms``: how long an outcome waits for a forecast that has not come, in stream time, ms.
+    ``coin``: secret that keys every draw, see `build`; empty: none.
+    ``on_error``: as `Policy.on_error`, for forecasts of unknown streams.
     """
 
     def __init__(
@@ -34,7 +24,6 @@ class Policies:
         default: Policy | None = None,
         early_ttl_ms: int = DEFAULT_TTL_MS,
         coin: bytes = b"",
-        quota: Quota | None = None,
         on_error: str = NOTHING,
     ) -> None:
         check_on_error(on_error)
@@ -42,13 +31,10 @@ class Policies:
         self.default = default
         self.early_ttl_ms = early_ttl_ms
         self.coin = coin
-        self.quota = quota
         self.on_error = on_error
         said = [policy.on_error for policy in (default, *(policy for _, policy in self.patterns)) if policy]
         #: Whether any stream's dead forecasts are answered with raw scores.
         self.answering = RAW in (on_error, *said)
-        #: Whether there is any quota.
-        self.limited = quota is not None or any(policy.quota is not None for _, policy in self.patterns)
         self._found: dict[str, Policy | None] = {}
         #: Whether every stream forecasts one probability, so that outcomes must be 0 or 1.
         self.binary = all(
@@ -76,16 +62,6 @@ class Policies:
         """Return the first pattern that matches a stream, with its policy; None if the default applies."""
         return next(((pattern, policy) for pattern, policy in self.patterns if fnmatchcase(stream, pattern)), None)
 
-    def quota_of(self, stream: str) -> tuple[str, Quota] | None:
-        """Return the owner of a stream's quota, and the quota; None without one.
-
-        Each stream that matches a pattern has its own, under its name. All others share one under an empty name. An
-        empty stream is an unknown one.
-        """
-        matched = self.matched(stream) if stream else None
-        name, quota = ("", self.quota) if matched is None else (stream, matched[1].quota)
-        return None if quota is None else (name, quota)
-
     def answers_raw(self, stream: str) -> bool:
         """Whether a stream's dead forecasts are answered with raw scores; an empty stream could not be read."""
         policy = self.of(stream) if stream else None
@@ -93,4 +69,4 @@ class Policies:
 
     def changed(self, patterns: Sequence[tuple[str, Policy]], default: Policy | None) -> "Policies":
         """Return a copy with other patterns and default."""
-        return Policies(patterns, default, self.early_ttl_ms, self.coin, self.quota, self.on_error)
+        return Policies(patterns, default, self.early_ttl_ms, self.coin, self.on_error)

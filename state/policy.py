@@ -14,7 +14,6 @@ from state.calibrators.multiclass import CLASSES
 from state.calibrators.quantile import LEVELS
 from state.forecasts import KINDS, MAX_LEVELS, PROBABILITY, PROBS, Probs, Quantiles
 from state.policy_checks import ALIKE, ARRIVAL, UNKNOWN, check_bands, check_labels, check_shadow, check_silence
-from state.quotas import Quota
 from state.scoring.ages import exact
 from state.segments import LIMIT, check
 
@@ -78,8 +77,6 @@ class Policy:
     segments_required: bool = False
     #: Number of parts into which intake divides the stream, by event id; each has a calibrator of its own.
     shards: int = 1
-    #: How much each stream may send. Not in the recipe.
-    quota: Quota | None = None
     #: Answer to a forecast that becomes a dead letter: ``none`` or ``raw``, its raw score. Not in the recipe.
     on_error: str = NOTHING
     #: Whether forecasts without a label are like those with one: ``unknown`` or ``alike``. If ``unknown``, and while
@@ -97,6 +94,8 @@ class Policy:
     weight: str = ""
     #: Whether the champion learns nothing; its challengers do. Not in the recipe.
     frozen: bool = False
+    #: Stream time from which the alarms count, ms; 0: from the first event. Not in the recipe.
+    alarms_since_ms: int = 0
     #: Bands of the calibrated probability; None: none. Not in the recipe, like the next five.
     bands: Bands | None = None
     #: The scorecard whose points stand beside the probability; None: none.
@@ -326,15 +325,9 @@ def check_on_error(said: str) -> None:
 def build(recipe: str, stream: str, coin: bytes = b"") -> calibrators.Recalibrator:
     """Make a new calibrator from a recipe, for one stream.
 
-    Parameters
-    ----------
-    recipe
-        `Policy.recipe`.
-    stream
-        Its name, which keys the draws.
-    coin
-        Secret that also keys the draws, at most 64 bytes. Without it, anybody who knows an event's id can compute its
-        draw.
+    ``recipe``: `Policy.recipe`.
+    ``stream``: its name, which keys the draws.
+    ``coin``: secret that also keys the draws, at most 64 bytes: else whoever knows an event's id can compute its draw.
     """
     name = f"{stream}\0{blake2b(stream.encode(), key=coin).hexdigest()}" if coin else stream
     return _maker(recipe)(name)

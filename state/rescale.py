@@ -1,7 +1,7 @@
 """Rescaling: divides the rows of some partitions among another number of partitions.
 
 Rows of events move unchanged: their row of the ledger, entries in queues, tickets. `state.rescale_stream` divides the
-rows of streams. Quotas start full. The journal stays behind, because a state is divided only when its last checkpoint
+rows of streams. The journal stays behind, because a state is divided only when its last checkpoint
 is complete.
 """
 
@@ -83,12 +83,8 @@ def rescaled(parts: Sequence[Rows], plan: Plan) -> list[dict[bytes, bytes]]:
     Raises RescaleError if two partitions have an event of the same name, or ``plan`` refuses one.
     Raises CorruptFrame if a row is damaged.
 
-    Parameters
-    ----------
-    parts
-        The rows of the old partitions. All records of the inputs are applied.
-    plan
-        The new partitions of events and streams.
+    ``parts``: the rows of the old partitions. All records of the inputs are applied.
+    ``plan``: the new partitions of events and streams.
     """
     made: list[dict[bytes, bytes]] = [{} for _ in range(plan.width)]
     where: dict[bytes, Event] = {}

@@ -11,6 +11,7 @@ own time and number (`state.ledger.newer`). So a label that the ledger would fin
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from state import routes
 from state.calibrators.answer import new
 from state.effects import Changes
 from state.events import Rejected, erases
@@ -18,35 +19,6 @@ from state.fence import EXPIRY, Queue
 from state.fold import Fold
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS
-from state.routes import (
-    ADDED,
-    EARLY,
-    EARLY_JOINED,
-    EARLY_OPENED,
-    EVENT,
-    EXPIRED_LABELS,
-    EXPIRED_ROUTES,
-    LABEL_AGAIN,
-    LABEL_DEAD,
-    LABEL_DUPLICATE,
-    LABELS,
-    MOST_LABELS,
-    MOST_ROUTES,
-    OPENED,
-    ORIGIN,
-    ROUTE_AGAIN,
-    ROUTE_DEAD,
-    ROUTE_DUPLICATE,
-    ROUTED,
-    ROUTES,
-    STALE,
-    Known,
-    Label,
-    Route,
-    Routed,
-    Row,
-    Said,
-)
 
 #: Assumed size of an event's row, bytes.
 EVENT_BYTES: Final = 400
@@ -55,12 +27,8 @@ EVENT_BYTES: Final = 400
 class Router(Fold):
     """The working copy of one partition's state.
 
-    Parameters
-    ----------
-    policies
-        How long labels are waited for, by stream.
-    get
-        Reads a stored row by key. It must see every row of earlier checkpoints.
+    ``policies``: how long labels are waited for, by stream.
+    ``get``: reads a stored row by key. It must see every row of earlier checkpoints.
     """
 
     def __init__(self, policies: Policies, get: Callable[[bytes], bytes | None]) -> None:
@@ -77,32 +45,33 @@ class Router(Fold):
     def _clean(self) -> None:
         """Mark everything as stored in rows."""
         #: Rows that were read or changed, by event id; None if there is none.
-        self._rows: dict[str, Row | None] = {}
+        self._rows: dict[str, routes.Row | None] = {}
         self._changed: dict[str, None] = {}
         self._moved: dict[str, None] = {}
 
-    def apply(self, records: Iterable[Route | Label | Rejected]) -> list[Routed | Rejected]:
+    def apply(self, records: Iterable[routes.Route | routes.Label | Rejected]) -> list[routes.Routed | Rejected]:
         """Apply records in order, each topic's in the order of offsets; return what is to be sent.
 
         Raises CorruptFrame if a stored row is damaged.
         """
-        self._outputs: list[Routed | Rejected] = []
+        self._outputs: list[routes.Routed | Rejected] = []
         fence, offsets = self.fence, self.fence.next
         for record in records:
-            topic = record.topic if isinstance(record, Rejected) else ROUTES if isinstance(record, Route) else LABELS
+            of = routes.ROUTES if isinstance(record, routes.Route) else routes.LABELS
+            topic = record.topic if isinstance(record, Rejected) else of
             offsets[topic] = record.offset + 1
             fence.applied += 1
             if isinstance(record, Rejected):
-                fence.fates[ROUTE_DEAD if topic == ROUTES else LABEL_DEAD] += 1
+                fence.fates[routes.ROUTE_DEAD if topic == routes.ROUTES else routes.LABEL_DEAD] += 1
                 self._reject(record)
                 continue
-            if isinstance(record, Label) and erases(record.y):  # it moves no stream time
+            if isinstance(record, routes.Label) and erases(record.y):  # it moves no stream time
                 self._erase(record)
                 continue
             self._advance(record.stamp)
             if self._came(record.origin):
-                fence.fates[ROUTE_AGAIN if topic == ROUTES else LABEL_AGAIN] += 1
-            elif isinstance(record, Route):
+                fence.fates[routes.ROUTE_AGAIN if topic == routes.ROUTES else routes.LABEL_AGAIN] += 1
+            elif isinstance(record, routes.Route):
                 self._route(record)
             else:
                 self._label(record)
@@ -114,9 +83,9 @@ class Router(Fold):
         rows = made.rows
         for event_id in self._changed:
             row = self._rows[event_id]
-            rows[EVENT.key(event_id)] = None if row is None else EVENT.encode(row)
+            rows[routes.EVENT.key(event_id)] = None if row is None else routes.EVENT.encode(row)
         for place in self._moved:
-            rows[ORIGIN.key(place)] = ORIGIN.encode(self._origins[place])
+            rows[routes.ORIGIN.key(place)] = routes.ORIGIN.encode(self._origins[place])
         rows.update(self._ordered())
         self._clean()
         return made
@@ -141,67 +110,67 @@ class Router(Fold):
         place, offset = origin
         following = self._origins.get(place)
         if following is None:
-            row = self._get(ORIGIN.key(place))
-            following = 0 if row is None else ORIGIN.decode(row)
+            row = self._get(routes.ORIGIN.key(place))
+            following = 0 if row is None else routes.ORIGIN.decode(row)
         self._origins[place] = max(following, offset + 1)
         if offset < following:
             return True
         self._moved[place] = None
         return False
 
-    def _route(self, route: Route) -> None:
+    def _route(self, route: routes.Route) -> None:
         fates, row = self.fence.fates, self._row(route.event_id)
         kept_ms = self._kept_ms(route.stream)
         if row is None:
-            fates[OPENED] += 1
+            fates[routes.OPENED] += 1
             row = self._open(route.event_id, kept_ms, route.stamp)
         elif any(each.stream == route.stream for each in row.routes):
-            fates[ROUTE_DUPLICATE] += 1
+            fates[routes.ROUTE_DUPLICATE] += 1
             return
-        elif len(row.routes) == MOST_ROUTES:
-            fates[ROUTE_DEAD] += 1
-            self._reject(Rejected(route.offset, route.key, route.value, ROUTES, "routes"))
+        elif len(row.routes) == routes.MOST_ROUTES:
+            fates[routes.ROUTE_DEAD] += 1
+            self._reject(Rejected(route.offset, route.key, route.value, routes.ROUTES, "routes"))
             return
         elif row.routes:
-            fates[ADDED] += 1
+            fates[routes.ADDED] += 1
         else:
-            fates[OPENED] += 1
-            fates[EARLY_JOINED] += 1
-        known = new(Known, (len(row.labels), route.stream, route.target))
+            fates[routes.OPENED] += 1
+            fates[routes.EARLY_JOINED] += 1
+        known = new(routes.Known, (len(row.labels), route.stream, route.target))
         row.routes.append(known)
         self._touch(route.event_id, row, kept_ms, route.stamp)
         self._outputs += row.joined(route.event_id, known)
 
-    def _label(self, label: Label) -> None:
+    def _label(self, label: routes.Label) -> None:
         fates, row = self.fence.fates, self._row(label.event_id)
-        said = new(Said, (label.stamp, label.ts, label.y, label.number, label.stream, label.target))
+        said = new(routes.Said, (label.stamp, label.ts, label.y, label.number, label.stream, label.target))
         if row is None:
-            fates[EARLY_OPENED] += 1
+            fates[routes.EARLY_OPENED] += 1
             row = self._open(label.event_id, self._policies.early_ttl_ms, label.stamp)
         elif row.says(said):
-            fates[LABEL_DUPLICATE] += 1
+            fates[routes.LABEL_DUPLICATE] += 1
             return
-        elif len(row.labels) == MOST_LABELS:
-            fates[STALE] += 1
+        elif len(row.labels) == routes.MOST_LABELS:
+            fates[routes.STALE] += 1
             return
         row.labels.append(said)
         self._touch(label.event_id, row, 0, label.stamp)
         sent = row.sent(label.event_id, len(row.labels) - 1, label.headers)
         if sent:
-            fates[ROUTED] += 1
+            fates[routes.ROUTED] += 1
         elif row.routes:
-            fates[STALE] += 1
+            fates[routes.STALE] += 1
         else:
-            fates[EARLY] += 1
+            fates[routes.EARLY] += 1
         self._outputs += sent
 
-    def _erase(self, label: Label) -> None:
+    def _erase(self, label: routes.Label) -> None:
         """Forget the labels of an event, and send the erasure on to its streams."""
         row = self._row(label.event_id)
         sent = [] if row is None else row.erased(label)
         if row is not None:
             self._changed[label.event_id] = None
-        self.fence.fates[ROUTED if sent else STALE] += 1
+        self.fence.fates[routes.ROUTED if sent else routes.STALE] += 1
         self._outputs += sent
 
     def _reject(self, rejected: Rejected) -> None:
@@ -213,19 +182,19 @@ class Router(Fold):
         policy = self._policies.of(stream)
         return DEFAULT_TTL_MS if policy is None else policy.kept_ms
 
-    def _row(self, event_id: str) -> Row | None:
+    def _row(self, event_id: str) -> routes.Row | None:
         if event_id in self._rows:
             return self._rows[event_id]
-        found = self._get(EVENT.key(event_id))
-        row = self._rows[event_id] = None if found is None else EVENT.decode(found)
+        found = self._get(routes.EVENT.key(event_id))
+        row = self._rows[event_id] = None if found is None else routes.EVENT.decode(found)
         return row
 
-    def _open(self, event_id: str, ttl_ms: int, stamp: int) -> Row:
-        row = self._rows[event_id] = Row(0, 0, [], [])
+    def _open(self, event_id: str, ttl_ms: int, stamp: int) -> routes.Row:
+        row = self._rows[event_id] = routes.Row(0, 0, [], [])
         self._touch(event_id, row, ttl_ms, stamp)
         return row
 
-    def _touch(self, event_id: str, row: Row, ttl_ms: int, stamp: int) -> None:
+    def _touch(self, event_id: str, row: routes.Row, ttl_ms: int, stamp: int) -> None:
         """Note that a row changes; ``ttl_ms`` is how long it is kept from now on, 0: as before.
 
         Its entry waits until stream time is near the record's ``stamp``, as for a ledger row.
@@ -241,6 +210,6 @@ class Router(Fold):
         _, named, event_id = self._expiry.pop(queue)
         row = self._row(event_id)
         if row is not None and row.born == named:
-            self.fence.fates[EXPIRED_ROUTES if row.routes else EXPIRED_LABELS] += 1
+            self.fence.fates[routes.EXPIRED_ROUTES if row.routes else routes.EXPIRED_LABELS] += 1
             self._rows[event_id] = None
             self._changed[event_id] = None

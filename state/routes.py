@@ -74,32 +74,24 @@ class Route(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What happened, for every stream of the event or for one.
+    """What happened, for every stream of the event or for one."""
 
-    Attributes
-    ----------
-    stream, target
-        The stream that gets it, and the key of that stream's records; both empty: every stream of the event.
-    y, ts, number
-        The label, its event time (ms), and its own revision number; 0 if it has none. `state.events.ERASE` for ``y``
-        erases the event.
-    offset, key, value, event_id, stamp, origin
-        As in `Route`.
-    headers
-        Of the record, which go on to what is sent for it when it comes.
-    """
-
+    #: As in `Route`, like ``stamp`` and ``origin``.
     offset: int
     key: bytes | None
     value: bytes | None
     event_id: str
+    #: The stream that gets it, and the key of that stream's records; both empty: every stream of the event.
     stream: str
     target: str
+    #: The label, its event time (ms), and its own revision number; 0 if it has none. `state.events.ERASE` for ``y``
+    #: erases the event.
     y: float
     ts: int
     number: int
     stamp: int
     origin: tuple[str, int] | None
+    #: Of the record, which go on to what is sent for it when it comes.
     headers: Headers = ()
 
 

@@ -73,14 +73,6 @@ class Dictionary:
     Bytes, little-endian: names (u8), each its length (u8) and its text; pairs (u8), each the numbers of its names (u8
     each); then of each name how many values have a slot (u8), each its length (u8) and its text, in the order of slots;
     then of each pair how many combinations have one (u8), each the slots within their names (u8 each). At most 34 kB.
-
-    Examples
-    --------
-    >>> dictionary = Dictionary(("country", "channel"), (("country", "channel"),))
-    >>> dictionary.groups(("DE", "web")), dictionary.groups(("FR", "")), dictionary.groups(("DE", "web"))
-    ((2, 66, 129), (3, 65, 130), (2, 66, 129))
-    >>> dictionary.segment(130)
-    Segment(name='country*channel', value='FR*(missing)')
     """
 
     __slots__ = ("_known", "_of_names", "_of_pairs", "_places", "names", "pairs", "taken")

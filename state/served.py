@@ -37,13 +37,8 @@ class Served:
         after `LONGEST` outcomes: raw scores are then served because there is no evidence against them. A calibrator
         that always serves raw scores has no warm-up.
 
-        Parameters
-        ----------
-        ts
-            Event time, ms.
-        covered
-            Whether most forecasts get a label, see `state.coverage.Coverage`. While not, nothing learnt is served, and
-            no warm-up ends.
+        ``ts``: event time, ms.
+        ``covered``: whether most forecasts get a label, see `state.coverage`. While not, no warm-up ends.
         """
         if self.warmed_ms:
             return False

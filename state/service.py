@@ -36,55 +36,41 @@ class Challenger:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """What serves a stream under one configuration, with everything that the hot path needs.
-
-    Attributes
-    ----------
-    names
-        As `state.ledger.names` has them.
-    role, due_ms, ttl_ms, status
-        Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
-    shadows, challengers
-        The present challengers; and all that have challenged it, by configuration.
-    layout, dictionary
-        Slots of the segments that the stream has now; empty and None without segments.
-    coverage, coverage_key
-        Which forecasts have a label; None where that does not matter. While most have none, nothing learnt is served.
-    chances, chances_key
-        Which labels teach, by their chance; None without chances.
-    weighed
-        Whether events also count by weight.
-    frozen
-        Whether it learns nothing.
-    marker
-        Marks bands, points and intervals; None if the stream has none of them.
-    version, versions
-        The model's version that it serves, and all versions of the stream; None without versions.
-    seen
-        Data of an observer.
-    """
+    """What serves a stream under one configuration, with everything that the hot path needs."""
 
     stream: str
     kind: int
     calibrator: str
     config: str
+    #: As `state.ledger.names` has them.
     names: bytes
     learner: Learner
+    #: Which forecasts have a label; None where that does not matter. While most have none, nothing learnt is served.
     coverage: Coverage | None
     coverage_key: bytes
+    #: All that have challenged it, by configuration.
     challengers: dict[str, Challenger]
+    #: Role and duration of the queue that an answered forecast enters, how long its row is kept, and its status.
     role: int = EXPIRY
     due_ms: int = 0
     ttl_ms: int = 0
     status: int = ledger.ISSUED
+    #: The present challengers.
     shadows: tuple[Challenger, ...] = ()
+    #: Slots of the segments that the stream has now; empty and None without segments.
     layout: bytes = b""
     dictionary: Dictionary | None = None
+    #: Which labels teach, by their chance; None without chances.
     chances: Chances | None = None
     chances_key: bytes = b""
+    #: Whether events also count by weight.
     weighed: bool = False
+    #: Whether it learns nothing.
     frozen: bool = False
+    #: Marks bands, points and intervals; None if the stream has none of them.
     marker: Marker | None = None
+    #: The model's version that it serves, and all of the stream; None without versions.
     version: Version | None = None
     versions: Versions | None = None
+    #: Data of an observer.
     seen: Any = None

@@ -22,7 +22,8 @@ from state.served import Served
 from state.service import Challenger, Learner, Service
 from state.versions import OTHER, Version, Versions, line
 
-#: Most values of streams in memory. Beyond this, the least recently used streams are dropped and read again from rows.
+#: Most values of streams in memory, of all partitions of a process: some 40 kB a stream of six values. Beyond this, the
+#: least recently used streams are dropped and read again from rows.
 KEPT = 65_536
 
 #: The value of a stream's row.
@@ -32,13 +33,8 @@ Value = TypeVar("Value")
 class Services:
     """The working copies of a partition's streams.
 
-    Parameters
-    ----------
-    opened
-        Called with each new service.
-    beside
-        Policies whose calibrators challenge every stream, instead of the configured challengers. One equal to the
-        champion or to another challenger is left out.
+    ``opened``: called with each new service.
+    ``beside``: policies whose calibrators challenge every stream, in the place of its challengers; no two are equal.
     """
 
     def __init__(
@@ -120,8 +116,11 @@ class Services:
         """Return the marker of a service; a stream without bands may still have labels of forecasts with bands."""
         return service.marker or Marker(service.stream, None, self.value, self.touch)
 
-    def freeze(self, changes: Changes) -> None:
-        """Hand over the changes since the last checkpoint; drop streams if too many values are in memory."""
+    def freeze(self, changes: Changes, sharers: int) -> None:
+        """Hand over the changes since the last checkpoint; drop streams if too many values are in memory.
+
+        ``sharers``: number of partitions that share the memory.
+        """
         self.frozen, touched, self.touched = changes, self.touched, {}
         for key, value in touched.items():
             stream = kind_of(key).stream(key)
@@ -132,7 +131,7 @@ class Services:
                 if values is not None:
                     self._values[stream] = values
             held[key] = value
-        while self._held > KEPT and self._values:
+        while self._held > KEPT // sharers and self._values:
             gone = set(islice(self._values, len(self._values) // 8 + 1))
             for stream in gone:
                 self._held -= len(self._values.pop(stream))

@@ -15,11 +15,8 @@ from state.effects import LEDGER_BYTES, Changes
 from state.entities import Entities, place
 from state.events import Calibrated, Forecast, Rejected, Resolved
 from state.fence import (
-    FORECAST_DEAD,
-    FORECASTS,
     ISSUED,
     MATURITY,
-    OUTCOME_DEAD,
 )
 from state.fold import Fold
 from state.kind import Get
@@ -27,7 +24,6 @@ from state.ledger import Row
 from state.observer import Observer
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS
-from state.quotas import Quotas
 from state.segments import Dictionary
 from state.service import Learner, Service
 from state.services import Services
@@ -45,15 +41,9 @@ _ABSENT: Final = Row(ledger.NONE, 0)
 class Tickets(Fold):
     """The working copy of one partition's state, and the steps that change it.
 
-    Parameters
-    ----------
-    get
-        Reads a stored row by key. It must see every row of earlier checkpoints. None: nothing is stored, and rows stay
-        in memory until they leave.
-    observer
-        Gets all events; None: the counts of a worker.
-    beside
-        As `state.services.Services` takes it.
+    ``get``: reads a stored row by key, as of all earlier checkpoints. None: rows stay in memory until they leave.
+    ``observer``: gets all events; None: the counts of a worker.
+    ``beside``: as `state.services.Services` takes it.
     """
 
     def __init__(
@@ -77,7 +67,6 @@ class Tickets(Fold):
 
     def reset(self) -> None:
         """Forget everything since the last checkpoint."""
-        self._quotas = Quotas(self._policies.quota_of, self._get) if self._policies.limited else None
         self._entities = Entities(self._get)
         self._services = Services(self._policies, self._get, self._opened, self._beside)
         self._observer = Counting(self._policies, self._services) if self._given is None else self._given
@@ -110,10 +99,8 @@ class Tickets(Fold):
         rows.update(self._ordered())
         self._queued = _size(rows.values())
         rows.update(self._entities.changes())
-        if self._quotas is not None:
-            rows.update(self._quotas.changes())
         made.ledger, self._rows = self._rows, {}
-        self._services.freeze(made)
+        self._services.freeze(made, self.sharers)
         return made
 
     @property
@@ -352,24 +339,14 @@ class Tickets(Fold):
         memory_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
         return self._entities.teaches(service.stream, service.config, row.entity, z, now, memory_ms)
 
-    def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
-        """Add a dead letter; its stream is empty if unknown."""
-        topic, reason = rejected.topic, rejected.reason
-        self._effects.rejected.append((topic, reason))
-        if self._quotas is not None and self._quotas.withheld(topic, stream, ts, reason):
-            rejected = rejected._replace(withheld=True)
-            self._effects.withheld += 1
+    def _reject(self, rejected: Rejected) -> None:
+        """Add a dead letter."""
+        self._effects.rejected.append((rejected.topic, rejected.reason))
         self._outputs.append(rejected)
 
     def _with_forecast(self, letter: Rejected, forecast: Forecast) -> Rejected:
         """Return a dead letter with its forecast, if any stream has dead forecasts answered with raw scores."""
         return letter._replace(forecast=forecast) if self._policies.answering else letter
-
-    def _refuse(self, refused: Rejected, stream: str, ts: int) -> None:
-        """Reject a record that is beyond its stream's quota."""
-        self.fence.fates[FORECAST_DEAD if refused.topic == FORECASTS else OUTCOME_DEAD] += 1
-        self._effects.refused[stream] += 1
-        self._reject(refused, stream, ts)
 
 
 def _nothing(_: bytes) -> None:

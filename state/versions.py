@@ -51,7 +51,7 @@ _ENDS: Final[tuple[tuple[float, float], ...]] = (
 Answers = Callable[[float], float]
 
 
-class Line(NamedTuple):
+class CarriedLine(NamedTuple):
     """A line in log-odds."""
 
     slope: float
@@ -133,20 +133,6 @@ class Versions:
     Bytes, little-endian: how many (u8); of each the configuration (4 bytes), forecasts (u64), first and last stream
     time (i64, ms), rows held, outcomes (u64 each), the four sums (f64 each), name and ``after`` (u8 and text each), the
     cells as `state.counts.encode_cells` has them. At most 6 kB, usually 400 bytes.
-
-    Examples
-    --------
-    Scores of the new version are twice as far apart in log-odds; of the old one every score is right:
-
-    >>> versions = Versions()
-    >>> old, new = versions.admit("1", "00000001", 0), versions.admit("2", "00000002", 0)
-    >>> for n in range(-2000, 2000):
-    ...     old.observe(1 / (1 + math.exp(-n / 1000)), 0)
-    ...     new.observe(1 / (1 + math.exp(-n / 500)), 0)
-    >>> versions.before(new).name
-    '1'
-    >>> [round(each, 2) + 0.0 for each in line(new, old, lambda p: p)]
-    [0.5, 0.0]
     """
 
     def __init__(self) -> None:
@@ -217,15 +203,11 @@ class Versions:
         return made
 
 
-def line(new: Version, old: Version, answer: Answers) -> Line:
+def line(new: Version, old: Version, answer: Answers) -> CarriedLine:
     """Return the line that carries the map of a version over to a new one, see the module.
 
-    Parameters
-    ----------
-    new, old
-        Each with forecasts in its cells.
-    answer
-        The old version's present map, from [0, 1] to [0, 1].
+    ``new, old``: each with forecasts in its cells.
+    ``answer``: the old version's present map, from [0, 1] to [0, 1].
     """
     least = min(sum(new.cells), sum(old.cells))
     below, total = 0, sum(new.cells)
@@ -244,12 +226,12 @@ def line(new: Version, old: Version, answer: Answers) -> Line:
         sum_zz += w * z * z
         sum_zg += w * z * g
     if weight <= 0.0:
-        return Line(1.0, 0.0)
+        return CarriedLine(1.0, 0.0)
     mean_z, mean_g = sum_z / weight, sum_g / weight
     spread = sum_zz - weight * mean_z * mean_z
     slope = (sum_zg - weight * mean_z * mean_g) / spread if spread > 1e-9 * weight else 1.0
     slope = min(max(slope, FLAT), STEEP)
-    return Line(slope, mean_g - slope * mean_z)
+    return CarriedLine(slope, mean_g - slope * mean_z)
 
 
 def _quantile(cells: Sequence[int], share: float) -> float:

@@ -28,7 +28,7 @@ _WITNESS: Final = Struct("<qQBQQB")
 _NO_ROLE: Final = 0xFF
 
 
-class Entry(NamedTuple):
+class WaitingEntry(NamedTuple):
     """A waiting entry of an expiry queue: arguments of `state.expiry.Expiry.push`."""
 
     role: int
@@ -45,7 +45,7 @@ class Witness(NamedTuple):
     #: The partition's applied count when it came.
     applied: int
     #: The queue entry of the row that it made, if it made one.
-    entry: Entry | None
+    entry: WaitingEntry | None
 
 
 class Witnesses:
@@ -96,7 +96,7 @@ class Witnesses:
             self.waiting = left
             self._changed = True
 
-    def hold(self, entry: Entry) -> None:
+    def hold(self, entry: WaitingEntry) -> None:
         """Keep the queue entry of the last witness's row."""
         self.waiting[-1] = self.waiting[-1]._replace(entry=entry)
         self._changed = True
@@ -113,7 +113,7 @@ def _encode(waiting: list[Witness]) -> bytes:
     """Return all witnesses as bytes, in the order in which they came."""
     parts = []
     for ts, applied, entry in waiting:
-        role, ttl_ms, named, event_id = entry or Entry(_NO_ROLE, 0, 0, "")
+        role, ttl_ms, named, event_id = entry or WaitingEntry(_NO_ROLE, 0, 0, "")
         name = event_id.encode()
         parts.append(_WITNESS.pack(ts, applied, role, ttl_ms, named, len(name)) + name)
     return b"".join(parts)
@@ -124,7 +124,7 @@ def _decode(payload: bytes) -> list[Witness]:
     while at < len(payload):
         ts, applied, role, ttl_ms, named, n = _WITNESS.unpack_from(payload, at)
         at += _WITNESS.size
-        entry = None if role == _NO_ROLE else Entry(role, ttl_ms, named, payload[at : at + n].decode())
+        entry = None if role == _NO_ROLE else WaitingEntry(role, ttl_ms, named, payload[at : at + n].decode())
         found.append(Witness(ts, applied, entry))
         at += n
     if at > len(payload):

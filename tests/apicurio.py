@@ -23,16 +23,7 @@ class ApicurioError(RuntimeError):
 class Apicurio(JavaServer):
     """Apicurio Registry: started on entering the context or by `start`, stopped on leaving it or by `stop`.
 
-    Parameters
-    ----------
-    data_dir
-        Directory of the schemas and of the log; it is kept over restarts. `None`: a temporary directory that `stop`
-        removes.
-
-    Attributes
-    ----------
-    url
-        Address of Confluent's interface; the same over restarts of this object.
+    ``data_dir``: of schemas and log, kept over restarts. `None`: a temporary directory that `stop` removes.
     """
 
     name, said, error = "registry", "the registry", ApicurioError
@@ -40,6 +31,7 @@ class Apicurio(JavaServer):
     def __init__(self, data_dir: Path | None = None) -> None:
         super().__init__(data_dir)
         self._port = free_port()
+        #: Address of Confluent's interface; the same over restarts of this object.
         self.url = f"http://{HOST}:{self._port}{PATH}"
 
     @staticmethod
@@ -50,10 +42,7 @@ class Apicurio(JavaServer):
     def start(self) -> None:
         """Start the JVM and return once it answers.
 
-        Raises
-        ------
-        ApicurioError
-            Java or the registry is missing, the JVM died, or it was not ready in `START_SECONDS`.
+        Raises ApicurioError if Java or the registry is missing, the JVM died, or it was not ready in `START_SECONDS`.
         """
         if self.alive:
             raise ApicurioError(f"the registry already runs at {self.url}")

@@ -98,10 +98,7 @@ def reading(
 ) -> Iterator[list[tuple[str, int, float]]]:
     """Read pages from many threads, each once in ``every`` seconds.
 
-    Yields
-    ------
-    list of tuple
-        Grows by path, status (0 without an answer) and how long it took, s.
+    Yields a list that grows by path, status (0 without an answer) and how long it took, s.
     """
     ended, found = threading.Event(), list[tuple[str, int, float]]()
 

@@ -30,16 +30,9 @@ Program = Path | Callable[[], int]
 class Forked:
     """A program that runs in a process of its own, used as a `subprocess.Popen`.
 
-    Parameters
-    ----------
-    program, arguments
-        What runs, and what follows its name in ``sys.argv``.
-    environment
-        All of its environment.
-    output, errors
-        Files to which it appends what it prints; ``errors`` are in ``output`` where no other file is named.
-    daemon
-        Whether it is killed with this process; then it may not start processes by `multiprocessing` itself.
+    ``program, arguments``: what runs, and what follows its name in ``sys.argv``.
+    ``output, errors``: files to which it appends what it prints; without ``errors`` those are in ``output``.
+    ``daemon``: whether it is killed with this process; then it may not start processes by `multiprocessing` itself.
     """
 
     def __init__(

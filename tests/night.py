@@ -30,6 +30,9 @@ NIGHT: Final = {
     "deploy/test_alerts.py": {
         "test_an_alert_fires_in_these*": "of each alert a scene in which it fires, and one in which it does not",
     },
+    "deploy/test_cluster.py": {
+        "*": "the schemas of Kubernetes and the restricted pod standard in deploy/test_kubernetes.py",
+    },
     "deploy/test_jars.py": {
         "test_a_jar_that_the_repository*": "the jar that was exchanged in the cache",
         "test_a_jar_that_is_not*": "the jar that was exchanged in the cache",
@@ -51,7 +54,6 @@ NIGHT: Final = {
     },
     "e2e/test_hostile.py": {
         "test_a_batch_that_expands*[[][gsl]*": "the same with zstd; every codec in streams/faust/test_unpacking.py",
-        "test_a_flood*": "others beside a flood in state/test_quotas.py",
     },
     "e2e/test_intake.py": {
         "test_a_stage_that_is_killed*[[][rw]*": "intake; a worker in test_carried.py, a router in test_following.py",
@@ -64,6 +66,9 @@ NIGHT: Final = {
     },
     "e2e/test_poison.py": {
         "test_a_worker_that_dies*[[]outcomes]": "the same with a forecast",
+    },
+    "e2e/test_upgrade.py": {
+        "*": "rolls with kills in simulation/; who gets what is left: streams/faust/test_assignor.py",
     },
     "research/test_laws.py": {
         "*": "no product: calibrators that ship, in state/calibrators/test_laws.py",

@@ -6,6 +6,7 @@ from pathlib import Path
 from cli import main
 from cli.reference import commands
 from tests.night import pattern_of
+from tests.simulation.planting import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -75,3 +76,12 @@ def test_a_promise_stands_in_its_page_and_its_tests_run_by_day() -> None:
             file, _, name = test.partition("::")
             assert f"def {name}(" in (ROOT / "tests" / file).read_text(), test
             assert pattern_of(f"tests/{test}") is None, test
+
+
+def test_what_finds_a_fault_that_was_found_is_there() -> None:
+    rows = re.findall(r"^\| [^*|].*? \| ([`*].+) \|$", (ROOT / "tests/faults.md").read_text(), re.MULTILINE)
+    assert len(rows) > 60
+    for row in rows:
+        for file, name in re.findall(r"`([\w/]+\.py)::(\w+)`", row):
+            assert f"def {name}(" in (ROOT / "tests" / file).read_text(), name
+        assert set(re.findall(r"\*([^*]+)\*", row)) <= set(MUTANTS), row

@@ -3,6 +3,7 @@
 import ast
 import io
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,3 +99,17 @@ def test_private_names_of_faust_and_aiokafka_are_used_behind_the_wall_alone() ->
         if "noqa: SLF001" in path.read_text() and path.parent != ROOT / "streams" / "faust"
     ]
     assert using == []
+
+
+def test_private_names_of_faust_and_aiokafka_are_those_that_the_page_gives_reasons_for() -> None:
+    used = set()
+    for path in (ROOT / "streams" / "faust").glob("*.py"):
+        lines = path.read_text().splitlines()
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+                marked = "SLF001" in "".join(lines[node.lineno - 1 : node.end_lineno])
+                own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                used |= {node.attr} if marked and not own else set()
+    page = (ROOT / "docs" / "explanation" / "changes.md").read_text()
+    table = page.split("## Private names")[1].split("\n## ")[0]
+    assert used == set(re.findall(r"`(_\w+)`", table))

@@ -23,12 +23,8 @@ Child = str | None
 def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Markup:
     """Return an element.
 
-    Parameters
-    ----------
-    children
-        Text and markup; None is left out.
-    attributes
-        By name: ``class_`` is ``class``, other underlines are hyphens; None is left out; numbers as `coordinate`.
+    ``children``: text and markup; None is left out.
+    ``attributes``: by name; ``class_`` is ``class``, other underlines are hyphens; no None; numbers by `coordinate`.
 
     Examples
     --------

@@ -93,16 +93,10 @@ def listing(
 ) -> str:
     """Return the page of streams.
 
-    Parameters
-    ----------
-    worker
-        What `Readings.worker` returns.
-    shown
-        What `Readings.stream` and `Readings.maps` return of each stream of this page.
-    total
-        Streams that match the search.
-    page, size
-        Number of the page from 0, streams a page.
+    ``worker``: what `Readings.worker` returns.
+    ``shown``: what `Readings.stream` and `Readings.maps` return of each stream of this page.
+    ``total``: streams that match the search.
+    ``page, size``: number of the page from 0, streams a page.
     """
     first, last = page * size, max(-(-total // size) - 1, 0)
     where = f"{first + 1:,} to {first + len(shown):,} of {total:,}" if total > len(shown) else f"{total:,}"
@@ -138,7 +132,6 @@ def detail(worker: Mapping[str, Any], described: Mapping[str, Any], maps: Sequen
         worker,
         s=view.stream(described, maps, large=True),
         pictures=view.pictures(described, maps),
-        lookup=tables.lookup(maps),
         tables=tables.of_stream(described),
     )
 

@@ -21,14 +21,9 @@ _WIDE: Final = 7.0
 class Plot:
     """Axes, and what is drawn between them in the order of the calls.
 
-    Parameters
-    ----------
-    width, height
-        Of the whole picture, in units; a unit is about a pixel.
-    x, y
-        Axes; their ends lie inside the picture.
-    label
-        What the picture shows, for those who do not see it.
+    ``width, height``: of the whole picture, in units; a unit is about a pixel.
+    ``x, y``: axes; their ends lie inside the picture.
+    ``label``: what the picture shows, for those who do not see it.
     """
 
     def __init__(self, width: float, height: float, x: Scale, y: Scale, label: str) -> None:

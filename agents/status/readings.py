@@ -25,7 +25,7 @@ from streams.metrics import standing
 from streams.metrics.description import describe, guarantee
 from streams.metrics.mirror import Mirror
 from streams.metrics.rows import KNOWN, StateRows
-from streams.metrics.served_map import answering
+from streams.metrics.served_map import answering, ends
 
 #: Points of a calibration map: 0, 1, and between them log-odds from -12 to 12 in steps of a quarter, which are as dense
 #: among rare events as among others.
@@ -136,7 +136,9 @@ class Readings:
         now_ms = max(times, default=0)  # other partitions may be ahead while a backlog is read
         updated = self.mirror.overview.updated
         idle_ms = int(1000 * max(time() - updated, 0.0)) if updated else 0
-        return {"stream": name, **describe(found, name, self.settings.policies.of(name), now_ms, idle_ms)}
+        untaught = self.mirror.overview.counted.get("untaught_events", {}).get(name)
+        told = {} if untaught is None else {"untaught": untaught}
+        return {"stream": name, **told, **describe(found, name, self.settings.policies.of(name), now_ms, idle_ms)}
 
     def missing(self, name: str) -> str:
         """Return why there is nothing to show of a stream: none of its state is here, or it has no metric series.
@@ -157,22 +159,29 @@ class Readings:
     def maps(self, name: str) -> list[dict[str, Any]]:
         """Return the map from raw to calibrated of each partition's calibrator, without features; of the mean answer.
 
+        ``low`` and ``high`` are the ends of the intervals; empty without.
         Streams of classes or numbers have none: what they map is not one number.
         """
         policy = self.settings.policies.of(name)
         if policy is None or policy.kind != PROBABILITY:
             return []
-        x = (0.0,) * policy.n_features
-        return [
-            {
-                "partition": partition,
-                "config": config,
-                "calibrator": orjson.loads(served.recipe)["calibrator"],
-                "raw": list(POINTS),
-                "calibrated": [served.calibrator.predict(p, x, b"status").p for p in POINTS],
-            }
-            for (partition, config), served in answering(self._found(name), name, policy).items()
-        ]
+        x, found, made = (0.0,) * policy.n_features, self._found(name), []
+        for place, served in answering(found, name, policy).items():
+            points = [served.calibrator.predict(p, x, b"status").p for p in POINTS]
+            end = ends(found, name, policy, place)
+            left = [end(*each) for each in zip(POINTS, points, strict=True)] if end else []
+            made.append(
+                {
+                    "partition": place[0],
+                    "config": place[1],
+                    "calibrator": orjson.loads(served.recipe)["calibrator"],
+                    "raw": list(POINTS),
+                    "calibrated": points,
+                    "low": [low for low, _ in left],
+                    "high": [high for _, high in left],
+                }
+            )
+        return made
 
     def _found(self, name: str) -> StateRows:
         return StateRows({n: {name: each.rows.get(name, {})} for n, each in self.mirror.held().items()})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agents.status.markup import Markup, tag
-from agents.status.number_format import NONE, count, score, signed
+from agents.status.number_format import NONE, count, minute, score, signed
 from state.scoring.scores import SCORED
 from state.scoring.windows import KINDS
 from streams.metrics.description import guarantee, promises_p, saturated
@@ -100,8 +100,9 @@ def _more(scored: Described, kinds: Sequence[str]) -> Iterator[tuple[str, Iterab
         yield f"at or below the quantile of {each['level']:g}", cells
     for words, which in (("alarm, log10", ""), ("recent alarm, log10", "recent_")):
         alarms = [scored[kind].get("alarm") for kind in kinds]
+        since_ms = next((alarm["since_ms"] for alarm in alarms if alarm is not None and not which), None)
         yield (
-            words,
+            words if since_ms is None else f"{words}, since {minute(since_ms)}",
             [
                 NONE
                 if alarm is None

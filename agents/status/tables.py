@@ -4,48 +4,51 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from numpy import interp
-
-from agents.status.markup import Markup, join, tag
+from agents.status import band_tables
+from agents.status.markup import Markup, join
 from agents.status.number_format import NONE, count, minute, percent, score, signed, valued
 from agents.status.score_tables import LOSSES, Table, bad, difference, scores
 from state.scoring.ages import words as age
-from state.scoring.windows import KINDS
-from streams.metrics import bands, weights
-from streams.metrics.segments import ERRORS, LATELY, large, level, mark, warming
+from streams.metrics import weights
+from streams.metrics.segments import ERRORS, LATELY, large, level, mark, silent, warming
 
 Described = Mapping[str, Any]
 #: Formats of cells.
-_count, _percent, _score, _signed, _part = map(valued, (count, percent, score, signed, bands.share))
-_share, _whole, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.0f}", "{:,.1f}", "{:.5f}"))
+_count, _percent, _score, _signed = map(valued, (count, percent, score, signed))
+_share, _tenths, _fifth = (valued(each.format) for each in ("{:.0%}", "{:,.1f}", "{:.5f}"))
 #: The windows, in words.
 _WINDOWS: Final = {"hour": "last hour", "day": "last day", "week": "last 7 days", "month": "last 30 days"}
 #: Segments whose bands a page shows, and functions whose bias it does.
 BANDED: Final = 8
 FUNCTIONS: Final = 16
-#: The model's scores of which the page says what is served.
-_LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99)
 
 
-def lookup(maps: Sequence[Described]) -> Table:
-    """Return what is served for round scores of the model; no rows where there is no map."""
-    rows = []
-    for raw in _LOOKED if maps else ():
-        served = [float(interp(raw, each["raw"], each["calibrated"])) for each in maps]
-        low, high = min(served), max(served)
-        rows.append(
-            [f"{100 * raw:g}\N{NO-BREAK SPACE}%", percent(low) if low == high else f"{percent(low)} to {percent(high)}"]
-        )
-    return Table("From the model's score to the served one", ("model", "served"), rows, whole=False)
+def lookup(described: Described) -> Table:
+    """Return what is served for round scores of the model, with its interval; no rows where there is no map."""
+    found = described.get("served", ())
+    left = any(each["low"] is not None for each in found)
+    rows = [
+        [
+            f"{100 * each['raw']:g}\N{NO-BREAK SPACE}%",
+            percent(each["least"])
+            if each["least"] == each["most"]
+            else f"{percent(each['least'])} to {percent(each['most'])}",
+            *([f"{percent(each['low'])} to {percent(each['high'])}"] if left else []),
+        ]
+        for each in found
+    ]
+    note = "Interval: what the outcomes of such scores leave open; without segments." if left else ""
+    head = ("model", "served", *(["interval"] if left else []))
+    return Table("From the model's score to the served one", head, rows, 0, note, whole=False)
 
 
 def of_stream(described: Described) -> list[Table]:
     """Return the tables of a stream's page, those that people ask for first."""
-    made = [_windows(described)]
+    made = [lookup(described), _windows(described)]
     if "segments" in described:
         made += segments(described["segments"])
     if "bands" in described:
-        made += banded(described["bands"])
+        made += band_tables.banded(described["bands"])
     if "weighted" in described:
         made += weighted(described["weighted"])
     if "versions" in described:
@@ -124,7 +127,8 @@ def segments(found: Described, title: str = "") -> Iterator[Table]:
     )
     more = f" The {len(rows)} worst:" if len(rows) < found["scored"] else ""
     lately = "" if recent else "Lately no segment is off. "
-    told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{large(found)}{warming(found)}.{more}"
+    rest = f"{large(found)}{warming(found)}{silent(found)}.{more}"
+    told = f"{lately}{found['off']:,} of {found['scored']:,} segments are off{rest}"
     note = f"{ERRORS[of]} Off: chance does not explain the error, and it is .03." if vectors else (
         "Off: chance does not explain the error, and it is .03, or .3 of what happened."
     )  # fmt: skip
@@ -176,47 +180,6 @@ def _segment_bands(worst: Sequence[Described]) -> Table:
     head = ("segment", *(f"{low:g} to {high:g}" for low, high in edges))
     told = "Served minus observed, by band of what was served; in parentheses the events."
     return Table("Segments by band", head, rows, words=[told], fold=True, wide=True)
-
-
-def banded(described: Described, title: str = "Bands") -> Iterator[Table]:
-    """Yield the bands by the raw and by the served score, and those of segments; a replay has the queues of a day."""
-    replayed = "day" in described["bands"][0]["raw"]
-    costs = any(each["raw"]["cost"] is not None for each in described["bands"])
-    rows = [
-        [
-            each["band"] or bands.BELOW,
-            tag("span", {"raw": "model", "calibrated": "served"}[kind], class_=kind),
-            NONE if each["threshold"] is None else f"{each['threshold']:.4g}",
-            *((_whole(one["day"]), _count(one["most"])) if replayed else (_count(one["forecasts"]),)),
-            _part(one["share"]),
-            _count(one["known"]),
-            _part(one["precision"]),
-            _part(one["recall"]),
-            _tenths(one["false_alarms"]),
-            *([_whole(one["cost"])] if costs else []),
-        ]
-        for each in described["bands"]
-        for kind, one in ((kind, each[kind]) for kind in KINDS)
-    ]
-    queues = ("a day", "most") if replayed else ("forecasts",)
-    head = ("band", "by", "from", *queues, "share", "labels", "precision", "recall", "false alarms a hit")
-    note = bands.CAPTION + (bands.keeping(described) if replayed else "")
-    yield Table(title, (*head, *(["cost"] if costs else [])), rows, 2, note, page_only=("labels",))
-    apart = described.get("segments", ())
-    rows = [
-        [
-            f"{each['segment']} = {each['value']}",
-            _count(each["forecasts"]),
-            *(
-                join(_part(one["calibrated"]["share"]), " (", _part(one["calibrated"]["precision"]), ")")
-                for one in each["bands"]
-            ),
-        ]
-        for each in apart
-    ]
-    heads = [each["band"] or bands.BELOW for each in apart[0]["bands"]] if apart else []
-    note = "Share of each band, as served, and its precision, in the segments with most forecasts above the lowest one."
-    yield Table("Bands of segments", ("segment", "forecasts", *heads), rows, note=note, wide=True)
 
 
 def weighted(described: Described, title: str = "") -> Iterator[Table]:

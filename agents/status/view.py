@@ -131,8 +131,13 @@ def _vectors(described: Described) -> Iterator[str]:
 
 def notes(described: Described) -> Iterator[tuple[str, str]]:
     """Yield what somebody should look at although the state may be right."""
+    if described.get("frozen"):
+        yield "Frozen:", "the map stays as it is. Outcomes are scored, and what serves learns nothing."
     for each in described.get("ages", {}).get("findings", ()):
         yield "Labels:", f"{each['words']}."
+    if described.get("untaught"):
+        why = "their entity had taught, or their label stands for few forecasts"
+        yield "Taught nothing:", f"{described['untaught']:,} events since this worker began: {why}."
     found = described.get("forecasts", {})
     if found.get("shifted"):
         before, now = (f"{found[median]:.3g}" for median in ("median_before", "median"))

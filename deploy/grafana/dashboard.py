@@ -15,6 +15,8 @@ class Row:
 
     title: str
     panels: Sequence[Panel]
+    #: Whether it opens on demand, and asks for nothing before: what most streams do not have.
+    collapsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Dashboard:
         given = tomllib.loads(path.read_text())
         of_a_stream = any(name == "stream" for name, *_ in given.get("variables", ()))
         rows = [
-            Row(row["title"], [Panel.read(each, of_a_stream=of_a_stream) for each in row["panels"]])
+            Row(**row | {"panels": [Panel.read(each, of_a_stream=of_a_stream) for each in row["panels"]]})
             for row in given["rows"]
         ]
         return cls(**given | {"rows": rows})
@@ -94,21 +96,23 @@ class Dashboard:
     def _placed(self) -> Iterator[dict[str, Any]]:
         number, y = 1, 0
         for row in self.rows:
-            yield {
+            top, panels = y, []
+            head = {
                 "id": number,
                 "type": "row",
                 "title": row.title,
-                "collapsed": False,
+                "collapsed": row.collapsed,
                 "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1},
-                "panels": [],
             }
             number, y, x, tallest = number + 1, y + 1, 0, 0
             for panel in row.panels:
                 if x + panel.size[0] > COLUMNS:
                     x, y, tallest = 0, y + tallest, 0
-                yield panel.json(number, x, y)
+                panels.append(panel.json(number, x, y))
                 number, x, tallest = number + 1, x + panel.size[0], max(tallest, panel.size[1])
-            y += tallest
+            y = top + 1 if row.collapsed else y + tallest
+            yield head | {"panels": panels if row.collapsed else []}
+            yield from () if row.collapsed else panels
 
 
 def _asked(name: str, label: str, query: str, *, several: bool) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""``python -m deploy.grafana.write``: the dashboards as JSON, which Grafana's provisioning reads."""
+"""``python -m deploy.grafana.write``: the dashboards as JSON, which Grafana's provisioning reads; links of alerts."""
 
 import json
+import re
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,14 @@ from deploy.grafana.dashboard import Dashboard
 HERE: Final = Path(__file__).parent
 DASHBOARDS: Final = tuple(Dashboard.read(HERE / f"{name}.toml") for name in ("overview", "stream", "operations"))
 DIRECTORY: Final = HERE / "dashboards"
+
+ALERTS: Final = HERE.parent / "prometheus/alerts.yml"
+_LINKS: Final = re.compile(r"(- alert: (\w+)\n(?:(?! *- alert:).*\n)*? +runbook_url: ).*")
+
+
+def linked(rules: str) -> str:
+    """Return rules whose alerts link to their entries in the runbook, at the Grafana that Prometheus is told of."""
+    return _LINKS.sub(lambda found: f'{found[1]}"{{{{ $externalLabels.grafana }}}}{runbook.address(found[2])}"', rules)
 
 
 def written() -> dict[Path, str]:
@@ -24,3 +33,4 @@ def written() -> dict[Path, str]:
 if __name__ == "__main__":
     for path, text in written().items():
         path.write_text(text)
+    ALERTS.write_text(linked(ALERTS.read_text()))

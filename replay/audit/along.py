@@ -47,22 +47,13 @@ class Part(NamedTuple):
 class Along:
     """Yields records in the order of a journal.
 
-    Parameters
-    ----------
-    place
-        The journal's topic and partition, for people.
-    partition, labels
-        Partition and labels of the inputs, which differences name.
-    inputs
-        The records of both inputs, from ``begins`` on.
-    begins
-        Next offset of each input.
-    order
-        See `Reached`.
-    applied
-        Records that were folded before: those of entries that came earlier than ``order`` are passed over.
-    ends
-        Whether to end before an entry that has a configuration.
+    ``place``: the journal's topic and partition, for people.
+    ``partition, labels``: partition and labels of the inputs, which differences name.
+    ``inputs``: the records of both inputs, from ``begins`` on.
+    ``begins``: next offset of each input.
+    ``order``: see `Reached`.
+    ``applied``: records that were folded before: those of entries that came earlier than ``order`` are passed over.
+    ``ends``: whether to end before an entry that has a configuration.
     """
 
     def __init__(

@@ -26,10 +26,9 @@ from replay.audit.reader import PartitionReader, Span, require_kept
 from replay.audit.rows import RowStore, row_store
 from replay.audit.terms import Configurations
 from replay.audit.verdict import Verdict
-from replay.console import Console
+from replay.console import Bar, Console
 from replay.moves import LABELS, Move
 from replay.processes import Processes, enough, report
-from replay.progress import Bar
 from streams.config.settings import Settings, SettingsError
 from streams.kafka.topics import TopicsError
 from streams.sources.registry import RegistryError
@@ -53,19 +52,12 @@ def run(
 ) -> int:
     """Audit every partition and return the exit status: `AGREE`, `DIFFER` or `UNCHECKED`.
 
-    Parameters
-    ----------
-    json_output
-        Print one JSON object as the last line of the output, and everything else to standard error.
-    disk
-        Keep the derived state in a temporary RocksDB instead of memory.
-    checkpoint
-        Directory of the last audit's progress. This audit goes on from there, and leaves its own progress for every
-        partition that agrees. None: begin with the first record, and leave nothing.
-    sources
-        Follow every record from its source first, through intake and router.
-    snapshot, signers
-        Where to begin, see `replay.snapshot`, and who may have signed that; None: at the first record, and whoever.
+    ``json_output``: print one JSON object as the last line of the output, and everything else to standard error.
+    ``disk``: keep the derived state in a temporary RocksDB instead of memory.
+    ``checkpoint``: directory of the last audit's progress, where this one goes on; each partition that agrees leaves
+      its own progress there. None: begin with the first record, and leave nothing.
+    ``sources``: follow every record from its source first, through intake and router.
+    ``snapshot, signers``: where to begin (`replay.snapshot`), and who may have signed it; None: first record, whoever.
     """
     console = Console(stderr=json_output)
     verdicts: list[Verdict] = []
@@ -124,9 +116,8 @@ class _Task:
     of: dict[str, Any]
     #: Rows that it begins with; None: none.
     given: Given | None
-    #: The move that divides its last rows; None if there is none.
-    until: Move | None
-    #: Directory for such rows.
+    #: Whether a move divides its last rows, and the directory for them.
+    divided: bool
     directory: Path
 
 
@@ -161,7 +152,7 @@ def _audit(
             tasks = []
             for n, span in there.items():
                 what = {"application": here.app_id, "partition": n, **named}
-                until, at = group.until, Path(directory)
+                until, at = group.until is not None, Path(directory)
                 tasks.append(_Task(here, n, span, disk, file(here, n), what, given.get(n), until, at))
             ended = processes.all([partial(_partition, task) for task in tasks])
             verdicts += ended
@@ -237,6 +228,5 @@ def _derive(task: _Task, reader: PartitionReader, rows: RowStore, found: Verdict
         checkpoints.write(path, task.of, recorded, audited.derivation)
     if audited.unable:
         raise Unauditable(audited.unable)
-    if task.until is not None:
-        groups.require_end(task.settings, partition, task.until, rows)
+    if task.divided:
         found.rows = checkpoints.write_rows(task.directory, ENDED, partition, rows)

@@ -132,14 +132,9 @@ def _taken_before(recorded: Sequence[InForce], applied: int) -> str:
 def write(path: Path, of: Mapping[str, Any], recorded: Sequence[InForce], derivation: Derivation) -> None:
     """Write a checkpoint of a partition.
 
-    Parameters
-    ----------
-    of
-        Identity of what was audited: partition, topics and their ids. It must be the same when the file is read.
-    recorded
-        All configurations in force that workers wrote.
-    derivation
-        The progress to go on from.
+    ``of``: identity of what was audited: partition, topics and their ids. It must be the same when the file is read.
+    ``recorded``: all configurations in force that workers wrote.
+    ``derivation``: the progress to go on from.
     """
     applied, skips = fence_of(derivation.rows).applied, derivation.skips
     head = {

@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError
 from replay import moves
 from replay.audit import account as accounts
 from replay.audit import checkpoint as checkpoints
-from replay.audit import intake_verifier, router_verifier
+from replay.audit import groups, intake_verifier, router_verifier
 from replay.audit.account import Account
 from replay.audit.along import NOTHING, Along
 from replay.audit.checkpoint import BEGAN, ROUTER, Begun, Rows
@@ -33,15 +33,13 @@ from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import Unauditable
 from replay.audit.plan import ANSWERS, LETTERS, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan, chain
 from replay.audit.reader import PartitionReader
-from replay.audit.router_verifier import Found, RouterVerifier
-from replay.audit.rows import Memory, digest, fence_of, read_entries, row_store, write_entries
+from replay.audit.router_verifier import RouterVerifier
+from replay.audit.rows import Found, Memory, digest, read_entries, read_entry, row_store, write_entries
 from replay.audit.terms import Configurations
-from replay.console import Console
+from replay.console import Bar, Console
 from replay.processes import Processes, enough, report
-from replay.progress import Bar
 from state.events import Rejected
-from state.frames import CorruptFrame
-from state.rescale import RescaleError, rescaled_routes
+from state.rescale import rescaled_routes
 from streams.config import in_force
 from streams.config.settings import Settings
 from streams.kafka.topics import TopicsError
@@ -60,13 +58,9 @@ def follow(
     Raises Unauditable if no source is for intake, or the topics do not fit together.
     Raises KafkaError, TopicsError or OSError if they cannot be read.
 
-    Parameters
-    ----------
-    disk
-        Keep the router's derived state in a temporary RocksDB instead of memory.
-    checkpoint
-        Directory with the progress of earlier audits of the sources, in a directory for each group. This audit goes on
-        from there, and leaves its own progress if nothing differs.
+    ``disk``: keep the router's derived state in a temporary RocksDB instead of memory.
+    ``checkpoint``: directory with the progress of earlier audits, by group. This audit goes on there, and leaves its
+      own progress if nothing differs.
     """
     plans = chain(settings, checkpoint)
     for each in plans:
@@ -131,35 +125,18 @@ def is_judged(settings: Settings, left: Begun, topic: str, number: int, offset: 
 
 
 def _divided(plan: Plan, ended: Mapping[int, Rows], at: Path) -> dict[int, Rows]:
-    """Divide the last rows of a router, and return those that the next group's router begins with.
-
-    Raises Unauditable if its topics do not lead to its state at the move, or the rows cannot be divided.
-    """
+    """Return the rows that the next group's router begins with; raises as `groups.divide`."""
     move = plan.until
     assert move is not None and move.upstream is not None  # noqa: S101, PT018 - for the type checker
-    name, parts = plan.settings.router.app_id, []
-    for n, fence in enumerate(move.upstream.fences):
-        rows = Memory()
-        if n not in ended:
-            raise Unauditable(
-                f"partition {n} of {name} could not be derived to its end, and the next group began there"
-            )
-        checkpoints.read_rows(ended[n], rows)
-        reached = fence_of(rows)
-        if (reached.applied, *reached.next) != fence:
-            raise Unauditable(
-                f"partition {n} of {name} was moved when {fence[0]} records had been applied, up to offsets "
-                f"{list(fence[1:])} of routes and labels; its topics lead to {reached.applied}, up to {reached.next}: "
-                "what the next group sends cannot be derived"
-            )
-        parts.append(rows)
-    following = [(0, 0)] * move.partitions
-    try:
-        made = rescaled_routes(
-            parts, moves.plan(moves.EVENT, len(parts), following, lambda _: 1, grown=False, routed=())
+    name, count = plan.settings.router.app_id, len(move.upstream.fences)
+    if lacking := [n for n in range(count) if n not in ended]:
+        raise Unauditable(
+            f"partition {lacking[0]} of {name} could not be derived to its end, and the next group began there"
         )
-    except (RescaleError, CorruptFrame) as exc:
-        raise Unauditable(f"the rows of {name} cannot be divided anew: {exc}") from exc
+    following = [(0, 0)] * move.partitions
+    how = moves.plan(moves.EVENT, count, following, lambda _: 1, grown=False, routed=())
+    files = [ended[n] for n in range(count)]
+    made = groups.divide(name, files, move.upstream.fences, lambda parts: rescaled_routes(parts, how))
     return {n: checkpoints.write_rows(at, BEGAN, n, Memory(part)) for n, part in enumerate(made)}
 
 
@@ -265,8 +242,8 @@ def _route(plan: Plan, span: RouterSpan, at: Path, skipped: _Skipped, disk: bool
             return digest(number, key_of(rejected, router), value, None, ())
 
         def found(label: int, partition: int) -> Iterator[Found]:
-            prefix = router_verifier.prefix(number, label, partition)
-            return map(router_verifier.read_entry, _entries(plan, [_written(at, partition)], prefix))
+            prefix = router_verifier.prefix_of(number, label, partition)
+            return map(read_entry, _entries(plan, [_written(at, partition)], prefix))
 
         verifier = RouterVerifier(
             span,

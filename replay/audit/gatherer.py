@@ -12,7 +12,7 @@ from replay.audit import intake_verifier, router_verifier
 from replay.audit.account import Account
 from replay.audit.output_matcher import OutputDifference
 from replay.audit.plan import ANSWERS, LABELS, LETTERS, OUTCOMES, ROUTES, WRITTEN, Plan
-from replay.audit.rows import digest
+from replay.audit.rows import Found, digest
 from streams.kafka import partitioner
 from streams.records import skips
 from streams.records.merge import KafkaRecord
@@ -67,8 +67,8 @@ class Gatherer:
             if label == LETTERS and topic in self._routed and _is_offset(offset):
                 said = digest(self._partition, record.key, value, None, record.headers)
                 name = router_verifier.letter_name(self._routed[topic], offset)
-                sent = router_verifier.Found(LETTERS, self._partition, record.offset, said, name)
-                return router_verifier.entry(self._partition, sent)
+                sent = Found(LETTERS, self._partition, record.offset, said, name)
+                return sent.entry(router_verifier.prefix(self._partition))
             place = (topic, number) if topic in self._numbers else None
             if place is None:
                 self.found.sources.unread += topic not in self._own
@@ -85,8 +85,8 @@ class Gatherer:
         if not _is_offset(offset) or type(place[1]) is not int:
             raise ValueError(offset)
         said = digest(self._partition, record.key, value, stamp, record.headers)
-        entry = intake_verifier.Found(label, self._partition, record.offset, said)
-        return intake_verifier.entry(self._numbers[place[0]], place[1], offset, entry)
+        made = Found(label, self._partition, record.offset, said)
+        return made.entry(intake_verifier.prefix_of(self._numbers[place[0]], place[1], offset))
 
     def _of_command(self, label: int, read: dict[str, Any]) -> bool:
         """Return whether a route was loaded or a label erases: a command wrote it, and no source explains it."""
@@ -128,8 +128,7 @@ class Gatherer:
         said = digest(self._partition, record.key, value, self._stamp(OUTCOMES, record), record.headers)
         router = partitioner.partition(event_id.encode(), self._plan.partitions)
         name = router_verifier.outcome_name(event_id, stream, number)
-        found = router_verifier.Found(OUTCOMES, self._partition, record.offset, said, name)
-        return router_verifier.entry(router, found)
+        return Found(OUTCOMES, self._partition, record.offset, said, name).entry(router_verifier.prefix(router))
 
     def _foreign(self, label: int, record: KafkaRecord) -> None:
         what = f"a record that {'the router' if label == OUTCOMES else 'intake'} did not write: it names no source"

@@ -65,14 +65,9 @@ def chain(
 
     Raises Unauditable if a move is unfinished, or topics of an earlier group are gone.
 
-    Parameters
-    ----------
-    has_begun
-        Whether the checkpoints of a group with so many partitions make the group before it unnecessary.
-    topics
-        Returns name and id of each required topic of the group before, by their labels.
-    options
-        Options of the audit after which the group before may be deleted.
+    ``has_begun``: whether the checkpoints of a group with so many partitions make the group before it unnecessary.
+    ``topics``: returns name and id of each required topic of the group before, by their labels.
+    ``options``: options of the audit after which the group before may be deleted.
     """
     found: list[Group] = []
     here, until = settings, None
@@ -182,39 +177,41 @@ def _name(settings: Settings, label: str) -> str:
 # -- from one group to the next --------------------------------------------------------------------------------------
 
 
-def require_end(settings: Settings, partition: int, move: Move, rows: RowStore) -> None:
-    """Require that a partition was derived as far as it had been applied at the move."""
-    fence = fence_of(rows)
-    reached = (fence.applied, *fence.next)
-    if reached != move.fences[partition]:
-        raise Unauditable(
-            f"partition {partition} of {settings.app_id} was divided when {move.fences[partition][0]} records had been "
-            f"applied, up to offsets {list(move.fences[partition][1:])}; its topics lead to {reached[0]}, up to "
-            f"{list(reached[1:])}"
-        )
+#: Records applied and next offsets of the inputs of each partition.
+Fences = Sequence[tuple[int, int, int]]
+
+
+def divide(
+    name: str, ended: Sequence[Rows], fences: Fences, by: Callable[[list[dict[bytes, bytes]]], list[dict[bytes, bytes]]]
+) -> list[dict[bytes, bytes]]:
+    """Return the last rows of a group's partitions divided anew by a pure function; ``ended`` are files of them.
+
+    Raises Unauditable if one was not derived as far as it had been applied at the move, or the function refuses.
+    """
+    parts = []
+    for n, (each, end) in enumerate(zip(ended, fences, strict=True)):
+        rows = Memory()
+        read_rows(each, rows)
+        fence = fence_of(rows)
+        reached = fence.applied, *fence.next
+        if reached != end:
+            raise Unauditable(
+                f"partition {n} of {name} was divided when {end[0]} records had been applied, up to offsets "
+                f"{list(end[1:])}; its topics lead to {reached[0]}, up to {list(reached[1:])}"
+            )
+        parts.append(dict(sorted(rows.items())))
+    try:
+        return by(parts)
+    except (RescaleError, CorruptFrame) as exc:
+        raise Unauditable(f"the rows of {name} cannot be divided anew: {exc}") from exc
 
 
 def divided(said: Sequence[Move], ended: Sequence[Rows], directory: Path) -> dict[int, Given]:
-    """Divide the last rows of a group, and return the rows that each partition of the next one begins with.
+    """Return the rows that each partition of the next group begins with; raises as `divide`.
 
-    Raises Unauditable if they cannot be divided.
-
-    Parameters
-    ----------
-    said
-        The recorded moves, by partition of the next group.
-    ended
-        Files of the rows of the old partitions, in order.
+    ``said``: the recorded moves, by partition of the next group.
     """
-    parts = []
-    for each in ended:
-        rows = Memory()
-        read_rows(each, rows)
-        parts.append(dict(sorted(rows.items())))
-    try:
-        made = rescaled(parts, said[0].plan())
-    except (RescaleError, CorruptFrame) as exc:
-        raise Unauditable(f"the rows of {said[0].app} cannot be divided anew: {exc}") from exc
+    made = divide(said[0].app, ended, said[0].fences, lambda parts: rescaled(parts, said[0].plan()))
     found = {}
     for n, (move, part) in enumerate(zip(said, made, strict=True)):
         own = moves.digests(part)

@@ -8,9 +8,8 @@ Intake may send a record twice, byte for byte. What comes again with other bytes
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from operator import itemgetter
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 
@@ -19,36 +18,22 @@ from replay.audit.checkpoint import Begun
 from replay.audit.mapper import Made, Mapper
 from replay.audit.output_matcher import OutputDifference, unlike
 from replay.audit.plan import ANSWERS, LETTERS, MADE, NAMED, SourceSpan
+from replay.audit.rows import Found, read_entry
 from streams.records.merge import NEVER, KafkaRecord
 from streams.records.output_values import OutputValues
 
 _SOURCE: Final = Struct(">cHI")
-_KEY: Final = Struct(">cHIQBIQ")
-
-
-class Found(NamedTuple):
-    """A record that names a source record: its topic by `MADE`, its place there, and its `digest`."""
-
-    label: int
-    partition: int
-    offset: int
-    digest: bytes
+_RECORD: Final = Struct(">cHIQ")
 
 
 def prefix(topic: int, partition: int) -> bytes:
-    """Return how the keys of the entries of a source partition begin; ``topic`` is its number."""
+    """Return the key prefix of the entries of a source partition; ``topic`` is its number."""
     return _SOURCE.pack(b"S", topic, partition)
 
 
-def entry(topic: int, partition: int, offset: int, found: Found) -> tuple[bytes, bytes]:
-    """Return the entry of a record that was made of a source record."""
-    return _KEY.pack(b"S", topic, partition, offset, found.label, found.partition, found.offset), found.digest
-
-
-def read_entry(entry: tuple[bytes, bytes]) -> tuple[int, Found]:
-    """Return the offset of the source record, and what was found."""
-    _, _, _, offset, label, partition, place = _KEY.unpack(entry[0])
-    return offset, Found(label, partition, place, entry[1])
+def prefix_of(topic: int, partition: int, offset: int) -> bytes:
+    """Return the key prefix of the entries of what was made of a source record."""
+    return _RECORD.pack(b"S", topic, partition, offset)
 
 
 _COUNTED: Final = ("forecasts", "routes", "labels", "dead_letters", "raw_answers")
@@ -57,16 +42,10 @@ _COUNTED: Final = ("forecasts", "routes", "labels", "dead_letters", "raw_answers
 class IntakeVerifier:
     """Compares what was found of one source partition with what its records become.
 
-    Parameters
-    ----------
-    mapper
-        Makes of its records what intake makes.
-    served
-        Reads a record by the number of its label, its partition and its offset, to show what differs.
-    earlier
-        Reads a source record that is judged elsewhere by its offset; None if it is not there any more.
-    values
-        Compares values that were served with those that are made.
+    ``mapper``: makes of its records what intake makes.
+    ``served``: reads a record by the number of its label, its partition and its offset, to show what differs.
+    ``earlier``: reads a source record that is judged elsewhere by its offset; None if it is not there any more.
+    ``values``: compares values that were served with those that are made.
     """
 
     def __init__(
@@ -88,8 +67,8 @@ class IntakeVerifier:
         """Walk records and entries, both by the offsets of the source; yields 1 for each record."""
         span, checked = self._span, self._checked
         checked.gone += max(min(span.first, span.committed) - span.begin, 0)
-        read = groupby(map(read_entry, entries), itemgetter(0))
-        groups = ((offset, [each for _, each in group]) for offset, group in read)
+        read = groupby(entries, lambda each: int(_RECORD.unpack_from(each[0])[-1]))
+        groups = ((offset, [*map(read_entry, group)]) for offset, group in read)
         offset, found = next(groups, _NONE)
         while offset < span.begin:
             self._again(offset, found)
@@ -145,7 +124,8 @@ class IntakeVerifier:
         """Keep what was found of a record that intake has not committed for when it has."""
         self._checked.waiting += 1
         span = self._span
-        self.found.left.left += [entry(span.number, span.partition, record.offset, each) for each in found]
+        of = prefix_of(span.number, span.partition, record.offset)
+        self.found.left.left += [each.entry(of) for each in found]
 
     def _count(self, made: list[Made]) -> None:
         checked = self._checked

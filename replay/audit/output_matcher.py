@@ -85,14 +85,9 @@ def unlike(
 class Matcher:
     """Compares the records of one output topic with the derived ones, in order.
 
-    Parameters
-    ----------
-    identify
-        Returns a record's identity from its fields; raises KeyError or TypeError if it is not a record of the topic.
-    elsewhere
-        Whether another stage, intake or the router, has read the input of a record, by its identity.
-    since
-        Progress of an earlier audit.
+    ``identify``: returns a record's identity from its fields; KeyError or TypeError if it is no record of the topic.
+    ``elsewhere``: whether another stage, intake or the router, has read the input of a record, by its identity.
+    ``since``: progress of an earlier audit.
     """
 
     def __init__(

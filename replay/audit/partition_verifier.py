@@ -98,12 +98,8 @@ class _Joined(NamedTuple):
 class Rederivation:
     """Derives a partition's answers again and compares them with those in the topics.
 
-    Parameters
-    ----------
-    topics
-        The records of the topics of `LABELS`, each from where ``since`` ends.
-    since
-        Progress of an earlier audit, or none; its rows are changed.
+    ``topics``: the records of the topics of `LABELS`, each from where ``since`` ends.
+    ``since``: progress of an earlier audit, or none; its rows are changed.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from replay.audit.account import Account
 from replay.audit.along import Along, Part
 from replay.audit.output_matcher import WINDOW, Differs, OutputDifference, unlike
 from replay.audit.plan import LETTERS, NAMED, OUTCOMES, RouterSpan
-from replay.audit.rows import RowStore, digest, fence_of
+from replay.audit.rows import DIGEST, Found, RowStore, digest, fence_of
 from state.events import Rejected
 from state.policies import Policies
 from state.router import Router
@@ -28,21 +28,9 @@ from streams.records.routing import RouteDecoder, encode_outcome
 #: The router's inputs, by their labels.
 TOPICS: Final = ("routes", "labels")
 
-_PREFIX: Final = Struct(">cHBI")
-_OFFSET: Final = Struct(">Q")
+_OF: Final = Struct(">cH")
+_TO: Final = Struct(">BI")
 _COPY: Final = Struct(">BQ")
-#: Length of a digest.
-_DIGEST: Final = 16
-
-
-class Found(NamedTuple):
-    """An outcome or dead letter in a topic: its place, its digest, and its name."""
-
-    label: int
-    partition: int
-    offset: int
-    digest: bytes
-    name: str
 
 
 class _Made(NamedTuple):
@@ -56,27 +44,19 @@ class _Made(NamedTuple):
     routed: Routed | None
 
 
-def prefix(router: int, label: int, partition: int) -> bytes:
+def prefix(router: int) -> bytes:
+    """Return the key prefix of entries of what a router's partition sent."""
+    return _OF.pack(b"R", router)
+
+
+def prefix_of(router: int, label: int, partition: int) -> bytes:
     """Return the key prefix of entries of what a router's partition sent to a partition of a topic."""
-    return _PREFIX.pack(b"R", router, label, partition)
-
-
-def entry(router: int, found: Found) -> tuple[bytes, bytes]:
-    """Return the entry of a record that a partition of the router sent."""
-    return prefix(router, *found[:2]) + _OFFSET.pack(found.offset), found.digest + found.name.encode()
-
-
-def read_entry(entry: tuple[bytes, bytes]) -> Found:
-    """Return the record of an entry."""
-    key, value = entry
-    _, _, label, partition = _PREFIX.unpack_from(key)
-    (offset,) = _OFFSET.unpack_from(key, _PREFIX.size)
-    return Found(label, partition, offset, value[:_DIGEST], value[_DIGEST:].decode())
+    return prefix(router) + _TO.pack(label, partition)
 
 
 def copies(router: int) -> bytes:
     """Return the key prefix of entries of what a router's partition sent last: copies may follow."""
-    return _PREFIX.pack(b"C", router, 0, 0)
+    return _OF.pack(b"C", router)
 
 
 def outcome_name(event_id: str, stream: str, number: int) -> str:
@@ -92,26 +72,15 @@ def letter_name(topic: int, offset: int) -> str:
 class RouterVerifier:
     """Derives what a partition of the router sent, and compares it with the records found.
 
-    Parameters
-    ----------
-    under
-        Returns the policies of a configuration, by its hash.
-    partitions
-        Number of partitions of the outcomes.
-    letter
-        Returns the digest of the dead letter for a record of routes or labels.
-    along
-        The records of routes and labels in the order of the journal.
-    rows
-        The derived state, as ``along`` begins.
-    records
-        Records found of this partition of the router, in order, by label and partition.
-    served
-        Reads a record by its label, partition and offset, to show a difference.
-    stamped
-        Whether outcomes keep the Kafka timestamps of their labels.
-    again
-        Keys of entries that earlier audits derived last; copies of these may have come since.
+    ``under``: returns the policies of a configuration, by its hash.
+    ``partitions``: number of partitions of the outcomes.
+    ``letter``: returns the digest of the dead letter for a record of routes or labels.
+    ``along``: the records of routes and labels in the order of the journal.
+    ``rows``: the derived state, as ``along`` begins.
+    ``records``: records found of this partition of the router, in order, by label and partition.
+    ``served``: reads a record by its label, partition and offset, to show a difference.
+    ``stamped``: whether outcomes keep the Kafka timestamps of their labels.
+    ``again``: keys of entries that earlier audits derived last; copies of these may have come since.
     """
 
     def __init__(
@@ -139,8 +108,8 @@ class RouterVerifier:
         #: Records derived lately, each with the record that led to it.
         self._recent: dict[bytes, tuple[int, int]] = {}
         for key in again:
-            topic, offset = _COPY.unpack_from(key, _PREFIX.size)
-            self._recent[key[-_DIGEST:]] = topic, offset
+            topic, offset = _COPY.unpack_from(key, _OF.size)
+            self._recent[key[-DIGEST:]] = topic, offset
         #: Begin of the last entry: a router that is killed may send its outputs again.
         self._begins = (0, 0)
         #: Records derived and not found yet, and records found and not derived yet.
@@ -244,7 +213,7 @@ class RouterVerifier:
                 if later is None:
                     continue
                 if self._is_later(found, later):
-                    self.found.left.left.append(entry(self._span.partition, found))
+                    self.found.left.left.append(found.entry(prefix(self._span.partition)))
                 else:
                     self._strange[found.digest] = found
         by_name = {(made.label, made.name): made for made in self._lacking.values()}
@@ -252,7 +221,7 @@ class RouterVerifier:
             if later is None:
                 continue
             if self._is_later(found, later):
-                self.found.left.left.append(entry(self._span.partition, found))
+                self.found.left.left.append(found.entry(prefix(self._span.partition)))
             else:
                 near = by_name.get((found.label, found.name))
                 if near is not None:

@@ -11,7 +11,7 @@ from heapq import merge
 from pathlib import Path
 from struct import Struct
 from tempfile import TemporaryDirectory
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import rocksdict
 
@@ -22,6 +22,30 @@ from state.fence import Fence
 _AT_ONCE: Final = 5000
 _WRITE_BUFFER: Final = 32 << 20
 _LENGTHS: Final = Struct("<Iqii")
+_PLACE: Final = Struct(">BIQ")
+#: Length of a digest.
+DIGEST: Final = 16
+
+
+class Found(NamedTuple):
+    """A record that intake or a router has written: its topic by its label, its place there, its `digest`, its name."""
+
+    label: int
+    partition: int
+    offset: int
+    digest: bytes
+    name: str = ""
+
+    def entry(self, prefix: bytes) -> tuple[bytes, bytes]:
+        """Return the entry of a record, ordered by a prefix and then by its place."""
+        return prefix + _PLACE.pack(self.label, self.partition, self.offset), self.digest + self.name.encode()
+
+
+def read_entry(entry: tuple[bytes, bytes]) -> Found:
+    """Return the record of an entry."""
+    key, value = entry
+    label, partition, offset = _PLACE.unpack(key[-_PLACE.size :])
+    return Found(label, partition, offset, value[:DIGEST], value[DIGEST:].decode())
 
 
 def digest(
@@ -30,7 +54,7 @@ def digest(
     """Return a hash of a record's place and content, 16 bytes; ``stamp`` is None if the timestamp is not compared."""
     hashed = blake2b(
         _LENGTHS.pack(partition, -1 if stamp is None else stamp, -1 if key is None else len(key), len(value)),
-        digest_size=16,
+        digest_size=DIGEST,
     )
     hashed.update(key or b"")
     hashed.update(value)

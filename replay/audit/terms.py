@@ -12,12 +12,8 @@ from streams.config.settings import Settings
 class Configurations:
     """What workers, or routers, wrote down of what they ran in a partition.
 
-    Parameters
-    ----------
-    settings
-        For everything that is not written down.
-    recorded
-        What they wrote, the oldest first.
+    ``settings``: for everything that is not written down.
+    ``recorded``: what they wrote, the oldest first.
     """
 
     def __init__(self, settings: Settings, partition: int, recorded: Sequence[InForce]) -> None:

@@ -47,16 +47,10 @@ def account(
 ) -> dict[str, Any]:
     """Return what was found, as JSON has it.
 
-    Parameters
-    ----------
-    application
-        The group that was asked for.
-    verdicts
-        Of its partitions, and of those of groups before it.
-    unable
-        Why more could not be checked; None where all was.
-    followed
-        What following the records from their sources has found, and how long that took; None where they were not.
+    ``application``: the group that was asked for.
+    ``verdicts``: of its partitions, and of those of groups before it.
+    ``unable``: why more could not be checked; None where all was.
+    ``followed``: what following the records from their sources has found, and how long it took; None: they were not.
     """
     own = [verdict for verdict in verdicts if verdict.application == application]
     earlier: dict[str, dict[str, Any]] = {}

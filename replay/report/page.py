@@ -22,7 +22,7 @@ from agents.status.number_format import (
     signed,
     valued,
 )
-from replay.report import labels, message, recommendation, rows, stream_tables, time_series
+from replay.report import figure, message, recommendation, rows, stream_tables
 from replay.report.figure import BEFORE, Figure, Panel, series_of
 from replay.report.rule import RULE
 from replay.report.warnings import cautions, limits
@@ -71,12 +71,8 @@ _PAGES.globals.update(period=period, score=valued(score), share=valued(share))
 def page(result: Result, command: str = "", model: str = "") -> bytes:
     """Return the report of a replay: the same result, the same bytes.
 
-    Parameters
-    ----------
-    command
-        Which made it; empty: nothing is said of it.
-    model
-        Name and version of the model, for the title.
+    ``command``: which made it; empty: nothing is said of it.
+    ``model``: name and version of the model, for the title.
     """
     options = result.manifest.get("options", {})
     unit = options.get("unit", "probability") if isinstance(options, dict) else "probability"
@@ -136,8 +132,8 @@ def _values(result: Result) -> dict[str, Any]:
         "reliability": _reliability(drawn),
         "fits": [(BEFORE, scored.review.fits["raw"])]
         + [(series, each.overall.review.fits["calibrated"]) for series, each in drawn if each.overall],
-        "courses": list(time_series.figures(drawn)),
-        "labels": list(labels.figures(scored)),
+        "courses": list(figure.over_time(drawn)),
+        "labels": list(figure.of_labels(scored)),
         **rows.tables(result, every, drawn),
     }
 

@@ -8,20 +8,8 @@ from typing import Any, Final
 from agents.status.number_format import count, score, share
 from replay.bootstrap import FEWEST
 from replay.figures import Phase
+from replay.report import sentences
 from replay.report.rule import MATTERS, PROPER, RANKS, Verdicts, least
-from replay.report.sentences import (
-    VACUOUS,
-    compared,
-    harm_of_draw,
-    kept,
-    levels,
-    listed,
-    numbers,
-    order_kept,
-    remains,
-    use,
-    warmed,
-)
 from replay.result import RAW, Contender, Difference, Result
 from state import chances
 
@@ -172,16 +160,16 @@ def refusals(contenders: Sequence[Contender], verdicts: Verdicts, warming: Verdi
     refused = {}
     for each in contenders:
         name = each.name
-        spared = verdicts.helps(name) and kept(each)
+        spared = verdicts.helps(name) and sentences.kept(each)
         harm = verdicts.worse(name, PROPER if spared else (*PROPER, *RANKS))
         early = warming.worse(name, PROPER)
         said = []
         if harm:
-            said.append(f"worse than raw in {numbers(harm)}")
+            said.append(f"worse than raw in {sentences.numbers(harm)}")
         if early:
-            said.append(f"worse than raw during its warm-up in {numbers(early)}")
+            said.append(f"worse than raw during its warm-up in {sentences.numbers(early)}")
         if said:
-            refused[name] = f"{name} is refused: it is {listed(said)}."
+            refused[name] = f"{name} is refused: it is {sentences.listed(said)}."
     return refused
 
 
@@ -217,19 +205,19 @@ def _of_vectors(result: Result, contenders: Sequence[Contender], stream: str) ->
     before = {loss: min(each.figures["raw"][loss] for each in mine.values()) for loss in losses}
     verdicts = Verdicts(differences, {loss: MATTERS * value for loss, value in before.items()})
     refused = {
-        name: f"{name} is refused: it is worse than raw in {numbers(harm)}."
+        name: f"{name} is refused: it is worse than raw in {sentences.numbers(harm)}."
         for name in mine
         if (harm := verdicts.worse(name, PROPER))
     }
     best = _best([RAW, *mine], verdicts, refused)
-    told = [levels(name, each.figures, losses) for name, each in mine.items()]
+    told = [sentences.levels(name, each.figures, losses) for name, each in mine.items()]
     if RAW in best or not best:
         made = _keep(list(mine), n, verdicts, best or [RAW], refused, f" of {stream}")
         return replace(made, reasons=(*made.reasons, *told))
     name = min(best, key=lambda each: mine[each].figures["calibrated"][losses[-1]])
-    reasons = [f"{name} {compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
-    reasons += [f"{name} {compared(verdicts, name, each)}" for each in mine if verdicts.of(name, each)]
-    return Recommendation(name, use(name, None, f" of {stream}"), (*reasons, *told))
+    reasons = [f"{name} {sentences.compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
+    reasons += [f"{name} {sentences.compared(verdicts, name, each)}" for each in mine if verdicts.of(name, each)]
+    return Recommendation(name, sentences.use(name, None, f" of {stream}"), (*reasons, *told))
 
 
 def _keep(
@@ -251,11 +239,11 @@ def _keep(
     elif alone:
         headline = f"{keep} they are better than every configuration that was tried."
     elif alike:
-        headline = f"{keep} {listed(tied)} and raw are alike, and nothing is lost by either."
+        headline = f"{keep} {sentences.listed(tied)} and raw are alike, and nothing is lost by either."
     else:
         headline = f"{keep} no configuration is shown to be better."
     reasons = [*refused.values()]
-    reasons += [f"{name} {compared(verdicts, name, RAW)}" for name in others if verdicts.of(name, RAW)]
+    reasons += [f"{name} {sentences.compared(verdicts, name, RAW)}" for name in others if verdicts.of(name, RAW)]
     if not alike:
         reasons.append(
             "An interval that includes 0 does not show that two forecasters are equal, only that "
@@ -272,30 +260,31 @@ def _take(
     name = min(best, key=lambda each: (_parts(by_name[each]), _brier(by_name[each]), order.index(each)))
     rivals = [each for each in order if each != name]
     tied = [each for each in best if each != name]
-    headline = served = use(name, by_name[name])
+    headline = served = sentences.use(name, by_name[name])
     if tied:
         simpler = all(_parts(by_name[each]) > _parts(by_name[name]) for each in tied)
         why = "it is simpler" if simpler else "its Brier score is the smallest"
-        headline = f"{served} No clear difference from {listed(tied)} is shown; {why}."
+        headline = f"{served} No clear difference from {sentences.listed(tied)} is shown; {why}."
         apart = [each for each in tied if not verdicts.of(name, each)]
         if apart:
-            headline = f"{served} It resolved other forecasts than {listed(apart)}: between them nothing can be said."
-    reasons = [f"{name} {compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
+            others = sentences.listed(apart)
+            headline = f"{served} It resolved other forecasts than {others}: between them nothing can be said."
+    reasons = [f"{name} {sentences.compared(verdicts, name, RAW, 'the raw forecasts')}", *refused.values()]
     for rival in rivals:
         found = verdicts.of(name, rival)
         if found:
-            reasons.append(f"{name} {compared(verdicts, name, rival)}")
+            reasons.append(f"{name} {sentences.compared(verdicts, name, rival)}")
         else:
             reasons.append(f"{name} and {rival} were not compared: they did not resolve the same forecasts.")
     overall = by_name[name].overall
     if overall:
-        reasons.append(order_kept(by_name[name], verdicts))
-        reasons += warmed(by_name[name])
-        reasons += harm_of_draw(verdicts, name)
-        reasons += remains(by_name[name], overall)
+        reasons.append(sentences.order_kept(by_name[name], verdicts))
+        reasons += sentences.warmed(by_name[name])
+        reasons += sentences.harm_of_draw(verdicts, name)
+        reasons += sentences.remains(by_name[name], overall)
     for each in tied:
         other = by_name[each].overall
-        if overall and other and overall.bound is None and other.bound is not None and other.bound < VACUOUS:
+        if overall and other and overall.bound is None and other.bound is not None and other.bound < sentences.VACUOUS:
             reasons.append(
                 f"{each} has what {name} has not: a bound on its error on any sequence, {score(other.bound)} here. "
                 "Where an adversary may choose the outcomes, that can matter more than simplicity."

@@ -1,17 +1,19 @@
 """The tables of a contender's streams, for the report and for a terminal: mostly those of the status page."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from agents.status import number_format, tables
+from agents.status import band_tables, number_format, tables
 from agents.status.markup import Markup, join, tag
-from agents.status.number_format import cell, count, score, valued
-from agents.status.score_tables import Table
+from agents.status.number_format import NONE, cell, count, score, share, signed, valued
+from agents.status.score_tables import Table, bad
 from replay.intervals import COLUMNS
 from replay.result import RAW, Contender, Difference, Result
 from state.scoring.vector_history import WINDOW
 from streams.metrics.vectors import NORMALISED
 
+#: Months that are shown, the last ones; the JSON has all.
+MONTHS: Final = 12
 #: Streams of a contender that are shown, those with most forecasts; the JSON has more.
 STREAMS: Final = 30
 _NOTE: Final = (
@@ -19,7 +21,7 @@ _NOTE: Final = (
     "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
     "on says not calibrated. Differences are of mean losses over the same outcomes."
 )
-_count, _score = valued(count), valued(score)
+_count, _score, _share = map(valued, (count, score, share))
 
 
 def of_probabilities(contender: Contender) -> Iterator[Table]:
@@ -29,12 +31,13 @@ def of_probabilities(contender: Contender) -> Iterator[Table]:
         title = f"{contender.name}, {scored.stream}: "
         if scored.segments:
             yield from tables.segments(scored.segments, title)
+            yield from _by_month(scored.segments["worst"], title)
         if scored.bands:
-            yield from tables.banded(scored.bands, f"{title}forecasts by band, a day")
+            yield from band_tables.banded(scored.bands, title)
         if scored.weighted:
             yield from tables.weighted(scored.weighted, title)
         if scored.intervals:
-            yield _intervals(scored.intervals, title)
+            yield from _intervals(scored.intervals, title)
         if scored.versions:
             yield tables.models(scored.versions, title)
         if scored.functions:
@@ -59,15 +62,47 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
             yield from tables.segments(each.segments, f"{contender.name}, {each.stream}: ")
 
 
-def _intervals(found: Mapping[str, Any], title: str) -> Table:
-    """Return what `replay.intervals.described` does as a table."""
+def _by_month(worst: Sequence[Mapping[str, Any]], title: str) -> Iterator[Table]:
+    """Yield how what was served was off in each segment, month by month; nothing of a single month."""
+    months = sorted({month["month"] for each in worst for month in each.get("months", ())})[-MONTHS:]
+    if len(months) < 2:
+        return
+    rows = []
+    for each in worst:
+        found = {month["month"]: month for month in each.get("months", ())}
+        cells = [
+            bad(signed(of["off"]), abs(of["off"]) > of["chance"]) if (of := found.get(month)) else NONE
+            for month in months
+        ]
+        rows.append([each["segment"], each["value"], *cells])
+    note = (
+        "Served less came true, by the month of the forecast, after the warm-up of the segment. Marked: beyond the "
+        "95 % of chance, as one cell in twenty is where all is right."
+    )
+    yield Table(f"{title}Segments by month", ("segment", "value", *months), rows, 2, note, wide=True)
+
+
+def _intervals(found: Mapping[str, Any], title: str) -> Iterator[Table]:
+    """Yield what `replay.intervals.described` does as tables."""
     rows = [
         [_count(each["n"]), *(_score(each[name]) for name in COLUMNS), "yes" if each["inside"] else "no"]
         for each in found["groups"]
     ]
     inside = found["inside"]
     note = f"Of the groups by tenths of score and time {100 * inside:.0f}% are inside." if inside is not None else ""
-    return Table(f"{title}intervals of {100 * found['level']:g}%", ("scores", *COLUMNS, "inside"), rows, 0, note)
+    heading = f"{title}intervals of {100 * found['level']:g}%"
+    yield Table(heading, ("scores", *COLUMNS, "inside"), rows, 0, note)
+    rows = [
+        [
+            f"{each['segment']} = {each['value']}",
+            _count(each["n"]),
+            *(_score(each[name]) for name in COLUMNS),
+            _share(each["inside"]),
+        ]
+        for each in found["segments"]
+    ]
+    note = "Inside: share of the groups by tenths of score and time of the segment."
+    yield Table(f"{heading} by segment", ("segment", "scores", *COLUMNS, "inside"), rows, note=note)
 
 
 def difference(each: Difference) -> Markup:

@@ -48,13 +48,8 @@ class FileSource:
     Raises SettingsError if a file cannot be read, or is Parquet and pyarrow is missing.
     Raises TableError if a file holds something else; also when it is read.
 
-    Parameters
-    ----------
-    partitions
-        Calibrators of different partitions learn apart, as live.
-    routed
-        The plan, if the records are to be those that intake and router make: an event is one of its stream, and the
-        key is the stream or its shard.
+    ``partitions``: calibrators of different partitions learn apart, as live.
+    ``routed``: plan of intake and router, if records are to be theirs: an event is its stream's, the key its shard.
     """
 
     forecasts: Path

@@ -61,12 +61,8 @@ def meanings(values: Mapping[str, int], given: Meanings) -> dict[str, float]:
 
     Raises ValueError if a value may mean several things; the message says what to write.
 
-    Parameters
-    ----------
-    values
-        The different values, and how often each occurs.
-    given
-        What ``--labels`` says. If it says what is 0 or 1, other values have no meaning of their own.
+    ``values``: the different values, and how often each occurs.
+    ``given``: what ``--labels`` says. If it says what is 0 or 1, other values have no meaning of their own.
     """
     names = {value: _name(value) for value in values}
     known: dict[str, int | None] = dict(given)

@@ -33,15 +33,7 @@ def merged(forecasts: Iterator[Chunk], outcomes: Iterator[Chunk]) -> Iterator[Ch
 
 
 class _Side:
-    """The chunks of one topic: the one that is merged now, and what stands behind it.
-
-    Attributes
-    ----------
-    records, done
-        Of the chunk that is merged now; no records where there is none.
-    at
-        The place there of the next record.
-    """
+    """The chunks of one topic: the one that is merged now, and what stands behind it."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = (chunk for chunk in chunks if chunk.records)
@@ -51,7 +43,9 @@ class _Side:
     def advance(self) -> None:
         """Go on to the next chunk."""
         chunk = self._following.popleft() if self._following else next(self._chunks, None)
+        #: Of the chunk that is merged now; no records where there is none.
         self.records, self.done = chunk or Chunk([], 0)
+        #: The place there of the next record.
         self.at = 0
 
     def believed(self, at: int) -> int:

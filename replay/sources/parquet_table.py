@@ -27,12 +27,8 @@ def read(path: Path, named: Mapping[str, str], zone: tzinfo | None = None) -> Te
     Raises SettingsError if pyarrow is missing.
     Raises TableError if the file is broken, a column is missing, there twice, or of a type that is not read.
 
-    Parameters
-    ----------
-    named
-        Names by the option that gives each; ``score.values[1]`` is a value inside a column, ``#3`` the third column.
-    zone
-        Of times without one.
+    ``named``: names by the option that gives each; ``score.values[1]`` is inside a column, ``#3`` the third column.
+    ``zone``: of times without one.
     """
     arrow = pyarrow()
     try:

@@ -61,12 +61,8 @@ def read(path: Path, named: Mapping[str, str], encoding: str | None = None) -> T
     Raises SettingsError if the file cannot be read.
     Raises TableError if a column is missing or there twice, or rows have other numbers of cells than the header.
 
-    Parameters
-    ----------
-    named
-        Names by the option that gives each. ``#3`` is the third column, whatever its name.
-    encoding
-        None: UTF-8, UTF-16 if it looks so, else cp1252.
+    ``named``: names by the option that gives each. ``#3`` is the third column, whatever its name.
+    ``encoding``: None: UTF-8, UTF-16 if it looks so, else cp1252.
     """
     decoded, nul = _encoding(path, encoding)
     notes = []

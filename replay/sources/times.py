@@ -141,15 +141,9 @@ def read(column: Column, form: str | None = None, zone: tzinfo | None = None, *,
     Raises TableError if cells are written in several ways or in none that is known, or are not from the year `FIRST` to
     next year. A ``--label-time`` of a year that nobody means stands for none.
 
-    Parameters
-    ----------
-    form
-        How text is written, as strptime reads it; None: ISO 8601, numbers since 1970, days of a spreadsheet, or dates
-        of digits alone.
-    zone
-        Of times that name none; None: UTC, and a note says so.
-    only
-        Whether ``form`` is used even if no cell is written so.
+    ``form``: as strptime reads text; None: ISO 8601, numbers since 1970, days of a spreadsheet, dates of digits alone.
+    ``zone``: of times that name none; None: UTC, and a note says so.
+    ``only``: whether ``form`` is used even if no cell is written so.
     """
     clock, of_label = _Clock(zone or UTC), column.option == "--label-time"
     if not isinstance(column.cells, list):

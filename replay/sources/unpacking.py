@@ -15,8 +15,7 @@ from typing import IO, Any, Final, cast
 
 from replay.sources.record import TableError
 from streams.config.settings import SettingsError
-from streams.kafka.codecs import NUMBERS
-from streams.kafka.expansion import ExpandsError, unpacked
+from streams.kafka.codecs import NUMBERS, ExpandsError, unpacked
 
 PARQUET: Final = b"PAR1"
 _ZIP, _ZSTD = b"PK\x03\x04", b"\x28\xb5\x2f\xfd"

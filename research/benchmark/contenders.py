@@ -166,14 +166,9 @@ def streamcal(stream: Dated) -> Floats:
 def refitted(stream: Dated, learn: Callable[[Integers], Served], window: int | None, every: int) -> Floats:
     """Serve by a map that is fitted again at midnight, where so many days are over since the last fit.
 
-    Parameters
-    ----------
-    learn
-        Gets the rows whose labels are known, and returns the function that serves rows.
-    window
-        Labels that it gets, the last ones; None: all.
-    every
-        Days.
+    ``learn``: gets the rows whose labels are known, and returns the function that serves rows.
+    ``window``: labels that it gets, the last ones; None: all.
+    ``every``: days.
     """
     served = stream.p.copy()
     known = np.argsort(stream.known_ms, kind="stable")

@@ -35,19 +35,12 @@ _DRAWS = float(1 << BITS)
 class ApproachabilityRegret(Calibrator):
     """Serve grid points so that neither the calibration error nor the loss beyond the forecast's own can grow fast.
 
-    Parameters
-    ----------
-    preset
-        What an epoch of T outcomes uses: ``joint`` Λ = T^(1/6), m ~ T^(1/3), total calibration error O(T^(2/3)) and
-        regret O(T^(1/2)) together; ``fine`` Λ = 1, m ~ T^(1/3); ``coarse`` Λ = 1, m ~ T^(1/5), with fewer points to
-        fill. m is 4 times that, rounded to a power of two, so that even grids contain each other.
-    loss
-        S, whose regret is kept small: ``brier``, or ``log`` clipped to 13.8 nats. No other: a loss that is not proper
-        can't be recalibrated.
-    spacing
-        How the m + 1 points are spaced; see `Grid`.
-    name, seed
-        Key the draws.
+    ``preset``: what an epoch of T outcomes uses: ``joint`` Λ = T^(1/6), m ~ T^(1/3), total calibration error O(T^(2/3))
+      and regret O(T^(1/2)) together; ``fine`` Λ = 1, m ~ T^(1/3); ``coarse`` Λ = 1, m ~ T^(1/5), with fewer points to
+      fill. m is 4 times that, rounded to a power of two, so that even grids contain each other.
+    ``loss``: S, whose regret is kept small: ``brier``, or ``log`` clipped to 13.8 nats. Others can't be recalibrated.
+    ``spacing``: how the m + 1 points are spaced; see `Grid`.
+    ``name, seed``: key the draws.
 
     Notes
     -----

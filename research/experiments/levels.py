@@ -17,12 +17,8 @@ Way = Literal["crossing", "sorted", "chain"]
 class Levels:
     """Online gradient descent on the pinball loss, separately for each level.
 
-    Parameters
-    ----------
-    p
-        Levels, increasing, [m].
-    rate
-        η.
+    ``p``: levels, increasing, [m].
+    ``rate``: η.
 
     Notes
     -----

@@ -37,12 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(only: Sequence[str], out: Path) -> int:
     """Run the experiments named, or all; return 0 unless a theorem failed.
 
-    Parameters
-    ----------
-    only
-        Names; empty runs all.
-    out
-        Directory of the report; it is made.
+    ``only``: names; empty runs all.
+    ``out``: directory of the report; it is made.
     """
     # One thread for each process: the processes already use both cores, and sums keep their order.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

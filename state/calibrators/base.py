@@ -67,16 +67,9 @@ class Recalibrator(ABC):
 
         Raises ValueError if ``y`` is not allowed; the state is unchanged.
 
-        Parameters
-        ----------
-        ticket
-            From the `Answer` to the forecast of this outcome.
-        y
-            The outcome. Of a probability in [0, 1], and only 0 or 1 for a calibrator that counts; of classes the index;
-            of a law the number.
-        at
-            Record time of the label, ms. Labels of one time may be one batch. 0: not known, as of a label that silence
-            implied.
+        ``ticket``: from the `Answer` to the forecast of this outcome.
+        ``y``: the outcome: of a probability in [0, 1], 0 or 1 if it counts; of classes the index; of a law the number.
+        ``at``: record time of the label, ms. Labels of one time may be one batch. 0: not known, or implied by silence.
         """
 
     @abstractmethod
@@ -88,12 +81,8 @@ class Recalibrator(ABC):
 
         Raises ValueError if ``y`` is not allowed; the state is unchanged.
 
-        Parameters
-        ----------
-        ticket
-            As given to `update`.
-        was
-            The label that was learnt, or its last revision.
+        ``ticket``: as given to `update`.
+        ``was``: the label that was learnt, or its last revision.
         """
 
     def encode(self) -> bytes:
@@ -187,16 +176,10 @@ class Calibrator(Recalibrator):
 
         Raises ValueError if ``p`` is outside [0, 1], or ``x`` is not what the calibrator was configured for.
 
-        Parameters
-        ----------
-        p
-            The raw forecast, in [0, 1].
-        x
-            Features in [-1, 1]; ignored by calibrators that take none.
-        key
-            The event id, which keys the draw of a randomised calibrator.
-        groups
-            The slots of the event's segments; ignored unless `grouped`.
+        ``p``: the raw forecast, in [0, 1].
+        ``x``: features in [-1, 1]; ignored by calibrators that take none.
+        ``key``: the event id, which keys the draw of a randomised calibrator.
+        ``groups``: the slots of the event's segments; ignored unless `grouped`.
         """
 
 

@@ -16,12 +16,8 @@ _LN2: Final = math.log(2.0)
 class Bend:
     """A function r of log-odds v, linear between knots and constant outside, with v + r(v) strictly increasing.
 
-    Parameters
-    ----------
-    low, step, knots
-        The first knot, the distance between knots, and their number, at least 2.
-    prior
-        Information that r = 0 counts for at every knot.
+    ``low, step, knots``: the first knot, the distance between knots, and their number, at least 2.
+    ``prior``: information that r = 0 counts for at every knot.
 
     Notes
     -----

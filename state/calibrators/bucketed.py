@@ -40,15 +40,10 @@ _MOST: Final = 65_535
 class Bucketed(Calibrator):
     """A bucketed calibrator. It counts plays and outcomes exactly; a subclass says how the field learns.
 
-    Parameters
-    ----------
-    grid, spacing, points
-        N, the number of gaps between the points that can be served, and their spacing; ``points`` between 0 and 1
-        override both. See `Grid`.
-    buckets, bucket_spacing, edges
-        The same for the buckets of the raw forecast. Bucket j holds e_j <= p < e_{j+1}; the last one also holds 1.
-    name, seed
-        Key the draws.
+    ``grid, spacing, points``: N, the number of gaps between the points that can be served, and their spacing;
+      ``points`` between 0 and 1 override both. See `Grid`.
+    ``buckets, bucket_spacing, edges``: the same of the raw forecast's buckets, e_j <= p < e_{j+1}; the last also has 1.
+    ``name, seed``: key the draws.
 
     Notes
     -----
@@ -260,13 +255,9 @@ class Bucketed(Calibrator):
     def _within(self, length: Callable[[int, int, float, int], float], outstanding: int) -> float:
         """Return a bound b on Σ|φ| / T: the ratio of Σ|φ| / T to b is at most 1 in expectation.
 
-        Parameters
-        ----------
-        length
-            Returns R with E Σ φ² <= R², from the number of outcomes, the number of cells, the widest gap between played
-            neighbours, and the sum of delays.
-        outstanding
-            As in `bound`.
+        ``length``: returns R with E Σ φ² <= R², from the numbers of outcomes and cells, the widest gap between played
+          neighbours, and the sum of delays.
+        ``outstanding``: as in `bound`.
 
         Notes
         -----
@@ -290,7 +281,7 @@ class Bucketed(Calibrator):
         return total / self.learnt
 
 
-class Counting(Bucketed):
+class CountingBuckets(Bucketed):
     """A bucketed calibrator whose field is a function of a cell's counts: updates commute, bit for bit."""
 
     order_free: bool = True

@@ -111,12 +111,8 @@ class BySegment:
     def answer(self, p: float, groups: tuple[int, ...]) -> tuple[float, bytes]:
         """Return the corrected answer and its ticket.
 
-        Parameters
-        ----------
-        p
-            The answer without segments, in [0, 1].
-        groups
-            The event's slots, at least one, all different.
+        ``p``: the answer without segments, in [0, 1].
+        ``groups``: the event's slots, at least one, all different.
         """
         clipped = min(max(p, P_CLIP), 1.0 - P_CLIP)
         v = math.log(clipped) - math.log1p(-clipped)
@@ -137,18 +133,11 @@ class BySegment:
     def learn(self, ticket: bytes, y: float, now: float, lag: float, part: float = 1.0, at: int = 0) -> None:
         """Learn from an outcome, 0 or 1.
 
-        Parameters
-        ----------
-        ticket
-            From `answer`.
-        now
-            Log-odds of the present answer to the ticket's forecast, without segments and before the outcome is learnt.
-        lag
-            Information learnt since the forecast was issued.
-        part
-            Share of the outcome that counts in the lasting correction and in w.
-        at
-            Record time of the label, see `Guard.weigh`.
+        ``ticket``: from `answer`.
+        ``now``: log-odds of the present answer to it, without segments and before the outcome is learnt.
+        ``lag``: information learnt since the forecast was issued.
+        ``part``: share of the outcome that counts in the lasting correction and in w.
+        ``at``: record time of the label, see `Guard.weigh`.
         """
         v, passing, v2, v3 = _ISSUED.unpack_from(ticket)
         rows = self._touched(ticket)

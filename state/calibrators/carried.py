@@ -25,14 +25,6 @@ class Carried(Calibrator):
 
     ``inner``: the calibrator of the version.
 
-    Attributes
-    ----------
-    slope, offset
-        The line: ``inner`` gets the forecast ``sigmoid(slope z + offset)``, z the log-odds of the raw forecast. At
-        first 1 and 0, which changes nothing.
-    seen
-        Forecasts of the version when the line was fitted; 0 before.
-
     Notes
     -----
     `state.versions` fits the line. ``inner`` takes the mapped forecast for the raw one, and serves it until the
@@ -62,7 +54,11 @@ class Carried(Calibrator):
         self.order_free, self.grouped, self.draws = inner.order_free, inner.grouped, inner.draws
         self.passes, self.serves_raw, self.keeps_features = inner.passes, inner.serves_raw, inner.keeps_features
         self.learnt = inner.learnt
-        self.slope, self.offset, self.seen = 1.0, 0.0, 0
+        #: The line: ``inner`` gets the forecast ``sigmoid(slope z + offset)``, z the log-odds of the raw forecast. At
+        #: first 1 and 0, which changes nothing.
+        self.slope, self.offset = 1.0, 0.0
+        #: Forecasts of the version when the line was fitted; 0 before.
+        self.seen = 0
 
     def due(self, forecasts: int) -> bool:
         """Return whether to fit the line at this number of forecasts: `FEW`, twice as many, and so on."""

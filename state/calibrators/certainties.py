@@ -17,13 +17,6 @@ FLAT: Final = 0.05
 class Certainties:
     """How log-odds are read once a score of 0 or 1 was wrong.
 
-    Attributes
-    ----------
-    lowest, highest
-        The range of the other scores that were learnt, in log-odds.
-    floor, ceiling
-        The places of scores of 0 and of 1, in log-odds; ∓13.8 while no such score was wrong.
-
     Notes
     -----
     Scores of 0 and 1 (beyond 1e-6) have log-odds of ∓13.8. Where scores are rounded, a 0 may mean little less than the
@@ -40,7 +33,10 @@ class Certainties:
     __slots__ = ("ceiling", "floor", "highest", "lowest")
 
     def __init__(self) -> None:
-        self.lowest, self.highest, self.floor, self.ceiling = 0.0, 0.0, Z_CLIP, -Z_CLIP
+        #: The range of the other scores that were learnt, in log-odds.
+        self.lowest, self.highest = 0.0, 0.0
+        #: The places of scores of 0 and of 1, in log-odds; ∓13.8 while no such score was wrong.
+        self.floor, self.ceiling = Z_CLIP, -Z_CLIP
 
     def read(self, z: float) -> float:
         """Return log-odds as the maps read them."""

@@ -65,12 +65,8 @@ class Certified(Calibrator):
 
     Use it as a back: ``prudent+certified``.
 
-    Parameters
-    ----------
-    patience
-        How far a cell may be off before its interval is left, in standard deviations of chance.
-    evidence
-        Outcomes of each kind that are needed before any interval is left.
+    ``patience``: how far a cell may be off before its interval is left, in standard deviations of chance.
+    ``evidence``: outcomes of each kind that are needed before any interval is left.
 
     Notes
     -----

@@ -44,15 +44,9 @@ class Crowds:
     def part(self, since: float, information: float, g: float, *, revised: bool = False) -> float:
         """Return the share of an outcome that counts, 0 to 1.
 
-        Parameters
-        ----------
-        since, information
-            Information learnt when its forecast was issued, and now.
-        g
-            Its error q - y; for a revision the old label minus the new one.
-        revised
-            Whether it is a revision. It counts in full if no outcome of its crowd was late, because all of them had
-            counted in full.
+        ``since, information``: information learnt when its forecast was issued, and now.
+        ``g``: its error q - y; for a revision the old label minus the new one.
+        ``revised``: of a revision: it counts in full if no outcome of its crowd was late, as all of them had.
         """
         if not CROWDED <= since < information:
             return 1.0

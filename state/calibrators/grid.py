@@ -22,12 +22,8 @@ class Grid:
 
     The points are fractions, because sums of counts times whole numerators commute exactly and sums of floats do not.
 
-    Parameters
-    ----------
-    numerators
-        Strictly increasing, from 0 to ``denominator``.
-    denominator
-        Positive.
+    ``numerators``: strictly increasing, from 0 to ``denominator``.
+    ``denominator``: positive.
 
     Examples
     --------

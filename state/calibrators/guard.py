@@ -85,12 +85,8 @@ class Guard:
     def weigh(self, delta: float, more: float, at: int) -> None:
         """Count an outcome.
 
-        Parameters
-        ----------
-        delta, more
-            δ, and the growth of Σ δ².
-        at
-            Record time of the label, ms; 0: no batch.
+        ``delta, more``: δ, and the growth of Σ δ².
+        ``at``: record time of the label, ms; 0: no batch.
         """
         self._square += more
         if at == 0 or at != self._at:

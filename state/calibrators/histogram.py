@@ -24,15 +24,10 @@ BINS: Final = 30
 class Histogram(Calibrator):
     """Serve the mean outcome of the forecast's bin, shrunk to the forecast. It can learn any map, and has no theorem.
 
-    Parameters
-    ----------
-    bins
-        M, the number of bins.
-    spacing
-        ``logit``: M bins of equal width in log-odds from `EDGE` to 1 - `EDGE`, so that rare events are told apart;
-        ``uniform``: of equal width in p.
-    halflife
-        Outcomes *of the same bin* after which one counts half; 0: none is forgotten.
+    ``bins``: M, the number of bins.
+    ``spacing``: ``logit``: equal widths in log-odds in `EDGE` .. 1 - `EDGE`, which tells rare events apart;
+      ``uniform``: in p.
+    ``halflife``: outcomes *of the same bin* after which one counts half; 0: none is forgotten.
 
     Notes
     -----

@@ -18,23 +18,8 @@ REBUILD = 100_000
 class LeastSquares:
     """The θ that minimises Σ (θ·f - y)² + ‖θ - θ₀‖² over the rounds so far, and the sums that give it.
 
-    Parameters
-    ----------
-    size
-        n, the number of coordinates of f. The first is the constant 1.
-    prior
-        The coordinate whose weight starts at 1 and is shrunk to 1 (θ₀); None: all weights are shrunk to 0.
-
-    Attributes
-    ----------
-    z
-        Input of a round, (-y, f), shape (n + 1,): write f to ``z[2:]``, then call `learn`. ``z[1]`` is the constant.
-    theta
-        (loss, θ_1..θ_n), so that ``theta[i]`` is the weight of ``z[i]``. The loss is the minimum above.
-    log_det
-        ln det A = Σ ln(1 + q), q = f'A^-1 f with the A before the round.
-    learnt
-        Rounds learnt.
+    ``size``: n, the number of coordinates of f. The first is the constant 1.
+    ``prior``: the coordinate whose weight starts at 1 and is shrunk to 1 (θ₀); None: all weights are shrunk to 0.
 
     Notes
     -----
@@ -70,7 +55,9 @@ class LeastSquares:
     __slots__ = ("_both", "_column", "_g", "_outer", "_pair", "_row", "_swept", "learnt", "log_det", "theta", "z")
 
     def __init__(self, size: int, prior: int | None = None) -> None:
+        #: Rounds.
         self.learnt = 0
+        #: ln det A = Σ ln(1 + q), q = f'A^-1 f with the A before the round.
         self.log_det = 0.0
         pair = np.stack([np.eye(size + 1), -np.eye(size + 1)])
         pair[1, 0, 0] = 0.0
@@ -88,9 +75,11 @@ class LeastSquares:
         self._both = np.zeros((2, pair.shape[1]))
         self._column, self._row = self._both[:, :, None], self._both[:, None, :]
         self._outer = np.empty_like(pair)
+        #: Input of a round, (-y, f), shape (n + 1,): write f to ``z[2:]``, then call `learn`. ``z[1]`` is the constant.
         self.z: Floats = self._both[0]
         self._g: Floats = self._both[1]
         self.z[1] = 1.0
+        #: (loss, θ_1..θ_n), so that ``theta[i]`` is the weight of ``z[i]``. The loss is the minimum above.
         self.theta: list[float] = self._swept[0].tolist()
 
     @property

@@ -2,29 +2,16 @@
 
 import math
 
-from state.calibrators.logistic import newton, proximal, sigmoid
+from state.calibrators.logistic import newton
 
 
 class Line:
     """Slope a and offset b of the line a x + b.
 
-    Parameters
-    ----------
-    start
-        The first slope. The first offset is 0.
-    low, high
-        Limits of the slope.
-    in_slope, in_offset
-        Information that the start counts for, in slope and in offset.
-    far
-        Largest distance of the offset from 0.
-
-    Attributes
-    ----------
-    a, b
-        Slope and offset.
-    aa, ab, bb
-        Their curvature A.
+    ``start``: the first slope. The first offset is 0.
+    ``low, high``: limits of the slope.
+    ``in_slope, in_offset``: information that the start counts for, in slope and in offset.
+    ``far``: largest distance of the offset from 0.
 
     Notes
     -----
@@ -34,9 +21,6 @@ class Line:
 
     P is the diagonal matrix of the information that the start counts for. A slope beyond its limit is projected back,
     together with the offset: to the nearest point in the norm of A.
-
-    The proximal step (`approach`) takes g where it ends, not where it begins, so it does not overshoot (Toulis &
-    Airoldi 2017, *Asymptotic and finite-sample properties of estimators based on stochastic gradients*).
     """
 
     __slots__ = ("_far", "_high", "_in_offset", "_in_slope", "_low", "_start", "a", "aa", "ab", "b", "bb")
@@ -46,7 +30,9 @@ class Line:
     ) -> None:
         self._start, self._low, self._high, self._far = start, low, high, far
         self._in_slope, self._in_offset = in_slope, in_offset
+        #: Slope and offset.
         self.a, self.b = start, 0.0
+        #: Their curvature A.
         self.aa, self.ab, self.bb = in_slope, 0.0, in_offset
 
     def learn(self, x: float, g: float, curvature: float, fade: float) -> None:
@@ -59,23 +45,6 @@ class Line:
         gb = g + fade * self._in_offset * self.b
         da, db = newton(aa, ab, bb, ga, gb)
         self.move(da, db)
-
-    def approach(self, x: float, y: float, part: float, known: float, fade: float) -> None:
-        """Take the proximal step of an outcome, 0 or 1, that counts for a part.
-
-        ``known``: the curvature of the outcome before its batch. Its mean with that at the end of the step counts: of
-        zeros that come first in a file, the latter is nearly 0, and the ones behind them would move the line too far.
-        """
-        keep = 1.0 - fade
-        aa, ab, bb = keep * self.aa + fade * self._in_slope, keep * self.ab, keep * self.bb + fade * self._in_offset
-        dx, d1 = newton(aa, ab, bb, x, 1.0)
-        q = sigmoid(proximal(self.a * x + self.b, part * (dx * x + d1), y))
-        curvature = part * 0.5 * (q * (1.0 - q) + known)
-        pull = fade * self._in_slope * (self.a - self._start), fade * self._in_offset * self.b
-        self.aa, self.ab, self.bb = aa + curvature * x * x, ab + curvature * x, bb + curvature
-        da, db = newton(self.aa, self.ab, self.bb, *pull)
-        g = part * (q - y)
-        self.move(da + dx * g, db + d1 * g)
 
     def curve(self, x: float, more: float) -> None:
         """Add to the curvature at x."""

@@ -82,7 +82,7 @@ class LocationScale:
         self._mixture = Mixture(PRIOR)
         self._mean = 0.0
         self._slow = self._fast = RAW_PLACE
-        self._scores, self._left = Window(), Window()
+        self._scores, self._left = LastNumbers(), LastNumbers()
         self._mixed = RAW_PLACE
 
     @property
@@ -146,25 +146,19 @@ class LocationScale:
         self._mean, *rest = self._mixture.take(numbers)
         self._mixed, self._slow, self._fast = Place(*rest[:2]), Place(*rest[2:4]), Place(*rest[4:])
         scores = Struct(f"<{2 * held}d").unpack_from(payload, self._head.size)
-        self._scores, self._left = Window(scores[:held]), Window(scores[held:])
+        self._scores, self._left = LastNumbers(scores[:held]), LastNumbers(scores[held:])
 
 
 class Mixture:
     """Weights of several places of a law, from the loss of each.
 
     ``prior``: ρ, the weights before there is evidence; the baseline's comes first.
-
-    Attributes
-    ----------
-    variance
-        V of the notes of `LocationScale`.
-    weights
-        The present weights.
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
         self._prior = prior
-        self.variance, self._losses, self.weights = 0.0, [0.0] * len(prior), list(prior)
+        #: The present weights, and V of the notes of `LocationScale`.
+        self.weights, self.variance, self._losses = list(prior), 0.0, [0.0] * len(prior)
 
     def weigh(self, places: Sequence[Place], quantiles: Sequence[float], score: float) -> None:
         """Add the losses of the issued places, in units of the spread of the first."""
@@ -198,7 +192,7 @@ class Mixture:
         return rest[2 * k :]
 
 
-class Window:
+class LastNumbers:
     """The last `WINDOW` numbers and their quantiles."""
 
     def __init__(self, numbers: Sequence[float] = ()) -> None:

@@ -59,12 +59,8 @@ def more_curved(q: float, was: float, y: float) -> float:
 def newton(hh: float, hk: float, kk: float, gh: float, gk: float, gamma: float = 1.0) -> tuple[float, float]:
     """Return A^-1 g / γ, a Newton step in two coordinates.
 
-    Parameters
-    ----------
-    hh, hk, kk
-        The curvature A = ((hh, hk), (hk, kk)), positive definite.
-    gh, gk
-        The gradient g.
+    ``hh, hk, kk``: the curvature A = ((hh, hk), (hk, kk)), positive definite.
+    ``gh, gk``: the gradient g.
     """
     scale = 1.0 / ((hh * kk - hk * hk) * gamma)
     return (kk * gh - hk * gk) * scale, (hh * gk - hk * gh) * scale
@@ -101,16 +97,10 @@ def share_step(
 
     The update is a Newton step on the log loss.
 
-    Parameters
-    ----------
-    share, held
-        k and its curvature before.
-    prior
-        Information that k = 0 counts for.
-    v, r
-        Log-odds without the correction, and the correction, both as issued.
-    halflife
-        Information after which an outcome counts half.
+    ``share, held``: k and its curvature before.
+    ``prior``: information that k = 0 counts for.
+    ``v, r``: log-odds without the correction, and the correction, both as issued.
+    ``halflife``: information after which an outcome counts half.
     """
     q = sigmoid(v + share * r)
     information = q * (1.0 - q)
@@ -126,12 +116,8 @@ def project(curvature: Sequence[Sequence[float]], away: Sequence[float]) -> list
     It is (A + m)^-1 A away, with the multiplier m that makes its length the radius. Newton's iteration on 1/length
     finds m from below.
 
-    Parameters
-    ----------
-    curvature
-        A, symmetric and positive definite, shape (n, n).
-    away
-        A point outside the ball, shape (n,).
+    ``curvature``: A, symmetric and positive definite, shape (n, n).
+    ``away``: a point outside the ball, shape (n,).
     """
     target = [sum(map(float.__mul__, row, away)) for row in curvature]
     m = 0.0

@@ -3,10 +3,10 @@
 import math
 from typing import ClassVar
 
-from state.calibrators.bucketed import Counting
+from state.calibrators.bucketed import CountingBuckets
 
 
-class Minimax(Counting):
+class Minimax(CountingBuckets):
     """Draw one of two neighbouring grid points so that their errors cancel: calibrated on any sequence of outcomes.
 
     The field is the error itself, ``V_i = s_i - n_i g_i``. Options and state: `Bucketed`.

@@ -13,10 +13,10 @@ from state.calibrators.location_scale import (
     FEWEST,
     STEEP,
     WINDOW,
+    LastNumbers,
     Mixture,
     Place,
     Units,
-    Window,
 )
 from state.forecasts import Law
 
@@ -112,17 +112,13 @@ class PlaceBySegment:
         # Running mean of the scores minus shifts, and of their distances minus scales.
         self._mean, self._away = 0.0, USUAL
         # The last scores, and their residuals after shift, after scale, after both.
-        self._left = Window(), Window(), Window(), Window()
+        self._left = LastNumbers(), LastNumbers(), LastNumbers(), LastNumbers()
 
     def place(self, mixed: Place, groups: tuple[int, ...]) -> tuple[Place, bytes]:
         """Return the place to serve, and the ticket.
 
-        Parameters
-        ----------
-        mixed
-            The place without segments.
-        groups
-            The event's slots, at least one, all different.
+        ``mixed``: the place without segments.
+        ``groups``: the event's slots, at least one, all different.
         """
         rows = [self._rows[slot] for slot in groups if slot in self._rows]
         shift, log_scale = _sums(rows)
@@ -143,7 +139,9 @@ class PlaceBySegment:
         slots = b"".join([_SLOT.pack(slot) for slot in groups])
         return served, _ISSUED.pack(*served, *chain.from_iterable(within)) + slots
 
-    def _within(self, mixed: Place, shift: float, scale: float, left: Window, unknown: float, unmoved: float) -> Place:
+    def _within(
+        self, mixed: Place, shift: float, scale: float, left: LastNumbers, unknown: float, unmoved: float
+    ) -> Place:
         """Return the corrected place; with less evidence it is nearer to ``mixed``, the place without segments."""
         if self._learnt < FEWEST:
             return mixed
@@ -159,18 +157,11 @@ class PlaceBySegment:
     def update(self, ticket: bytes, mixed: Place, law: Law, of: Units, y: float, noise: float) -> None:
         """Learn from an outcome whose law was moved.
 
-        Parameters
-        ----------
-        ticket
-            From `place`.
-        mixed
-            The place without segments, as issued.
-        law, of
-            The raw law and its units.
-        y
-            The outcome, any finite number.
-        noise
-            N of `Quantile`, 1 or more.
+        ``ticket``: from `place`.
+        ``mixed``: the place without segments, as issued.
+        ``law, of``: the raw law and its units.
+        ``y``: the outcome, any finite number.
+        ``noise``: N of `Quantile`, 1 or more.
         """
         issued = _ISSUED.unpack_from(ticket)
         median, spread = of
@@ -233,7 +224,7 @@ class PlaceBySegment:
         self._mean, self._away = self._mixture.take(numbers)
         self._rows = {slot: row for slot, *row in _ROW.iter_unpack(payload[_HEAD.size : end])}
         scores = Struct(f"<{4 * held}d").unpack_from(payload, end)
-        one, other, third, last = [Window(scores[k * held : (k + 1) * held]) for k in range(4)]
+        one, other, third, last = [LastNumbers(scores[k * held : (k + 1) * held]) for k in range(4)]
         self._left = one, other, third, last
 
     def _touched(self, ticket: bytes) -> list[list[float]]:

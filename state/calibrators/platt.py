@@ -5,21 +5,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
+from state.calibrators import logistic
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import Calibrator, require_probability
-from state.calibrators.logistic import (
-    CURVATURE,
-    GAMMA,
-    HALFLIFE,
-    OPTION,
-    P_CLIP,
-    RADIUS,
-    kept,
-    more_curved,
-    newton,
-    project,
-    sigmoid,
-)
 from state.calibrators.options import Option
 
 _TICKET: Final = Struct("<dd")
@@ -65,38 +53,38 @@ class Platt(Calibrator):
     """
 
     name: ClassVar[str] = "platt"
-    options: ClassVar[dict[str, Option]] = {"halflife": OPTION}
+    options: ClassVar[dict[str, Option]] = {"halflife": logistic.OPTION}
     remembered: ClassVar[tuple[str, ...]] = ("learnt", "_a", "_b", "_zz", "_z1", "_11")
     layout: ClassVar[Struct] = Struct("<Qddddd")
 
-    def __init__(self, *, halflife: int = HALFLIFE) -> None:
+    def __init__(self, *, halflife: int = logistic.HALFLIFE) -> None:
         self.learnt = 0
-        self._kept = kept(halflife)
-        self._renewed = CURVATURE * (1.0 - self._kept)
+        self._kept = logistic.kept(halflife)
+        self._renewed = logistic.CURVATURE * (1.0 - self._kept)
         self._a, self._b = 1.0, 0.0
-        self._zz, self._z1, self._11 = CURVATURE, 0.0, CURVATURE
+        self._zz, self._z1, self._11 = logistic.CURVATURE, 0.0, logistic.CURVATURE
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         require_probability(p)
-        p = min(max(p, P_CLIP), 1.0 - P_CLIP)
+        p = min(max(p, logistic.P_CLIP), 1.0 - logistic.P_CLIP)
         z = math.log(p) - math.log1p(-p)
-        served = sigmoid(self._a * z + self._b)
+        served = logistic.sigmoid(self._a * z + self._b)
         return new(Answer, (served, served, _TICKET.pack(z, served)))
 
     def update(self, ticket: bytes, y: float, at: int = 0) -> None:
         require_probability(y)
         z, _ = _TICKET.unpack(ticket)
-        g1 = sigmoid(self._a * z + self._b) - y
+        g1 = logistic.sigmoid(self._a * z + self._b) - y
         gz = g1 * z
         keep, renewed = self._kept, self._renewed
         zz = self._zz = keep * self._zz + renewed + gz * gz
         z1 = self._z1 = keep * self._z1 + gz * g1
         oo = self._11 = keep * self._11 + renewed + g1 * g1
         # The determinant is at least CURVATURE * (zz + oo) / 2, far above the rounding errors of 1e9 updates.
-        da, db = newton(zz, z1, oo, gz, g1, GAMMA)
+        da, db = logistic.newton(zz, z1, oo, gz, g1, logistic.GAMMA)
         self._a -= da
         self._b -= db
-        if (self._a - 1.0) ** 2 + self._b**2 > RADIUS**2:
+        if (self._a - 1.0) ** 2 + self._b**2 > logistic.RADIUS**2:
             self._project()
         self.learnt += 1
 
@@ -111,17 +99,17 @@ class Platt(Calibrator):
         z, _ = _TICKET.unpack(ticket)
         g1 = was - y
         gz = g1 * z
-        more = more_curved(sigmoid(self._a * z + self._b), was, y)
+        more = logistic.more_curved(logistic.sigmoid(self._a * z + self._b), was, y)
         zz = self._zz = self._zz + more * z * z
         z1 = self._z1 = self._z1 + more * z
         oo = self._11 = self._11 + more
-        da, db = newton(zz, z1, oo, gz, g1)
+        da, db = logistic.newton(zz, z1, oo, gz, g1)
         self._a -= da
         self._b -= db
-        if (self._a - 1.0) ** 2 + self._b**2 > RADIUS**2:
+        if (self._a - 1.0) ** 2 + self._b**2 > logistic.RADIUS**2:
             self._project()
 
     def _project(self) -> None:
         curvature = ((self._zz, self._z1), (self._z1, self._11))
-        da, self._b = project(curvature, (self._a - 1.0, self._b))
+        da, self._b = logistic.project(curvature, (self._a - 1.0, self._b))
         self._a = 1.0 + da

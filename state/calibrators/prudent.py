@@ -32,12 +32,8 @@ _LENGTH: Final = Struct("<I")
 class Prudent(Calibrator):
     """Serve the raw forecast until outcomes support another score. It also has a draw, against adversaries.
 
-    Parameters
-    ----------
-    slope, offset, prior_rate, model_rate
-        As in `TwoSpeed`.
-    name, seed
-        Key the draws.
+    ``slope, offset, prior_rate, model_rate``: as in `TwoSpeed`.
+    ``name, seed``: key the draws.
 
     Notes
     -----

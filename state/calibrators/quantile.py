@@ -45,19 +45,12 @@ class Quantile(Recalibrator):
 
     Before that, the law is moved by a shift and a scale learnt from the last outcomes, once there is evidence for them.
 
-    Parameters
-    ----------
-    levels
-        p_1 < ... < p_m, at least two: what is served, whatever levels the raw forecast gives. None: `LEVELS`.
-    rate
-        η, the largest step. Where outcomes come late, the step taken is smaller, see the notes.
-    link
-        ``identity``, the paper's, steps in the level itself; ``logit`` in its log-odds, where a level of .005 takes
-        steps of its own size and does not fall below 0.
-    low, high
-        The range of the quantity; served quantiles are clamped to it. At its defaults it is not declared.
-    name, seed
-        Key the draws.
+    ``levels``: p_1 < ... < p_m, at least two: what is served, whatever levels the raw forecast gives. None: `LEVELS`.
+    ``rate``: η, the largest step. Where outcomes come late, the step taken is smaller, see the notes.
+    ``link``: ``identity``, the paper's, steps in the level itself; ``logit`` in its log-odds, where a level of .005
+      takes steps of its own size and does not fall below 0.
+    ``low, high``: the range of the quantity; served quantiles are clamped to it. At its defaults it is not declared.
+    ``name, seed``: key the draws.
 
     Notes
     -----

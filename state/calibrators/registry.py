@@ -58,13 +58,8 @@ def grouped(spec: str, options: Mapping[str, object]) -> bool:
 def check(spec: str, options: Mapping[str, object]) -> None:
     """Raise ValueError, saying what is allowed, unless `make` would accept these.
 
-    Parameters
-    ----------
-    spec
-        A name, or names in the order in which they answer: ``front+back``.
-    options
-        By name. In a composition at least one part must have the option; for ``multiclass``, either itself or the
-        calibrator of each class.
+    ``spec``: a name, or names in the order in which they answer: ``front+back``.
+    ``options``: by name. At least one part must have each; for ``multiclass``, itself or the calibrator of each class.
     """
     _check(spec, options)
     _made_by(spec, 0, options)("")  # refuses values that are wrong only together, such as an empty range
@@ -85,16 +80,10 @@ def make(spec: str, *, name: str = "", seed: int = 0, **options: object) -> Any:
 
     Raises ValueError if a name, option or value is not allowed; the message says what is.
 
-    Parameters
-    ----------
-    spec
-        A name, or names in the order in which they answer: ``front+back``.
-    name
-        The stream. With ``seed`` it keys the draws.
-    seed
-        From 0 to 2**64 - 1.
-    options
-        Each goes to every part that has an option of that name.
+    ``spec``: a name, or names in the order in which they answer: ``front+back``.
+    ``name``: the stream. With ``seed`` it keys the draws.
+    ``seed``: from 0 to 2**64 - 1.
+    ``options``: each goes to every part that has an option of that name.
 
     Examples
     --------

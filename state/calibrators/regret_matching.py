@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import isqrt
 from typing import ClassVar, Final
 
-from state.calibrators.bucketed import BUCKETS, GRID, SPACING, Counting
+from state.calibrators.bucketed import BUCKETS, GRID, SPACING, CountingBuckets
 from state.calibrators.grid import Grid
 from state.calibrators.options import Option, number
 
@@ -17,7 +17,7 @@ from state.calibrators.options import Option, number
 NOISE: Final = 2.0
 
 
-class RegretMatching(Counting):
+class RegretMatching(CountingBuckets):
     """Serve grid points so that moving them to a neighbour would have gained nothing.
 
     The field is the part of the error that this grid could avoid: ``sign(V_i) max(|V_i| - m_i, 0)`` with the margin
@@ -56,7 +56,7 @@ class RegretMatching(Counting):
 
     name: ClassVar[str] = "regret_matching"
     options: ClassVar[dict[str, Option]] = {
-        **Counting.options,
+        **CountingBuckets.options,
         "noise": number(NOISE, 0.0, 4.0, "standard deviations of chance by which a point may be off before it is left"),
     }
 

@@ -14,8 +14,9 @@ from state.calibrators.crowds import Crowds
 from state.calibrators.guard import SIZE as GUARD_SIZE
 from state.calibrators.guard import Guard
 from state.calibrators.line import Line
-from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, newton, share_step, sigmoid
+from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.calibrators.options import Option, number
+from state.calibrators.two_scales import TwoScales, itself
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend. Of 162
 #: settings of these and of the prior information, this is the one that is nowhere worse than the best front by more
@@ -55,7 +56,7 @@ FAR: Final = 20.0
 #: Labels may come from one file if their record times lie within one such span, ms: files are sent within minutes.
 SPAN: Final = 300_000
 #: First word of the state.
-_FORMAT: Final = 1 << 63 | 6
+_FORMAT: Final = 1 << 63 | 7
 #: Knots of the bend: the lowest, their distance of .5 in log-odds, and their number; from .12 to 96 %. The identity
 #: counts for 5 units of information. With 20, ones among the lowest scores moved their knot far too late.
 #: Steps of .25 gain .6 % log loss where the risk has steps, and lose .4 % on car loans.
@@ -69,7 +70,7 @@ IN_BENT_SHARE: Final = 2.0
 
 _RAW: Final = Struct("<dd")
 _ISSUED: Final = Struct("<ddffff")
-_STATE: Final = Struct("<QQQQQ26d")
+_STATE: Final = Struct("<QQQQQ31d")
 #: Bytes of a ticket before the slow map is settled.
 UNSETTLED: Final = _RAW.size
 #: Bytes of a state.
@@ -80,33 +81,30 @@ _LN2: Final = math.log(2.0)
 class TwoSpeed(Calibrator):
     """Serve a strictly increasing map of the raw forecast, which departs from it only as far as outcomes support.
 
-    Parameters
-    ----------
-    slope, offset
-        The map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, for example from a replay.
-    prior_rate, model_rate
-        Share of ones in the stream, and in the model's training data. The difference of their log-odds is added to the
-        offset. 0: not known.
+    ``slope, offset``: the map to start with, ``sigmoid(slope z + offset)`` of the raw log-odds z, say from a replay.
+    ``prior_rate, model_rate``: share of ones in the stream, and in the model's training data; the difference of their
+      log-odds is added to the offset. 0: not known.
 
     Notes
     -----
-    With z the log-odds of the raw forecast (after ``slope`` and ``offset``), and s(v) = 1 / (1 + exp(-v)),
+    With z the log-odds of the raw forecast (after ``slope`` and ``offset``), s(v) = 1 / (1 + exp(-v)), t = 4 s(z) - 2,
 
-        slow u = a z + b,  fast f = a' z + b',  v = u + c + e clip(f - u, ±`REACH`),
+        slow u = a z + d t + b,  fast f = a' z + b',  v = u + c + e clip(f - u, ±`REACH`),
 
         p = w s(z) + (1 - w) s(v + k r(v)).
 
-    *Order.* a and a' are at least `FLAT`, e and k in [0, 1], v + r(v) has a slope of at least .05 and w > 0: p
-    increases strictly with the raw forecast.
+    *Order.* a and a' are at least `FLAT`, d at least 0, e and k in [0, 1], v + r(v) has a slope of at least .05, w > 0:
+    p increases strictly with the raw forecast.
 
     *The maps* take the steps of `Line` when outcomes arrive, with q the present map's answer to the ticket's z, g = q -
     y and h = q (1 - q). λ = ln(2) h / halflife, so memory counts information: at .4 % the slow map remembers 1,000
     frauds, not 1,000 outcomes. It also remembers `LAGS` times what is learnt while an outcome is awaited. Without
-    forgetting this is the posterior mode, up to linearisation. The slow map takes the proximal step, which does not
-    overshoot where scores are far too sure. A batch may be sorted by label, zeros first. q is then nearly 0 when the
-    ones come, and so is h. So h is the mean of that at the step's end and that before the batch, which is all labels
-    whose record times lie in one `SPAN`; those implied by silence have none, and those in a row are one batch. Without
-    the latter, log loss was up to 3 times raw's until the next batch.
+    forgetting this is the posterior mode, up to linearisation. The slow map (`TwoScales`) has the score itself as a
+    second scale, because shares of votes are no log-odds, and takes proximal steps, which do not overshoot where scores
+    are far too sure. A batch may be sorted by label, zeros first. q is then nearly 0 when the ones come, and so is h.
+    So h is the mean of that at the step's end and that before the batch, which is all labels whose record times lie in
+    one `SPAN`; those implied by silence have none, and those in a row are one batch. Without the latter, log loss was
+    up to 3 times raw's until the next batch.
 
     *The blend* (c, e) takes the same step on both maps' answers **as issued**. Where outcomes come late the fast map
     was stale, and e falls to 0. Where late outcomes are of another kind than early ones, c corrects that. Only tickets
@@ -147,10 +145,10 @@ class TwoSpeed(Calibrator):
     scores to 1. A revision does not know whether its outcome was learnt.
 
     Ticket: z, information learnt (f64 each); once the slow map is settled also u, f, v, r (f32 each). Bytes: `_FORMAT`,
-    outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones expected, information learnt, a, b,
-    A_zz, A_z1, A_11, the same of the fast map, c, e, H_cc, H_ce, H_ee, k, H_k (f64), lowest and highest score, floor
-    and ceiling in log-odds, the number of the last span, a and b before it (f64), those of `Guard`, of `Crowds` and of
-    `Bend`. Little-endian.
+    outcomes, zeros, ones, zeros of settled tickets up to `ZEROS` (u64), raw ones expected, information learnt, a, d, b,
+    A_zz, A_zt, A_tt, A_z1, A_t1, A_11, of the fast map a', b', A_zz, A_z1, A_11, then c, e, H_cc, H_ce, H_ee, k, H_k
+    (f64), lowest and highest score, floor and ceiling in log-odds, the number of the last span, a, d and b before it
+    (f64), those of `Guard`, of `Crowds` and of `Bend`. Little-endian.
 
     References
     ----------
@@ -190,7 +188,7 @@ class TwoSpeed(Calibrator):
         self._plain = self._slope == 1.0 and self._offset == 0.0
         self.learnt, self._zeros, self._ones, self._settled = 0, 0, 0, 0
         self._expected, self._information = 0.0, 0.0
-        self._slow = Line(1.0, FLAT, STEEP, IN_SLOPE, IN_OFFSET, FAR)
+        self._slow = TwoScales(FLAT, STEEP, IN_SLOPE, IN_OFFSET, FAR)
         self._fast = Line(1.0, FLAT, STEEP, IN_SLOPE, IN_FAST_OFFSET, FAR)
         #: Offset c and share e of the blend: a line in the distance from the slow to the fast map.
         self._blend = Line(0.0, 0.0, 1.0, IN_SHARE, IN_BLEND)
@@ -201,8 +199,8 @@ class TwoSpeed(Calibrator):
         #: Share of the last outcome or revision that counted, see *Crowds*.
         self.part = 1.0
         self._ends = Certainties()
-        #: The span of the last label, and slope and offset of the slow map before it.
-        self._span, self._from = 0, (1.0, 0.0)
+        #: The span of the last label, and a, d and b of the slow map before it.
+        self._span, self._from = 0, (1.0, 0.0, 0.0)
 
     def evident(self) -> bool:
         """Return whether the outcomes so far support serving anything but the raw forecast."""
@@ -220,7 +218,7 @@ class TwoSpeed(Calibrator):
         ends = self._ends
         read = z if ends.floor <= z <= ends.ceiling else ends.read(z)
         slow, fast, blend = self._slow, self._fast, self._blend
-        u = slow.a * read + slow.b
+        u = slow.at(read)
         f = fast.a * read + fast.b
         v = u + blend.b + blend.a * min(max(f - u, -REACH), REACH)
         w = self._guard.weight
@@ -242,7 +240,7 @@ class TwoSpeed(Calibrator):
     def _mapped(self, z: float) -> float:
         """Return today's log-odds before the blend with raw, from log-odds as `Certainties` reads them."""
         slow, fast, blend = self._slow, self._fast, self._blend
-        u = slow.a * z + slow.b
+        u = slow.at(z)
         v = u + blend.b + blend.a * min(max(fast.a * z + fast.b - u, -REACH), REACH)
         return v + self._bent * self._bend.at(v)
 
@@ -272,7 +270,7 @@ class TwoSpeed(Calibrator):
         ends, said = self._ends, z
         if not ends.lowest <= z <= ends.highest:
             z = ends.noted(z, y)
-        slow = self._slow.a * z + self._slow.b
+        slow = self._slow.at(z)
         fast = self._fast.a * z + self._fast.b
         if not settled:
             u, f = slow, fast
@@ -293,18 +291,18 @@ class TwoSpeed(Calibrator):
             self._bend.learn(v, y, max(BENT, 2.0 * memory))
         self._learn_slow(z, slow, y, max(SLOW, memory), part, at // SPAN)
         if z != said:
-            ends.learn(said, part * self._slow.a * (sigmoid(self._mapped(z)) - y))
+            ends.learn(said, part * self._slow.slope(z) * (sigmoid(self._mapped(z)) - y))
         fast = sigmoid(fast)
         information = fast * (1.0 - fast)
         self._fast.learn(z, fast - y, information, information * (_LN2 / FAST))
 
     def _learn_slow(self, z: float, q: float, y: float, halflife: float, part: float, span: int) -> None:
         if span != self._span:
-            self._span, self._from = span, (self._slow.a, self._slow.b)
+            self._span, self._from = span, (self._slow.a, self._slow.d, self._slow.b)
         information = q * (1.0 - q)
         self._information += information
-        a, b = self._from
-        before = sigmoid(a * z + b)
+        a, d, b = self._from
+        before = sigmoid(a * z + d * itself(z) + b)
         self._slow.approach(z, y, part, before * (1.0 - before), part * information * _LN2 / halflife)
 
     def revise(self, ticket: bytes, was: float, y: float) -> None:
@@ -334,8 +332,7 @@ class TwoSpeed(Calibrator):
             q = sigmoid(self._mapped(z))
             self._guard.correct(-g * (math.log(q / raw) - math.log((1.0 - q) / (1.0 - raw))), 0.0)
         slow = self._slow
-        slow.curve(z, part * lacking(sigmoid(slow.a * z + slow.b), y))
-        slow.move(*newton(slow.aa, slow.ab, slow.bb, g * z, g))
+        slow.step(z, g, part * lacking(sigmoid(slow.at(z)), y))
         if len(ticket) > _RAW.size:
             _, _, u, f, v, _ = _ISSUED.unpack(ticket)
             self._bend.step(v, g)
@@ -345,7 +342,9 @@ class TwoSpeed(Calibrator):
             blend.move((blend.bb * d - blend.ab) * scale, (blend.aa - blend.ab * d) * scale)
 
     def encode(self) -> bytes:
-        slow, fast = [(line.a, line.b, line.aa, line.ab, line.bb) for line in (self._slow, self._fast)]
+        map_, line = self._slow, self._fast
+        slow = (map_.a, map_.d, map_.b, map_.zz, map_.zt, map_.tt, map_.z1, map_.t1, map_.oo)
+        fast = (line.a, line.b, line.aa, line.ab, line.bb)
         blend = (self._blend.b, self._blend.a, self._blend.bb, self._blend.ab, self._blend.aa)
         bent = (self._bent, self._bent_held)
         others = self._guard.encode() + self._crowds.encode() + self._bend.encode()
@@ -361,10 +360,9 @@ class TwoSpeed(Calibrator):
         self._crowds.decode(payload, at)
         self._bend.decode(payload[at + CROWDS_SIZE :])
         self._expected, self._information, *maps = maps
-        for line, numbers in ((self._slow, maps[:5]), (self._fast, maps[5:10])):
-            line.a, line.b, line.aa, line.ab, line.bb = numbers
-        self._blend.b, self._blend.a, self._blend.bb, self._blend.ab, self._blend.aa = maps[10:15]
-        self._bent, self._bent_held = maps[15:17]
-        ends = self._ends
-        ends.lowest, ends.highest, ends.floor, ends.ceiling = maps[17:21]
-        self._span, self._from = int(maps[21]), (maps[22], maps[23])
+        slow, line, blend, ends = self._slow, self._fast, self._blend, self._ends
+        slow.a, slow.d, slow.b, slow.zz, slow.zt, slow.tt, slow.z1, slow.t1, slow.oo = maps[:9]
+        line.a, line.b, line.aa, line.ab, line.bb = maps[9:14]
+        blend.b, blend.a, blend.bb, blend.ab, blend.aa = maps[14:19]
+        self._bent, self._bent_held, ends.lowest, ends.highest, ends.floor, ends.ceiling = maps[19:25]
+        self._span, self._from = int(maps[25]), (maps[26], maps[27], maps[28])

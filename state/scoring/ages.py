@@ -45,14 +45,6 @@ class Ages:
     halved, at most `FADE` (u32 each). Then for each label that has come, in ascending order: the label, the bytes of a
     count (1, 2, 4 or 8), the first cell with a count, the number of cells from there to the last one (u8 each), their
     counts. With two labels usually about 140 bytes; at most 6.2 kB.
-
-    Examples
-    --------
-    >>> ages = Ages()
-    >>> for days in range(1, 46):
-    ...     ages.observe(days * DAY_MS, 1)
-    >>> ages.n(1), words(ages.quantile(1, 0.5))
-    (45, '24d')
     """
 
     __slots__ = ("_at", "_before", "_counts", "_last", "_now", "_seen", "expired")
@@ -68,14 +60,9 @@ class Ages:
     def observe(self, age_ms: int, label: int, at: int = 0) -> None:
         """Count the first outcome of an event.
 
-        Parameters
-        ----------
-        age_ms
-            Age of its forecast, at least 0.
-        label
-            0 or 1, or the number of a class; 0 for outcomes that are numbers.
-        at
-            Record time of the outcome, ms; 0 if it is of no batch, or if its forecast names an entity.
+        ``age_ms``: age of its forecast, at least 0.
+        ``label``: 0 or 1, or the number of a class; 0 for outcomes that are numbers.
+        ``at``: record time of the outcome, ms; 0 if it is of no batch, or if its forecast names an entity.
         """
         label = min(label, LABELS - 1)
         self._seen += 1

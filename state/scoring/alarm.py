@@ -48,14 +48,6 @@ def log_wealth(cells: Sequence[Bin]) -> float:
     ----------
     Ville 1939; Bennett 1962; Howard, Ramdas, McAuliffe & Sekhon 2020, *Time-uniform Chernoff
     Bounds*, Table 3; Waudby-Smith & Ramdas 2024, *Estimating Means of Bounded Random Variables by Betting*.
-
-    Examples
-    --------
-    Of 100 forecasts of .5, 50 come true, or 80:
-
-    >>> calm, broken = ([Bin(100, 50, came_true, 25, came_true / 2)] for came_true in (50, 80))
-    >>> log_wealth(calm) < 0 < math.log(1 / ALPHA) < log_wealth(broken)
-    True
     """
     share = 1.0 / len(cells)
     spared = math.log1p(-share) if share < 1.0 else -math.inf
@@ -85,12 +77,8 @@ def log_mean_bet(off: float, variance: float) -> float:
 def log_level_bet(below: float, upto: float, variance: float) -> float:
     """Return log M of the bets that outcomes lie below a quantile of level τ more often, or less often, than τ.
 
-    Parameters
-    ----------
-    below, upto
-        Number of outcomes below the quantile, and at or below it, each minus τ times all.
-    variance
-        τ(1 - τ) times all outcomes.
+    ``below, upto``: number of outcomes below the quantile, and at or below it, each minus τ times all.
+    ``variance``: τ(1 - τ) times all outcomes.
 
     Notes
     -----

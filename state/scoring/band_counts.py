@@ -105,6 +105,14 @@ class BandCounts:
         at = (kind * _SUMS + what) * self.width
         return self.sums[at : at + self.width]
 
+    def days(self) -> dict[int, Self]:
+        """Return the counts of each day since 1970 that is kept, the earliest first."""
+        found = {}
+        for day in sorted(self._days):
+            found[day] = type(self)(self.width)
+            found[day].sums = self._days[day]
+        return found
+
     def __add__(self, other: Self) -> Self:
         """Return the counts of both; ValueError if they are of other bands."""
         if self.width != other.width:
@@ -207,12 +215,8 @@ class Worth(NamedTuple):
 def worth(known: Sequence[int], ones: Sequence[int], band: int, costs: tuple[float, float] | None) -> Worth:
     """Return what a band is worth.
 
-    Parameters
-    ----------
-    known, ones
-        By band, forecasts with a label, and those of label 1.
-    costs
-        Of a one that is missed, and of a forecast that is looked at.
+    ``known, ones``: by band, forecasts with a label, and those of label 1.
+    ``costs``: of a one that is missed, and of a forecast that is looked at.
     """
     looked, hits, caught, every = known[band], ones[band], sum(ones[band:]), sum(ones)
     return Worth(

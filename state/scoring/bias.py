@@ -18,14 +18,6 @@ class Bias:
     comes. Streams whose calibrator takes no features have no sums here.
     Bytes, little-endian: d (u16), and if d > 0 n, then the four sums of each feature (f64). 2 bytes without features,
     2,058 with 64.
-
-    Examples
-    --------
-    >>> bias = Bias()
-    >>> for x, y in ((1.0, 1), (-1.0, 0)):
-    ...     bias.observe((x,), raw=0.5, p=0.5, y=y)
-    >>> bias.along("calibrated")
-    [-0.5]
     """
 
     __slots__ = ("_n", "_sums")

@@ -45,16 +45,6 @@ def certificate(ranking: Ranking) -> float:
     ----------
     Błasiok, Gopalan, Hu & Nakkiran 2023, *A Unifying Theory of Distance from Calibration*; of a sequence, Qiao & Zheng
     2024, *On the Distance from Calibration in Sequential Prediction*, Definition 1.
-
-    Examples
-    --------
-    >>> honest, wrong = Ranking([0] * 300, [0] * 300), Ranking([0] * 300, [0] * 300)
-    >>> for cell in range(100, 200):
-    ...     middle = (EDGES[cell - 1] + EDGES[cell]) / 2
-    ...     honest.zeros[cell], honest.ones[cell] = round(1000 * (1 - middle)), round(1000 * middle)
-    ...     wrong.zeros[cell], wrong.ones[cell] = 500, 500
-    >>> round(certificate(honest), 3), round(certificate(wrong), 3)
-    (0.004, 0.254)
     """
     cells = [cell for cell, n in enumerate(map(add, ranking.zeros, ranking.ones)) if n]
     if not cells:

@@ -41,15 +41,6 @@ class ClassScores(Paired):
     Bytes, little-endian: K (u32), n, then for raw and for calibrated: for each class and last for the top label ten
     bins of (n, Σp, hits), then the sums of the Brier score and of the log loss; then Σd² of these two losses,
     calibrated minus raw. All f64: ``28 + 16 (30 K + 32)`` bytes. Views are NaN while nothing was observed.
-
-    Examples
-    --------
-    >>> scores = ClassScores(3)
-    >>> raw, served = Classwise((0.9, 0.05, 0.05)), Classwise((0.5, 0.25, 0.25))
-    >>> for y in (0, 0, 1, 2):
-    ...     scores.observe(raw, served, y)
-    >>> round(scores.error("raw"), 3), scores.error("calibrated"), scores.accuracy("calibrated")
-    (0.4, 0.0, 0.5)
     """
 
     __slots__ = ()
@@ -64,14 +55,9 @@ class ClassScores(Paired):
 
         Raises ValueError if there are not K probabilities, or ``y`` is not a class.
 
-        Parameters
-        ----------
-        raw, served
-            The model's probabilities and those served, K each.
-        y
-            The class that occurred, one of 0..K-1.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``raw, served``: the model's probabilities and those served, K each.
+        ``y``: the class that occurred, one of 0..K-1.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         classes = self.shape
         if not (len(raw) == len(served) == classes and 0 <= y < classes):

@@ -51,14 +51,6 @@ class Comparison:
     too small. ``a + b`` compares over both sets of events.
 
     Bytes, little-endian: Σd² of Brier, Σd² of log loss (f64 each), then the scores.
-
-    Examples
-    --------
-    >>> comparison = Comparison()
-    >>> for y in (1.0, 1.0, 0.0):
-    ...     comparison.observe(champion=0.5, challenger=0.75, y=y, draw=0.75)
-    >>> comparison.difference("brier").mean
-    -0.020833333333333332
     """
 
     __slots__ = ("_brier", "_log", "scores")
@@ -71,16 +63,10 @@ class Comparison:
     def observe(self, champion: float, challenger: float, y: float, draw: float | None = None, sign: int = 1) -> None:
         """Add one event, or take it out again.
 
-        Parameters
-        ----------
-        champion, challenger
-            The served ``p``, and the ``p`` that the challenger would have served, in [0, 1].
-        y
-            The outcome, 0 or 1.
-        draw
-            The challenger's draw, in [0, 1]; None or ``challenger`` if it drew nothing.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``champion, challenger``: the served ``p``, and the ``p`` that the challenger would have served, in [0, 1].
+        ``y``: the outcome, 0 or 1.
+        ``draw``: the challenger's draw, in [0, 1]; None or ``challenger`` if it drew nothing.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         self.scores.observe(champion, challenger, y, draw, sign)
         brier = (challenger - champion) * (challenger + champion - 2.0 * y)

@@ -30,15 +30,6 @@ class Course:
     Bytes, little-endian: ``forecast_ms``, ``label_ms`` (i64 each), how many hours and days follow (u8 each); then of
     each, in order, its number since 1970, forecasts, events (u32 each), ones (i32), Σ raw, Σ served, Σ p(1 - p) of what
     was served (f64 each). At most 2.3 kB.
-
-    Examples
-    --------
-    >>> course = Course()
-    >>> for n in range(50):
-    ...     course.issue(n * HOUR_MS)
-    ...     course.resolve(0.5, 0.25, float(n % 4 == 0), n * HOUR_MS)
-    >>> len(course.hours), sorted(course.days), course.days[1][:5]
-    (25, [0, 1, 2], [24.0, 24.0, 6.0, 12.0, 6.0])
     """
 
     __slots__ = ("_hour", "_now", "days", "forecast_ms", "hours", "label_ms")

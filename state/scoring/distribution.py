@@ -60,16 +60,6 @@ class Distribution:
     forecasts were broken (u16); then the counts of the present day, of the past, and of the recent days, the oldest
     first: of each the bytes of a count (1, 2, 4 or 8), the first cell with a count and the number of cells from there
     to the last one (u8 each), their counts. Usually about 350 bytes, at most 5 kB.
-
-    Examples
-    --------
-    Scores of which one in a thousand is high for 27 days, and then one in two:
-
-    >>> found = Distribution()
-    >>> for n in range(20_000):
-    ...     found.observe(0.9 if n % (1000 if n < 18_000 else 2) == 0 else 0.02, n * 129_600)
-    >>> found.shift() > 1.0, round(found.median(), 2), round(found.median_before(), 2)
-    (True, 0.03, 0.02)
     """
 
     __slots__ = ("_broken", "_day", "_days", "_filled", "_kept", "_past", "_present")
@@ -88,12 +78,8 @@ class Distribution:
     def observe(self, raw: float, now_ms: int) -> None:
         """Count a forecast.
 
-        Parameters
-        ----------
-        raw
-            In [0, 1].
-        now_ms
-            Stream time, which never falls, ms.
+        ``raw``: in [0, 1].
+        ``now_ms``: stream time, which never falls, ms.
         """
         day = now_ms // DAY_MS
         if day != self._day:

@@ -18,6 +18,9 @@ EXPIRED: Final = 0.1
 #: Share of expired forecasts from which labelled forecasts are unlike the others.
 MOST: Final = 0.5
 
+#: What silence = 0 does where alerts are investigated by the served score.
+LOOP: Final = "what nobody looked at would count as good, served scores would sink, and what sinks is looked at no more"
+
 Name = Literal["ttl", "silence", "unlabelled", "classes", "matures", "entity"]
 
 
@@ -54,22 +57,18 @@ def findings(
     *,
     silence: bool = False,
     labelled: float | None = None,
+    unlike: bool = False,
     sampled: bool = False,
 ) -> list[Finding]:
     """Return the errors in a stream's configuration that the ages show, in words that say what to set.
 
-    Parameters
-    ----------
-    ages
-        Ages of all partitions.
-    ttl_ms, matures_ms
-        As configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
-    silence
-        Whether a forecast without an outcome gets a label when it matures.
-    labelled
-        Share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
-    sampled
-        Whether the chance of each label is known, so that most forecasts may have none.
+    ``ages``: ages of all partitions.
+    ``ttl_ms, matures_ms``: as configured; ``matures_ms`` is 0 if outcomes are learnt as they come.
+    ``silence``: whether a forecast without an outcome gets a label when it matures.
+    ``labelled``: share of forecasts that have a label, where most of them get none (`state.coverage`); else None.
+    ``unlike``: whether forecasts with a label have other scores than all, beyond chance (`state.coverage`).
+    ``sampled``: whether the configuration says that most forecasts may have no label: the chance of each is known, or
+    those with one are like the others.
     """
     n = ages.total
     found: list[Finding] = []
@@ -85,9 +84,8 @@ def findings(
     if labelled is not None and n:
         text = (
             f"of the forecasts before those that were labelled lately only {labelled:.0%} have a label, and the others "
-            "may be unlike them, so nothing that was learnt is served. If no report means 0, set matures = "
-            f'"{words(suggested(ages))}" and silence = 0. If those with a label are like the others, as in a random '
-            'sample, set unlabelled = "alike". If labels are only late, wait'
+            f"may be unlike them, so nothing that was learnt is served. {_missing(ages, unlike=unlike)}. If labels are "
+            "only late, wait"
         )
         found.append(Finding("unlabelled", text))
     if n < FEWEST:
@@ -101,18 +99,19 @@ def findings(
         )
         found.append(Finding("ttl", text))
     lost = expired(ages)
+    served = labelled is None  # else nothing that was learnt is, and what to set was said
     # All numbers count as label 0, so a single label means nothing here.
-    if lost >= EXPIRED and not silence and ages.labels == [1] and not cut:
+    if lost >= EXPIRED and served and not silence and ages.labels == [1] and not cut:
         text = (
             f"only outcomes 1 are reported, and {lost:.0%} of the forecasts expire without one: what is served rises "
-            f'to 1. If no report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
+            f"to 1. {_missing(ages, unlike=unlike)}"
         )
         found.append(Finding("silence", text))
-    if lost >= MOST and not silence and not sampled and ages.labels == [0, 1] and not cut:
+    if lost >= MOST and served and not silence and not sampled and ages.labels == [0, 1] and not cut:
         text = (
             f"{lost:.0%} of the forecasts expire without an outcome: what is served is right for those that have one, "
-            "and others may differ, as where analysts report zeros of what they look at and customers every 1. If no "
-            f'report means 0, set matures = "{words(suggested(ages))}" and silence = 0'
+            "and others may differ, as where analysts report zeros of what they look at and customers every 1. "
+            f"{_missing(ages, unlike=unlike)}"
         )
         found.append(Finding("silence", text))
     apart = ages.apart()
@@ -132,6 +131,24 @@ def findings(
         )
         found.append(Finding("matures", text))
     return found
+
+
+def _missing(ages: Ages, *, unlike: bool) -> str:
+    """Return what to set for forecasts without a label, by who gets one; silence only where it starts no loop."""
+    silence = f'set matures = "{words(suggested(ages))}" and silence = 0'
+    if ages.labels == [1]:
+        return (
+            f"If every 1 is reported, whatever its score, {silence}. If only alerts are looked at, report what turned "
+            f"out 0, too, and leave silence out: {LOOP}"
+        )
+    if unlike:
+        return (
+            "Those with a label have other scores than all. If the score alone decides which get one, as where "
+            f'analysts look at the highest, set unlabelled = "alike". Never set silence = 0 there: {LOOP}. If it does '
+            "not, trueup streams suggest says what your history shows"
+        )
+    alike = 'If those with a label are like the others, as in a random sample, set unlabelled = "alike"'
+    return f"{alike}. If no report means 0, {silence}" if 1 in ages.labels else alike
 
 
 def suggested(ages: Ages) -> float:

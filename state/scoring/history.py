@@ -44,9 +44,9 @@ class History(Windows[Scores]):
 
     Bytes, little-endian, in two rows, because the second changes only when a window closes. `encode`: windows closed,
     events in the present one (u32 each), the `WarmUp`, length (u16) and scores of the present window, the features'
-    `Bias`. `encode_closed`: windows closed, the window that the alarms count from (u32 each; not 0 only after
-    `resumed`), the log of the summed wealth of closed windows and of the largest wealth when one closed (f64, raw and
-    calibrated each); of each of the last `RECENT` windows, the oldest first, S and V of raw, S and V of calibrated
+    `Bias`. `encode_closed`: windows closed, the window that the alarms count from (u32 each; not 0 only after `resumed`
+    or `begin_anew`), the log of the summed wealth of closed windows and of the largest wealth when one closed (f64, raw
+    and calibrated each); of each of the last `RECENT` windows, the oldest first, S and V of raw, S and V of calibrated
     (f64, see `alarm`); length (u16) and scores of all closed windows, of the last one, and of those before the alarms
     count, length 0 if there are none; then for each kind the number of the worst window (u32) with length (u16) and
     scores. The length is 0 if it is the worst window of the kind before. Usually 2.2 and 12 kB, 1.5 and 7 kB without
@@ -82,14 +82,9 @@ class History(Windows[Scores]):
         Raises ValueError if the window does not exist yet.
         Returns whether a closed window changed, so that its row must be written.
 
-        Parameters
-        ----------
-        raw, p, draw
-            As they were observed.
-        was, y
-            The old label, and the new one.
-        window
-            `windows` when it was observed.
+        ``raw, p, draw``: as they were observed.
+        ``was, y``: the old label, and the new one.
+        ``window``: `windows` when it was observed.
         """
         for scores in self._of(window):
             scores.observe(raw, p, was, draw, -1)
@@ -115,6 +110,9 @@ class History(Windows[Scores]):
         if self._before is not None and window < self._start:
             found.append(self._before)
         return found
+
+    def _forget(self) -> None:
+        self._before = self._closed + Scores()
 
     def _log_whole(self, kind: Alarmed) -> float:
         counted = self.total if self._before is None else self.total - self._before

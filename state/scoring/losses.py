@@ -1,11 +1,11 @@
-"""The losses for comparing forecasts. All are proper: calibration cannot preserve an improper loss.
+"""Losses that compare forecasts, and the parts of the Brier score. All are proper: calibration cannot preserve others.
 
 Kuleshov & Ermon 2017, *Estimating Uncertainty Online Against an Adversary*, Theorem 2, with Definition 2.
 """
 
 import math
 from collections.abc import Callable
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 #: Log loss clips forecasts to [1e-6, 1 - 1e-6], so that a certain and wrong forecast costs 13.8 nats, not infinity.
 LOG_CLIP: Final = 1e-6
@@ -47,3 +47,22 @@ def misclassification(p: float, y: float) -> float:
 
 
 PROPER: Final[dict[Name, Loss]] = {"brier": brier, "log": log, "misclassification": misclassification}
+
+
+class Murphy(NamedTuple):
+    """The parts of a mean Brier score: ``reliability - resolution + uncertainty + variance - 2 covariance``.
+
+    References
+    ----------
+    Stephenson, Coelho & Jolliffe 2008, *Two Extra Components in the Brier Score Decomposition*, eq. 6; Murphy 1973.
+    """
+
+    #: Squared distance of the bins' mean forecasts from their mean outcomes; 0 is calibrated.
+    reliability: float
+    #: Variance of the bins' mean outcomes: how well the forecasts separate events.
+    resolution: float
+    #: Variance of the outcomes, which the forecaster cannot change.
+    uncertainty: float
+    #: Of forecasts, and of forecasts and outcomes, within bins. Without them the sum is not exactly the Brier score.
+    variance: float
+    covariance: float

@@ -26,16 +26,6 @@ class Order:
     Σ U_w / Σ P_w. Its standard error is that of independent windows. Recall at a volume is the share of all outcomes 1
     that are among this share of the highest forecasts of each window. KS is the mean over windows, weighted by P_w. A
     label that is revised after its window closed changes nothing here.
-
-    Examples
-    --------
-    >>> window, later = Scores(), Scores()
-    >>> for p, y in ((0.8, 1.0), (0.7, 0.0)):
-    ...     window.observe(p, p, y)
-    ...     later.observe(p, p / 100, y)
-    >>> order = Order.of(window) + Order.of(later)
-    >>> order.ranking("calibrated").auc().value, (window + later).ranking("calibrated").auc().value
-    (1.0, 0.75)
     """
 
     __slots__ = ("_sums",)

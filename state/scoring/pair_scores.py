@@ -45,14 +45,6 @@ class PairScores:
     Bytes, little-endian: the kind (u8), 0 without events, and then nothing else. Of numbers the levels (a u16, then f64
     each). Three sums of each loss (f64 each), the tally. At most 533 bytes for classes, 151 for numbers with seven
     levels and 4.1 kB with 256; from 65,536 events on up to 215 bytes and 6.2 kB.
-
-    Examples
-    --------
-    >>> pair = PairScores()
-    >>> for y in (0.0, 0.0, 1.0, 2.0):
-    ...     pair.observe(Probs((0.875, 0.125, 0.0)), Probs((0.5, 0.25, 0.25)), y)
-    >>> pair.error("raw"), pair.error("calibrated"), pair.difference("brier").mean < 0.0
-    (0.375, 0.0, True)
     """
 
     __slots__ = ("sums", "tally")
@@ -258,12 +250,8 @@ def observe(
 
     Raises ValueError if ``second`` has another kind or other levels than the events before.
 
-    Parameters
-    ----------
-    first, second
-        Forecasts of one kind; of classes both of K.
-    y
-        The outcome: the number of a class, or a number.
+    ``first, second``: forecasts of one kind; of classes both of K.
+    ``y``: the outcome: the number of a class, or a number.
     """
     values: Classwise | Sequence[float] = (
         cast("Classwise", first) if isinstance(second, Classwise) else at_levels(cast("Law", first), second)

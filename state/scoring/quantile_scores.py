@@ -41,16 +41,6 @@ class QuantileScores(Paired):
     quantile, those at or below, and the pinball loss; 20 bins of the transform; for each central interval, outermost
     first, the width: levels k and m - 1 - k, k < m // 2; then Σd² of the mean pinball losses, calibrated minus raw. All
     f64: ``4 + 8 (m + 2 + 2 (3 m + 20 + m // 2))`` bytes. Views are NaN while nothing was observed.
-
-    Examples
-    --------
-    >>> from state.forecasts import Normal
-    >>> scores = QuantileScores((0.25, 0.5, 0.75))
-    >>> served = Quantiles((0.25, 0.5, 0.75), (-2.0, 0.0, 2.0))
-    >>> for y in (-3.0, -1.0, 1.0, 3.0):
-    ...     scores.observe(Normal(0.0, 1.0), served, y)
-    >>> scores.coverage("calibrated")[0], scores.error("raw"), scores.error("calibrated")
-    (Coverage(below=0.25, upto=0.25), 0.25, 0.0)
     """
 
     __slots__ = ()
@@ -77,16 +67,10 @@ class QuantileScores(Paired):
 
         Raises ValueError if ``served`` has other levels.
 
-        Parameters
-        ----------
-        raw, served
-            The model's forecast, and the served quantiles at the levels of these scores.
-        key
-            The event id. It keys the random transform at an atom of a forecast.
-        sign
-            1 adds the event, -1 takes out one that was added.
-        values
-            Quantiles of ``raw`` at the levels of these scores, if they are known.
+        ``raw, served``: the model's forecast, and the served quantiles at the levels of these scores.
+        ``key``: the event id. It keys the random transform at an atom of a forecast.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
+        ``values``: quantiles of ``raw`` at the levels of these scores, if they are known.
         """
         levels = self.shape
         if served.levels != levels:

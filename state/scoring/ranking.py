@@ -50,11 +50,6 @@ class Ranking:
     ``zeros`` and ``ones``: events of outcome 0 and 1 in each cell. An outcome between 0 and 1 counts as the nearer one,
     1/2 as 1.
 
-    Attributes
-    ----------
-    n, m
-        Number of events of outcome 0, and of outcome 1.
-
     Notes
     -----
     Events of one cell are tied: each pair of them counts one half. If a volume ends within a cell, the cell's outcomes
@@ -77,6 +72,7 @@ class Ranking:
     def __init__(self, zeros: Sequence[int], ones: Sequence[int]) -> None:
         self.zeros = list(zeros)
         self.ones = list(ones)
+        #: Number of events of outcome 0, and of outcome 1.
         self.n, self.m = sum(self.zeros), sum(self.ones)
 
     def __add__(self, other: Self) -> Self:
@@ -196,12 +192,8 @@ def encode(counts: Counts, most: int) -> bytes:
     the lowest: the first cell where it is not 0 (u8), the number of cells from there to the last one (u8), and the byte
     of each cell. So a count below 256 is one byte.
 
-    Parameters
-    ----------
-    counts
-        At most 2**32 - 1 each.
-    most
-        An upper bound of all counts, such as the number of events. It saves looking at the higher bytes.
+    ``counts``: at most 2**32 - 1 each.
+    ``most``: an upper bound of all counts, such as the number of events. It saves looking at the higher bytes.
     """
     flat = counts.tobytes()
     bound = (most.bit_length() + 7) // 8

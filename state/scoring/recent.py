@@ -86,16 +86,6 @@ class Recent:
     each window, the oldest first, the window of the stream in which it begins and n (u32 each), then of each binary
     event Σy (u32 each), then of each Σp, then Σp² (f64 each). 5 bytes without events; at most 257 with one binary
     event, and 1,697 with nine.
-
-    Examples
-    --------
-    >>> recent = Recent()
-    >>> for window in range(12):
-    ...     for t in range(300):
-    ...         recent.observe(0.25, 0.0625, float(t % 4 == 0 or window == 11 and t % 2), window)
-    >>> evidence, stretch = recent.log_alarm()
-    >>> stretch.windows, stretch.n, evidence > 30.0, len(recent.stretches())
-    (1, 300, True, 9)
     """
 
     __slots__ = ("_past", "_start", "_sums", "joined", "last", "marks")
@@ -120,14 +110,9 @@ class Recent:
     def observe(self, p: float, pp: float, y: float, window: int) -> None:
         """Add an event of one probability.
 
-        Parameters
-        ----------
-        p, pp
-            What was served, and its square, rounded by `state.scoring.scores.grain`.
-        y
-            0 or 1.
-        window
-            The window of the stream, see `state.scoring.history.History.windows`. It never falls.
+        ``p, pp``: what was served, and its square, rounded by `state.scoring.scores.grain`.
+        ``y``: 0 or 1.
+        ``window``: the window of the stream, see `state.scoring.history.History.windows`. It never falls.
         """
         if window > self.last or not self._sums[0]:
             self._enter(window)
@@ -194,6 +179,12 @@ class Recent:
 
     def _windows(self) -> list[tuple[int, list[float]]]:
         return [*self._past, (self._start, self._sums)] if self._sums[0] else []
+
+    @property
+    def begun(self) -> int | None:
+        """The window of the stream in which the first kept window begins; None without events."""
+        windows = self._windows()
+        return windows[0][0] if windows else None
 
     def stretches(self, mark: int = 0) -> list[Stretch]:
         """Return the stretches of a binary event: the present window, then it with the one before, and so on."""
@@ -275,15 +266,6 @@ class RecentLevels(Recent):
 
     Sums of a window are n, then of each level the outcomes below its quantile, then those at or below it. In the bytes
     they are u32 each.
-
-    Examples
-    --------
-    >>> recent = RecentLevels((0.25, 0.75))
-    >>> for t in range(400):
-    ...     below = float(t % 4 == 0)
-    ...     recent.add((1.0, below, 1.0, below, 1.0), 0)
-    >>> recent.log_alarm()[1].mark
-    1
     """
 
     __slots__ = ("levels",)

@@ -11,8 +11,7 @@ from typing import Final, Literal, Self
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
-from state.scoring.losses import Name, log
-from state.scoring.murphy import Murphy
+from state.scoring.losses import Murphy, Name, log
 from state.scoring.ranking import Maybe, Ranking
 
 #: The kinds of forecast that are scored: the model's; those served as ``p``; those served as ``draw``.
@@ -67,14 +66,6 @@ class Scores:
     ascending order, its sums (n, Σp, Σy, Σp², Σpy), then Σy², then the log loss of each book with a set bit (f64), then
     the counts by fine cell of each such book (`ranking.encode`). At most 10.9 kB, and 5.4 kB without draws; for a
     window 7 and 3.5 kB, usually 2 and 1.5. Views are NaN while nothing was observed.
-
-    Examples
-    --------
-    >>> scores = Scores()
-    >>> scores.observe(raw=0.9, p=0.5, y=1)
-    >>> scores.observe(raw=0.9, p=0.5, y=0, draw=0.45)
-    >>> round(scores.error("raw"), 3), scores.error("calibrated"), round(scores.error("draw"), 3)
-    (0.4, 0.0, 0.475)
     """
 
     __slots__ = ("_logs", "_ranks", "_sums", "_y2")
@@ -93,16 +84,10 @@ class Scores:
     def observe(self, raw: float, p: float, y: float, draw: float | None = None, sign: int = 1) -> None:
         """Add one event, or take it out again.
 
-        Parameters
-        ----------
-        raw, p
-            The model's forecast and the served one, in [0, 1].
-        y
-            The outcome, in [0, 1].
-        draw
-            The draw, in [0, 1]; None or ``p`` if nothing was drawn.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``raw, p``: the model's forecast and the served one, in [0, 1].
+        ``y``: the outcome, in [0, 1].
+        ``draw``: the draw, in [0, 1]; None or ``p`` if nothing was drawn.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         self._y2 += sign * (y * y + _GRAIN - _GRAIN)
         self._add(_RAW, raw, y, sign)

@@ -29,13 +29,6 @@ _GRAIN: Final = 1.5 * 2.0**22
 class SegmentPairScores(PairScores):
     """Scores of one segment of a stream of classes or numbers, raw and served.
 
-    Attributes
-    ----------
-    issued, known, age_ms, expired, warm_up
-        As `state.scoring.segment_scores.SegmentScores` has them.
-    recent
-        The last windows of served forecasts; None before the first event.
-
     Notes
     -----
     **Recent windows** are those of `state.scoring.recent`. For numbers they have the levels, at most `MOST`, spread
@@ -51,10 +44,12 @@ class SegmentPairScores(PairScores):
 
     def __init__(self) -> None:
         super().__init__()
+        #: As `state.scoring.segment_scores.SegmentScores` has them, like ``warm_up``.
         self.issued = 0
         self.known = 0
         self.age_ms = 0
         self.expired = 0
+        #: The last windows of served forecasts; None before the first event.
         self.recent: Recent | None = None
         self.warm_up = SegmentWarmUp()
 
@@ -135,14 +130,9 @@ def observe_segments(
 
     Raises ValueError as `observe` does.
 
-    Parameters
-    ----------
-    raw, served, y
-        What was forecast and served, and the outcome.
-    window
-        The window of the stream, see `state.scoring.windows.Windows.windows`. It never falls.
-    sign
-        1, or -1 to take an event out of the sums of all events; recent windows keep it.
+    ``raw, served, y``: what was forecast and served, and the outcome.
+    ``window``: the window of the stream, see `state.scoring.windows.Windows.windows`. It never falls.
+    ``sign``: 1, or -1 to take an event out of the sums of all events; recent windows keep it.
     """
     if not found:
         return

@@ -41,14 +41,6 @@ class SegmentScores:
     events (u32), bit b for band b of raw, bit 14 + b for band b of served; then for each set bit, in ascending order, n
     and Σy (u32 each), Σp and Σp² (f64 each); then Σpy of raw and of served (f64 each); then the warm-up, then `Recent`.
     57 bytes without events, and 981 at most.
-
-    Examples
-    --------
-    >>> scores = SegmentScores()
-    >>> for y in (1.0, 0.0):
-    ...     scores.observe(raw=0.9, p=0.5, y=y)
-    >>> scores.n, round(scores.error("raw"), 3), scores.error("calibrated"), scores.brier("calibrated")
-    (2, 0.4, 0.0, 0.25)
     """
 
     __slots__ = ("_py", "_sums", "age_ms", "expired", "issued", "known", "recent", "warm_up")
@@ -260,14 +252,9 @@ class SegmentScores:
 def observe(segments: Sequence[SegmentScores], raw: float, p: float, y: float, window: int = 0, sign: int = 1) -> None:
     """Add a resolved event to each of its segments.
 
-    Parameters
-    ----------
-    raw, p, y
-        The model's forecast, what was served, and 0 or 1.
-    window
-        The window of the stream, see `state.scoring.recent.Recent.observe`.
-    sign
-        1, or -1 to take an event out of the sums of all events; recent windows keep it.
+    ``raw, p, y``: the model's forecast, what was served, and 0 or 1.
+    ``window``: the window of the stream, see `state.scoring.recent.Recent.observe`.
+    ``sign``: 1, or -1 to take an event out of the sums of all events; recent windows keep it.
     """
     # `grain` is written out: calls would double the time.
     first = bisect_right(EDGES, raw) * _SUMS

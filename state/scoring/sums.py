@@ -8,12 +8,8 @@ from typing import Any, Self
 class Sums:
     """Sums over events, of raw and of served forecasts.
 
-    Parameters
-    ----------
-    shape
-        Number of classes, or the levels. Only sums of equal shapes can be added.
-    empty
-        Value of each sum without events.
+    ``shape``: number of classes, or the levels. Only sums of equal shapes can be added.
+    ``empty``: value of each sum without events.
 
     Notes
     -----

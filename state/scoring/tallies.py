@@ -35,17 +35,6 @@ class LevelTally(Sums):
 
     Bytes, little-endian: n (u32), then for raw and for calibrated the events with 0..m quantiles at or below the
     outcome, and those with 0..m quantiles below it (u16 if n < 65,536, else u32): ``4 + 8 (m + 1)`` bytes.
-
-    Examples
-    --------
-    >>> tally = LevelTally((0.25, 0.75))
-    >>> for y in (-3.0, 0.0, 0.5, 3.0):
-    ...     tally.observe((0.0, 2.0), (-2.0, 2.0), y)
-    >>> tally.error("raw"), tally.error("calibrated")
-    (0.0, 0.0)
-    >>> tally.observe((0.0, 2.0), (-2.0, 2.0), -4.0)
-    >>> round(tally.error("calibrated"), 3)
-    0.15
     """
 
     __slots__ = ()
@@ -66,12 +55,8 @@ class LevelTally(Sums):
     def observe(self, raw: Sequence[float], served: Sequence[float], y: float, sign: int = 1) -> None:
         """Add one event, or take it out again.
 
-        Parameters
-        ----------
-        raw, served
-            Their quantiles at the levels; they never decrease.
-        sign
-            1 adds the event, -1 takes out one that was added.
+        ``raw, served``: their quantiles at the levels; they never decrease.
+        ``sign``: 1 adds the event, -1 takes out one that was added.
         """
         counts, width = self.sums, len(self.shape) + 1
         counts[0] += sign
@@ -137,14 +122,6 @@ class TopTally(Sums):
 
     Bytes, little-endian: a mask (u32) of the bins that have events, bit b for bin b of raw, bit 10 + b for calibrated;
     then for each set bit, in ascending order, n and hits (u32 each), Σp and Σp² (f64 each). At most 484 bytes.
-
-    Examples
-    --------
-    >>> tally = TopTally()
-    >>> for y in (0, 0, 1, 2):
-    ...     tally.observe(Classwise((0.875, 0.125, 0.0)), Classwise((0.5, 0.25, 0.25)), y)
-    >>> tally.error("raw"), tally.error("calibrated")
-    (0.375, 0.0)
     """
 
     __slots__ = ()

@@ -54,15 +54,6 @@ def two_bin(scores: Scores, kind: Kind) -> TwoBin:
     References
     ----------
     Hartline, Hu & Wu 2026, *averaged two-bin calibration error*.
-
-    Examples
-    --------
-    >>> scores = Scores()
-    >>> for t in range(1000):
-    ...     scores.observe(raw=0.7, p=0.5, y=t % 2)
-    >>> found = two_bin(scores, "raw")
-    >>> round(found.value, 3), found.error < 0.02  # 0.2 squared
-    (0.04, True)
     """
     ranking, cells = scores.ranking(kind), scores.cells(kind)
     exact = np.array([each.p - each.y for each in cells])
@@ -73,14 +64,9 @@ def two_bin(scores: Scores, kind: Kind) -> TwoBin:
 def two_bin_of(zeros: Floats, ones: Floats, exact: Floats, implied: float) -> TwoBin:
     """Return the same from sums.
 
-    Parameters
-    ----------
-    zeros, ones
-        Events of each fine cell by outcome, [cells].
-    exact
-        Σ(p - y) of each coarse cell, [19].
-    implied
-        Σ p(1 - p) of all.
+    ``zeros, ones``: events of each fine cell by outcome, [cells].
+    ``exact``: Σ(p - y) of each coarse cell, [19].
+    ``implied``: Σ p(1 - p) of all.
     """
     events = zeros + ones
     n = float(events.sum())

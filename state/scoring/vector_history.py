@@ -65,14 +65,14 @@ class VectorHistory(Windows[Any]):
     order of closed windows is not corrected.
 
     Bytes, little-endian: the kind (u8), windows closed, the window that the alarms count from (u32 each; not 0 only
-    after `resumed`), the log of the summed wealth of closed windows and of the largest wealth at a look (f64, raw and
-    calibrated each), length (u32) of the scores of all events, the scores, the `WarmUp`. Then tallies: of the present
-    window, of the closed windows that the alarms count, of each of the last `RECENT` windows, the oldest first; if a
-    window was closed, of raw and of calibrated the number of the worst (u32) and its tally. Of K classes then, for raw
-    and for calibrated: Σ([y = k] - p_k) and Σp_k(1 - p_k) of each class (f64); for raw and for calibrated the pairs of
-    a right and a wrong answer in closed windows, those ordered correctly, Σ pairs² times the variance of the window's
-    AUC (f64); and the counts of the present window by fine cell (`ranking.encode`). With seven levels 1.7 kB, with 256
-    42 kB; of K classes at most 14 kB and 512 K bytes, usually 5 kB and 512 K.
+    after `resumed` or `begin_anew`), the log of the summed wealth of closed windows and of the largest wealth at a look
+    (f64, raw and calibrated each), length (u32) of the scores of all events, the scores, the `WarmUp`. Then tallies: of
+    the present window, of the closed windows that the alarms count, of each of the last `RECENT` windows, the oldest
+    first; if a window was closed, of raw and of calibrated the number of the worst (u32) and its tally. Of K classes
+    then, for raw and for calibrated: Σ([y = k] - p_k) and Σp_k(1 - p_k) of each class (f64); for raw and for calibrated
+    the pairs of a right and a wrong answer in closed windows, those ordered correctly, Σ pairs² times the variance of
+    the window's AUC (f64); and the counts of the present window by fine cell (`ranking.encode`). With seven levels 1.7
+    kB, with 256 42 kB; of K classes at most 14 kB and 512 K bytes, usually 5 kB and 512 K.
 
     Examples
     --------
@@ -130,14 +130,9 @@ class VectorHistory(Windows[Any]):
 
         Raises ValueError if it has other classes or levels.
 
-        Parameters
-        ----------
-        raw, served
-            The model's forecast and what was served, both of this stream's kind.
-        y
-            The outcome: the index of a class, or a number.
-        key
-            The event id, see `QuantileScores.observe`.
+        ``raw, served``: the model's forecast and what was served, both of this stream's kind.
+        ``y``: the outcome: the index of a class, or a number.
+        ``key``: the event id, see `QuantileScores.observe`.
         """
         self._add(raw, served, y, key, 1, [self.present], self.windows)
         self._events += 1
@@ -214,6 +209,10 @@ class VectorHistory(Windows[Any]):
         """Return for each kind the sums of `auc`, with the present window: see `state.scoring.order.within`."""
         now = [each for counts in self._counts for each in within(ranking.ranking([counts]))]
         return list(map(add, self._order, now)) if now else self._order[:]
+
+    def _forget(self) -> None:
+        self._closed = self._closed.zero()
+        self._single = [0.0] * len(self._single)
 
     def _log_whole(self, kind: Alarmed) -> float:
         whole: float = (self._closed + self.present).log_wealth(kind)

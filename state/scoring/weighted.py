@@ -19,7 +19,7 @@ _HEAD: Final = Struct("<3dI")
 _BAND: Final = Struct("<Q3d")
 
 
-class Bias(NamedTuple):
+class WeightedBias(NamedTuple):
     """Σ w (p - y) / Σ w, with its 95 % interval as if events were independent; NaN without weight."""
 
     value: float
@@ -27,7 +27,7 @@ class Bias(NamedTuple):
     high: float
 
 
-class Share(NamedTuple):
+class WeightedBand(NamedTuple):
     """One band of a forecast: its ends, events, weight, weighted forecast and weighted outcome."""
 
     low: float
@@ -59,16 +59,6 @@ class Weighted:
     ----------
     Horvitz & Thompson 1952, *A Generalization of Sampling Without Replacement from a Finite Universe*; Kish 1965,
     *Survey Sampling*, section 11.7 (`effective`).
-
-    Examples
-    --------
-    A payment of 900 is a fraud, and one of 100 is not; both were scored at one half:
-
-    >>> money = Weighted()
-    >>> money.observe(0.5, 0.5, 1.0, 900.0)
-    >>> money.observe(0.5, 0.5, 0.0, 100.0)
-    >>> money.observed, money.mean("raw"), money.bias("raw").value, round(money.effective, 2)
-    (0.9, 0.5, -0.4, 1.22)
     """
 
     __slots__ = ("_squares", "_sums")
@@ -146,11 +136,11 @@ class Weighted:
         """Return Σ w (p - y): above 0 more was expected than came true."""
         return self.expected(kind) - self.happened
 
-    def bias(self, kind: Alarmed) -> Bias:
+    def bias(self, kind: Alarmed) -> WeightedBias:
         """Return the weighted mean of forecast minus outcome, with its interval."""
         value = self._share(self.off(kind))
         half = _WIDE * self._share(math.sqrt(max(self._squares[1 + KINDS.index(kind)], 0.0)))
-        return Bias(value, value - half, value + half)
+        return WeightedBias(value, value - half, value + half)
 
     def error(self, kind: Alarmed) -> float:
         """Return the weighted calibration error over the bands, Σ |Σ w (p - y)| / Σ w, in [0, 1]; NaN without."""
@@ -158,14 +148,14 @@ class Weighted:
         sums = self._sums[start : start + _BOOK]
         return self._share(sum([abs(wp - wy) for wp, wy in zip(sums[2::_SUMS], sums[3::_SUMS], strict=True)]))
 
-    def bands(self, kind: Alarmed) -> list[Share]:
+    def bands(self, kind: Alarmed) -> list[WeightedBand]:
         """Return the bands that have weight, from the lowest."""
         edges, start = (0.0, *EDGES, 1.0), KINDS.index(kind) * _BOOK
         made = []
         for band in range(BANDS):
             n, w, wp, wy = self._sums[start + band * _SUMS : start + (band + 1) * _SUMS]
             if w:
-                made.append(Share(edges[band], edges[band + 1], int(n), w, wp / w, wy / w))
+                made.append(WeightedBand(edges[band], edges[band + 1], int(n), w, wp / w, wy / w))
         return made
 
     def encode(self) -> bytes:

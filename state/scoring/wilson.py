@@ -23,11 +23,6 @@ def wilson(share: float, n: float) -> tuple[float, float]:
     References
     ----------
     Wilson 1927, *Probable inference, the law of succession, and statistical inference*, JASA 22, 209-212.
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in wilson(0.0, 10)]
-    [0.0, 0.278]
     """
     scale = 1.0 + _Z**2 / n
     centre = (share + _Z**2 / (2.0 * n)) / scale

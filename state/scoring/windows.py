@@ -53,14 +53,9 @@ class Window(NamedTuple):
 class Windows(Generic[T]):
     """Windows of the resolved events of a stream on one partition, with an alarm for each kind of forecast.
 
-    Parameters
-    ----------
-    empty
-        The sums of no events.
-    ranked
-        The kinds whose worst window is kept.
-    doubt
-        What is subtracted from the recent alarm, in nats.
+    ``empty``: the sums of no events.
+    ``ranked``: the kinds whose worst window is kept.
+    ``doubt``: what is subtracted from the recent alarm, in nats.
 
     Notes
     -----
@@ -75,6 +70,9 @@ class Windows(Generic[T]):
         (E(all) + Σ_{v <= w} E(window v) / ((v + 1)(v + 2)) + 1/(w + 2)) / 2.
 
     It starts at 1, and P(it ever reaches 1/α) <= α. The largest wealth at a look is kept, so an alarm stays.
+
+    **Anew.** `begin_anew` forgets all wealth: the alarm is then one of later events alone. The moment must not be
+    chosen by what comes after it.
 
     **Recent alarm.** This alarm ends some time after an error has ended. A gambler starts with every window and stops
     some windows later. The alarm is half the mean wealth of the active gamblers, less the doubt.
@@ -100,7 +98,7 @@ class Windows(Generic[T]):
         self.windows = 0
 
         self._doubt = doubt
-        #: Events in the present window, and the window from which the alarms count.
+        #: Events in the present window, and the window from which the alarms count: see `begin_anew`.
         self._events = 0
         self._start = 0
         self._worst: dict[Any, Window] = dict.fromkeys(ranked, Window(0, empty.zero()))
@@ -132,9 +130,25 @@ class Windows(Generic[T]):
         """Return log wealths of gamblers: who started with the present window, and with each of ``windows`` before."""
         raise NotImplementedError
 
-    def _close(self) -> None:
+    def begin_anew(self) -> None:
+        """Let the alarms count from the next event on, as if none had come before.
+
+        A window that has begun is closed early, and can be neither the worst window nor be compared with it.
+        """
+        if self._events:
+            self._close(ranked=False)
+        self._start = self.windows
+        self._won = dict.fromkeys(KINDS, -math.inf)
+        self._most = dict.fromkeys(KINDS, 0.0)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let bets on all events together begin with the next one."""
+        raise NotImplementedError
+
+    def _close(self, *, ranked: bool = True) -> None:
         window = Window(self.windows, self.present)
-        for kind, worst in self._worst.items():
+        for kind, worst in self._worst.items() if ranked else ():
             if not worst.scores.n or window.scores.error(kind) > worst.scores.error(kind):
                 self._worst[kind] = window
         if window.number >= self._start:
@@ -157,7 +171,8 @@ class Windows(Generic[T]):
             raise ValueError(f"an event of window {window} in a history of {self.windows} windows")
         if window == self.windows:
             return [self.present]
-        found = [*self._kept(window), *(each.scores for each in self._worst.values() if each.number == window)]
+        ranked = [each.scores for each in self._worst.values() if each.number == window and each.scores.n]
+        found = [*self._kept(window), *ranked]
         return list({id(each): each for each in found}.values())  # the worst window may be among the last
 
     @property

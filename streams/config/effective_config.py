@@ -1,29 +1,17 @@
 """The settings as they are in effect, without their secrets, and one hash of what all workers must agree on."""
 
-import json
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields
 from hashlib import blake2b
 from typing import Any, Final
+
+import orjson
 
 from state import maps
 from state.policy import Policy
 from state.policy_checks import ARRIVAL, MATURITY
-from streams.config import stream_config, variables
+from streams.config import in_force, variables
 from streams.config.settings import Settings
 
-#: Settings that most streams do not have; they are shown where they are set.
-MARKS: Final = (
-    "label_rate",
-    "weight",
-    "model_version",
-    "frozen",
-    "bands",
-    "points",
-    "interval",
-    "reasons",
-    "cost_miss",
-    "cost_alert",
-)
 #: Stands in place of a secret that is set.
 HIDDEN: Final = "(set)"
 #: What may differ between the workers of one group.
@@ -57,34 +45,14 @@ def policies(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return what each pattern of streams is calibrated by; ``*`` is every stream that no pattern matches."""
     return {
         pattern: {
+            **in_force.plain(policy),
             "config": policy.config,
-            "ttl_ms": policy.ttl_ms,
-            "matures_ms": policy.matures_ms,
-            "silence": policy.silence,
-            "unlabelled": policy.unlabelled,
             "learn": MATURITY if policy.waits else ARRIVAL,
             "revisable_ms": policy.kept_ms,
-            "segments": policy.segments,
-            "pairs": policy.pairs,
-            "segments_required": policy.segments_required,
-            "entity": policy.entity,
-            "quota": stream_config.shown(policy.quota),
-            "on_error": policy.on_error,
-            **json.loads(policy.recipe),
-            **({"challengers": _challengers(policy)} if policy.shadow else {}),
-            **({} if policy.carry_over else {"carry_over": False}),
-            **{name: _plain(of) for name in MARKS if (of := getattr(policy, name))},
+            "challengers": [f"{each.calibrator} ({each.config})" for each in policy.challengers],
         }
         for pattern, policy in _patterns(settings)
     }
-
-
-def _plain(of: Any) -> Any:  # noqa: ANN401 - a setting
-    return asdict(of) if is_dataclass(of) and not isinstance(of, type) else of
-
-
-def _challengers(policy: Policy) -> list[str]:
-    return [f"{json.loads(each.recipe)['calibrator']} ({each.config})" for each in policy.challengers]
 
 
 def unmapped(settings: Settings) -> dict[str, str]:
@@ -112,12 +80,10 @@ def fingerprint(settings: Settings) -> str:
     """Return a hash of what decides answers and state, 8 hex digits: all workers of a group should show the same."""
     common = {name: value for name, value in shown(settings).items() if not name[7:].startswith(_OWN)}
     decided = [common, policies(settings), settings.policies.early_ttl_ms, settings.policies.coin_name]
-    if settings.policies.quota is not None:
-        decided.append(stream_config.shown(settings.policies.quota))
     if settings.sources:
         decided.append([[each.name, each.role, each.topics, each.table] for each in settings.sources])
-    text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
-    return blake2b(text.encode(), digest_size=4).hexdigest()
+    text = orjson.dumps(decided, option=orjson.OPT_SORT_KEYS)
+    return blake2b(text, digest_size=4).hexdigest()
 
 
 def _patterns(settings: Settings) -> list[tuple[str, Policy]]:

@@ -17,12 +17,8 @@ class FollowingContext(ssl.SSLContext):
     the renewal of a certificate and that of its key, the last good one goes on, and the log says why. Connections that
     are open stay as they are.
 
-    Parameters
-    ----------
-    make
-        Makes an ordinary context from the files; raises ValueError if it cannot.
-    files
-        The files that it reads; None where one is not set.
+    ``make``: makes an ordinary context from the files; raises ValueError if it cannot.
+    ``files``: the files that it reads; None where one is not set.
     """
 
     def __new__(cls, make: Callable[[], ssl.SSLContext], files: Iterable[str | None]) -> Self:  # noqa: ARG004 - as `__init__`

@@ -22,7 +22,6 @@ from state.bands import Bands, Points
 from state.formats import ARITHMETIC
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from state.quotas import Quota, Rate
 from streams.config.settings import Settings
 from streams.sources import config as source_config
 from streams.sources.modes import Mode
@@ -137,12 +136,11 @@ def _sources(modes: Iterable[Mode]) -> str:
 def _described(settings: Settings) -> dict[str, Any]:
     policies = settings.policies
     return {
-        "streams": [[pattern, _plain(policy)] for pattern, policy in policies.patterns],
-        "default": policies.default and _plain(policies.default),
+        "streams": [[pattern, plain(policy)] for pattern, policy in policies.patterns],
+        "default": policies.default and plain(policies.default),
         "early_ttl_ms": policies.early_ttl_ms,
         "limits": {name: getattr(settings, name) for name in LIMITS},
         "coin": policies.coin_name,
-        "quota": policies.quota,
         "on_error": policies.on_error,
         "carry_headers": settings.carry_headers,
     }
@@ -162,9 +160,8 @@ def restored(configuration: bytes, settings: Settings) -> Settings:
         patterns = [(pattern, _policy(policy)) for pattern, policy in found["streams"]]
         default = found["default"] and _policy(found["default"])
         limits = {name: found["limits"][name] for name in LIMITS}
-        headers, quota = tuple(found["carry_headers"]), _quota(found["quota"])
-        coin_of_now = settings.policies.coin
-        policies = Policies(patterns, default, found["early_ttl_ms"], coin_of_now, quota, found["on_error"])
+        headers = tuple(found["carry_headers"])
+        policies = Policies(patterns, default, found["early_ttl_ms"], settings.policies.coin, found["on_error"])
         coin = found.get("coin", policies.coin_name)
         sources = source_config.parse(dict(orjson.loads(found.get("sources", "[]"))), headers)
     except InForceError:
@@ -189,7 +186,8 @@ def under(settings: Settings, policies: Policies, **limits: Any) -> Settings:  #
     return replace(settings, policies=policies, batch_bytes=sys.maxsize, checkpoint_bytes=2 * sys.maxsize, **limits)
 
 
-def _plain(policy: Policy) -> dict[str, Any]:
+def plain(policy: Policy) -> dict[str, Any]:
+    """Return every field of a policy, with all options of its calibrators."""
     made = {each.name: getattr(policy, each.name) for each in fields(policy)}
     shadow = [{"calibrator": each.calibrator, "options": _options(each)} for each in policy.challengers]
     return made | {"options": _options(policy), "shadow": shadow}
@@ -200,29 +198,17 @@ def _options(policy: Policy) -> Any:  # noqa: ANN401 - of the calibrator
 
 
 def _policy(made: Mapping[str, Any]) -> Policy:
-    features = made["features"]
-    shadow = tuple(Challenger(each["calibrator"], values(each["options"])) for each in made["shadow"])
-    features = tuple(features) if isinstance(features, list) else features
-    read = {
-        "options": values(made["options"]),
-        "features": features,
-        "shadow": shadow,
-        "segments": tuple(made["segments"]),
-        "pairs": tuple((one, other) for one, other in made["pairs"]),
-        "quota": _quota(made["quota"]),
-        "bands": made["bands"] and Bands(**values(made["bands"])),
-        "points": made["points"] and Points(**made["points"]),
-    }
-    return Policy(**{**made, **read})
+    """Return the policy of which `plain` made this, as JSON has it."""
+    of: dict[str, Callable[..., Any]] = {"bands": Bands, "points": Points}
+    read = {name: of[name](**value) if value and name in of else value for name, value in _tuples(made).items()}
+    return Policy(**read | {"shadow": tuple(Challenger(**each) for each in read["shadow"])})
 
 
-def _quota(made: Mapping[str, Any] | None) -> Quota | None:
-    return None if made is None else Quota(**{name: rate and Rate(**rate) for name, rate in made.items()})
-
-
-def values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as a policy takes them, from JSON."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+def _tuples(value: Any) -> Any:  # noqa: ANN401 - of JSON
+    """Return a value of JSON with tuples instead of lists."""
+    if isinstance(value, dict):
+        return {name: _tuples(each) for name, each in value.items()}
+    return tuple([_tuples(each) for each in value]) if isinstance(value, list) else value
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
@@ -231,12 +217,8 @@ def values(options: Mapping[str, Any]) -> dict[str, Any]:
 def records(now: InForce, room: int, kind: bytes = WORKER) -> list[tuple[bytes, bytes]]:
     """Return the records to append, key and value, in order: the configuration in parts, then the record of it.
 
-    Parameters
-    ----------
-    room
-        Most bytes of a part.
-    kind
-        `WORKER` or `ROUTER`.
+    ``room``: most bytes of a part.
+    ``kind``: `WORKER` or `ROUTER`.
     """
     said = {"claim": now.claim, "applied": now.applied, "next": now.next}
     return _records(b"%b%020d" % (kind, now.claim), said, now, room)
@@ -265,12 +247,8 @@ def read(found: Iterable[tuple[bytes | None, bytes | None]], kind: bytes = WORKE
 
     Raises InForceError if a record is not one of `records`, or one is missing.
 
-    Parameters
-    ----------
-    found
-        All records of the topic's partition, key and value, in any order.
-    kind
-        `WORKER` or `ROUTER`.
+    ``found``: all records of the topic's partition, key and value, in any order.
+    ``kind``: `WORKER` or `ROUTER`.
     """
     said = _read(found, kind, _in_force)
     said.sort(key=lambda each: each.claim)

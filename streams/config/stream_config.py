@@ -1,50 +1,4 @@
-"""The TOML file that says what each stream does.
-
-.. code-block:: toml
-
-    closed = false                # true: a stream that no pattern matches is rejected
-    early_ttl = "7d"              # how long an outcome waits for its forecast
-    on_error = "none"             # or "raw": a forecast that is a dead letter is answered with its raw score, too
-    carry_headers = ["traceparent", "tracestate"]   # of records, to go on to what they bring about
-
-    [quota]                       # of all streams that no pattern matches, and of records whose stream is not known
-    ids = "200/s"                 # in each partition of each input topic
-    dead_letters = "10/s"
-
-    [streams."fraud-*"]           # the first pattern that matches counts
-    calibrator = "platt+regret_matching"
-    ttl = "90d"                   # how long a forecast waits for its outcome; matures and 30 days more if not set
-    matures = "45d"               # the age at which the label of a forecast is taken as known
-    silence = 0                   # the label of a forecast that has no outcome when it matures
-    unlabelled = "unknown"        # "alike": forecasts without a label are like those with one, as in a random sample
-    frozen = true                 # the map stays as it is: what serves learns nothing; not set: it learns
-    learn = "maturity"            # when outcomes are learnt: when their forecast matures, or on "arrival"
-    revisable = "120d"            # how long a later outcome may replace the label; ttl if not set
-    features = ["amount", "age"]  # or a count; the names of x
-    segments = ["country", "channel"]    # names of segments; a record gives their values
-    pairs = [["country", "channel"]]     # combinations that are segments, too
-    segments_required = false     # true: a forecast without a usable value of each name is a dead letter
-    entity = "customer.account"   # path of what shares outcomes: of each at most three teach; not set: `entity`
-    label_rate = "decision.chance"  # path of the chance of a label, or a number such as 0.02; not set: not known
-    weight = "amount"             # path of what a forecast weighs: shown by weight, too; not set: not
-    model_version = "model.version"   # path of the model's version: a calibrator each; not set: one for all
-    carry_over = true             # a new version begins with the map of the one before; false: with raw scores
-    seed = 0
-    shards = 4                    # a stream too large for one partition: parts that learn apart, by event id
-    options = { grid = 50 }       # of the calibrator
-    on_error = "raw"              # as above, of these streams
-    bands = { pass = 0, review = 0.02, block = 0.3 }   # lowest calibrated probability of each; by volume: review = "2%"
-    hold = "volume"               # as many forecasts in each band as raw scores would be; not set: as calibrated
-    cost_miss = 300               # of a positive below a band, and of a forecast in it or above, in one unit
-    cost_alert = 8
-    points = { base = 600, odds = 50, double = 20 }    # of a scorecard, beside the probability
-    interval = 0.9                # p_low and p_high beside the probability: what outcomes leave open
-    reasons = true                # why, in words, beside them
-    quota = { records = "500/s", ids = "30000/m", dead_letters = "1/s" }  # of each stream; not set: not bounded
-    shadow = [                    # challengers: scored on the same events, never served
-        "platt+minimax",
-        { calibrator = "histogram", options = { bins = 20 } },
-    ]
+"""The TOML file that says what each stream does. Each key is declared once: an example, its meaning, its reader.
 
 Its ``[sources.NAME]`` tables are read by `streams.sources.config`.
 """
@@ -52,55 +6,31 @@ Its ``[sources.NAME]`` tables are read by `streams.sources.config`.
 import math
 import re
 import tomllib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from state.bands import Bands, Points
 from state.policies import Policies
 from state.policy import DEFAULT_TTL_MS, NOTHING, Challenger, Policy
-from state.policy_checks import UNKNOWN
-from state.quotas import Quota, Rate
 from streams.sources.references import steps
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TOP = ("closed", "early_ttl", "quota", "on_error", "carry_headers", "streams", "sources")
-_STREAM = (
-    "calibrator",
-    "ttl",
-    "matures",
-    "silence",
-    "unlabelled",
-    "learn",
-    "revisable",
-    "frozen",
-    "features",
-    "segments",
-    "pairs",
-    "segments_required",
-    "entity",
-    "label_rate",
-    "weight",
-    "model_version",
-    "carry_over",
-    "seed",
-    "options",
-    "shadow",
-    "shards",
-    "quota",
-    "on_error",
-    "bands",
-    "hold",
-    "cost_miss",
-    "cost_alert",
-    "points",
-    "interval",
-    "reasons",
-)
-_CHALLENGER = ("calibrator", "options")
-_QUOTA = ("records", "ids", "dead_letters")
-_POINTS = ("base", "odds", "double")
-#: Highest count of a rate.
-_MOST = 1_000_000_000
+Table = Mapping[str, Any]
+
+
+class Key(NamedTuple):
+    """A key of a table of the file."""
+
+    #: A value in TOML, and what it means.
+    example: str
+    meaning: str
+    #: Returns the value that a table has under a name; raises ValueError if that is not allowed.
+    read: Callable[[Table, str], Any]
+    #: Its field of `Policy`, where that has another name.
+    field: str = ""
 
 
 def parse(text: str, default_calibrator: str, coin: bytes = b"") -> Policies:
@@ -121,15 +51,12 @@ def loaded(text: str) -> dict[str, Any]:
         raise ValueError("the streams file is nested too deeply") from None
 
 
-def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"") -> Policies:
+def policies(table: Table, default_calibrator: str, coin: bytes = b"") -> Policies:
     """Make the policies of a parsed file; raises ValueError as `parse` does."""
-    _known("the streams file", table, _TOP)
-    closed = _typed(table, "closed", bool, default=False)
-    streams = _typed(table, "streams", dict, default={})
-    early = _duration(table, "early_ttl", DEFAULT_TTL_MS)
-    on_error = _typed(table, "on_error", str, default=NOTHING)
-    patterns = []
-    for pattern, stream in streams.items():
+    found: dict[str, Any] = {"closed": False, "early_ttl": DEFAULT_TTL_MS, "on_error": NOTHING, "streams": {}}
+    found |= _read("the streams file", table, TOP)
+    on_error, patterns = found["on_error"], []
+    for pattern, stream in found["streams"].items():
         where = f'streams."{pattern}"'
         if not isinstance(stream, dict):
             raise ValueError(f"{where} must be a table")  # noqa: TRY004 - one kind of error for configuration
@@ -137,8 +64,14 @@ def policies(table: Mapping[str, Any], default_calibrator: str, coin: bytes = b"
             patterns.append((pattern, _policy({"on_error": on_error, **stream}, default_calibrator)))
         except ValueError as exc:
             raise ValueError(f"{where}: {exc}") from exc
-    default = None if closed else Policy(default_calibrator, on_error=on_error)
-    return Policies(patterns, default, early, coin, quota(table), on_error)
+    default = None if found["closed"] else Policy(default_calibrator, on_error=on_error)
+    return Policies(patterns, default, found["early_ttl"], coin, on_error)
+
+
+def example() -> str:
+    """Return a file that has every key, with what each means."""
+    tables = {"": TOP, '[streams."fraud-*"]           # the first pattern that matches counts\n': STREAM}
+    return "\n".join(head + "".join(_shown(name, key) for name, key in of.items()) for head, of in tables.items())
 
 
 def duration(value: object) -> int:
@@ -149,104 +82,103 @@ def duration(value: object) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _duration(table: Mapping[str, Any], name: str, default: int) -> int:
+def _shown(name: str, key: Key) -> str:
+    """Return the lines of a key in the example; empty if it has none."""
+    first, *rest = f"{name} = {key.example}".split("\n")
+    meaning = f"  # {key.meaning}" if key.meaning else ""
+    return "".join(f"{line}\n" for line in (f"{first:<28}{meaning}".rstrip(), *rest)) if key.example else ""
+
+
+def _policy(stream: Table, default_calibrator: str) -> Policy:
+    read = _read("a stream", stream, STREAM)
+    read.pop("hold", None)  # the bands have it
+    found = {STREAM[name].field or name: value for name, value in read.items()}
+    found.setdefault("calibrator", default_calibrator)
+    found.setdefault("ttl_ms", found.get("matures_ms", 0) + DEFAULT_TTL_MS)
+    return Policy(**found)
+
+
+# -- how values are read -----------------------------------------------------------------------------------------------
+
+
+def _read(what: str, table: Table, keys: Mapping[str, Key]) -> dict[str, Any]:
+    """Return the values of a table by key, in the order of the keys."""
+    _known(what, table, keys)
+    return {name: key.read(table, name) for name, key in keys.items() if name in table}
+
+
+def _known(what: str, table: Table, allowed: Iterable[str]) -> None:
+    for name in table:
+        if name not in allowed:
+            raise ValueError(f"{what} has no setting {name!r}; there are: {', '.join(allowed)}")
+
+
+def _typed(kind: type, table: Table, name: str) -> Any:  # noqa: ANN401 - of the kind
+    value = table[name]
+    if type(value) is not kind:
+        raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
+    return value
+
+
+_text, _flag, _whole, _table = (partial(_typed, kind) for kind in (str, bool, int, dict))
+
+
+def _later(table: Table, name: str) -> Any:  # noqa: ANN401 - not looked at
+    """Return a value that another module reads."""
+    return table[name]
+
+
+def _duration(table: Table, name: str) -> int:
     try:
-        return duration(table[name]) if name in table else default
+        return duration(table[name])
     except ValueError as exc:
         raise ValueError(f"{name}: {exc}") from exc
 
 
-def quota(table: Mapping[str, Any]) -> Quota | None:
-    """Return the quota of a table that may have one; raises ValueError if it is none."""
-    if "quota" not in table:
-        return None
-    rates = _typed(table, "quota", dict, default={})
-    _known("a quota", rates, _QUOTA)
-    if not rates:
-        raise ValueError(f"quota sets no rate; there are: {', '.join(_QUOTA)}")
-    return Quota(**{name: _rate(name, value) for name, value in rates.items()})
-
-
-def shown(of: Quota | None) -> dict[str, str]:
-    """Return the rates that a quota sets, as the file has them."""
-    units = {length: unit for unit, length in _UNITS.items()}
-    rates = {} if of is None else {name: getattr(of, name) for name in _QUOTA}
-    return {name: f"{rate.count}/{units[rate.unit_ms]}" for name, rate in rates.items() if rate is not None}
-
-
-def _rate(name: str, value: object) -> Rate:
-    """Return a rate such as ``500/s``: so many in a unit of time, which may also come at once."""
-    match = re.fullmatch(r"(\d{1,10})/([smhd])", value) if isinstance(value, str) else None
-    if match is None or not 0 < int(match[1]) <= _MOST:
-        raise ValueError(
-            f"quota: {name} must be a rate such as 500/s, 30000/m, 20000/h or 1000000/d, at least 1 and at most "
-            f"{_MOST}, got {value!r}"
-        )
-    return Rate(int(match[1]), _UNITS[match[2]])
-
-
-def _policy(stream: Mapping[str, Any], default_calibrator: str) -> Policy:
-    _known("a stream", stream, _STREAM)
-    features = stream.get("features", 0)
-    if isinstance(features, list):
-        if not all(isinstance(name, str) for name in features) or len(set(features)) < len(features):
-            raise ValueError("features must be a count or a list of different names")
-        features = tuple(features)
-    elif type(features) is not int:
-        raise ValueError("features must be a count or a list of different names")
-    matures = _duration(stream, "matures", 0)
-    silence = stream.get("silence")
-    if silence is not None and type(silence) not in (int, float):
-        raise ValueError(f"silence must be a label, got {silence!r}")
-    return Policy(
-        calibrator=_typed(stream, "calibrator", str, default=default_calibrator),
-        options=_options(stream),
-        features=features,
-        ttl_ms=_duration(stream, "ttl", matures + DEFAULT_TTL_MS),
-        matures_ms=matures,
-        silence=None if silence is None else float(silence),
-        unlabelled=_typed(stream, "unlabelled", str, default=UNKNOWN),
-        learn=_typed(stream, "learn", str, default=""),
-        frozen=_typed(stream, "frozen", bool, default=False),
-        revisable_ms=_duration(stream, "revisable", 0),
-        segments=_segments(stream),
-        pairs=_pairs(stream),
-        segments_required=_typed(stream, "segments_required", bool, default=False),
-        seed=_typed(stream, "seed", int, default=0),
-        shards=_typed(stream, "shards", int, default=1),
-        shadow=tuple(_challenger(each) for each in _typed(stream, "shadow", list, default=[])),
-        quota=quota(stream),
-        on_error=_typed(stream, "on_error", str, default=NOTHING),
-        entity=_path(stream, "entity", "customer.account"),
-        label_rate=_label_rate(stream),
-        weight=_path(stream, "weight", "amount"),
-        model_version=_path(stream, "model_version", "model.version"),
-        carry_over=_typed(stream, "carry_over", bool, default=True),
-        bands=_bands(stream),
-        points=_points(stream),
-        interval=_number(stream, "interval", 0.0),
-        reasons=_typed(stream, "reasons", bool, default=False),
-        cost_miss=_number(stream, "cost_miss", 0.0),
-        cost_alert=_number(stream, "cost_alert", 0.0),
-    )
-
-
-def _number(table: Mapping[str, Any], name: str, default: float | None = None) -> float:
-    value = table.get(name, default)
+def _number(table: Table, name: str) -> float:
+    value = table[name]
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{name} must be a number, got {value!r}")
     return float(value)
 
 
-def _bands(stream: Mapping[str, Any]) -> Bands | None:
-    hold = _typed(stream, "hold", str, default="")
+def _moment(table: Table, name: str) -> int:
+    """Return a time in ms."""
+    value = table[name]
+    if not isinstance(value, datetime) or value.tzinfo is None or value.timestamp() <= 0:
+        raise ValueError(
+            f"{name} must be a time after 1970 with its zone, such as {STREAM[name].example} without quotes"
+        )
+    return int(value.timestamp() * 1000)
+
+
+def _silence(table: Table, name: str) -> float:
+    if type(table[name]) not in (int, float):
+        raise ValueError(f"silence must be a label, got {table[name]!r}")
+    return float(table[name])
+
+
+def _features(table: Table, name: str) -> int | tuple[str, ...]:
+    features = table[name]
+    if type(features) is int:
+        return features
+    named = isinstance(features, list) and all(isinstance(each, str) for each in features)
+    if not named or len(set(features)) < len(features):
+        raise ValueError("features must be a count or a list of different names")
+    return tuple(features)
+
+
+def _hold(table: Table, name: str) -> bool:
+    hold = table.get(name, "")
     if hold not in ("", "volume"):
         raise ValueError(f'hold must be "volume" or not set, got {hold!r}')
-    if "bands" not in stream:
-        if hold:
-            raise ValueError('hold = "volume" needs bands')
-        return None
-    table = _typed(stream, "bands", dict, default={})
+    if hold and "bands" not in table:
+        raise ValueError('hold = "volume" needs bands')
+    return bool(hold)
+
+
+def _bands(stream: Table, name: str) -> Bands:
+    table, hold = _table(stream, name), _hold(stream, "hold")
     rest = dict(table)
     lowest = next(iter(rest), "")
     if lowest and (rest[lowest] == "100%" or (type(rest[lowest]) in (int, float) and rest[lowest] == 0)):
@@ -257,13 +189,13 @@ def _bands(stream: Mapping[str, Any]) -> Bands | None:
         raise ValueError("bands: a band has no name")
     by_share = [name for name, value in rest.items() if isinstance(value, str)]
     if not by_share:
-        return Bands((lowest, *rest), (0.0, *(_number(rest, name) for name in rest)), hold=bool(hold))
+        return Bands((lowest, *rest), (0.0, *(_number(rest, name) for name in rest)), hold=hold)
     if len(by_share) < len(rest):
         other = next(name for name in rest if name not in by_share)
         raise ValueError(
             f"bands: {by_share[0]} is a share and {other} a probability: give all above the lowest as one or the other"
         )
-    return Bands((lowest, *rest), shares=tuple(_share(name, rest[name]) for name in rest), hold=bool(hold))
+    return Bands((lowest, *rest), shares=tuple(_share(name, rest[name]) for name in rest), hold=hold)
 
 
 def _share(name: str, value: str) -> float:
@@ -273,50 +205,51 @@ def _share(name: str, value: str) -> float:
     return float(match[1]) / 100.0
 
 
-def _points(stream: Mapping[str, Any]) -> Points | None:
-    if "points" not in stream:
-        return None
-    table = _typed(stream, "points", dict, default={})
-    _known("points", table, _POINTS)
-    if lacking := [name for name in _POINTS if name not in table]:
-        raise ValueError(f"points has no {lacking[0]}: write points = {{ base = 600, odds = 50, double = 20 }}")
-    return Points(**{name: _number(table, name) for name in _POINTS})
+def _points(stream: Table, name: str) -> Points:
+    table, names = _table(stream, name), [each.name for each in fields(Points)]
+    _known("points", table, names)
+    if lacking := [each for each in names if each not in table]:
+        raise ValueError(f"points has no {lacking[0]}: write points = {STREAM[name].example}")
+    return Points(**{each: _number(table, each) for each in table})
 
 
-def _path(stream: Mapping[str, Any], name: str, such: str) -> str:
-    path: str = _typed(stream, name, str, default="")
-    if name in stream and not path:
-        raise ValueError(f'{name} must be a path of names such as "{such}", got "": leave it out')
-    if path and not all(isinstance(step, str) for step in steps(path)):
-        raise ValueError(f'{name} must be a path of names such as "{such}", got {path!r}')
+def _path(stream: Table, name: str) -> str:
+    path: str = _text(stream, name)
+    if not path:
+        raise ValueError(f'{name} must be a path of names such as {STREAM[name].example}, got "": leave it out')
+    if not all(isinstance(step, str) for step in steps(path)):
+        raise ValueError(f"{name} must be a path of names such as {STREAM[name].example}, got {path!r}")
     return path
 
 
-def _label_rate(stream: Mapping[str, Any]) -> float | str:
-    rate = stream.get("label_rate", "")
+def _label_rate(stream: Table, name: str) -> float | str:
+    rate = stream[name]
     if type(rate) not in (str, int, float):
         raise ValueError(f'label_rate must be a number such as 0.02, or a path such as "decision.chance", got {rate!r}')
     if type(rate) is not str:
-        return _number(stream, "label_rate")
+        return _number(stream, name)
     if rate[:1].isdigit():
         raise ValueError(f"label_rate = {rate!r} is text, which names a path: write a number without quotes")
-    return _path(stream, "label_rate", "decision.chance")
+    return _path(stream, name)
 
 
-def _segments(stream: Mapping[str, Any]) -> tuple[str, ...]:
-    names = _typed(stream, "segments", list, default=[])
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError(f'segments must be a list of names such as ["country", "channel"], got {names!r}')
+def _segments(stream: Table, name: str) -> tuple[str, ...]:
+    names = _typed(list, stream, name)
+    if not all(isinstance(each, str) for each in names):
+        raise ValueError(f"segments must be a list of names such as {STREAM[name].example}, got {names!r}")
     return tuple(names)
 
 
-def _pairs(stream: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    found = []
-    for pair in _typed(stream, "pairs", list, default=[]):
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+def _pairs(stream: Table, name: str) -> tuple[tuple[str, str], ...]:
+    pairs = _typed(list, stream, name)
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
             raise ValueError(f'a pair is two names such as ["country", "channel"], got {pair!r}')
-        found.append((pair[0], pair[1]))
-    return tuple(found)
+    return tuple((one, other) for one, other in pairs)
+
+
+def _shadow(stream: Table, name: str) -> tuple[Challenger, ...]:
+    return tuple(_challenger(each) for each in _typed(list, stream, name))
 
 
 def _challenger(given: object) -> Challenger:
@@ -325,23 +258,61 @@ def _challenger(given: object) -> Challenger:
         return Challenger(given, {})
     if not isinstance(given, dict) or "calibrator" not in given:
         raise ValueError(f"a challenger is the name of a calibrator, or a table that has one, got {given!r}")
-    _known("a challenger", given, _CHALLENGER)
-    return Challenger(_typed(given, "calibrator", str, default=""), _options(given))
+    _known("a challenger", given, Challenger._fields)
+    return Challenger(_text(given, "calibrator"), _options({"options": {}, **given}, "options"))
 
 
-def _options(table: Mapping[str, Any]) -> dict[str, Any]:
-    options = _typed(table, "options", dict, default={})
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+def _options(table: Table, name: str) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in _table(table, name).items()}
 
 
-def _known(what: str, table: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
-    for name in table:
-        if name not in allowed:
-            raise ValueError(f"{what} has no setting {name!r}; there are: {', '.join(allowed)}")
+# -- the keys ----------------------------------------------------------------------------------------------------------
 
-
-def _typed(table: Mapping[str, Any], name: str, kind: type, *, default: Any) -> Any:  # noqa: ANN401 - checked here
-    value = table.get(name, default)
-    if type(value) is not kind:
-        raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
-    return value
+#: Keys of the file itself.
+TOP: Final = {
+    "closed": Key("false", "true: a stream that no pattern matches is rejected", _flag),
+    "early_ttl": Key('"7d"', "how long an outcome waits for its forecast", _duration),
+    "on_error": Key('"none"', 'or "raw": a forecast that is a dead letter is answered with its raw score, too', _text),
+    "carry_headers": Key('["traceparent", "tracestate"]', "of records, to go on to what they bring about", _later),
+    "streams": Key("", "", _table),
+    "sources": Key("", "", _later),
+}
+_SHADOW: Final = """[
+    "platt+minimax",
+    { calibrator = "histogram", options = { bins = 20 } },
+]"""
+#: Keys of a ``[streams.PATTERN]`` table.
+STREAM: Final = {
+    "calibrator": Key('"platt+regret_matching"', "", _text),
+    "ttl": Key('"90d"', "how long a forecast waits for its outcome; else matures and 30 days", _duration, "ttl_ms"),
+    "matures": Key('"45d"', "the age at which the label of a forecast is taken as known", _duration, "matures_ms"),
+    "silence": Key("0", "the label of a forecast that has no outcome when it matures", _silence),
+    "unlabelled": Key('"unknown"', '"alike": those without a label are like those with one, as in a sample', _text),
+    "learn": Key('"maturity"', 'when outcomes are learnt: when their forecast matures, or on "arrival"', _text),
+    "revisable": Key('"120d"', "how long another outcome may replace the label; else ttl", _duration, "revisable_ms"),
+    "frozen": Key("true", "the map stays as it is: what serves learns nothing; not set: it learns", _flag),
+    "alarms_since": Key(
+        "2026-11-01T12:00:00Z", "alarms are acknowledged: they count from then on", _moment, "alarms_since_ms"
+    ),
+    "features": Key('["amount", "age"]', "or a count; the names of x", _features),
+    "segments": Key('["country", "channel"]', "names of segments; a record gives their values", _segments),
+    "pairs": Key('[["country", "channel"]]', "combinations that are segments, too", _pairs),
+    "segments_required": Key("false", "true: a forecast without a value of each name is a dead letter", _flag),
+    "entity": Key('"customer.account"', "path of what shares outcomes: at most three of each teach", _path),
+    "label_rate": Key('"decision.chance"', "path of the chance of a label, or a number such as 0.02", _label_rate),
+    "weight": Key('"amount"', "path of what a forecast weighs: shown by weight, too; not set: not", _path),
+    "model_version": Key('"model.version"', "path of the model's version: a calibrator each; else one for all", _path),
+    "carry_over": Key("true", "a new version begins with the map of the one before; false: with raw scores", _flag),
+    "seed": Key("0", "of the draws", _whole),
+    "options": Key("{ grid = 50 }", "of the calibrator", _options),
+    "shadow": Key(_SHADOW, "challengers: scored on the same events, never served", _shadow),
+    "shards": Key("4", "a stream too large for one partition: parts that learn apart, by event id", _whole),
+    "on_error": Key('"raw"', "as above, of these streams", _text),
+    "bands": Key("{ pass = 0, review = 0.02, block = 0.3 }", 'lowest probability; by volume: review = "2%"', _bands),
+    "hold": Key('"volume"', "as many forecasts in each band as raw scores would be; not set: as calibrated", _hold),
+    "cost_miss": Key("300", "of a positive below a band, and of a forecast in it or above, in one unit", _number),
+    "cost_alert": Key("8", "", _number),
+    "points": Key("{ base = 600, odds = 50, double = 20 }", "of a scorecard, beside the probability", _points),
+    "interval": Key("0.9", "p_low and p_high beside the probability: what outcomes leave open", _number),
+    "reasons": Key("true", "why, in words, beside them", _flag),
+}

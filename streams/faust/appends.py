@@ -69,12 +69,8 @@ class Appender:
         Raises ProducerFenced if a higher epoch of the producer id has appended.
         Raises KafkaError if the brokers refuse for another reason that does not pass.
 
-        Parameters
-        ----------
-        batches
-            Finished batches, with producer id, epoch and sequence number.
-        waits
-            Called when a leader reports that it has appended a batch and still waits for its replicas.
+        ``batches``: finished batches, with producer id, epoch and sequence number.
+        ``waits``: called when a leader reports that it has appended a batch and still waits for its replicas.
         """
         client = self._client()
         left = dict(batches)

@@ -60,18 +60,10 @@ class Application:
     """A new Faust application that is not started.
 
     ``memory``: keep the table in memory instead of RocksDB.
-
-    Attributes
-    ----------
-    faust
-        The application itself; only this folder and its tests use it.
-    table
-        The state table.
-    contact
-        Whether brokers answer.
     """
 
     def __init__(self, settings: Settings) -> None:
+        #: The application itself; only this folder and its tests use it.
         self.faust = faust.App(
             settings.app_id,
             broker=[URL(f"kafka://{broker}") for broker in settings.brokers],
@@ -102,9 +94,11 @@ class Application:
             web_enabled=False,
         )
         self._transport = BatchTransport(self.faust.conf.broker_consumer, self.faust)
+        #: Whether brokers answer.
         self.contact = self._transport.contact = Contact(settings.brokers)
         self.faust.transport = self._transport
         self.faust.producer_transport = self._transport
+        #: The state table.
         self.table = StateTable(
             self.faust,
             owner=settings.owner,
@@ -121,13 +115,9 @@ class Application:
     def serve(self, inputs: Inputs, process: Callable[[Turn, Callable[[], None]], Awaitable[bool]]) -> None:
         """Declare who serves the partitions; call it once, before the start.
 
-        Parameters
-        ----------
-        inputs
-            Callbacks for the transport.
-        process
-            Processes a turn. It calls its second argument once the turn is folded, so that the next one may begin. It
-            returns whether the turn is done; if not, the process is about to end and nothing more is processed.
+        ``inputs``: callbacks for the transport.
+        ``process``: processes a turn, and calls its second argument once it is folded, so that the next may begin.
+          Returns whether it is done; if not, the process is about to end.
         """
         self._transport.inputs = inputs
         sources = self.faust.topic(*inputs.sources, schema=RawBytes(key_type=bytes, value_type=bytes), internal=False)

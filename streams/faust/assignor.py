@@ -46,20 +46,12 @@ class Share:
 def assign(partitions: int, before: Mapping[str, Share], copies: int) -> dict[str, Share]:
     """Assign partitions to workers, moving as few as possible.
 
-    Parameters
-    ----------
-    before
-        Partitions of each worker, by its name; at least one. If two say that they serve a partition, one keeps it.
-    copies
-        Wanted copies of each partition, if there are enough other workers.
+    ``before``: partitions of each worker, by name; at least one. If two say that they serve a partition, one keeps it.
+    ``copies``: wanted copies of each partition, if there are enough other workers.
 
-    Returns
-    -------
-    dict of str to Share
-        Each partition is served by one worker, or by none if no worker has the arithmetic that it needs. No worker
-        serves two more than another, unless the other has no whole copy of what could move, or may not serve it. A copy
-        is never on the worker that serves its partition. The copies of a worker's partitions are spread over all other
-        workers.
+    Each partition is served by one worker, or by none if no worker has the arithmetic that it needs. No worker serves
+    two more than another, unless the other has no whole copy of what could move, or may not serve it. A copy is never
+    on the worker that serves its partition. The copies of a worker's partitions are spread over all other workers.
     """
     after = {name: Share(arithmetic=before[name].arithmetic) for name in sorted(before)}
     _serve(partitions, before, after)

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 
-from streams.kafka.expansion import ExpandsError, unpacked
+from streams.kafka.codecs import ExpandsError, unpacked
 from streams.records.refused import Refused, Skipped
 
 #: Where the attributes of a batch stand.

@@ -7,18 +7,19 @@ appends a row under it. An append of the old owner comes before that row and is 
 refused. Appends are idempotent and use no transaction, which costs nothing per batch and leaves no markers.
 """
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
+from types import MappingProxyType
 
 from aiokafka.errors import ProducerFenced
 
 from state import kinds
 from state.claim import Claim
-from streams.faust.producing import BatchProducer
+from streams.faust.pace import Pace
+from streams.faust.producing import BatchProducer, RecordBatch
 from streams.kafka.producer_ids import NOBODY, ProducerIdentity
 from streams.records.encoding import NO_HEADERS
 
@@ -31,17 +32,15 @@ RENEW_SECONDS = 6 * 3600.0
 
 RowWrites = Mapping[bytes, bytes | None]
 
-#: Rows that are packed or written at a time, while others wait: some two milliseconds.
-SLICE = 1000
+#: Rows that are packed or written at a time, while others wait: some milliseconds.
+SLICE = 500
 
 
-async def sliced(rows: Collection[tuple[bytes, bytes | None]]) -> AsyncIterator[list[tuple[bytes, bytes | None]]]:
-    """Yield rows in slices of at most `SLICE`, and let others go on in between."""
+def sliced(rows: Iterable[tuple[bytes, bytes | None]]) -> Iterator[list[tuple[bytes, bytes | None]]]:
+    """Yield rows in slices of at most `SLICE`."""
     left = iter(rows)
-    for at in range(0, len(rows), SLICE):
-        if at:
-            await asyncio.sleep(0)
-        yield list(islice(left, SLICE))
+    while part := list(islice(left, SLICE)):
+        yield part
 
 
 class TooLargeError(Exception):
@@ -77,16 +76,10 @@ class Writer:
 class Changelog:
     """Appends batches of rows, each partition's under its own claim.
 
-    Parameters
-    ----------
-    producer
-        Returns the producer; the application makes it when it starts.
-    owner
-        Name of this worker, for people.
-    size
-        Most bytes of a record batch before it is compressed.
-    clock
-        Returns seconds; it must go on while the process is stopped.
+    ``producer``: returns the producer; the application makes it when it starts.
+    ``owner``: name of this worker, for people.
+    ``size``: most bytes of a record batch before it is compressed.
+    ``clock``: returns seconds; it must go on while the process is stopped.
     """
 
     def __init__(
@@ -132,8 +125,20 @@ class Changelog:
         self._claimed.pop(partition, None)
         self._writers.pop(partition, None)
 
-    async def append(self, rows: Mapping[int, RowWrites]) -> dict[int, int]:
+    async def pack(self, partition: int, rows: RowWrites, pace: Pace) -> RecordBatch:
+        """Return rows as a compressed record batch for `append`; raises TooLargeError if they do not fit."""
+        batch = self._producer().batch(self._size)
+        async for part in pace.slices(sliced(rows.items())):
+            _pack(batch, partition, part)
+        await batch.compress()
+        return batch
+
+    async def append(
+        self, rows: Mapping[int, RowWrites], packed: Mapping[int, RecordBatch] = MappingProxyType({})
+    ) -> dict[int, int]:
         """Append rows as one record batch for each partition; return the offset of each, once all are acknowledged.
+
+        ``packed``: batches of the rows that are packed already, by partition.
 
         Raises TooLargeError if the rows of a partition do not fit a batch; nothing was sent.
         Raises MovedError if this worker does not hold the claim of a partition; nothing was sent.
@@ -144,7 +149,9 @@ class Changelog:
         moved = [partition for partition in rows if partition not in self._writers]
         if moved:
             raise MovedError(f"partitions {moved} have moved; what was under way is left to their new owners")
-        return await self._send({partition: (self._writers[partition], each) for partition, each in rows.items()})
+        return await self._send(
+            {partition: (self._writers[partition], each) for partition, each in rows.items()}, packed
+        )
 
     def due(self, partition: int) -> bool:
         """Whether a partition's claim must be confirmed before further use."""
@@ -181,18 +188,18 @@ class Changelog:
     def _row(self, writer: Writer) -> RowWrites:
         return {kinds.CLAIM.key(): kinds.CLAIM.encode(Claim(*writer.identity, self._owner))}
 
-    async def _send(self, written: Mapping[int, tuple[Writer, RowWrites]]) -> dict[int, int]:
+    async def _send(
+        self,
+        written: Mapping[int, tuple[Writer, RowWrites]],
+        packed: Mapping[int, RecordBatch] = MappingProxyType({}),
+    ) -> dict[int, int]:
         producer, topic = self._producer(), self._topic()
         batches = []
         for partition, (_, rows) in written.items():
-            batch, taken = producer.batch(self._size), 0
-            async for part in sliced(rows.items()):
-                taken += batch.extend([(key, value, None, NO_HEADERS) for key, value in part])
-            if taken < len(rows):
-                raise TooLargeError(
-                    f"{len(rows)} rows of partition {partition} do not fit one record batch: "
-                    "raise TRUEUP_CHECKPOINT_BYTES"
-                )
+            batch = packed.get(partition)
+            if batch is None:
+                batch = producer.batch(self._size)
+                _pack(batch, partition, list(rows.items()))
             batches.append((batch, topic, partition))
         for batch, _, partition in batches:
             writer, rows = written[partition]
@@ -209,3 +216,8 @@ class Changelog:
             f"another worker has taken over {one}, and the brokers refuse what comes from here: "
             "was this process paused for longer than TRUEUP_SESSION_SECONDS?"
         )
+
+
+def _pack(batch: RecordBatch, partition: int, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
+    if batch.extend([(key, value, None, NO_HEADERS) for key, value in rows]) < len(rows):
+        raise TooLargeError(f"rows of partition {partition} do not fit one record batch: raise TRUEUP_CHECKPOINT_BYTES")

@@ -51,7 +51,7 @@ _CONNECTING: Final = (
 )
 
 
-class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
+class ListeningClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hints
     """aiokafka's client, which also notes which brokers answer, and returns to the bootstrap brokers; see `listen`."""
 
     #: Where it notes them.
@@ -125,7 +125,7 @@ class Heard(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ships no type hin
         return bool(metadata.brokers)
 
 
-class Client(Heard):
+class Client(ListeningClient):
     """A client with short attempts; make one with `hasten`."""
 
     #: Longest wait for the members of the group, s. Other requests are answered within ``_request_timeout_ms``, or the
@@ -269,9 +269,9 @@ def _own(client: AIOKafkaClient | AIOKafkaConsumer) -> Any:  # noqa: ANN401 - of
 
 
 def listen(client: AIOKafkaClient | AIOKafkaConsumer, contact: Contact) -> None:
-    """Turn a client that is not started, or the client of a consumer, into a `Heard`."""
+    """Turn a client that is not started, or the client of a consumer, into a `ListeningClient`."""
     own = _own(client)
-    own.__class__, own.contact = Heard, contact
+    own.__class__, own.contact = ListeningClient, contact
 
 
 def hasten(of: AIOKafkaClient | AIOKafkaConsumer, attempt: float, contact: Contact) -> None:

@@ -69,7 +69,7 @@ class Copy:
         return strayed
 
 
-class Prefetched(unpacking.Prefetched):
+class AuthoredFetches(unpacking.Fetches):
     """What was fetched, and by whom its batches were written."""
 
     def __init__(self, limit: unpacking.SizeLimit) -> None:

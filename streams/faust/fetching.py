@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import aiokafka
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
-from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.threads import QueueServiceThread
@@ -23,7 +23,8 @@ from mode.utils.futures import maybe_async
 
 from streams.faust import offsets, unpacking
 from streams.faust.client import hasten, stop
-from streams.kafka.epochs import end_of
+from streams.faust.unpacking import Read, Skips
+from streams.kafka.metadata import end_of_epoch
 from streams.records.merge import KafkaRecord, RewrittenError
 
 if TYPE_CHECKING:
@@ -38,15 +39,11 @@ BACKOFF = 0.1
 COMPANY = 500
 
 
-class Prefetched(unpacking.Prefetched):
+class CheckedFetches(unpacking.Fetches):
     """aiokafka's buffer of fetched records; records are kept as they were read, not copied one by one.
 
-    Parameters
-    ----------
-    limit, skips
-        As of `unpacking.Prefetched`.
-    topics
-        Topics whose log must not change behind the reader: see `Lineage`.
+    ``limit, skips``: as of `unpacking.Fetches`.
+    ``topics``: topics whose log must not change behind the reader: see `Lineage`.
     """
 
     def __init__(self, limit: unpacking.SizeLimit, skips: unpacking.Skips, of: Fetcher, topics: Iterable[str]) -> None:
@@ -124,7 +121,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         await super().on_start()
         inputs = cast("BatchConsumer", self.consumer).inputs
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
-        Lineage(fetcher, Prefetched(inputs.settings.unpacks, inputs.skipped, fetcher, inputs.sources))
+        Lineage(fetcher, CheckedFetches(inputs.settings.unpacks, inputs.skipped, fetcher, inputs.sources))
         report_lost_positions(fetcher, inputs.sources)
         self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000, inputs.sources)
 
@@ -267,7 +264,7 @@ class Lineage:
     If a fetch has another leader epoch than the last one, the leader is asked where the last epoch ended.
     """
 
-    def __init__(self, fetcher: Fetcher, records: Prefetched) -> None:
+    def __init__(self, fetcher: Fetcher, records: CheckedFetches) -> None:
         self._fetcher, self._records, self._fetch = fetcher, records, fetcher._proc_fetch_request  # noqa: SLF001 - it has no hook
         fetcher._records, fetcher._proc_fetch_request = records, self._fetched  # noqa: SLF001 - as above
 
@@ -277,7 +274,7 @@ class Lineage:
             tp, fetched = self._records.doubted.popitem()
             read = self._records.read[tp]
             try:
-                end = await end_of(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
+                end = await end_of_epoch(self._fetcher._client, tp, read.epoch)  # noqa: SLF001 - as above
             except KafkaError:  # what is not kept is fetched again
                 self._fetcher._client.force_metadata_update()  # noqa: SLF001 - as above
                 await asyncio.sleep(BACKOFF)
@@ -310,3 +307,20 @@ def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
 
     fetcher._default_reset_strategy = OffsetResetStrategy.NONE  # noqa: SLF001 - as above
     fetcher._set_error = decide  # noqa: SLF001 - as above
+
+
+def guard(
+    consumer: AIOKafkaConsumer, topics: Iterable[str], unpacked_bytes: int, skips: Skips
+) -> defaultdict[TopicPartition, Read]:
+    """Bound what a consumer unpacks, leave out what is skipped, and let it raise where records were deleted or cut.
+
+    Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
+    first record.
+
+    Returns how far it has read each partition. Who goes on from a committed offset notes that here.
+    """
+    fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
+    records = CheckedFetches(lambda _: unpacked_bytes, skips, fetcher, topics)
+    Lineage(fetcher, records)
+    report_lost_positions(fetcher, topics)
+    return records.read

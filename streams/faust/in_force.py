@@ -16,14 +16,9 @@ from streams.kafka import whole_topics
 class Announcer:
     """Writes what this worker, or router, runs when it takes a partition up.
 
-    Parameters
-    ----------
-    settings
-        What is in force, and the topic.
-    producer
-        Returns the producer; the application makes it when it starts.
-    owner
-        Name of this worker, for people.
+    ``settings``: what is in force, and the topic.
+    ``producer``: returns the producer; the application makes it when it starts.
+    ``owner``: name of this worker, for people.
     """
 
     def __init__(self, settings: Settings, producer: Callable[[], BatchProducer], owner: str) -> None:
@@ -41,12 +36,8 @@ class Announcer:
 
         Raises KafkaError or TimeoutError if the brokers do not acknowledge; the partition must not be answered then.
 
-        Parameters
-        ----------
-        claim
-            Offset of its claim in the changelog.
-        fence
-            As it was recovered after the claim.
+        ``claim``: offset of its claim in the changelog.
+        ``fence``: as it was recovered after the claim.
         """
         if self._announced.get(partition) == claim:
             return

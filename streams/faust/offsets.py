@@ -26,12 +26,8 @@ async def committed(
 
     Raises KafkaError if the offsets may not be read, or if no coordinator answers.
 
-    Parameters
-    ----------
-    by
-        Asks the brokers; it is started, and may belong to another group.
-    seconds
-        Longest wait for the coordinator; None: for ever.
+    ``by``: asks the brokers; it is started, and may belong to another group.
+    ``seconds``: longest wait for the coordinator; None: for ever.
     """
     client = by.client if isinstance(by, AIOKafkaProducer) else by._client  # noqa: SLF001 - no public way to it
     topics = defaultdict(list)

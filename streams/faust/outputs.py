@@ -3,29 +3,29 @@
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import Final
+from typing import Any, Final
 
+import orjson
 from aiokafka.structs import TopicPartition
 
 from state.events import Output
 from streams.config.settings import Settings
 from streams.faust.producing import BatchProducer, Produced, RecordBatch
 from streams.kafka import whole_topics
+from streams.records import output_avro
 from streams.records.encoding import NO_HEADERS, EncodedRecord, answered_raw, encoded
 
 #: The output topics by their labels.
 LABELS: Final = ("calibrated", "resolved", "dead-letters")
+#: Fields that tell which record of its inputs an output belongs to. They are counted, not computed.
+_MEANT: Final = {"calibrated": ("event_id", "applied"), "resolved": ("event_id", "resolved_ts", "revision", "y")}
 
 
 class Outputs:
     """Produces to the three output topics.
 
-    Parameters
-    ----------
-    producer
-        Returns the producer; the application makes it when it starts.
-    produced
-        Called with the label of a topic and a number of acknowledged records.
+    ``producer``: returns the producer; the application makes it when it starts.
+    ``produced``: called with the label of a topic and a number of acknowledged records.
     """
 
     def __init__(
@@ -44,12 +44,8 @@ class Outputs:
     def batch(self, partition: int, settings: Settings, heard: "Heard | None" = None) -> "OutputBatch":
         """Return an empty batch for the outputs of a partition.
 
-        Parameters
-        ----------
-        settings
-            Settings under which its records were folded.
-        heard
-            Outputs that may be in the topics already; these are left out.
+        ``settings``: settings under which its records were folded.
+        ``heard``: outputs that may be in the topics already; these are left out.
         """
         return OutputBatch(self, partition, settings, heard)
 
@@ -106,7 +102,7 @@ class Heard:
         self.said = defaultdict[str, deque[tuple[bytes | None, bytes | None]]](deque)
         #: Next offset of each topic, by its label.
         self.ends: dict[str, int] = {}
-        #: Number of outputs left when the first derived one was not found among them.
+        #: Number of outputs that were derived otherwise, or were left when a derived one was not found among them.
         self.unlike = 0
 
     def unsaid(self, label: str, records: list[EncodedRecord]) -> list[EncodedRecord]:
@@ -114,16 +110,20 @@ class Heard:
 
         One worker appended them in order, so after the first missing record all are missing. A record that looks the
         same is a different one: a forecast that is sent again has the same answer. Copies may be in between, from a
-        worker that did not know yet that the partition had moved.
+        worker that did not know yet that the partition had moved. An output that another kind of machine has computed
+        otherwise stands: nobody gets a second, different answer.
         """
         said = self.said[label]
         for n, record in enumerate(records):
             try:
                 found = said.index(record[:2])
             except ValueError:
-                self.unlike += len(said)
-                said.clear()
-                return records[n:]
+                meant = _meant(label, record[1])
+                found = next((i for i, (_, value) in enumerate(said) if meant and _meant(label, value) == meant), -1)
+                self.unlike += 1 if found >= 0 else len(said)
+                if found < 0:
+                    said.clear()
+                    return records[n:]
             for _ in range(found + 1):
                 said.popleft()
         return []
@@ -132,6 +132,16 @@ class Heard:
     def offsets(self) -> list[int | None]:
         """Offset of the first record left in each topic of `LABELS`; None if none is left."""
         return [self.ends[label] - len(self.said[label]) if self.said[label] else None for label in LABELS]
+
+
+def _meant(label: str, value: bytes | None) -> tuple[Any, ...]:
+    """Return what tells which record of its inputs an output belongs to; an empty tuple if nothing does."""
+    given = value or b""
+    try:
+        found = output_avro.fields(output_avro.SCHEMAS[label], given[5:]) if given[:1] == b"\0" else orjson.loads(given)
+        return tuple([found[name] for name in _MEANT[label]])
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 #: Appends record batches, each to another topic and partition. Returns their first offsets once all are acknowledged.

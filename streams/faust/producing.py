@@ -4,10 +4,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 import aiokafka
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 
@@ -27,6 +29,8 @@ FEW = 1000
 MANY = 100_000
 #: Longest wait for slow replicas, s. Brokers go on without one after ``replica.lag.time.max.ms``, 30 s by default.
 REPLICA_SECONDS = 60.0
+
+_STAMP, _CHECKSUM = Struct(">qhi"), Struct(">I")
 
 #: Key, value, timestamp (ms) and headers of a record to produce.
 Produced = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes | None]]]
@@ -56,14 +60,30 @@ class RecordBatch(BatchBuilder):  # type: ignore[misc]  # aiokafka ships no type
             self._few = None if self._builder.size() > FEW else [*self._few, *records[:taken]]
         return taken
 
+    async def compress(self) -> None:
+        """Compress a large batch before its stamp is known. Nothing can be appended afterwards."""
+        if self.size() >= MANY:
+            await asyncio.to_thread(self._build)
+
     def sealed(self, producer_id: int, epoch: int, sequence: int) -> bytes:
         """Return the bytes of the batch, under its own stamp or else this one. Nothing can be appended afterwards."""
+        stamp = self.stamp or (producer_id, epoch, sequence)
+        if self._buffer is not None:
+            return _stamped(self._buffer, *stamp)
         if self._few and len(self._few) == self._relative_offset:
             plain = RecordBatch(FEW * 2, 0)
             plain.extend(self._few)
             self._builder: Any = plain._builder
-        self._set_producer_state(*(self.stamp or (producer_id, epoch, sequence)))
+        self._set_producer_state(*stamp)
         return cast("bytes", self._build())
+
+
+def _stamped(batch: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
+    """Return a finished batch with another stamp: a record batch has it at byte 43, and from byte 21 on a checksum."""
+    changed = bytearray(batch)
+    _STAMP.pack_into(changed, 43, producer_id, epoch, sequence)
+    _CHECKSUM.pack_into(changed, 17, calc_crc32c(memoryview(changed)[21:]))
+    return bytes(changed)
 
 
 class BatchProducer(driver.Producer):

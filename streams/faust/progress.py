@@ -47,12 +47,8 @@ class Progress:
     def look(self, left: int | None, now: float) -> str | None:
         """Note how much is left, and return a line for the log when one is due.
 
-        Parameters
-        ----------
-        left
-            Offsets still to restore, over all partitions; None while nothing is restored.
-        now
-            Seconds on a clock that does not jump.
+        ``left``: offsets still to restore, over all partitions; None while nothing is restored.
+        ``now``: seconds on a clock that does not jump.
         """
         if left is None:
             return self._ended(now)

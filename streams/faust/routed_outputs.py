@@ -25,16 +25,10 @@ LABELS: Final = (OUTCOMES, LETTERS)
 class RoutedOutputs:
     """Produces outcomes and dead letters.
 
-    Parameters
-    ----------
-    settings
-        Of the router: its inputs are the routes and the labels.
-    producer
-        Returns the producer; the application makes it when it starts.
-    partitions
-        Returns how many partitions the outcomes have: as many as the inputs.
-    produced
-        Called with the label of a topic and a number of acknowledged records.
+    ``settings``: of the router: its inputs are the routes and the labels.
+    ``producer``: returns the producer; the application makes it when it starts.
+    ``partitions``: returns how many partitions the outcomes have: as many as the inputs.
+    ``produced``: called with the label of a topic and a number of acknowledged records.
     """
 
     def __init__(
@@ -84,12 +78,8 @@ class RoutedOutputs:
 class RoutedBatch:
     """The outputs of one batch.
 
-    Parameters
-    ----------
-    outputs
-        Sends them.
-    partition
-        Of the router's inputs.
+    ``outputs``: sends them.
+    ``partition``: of the router's inputs.
     """
 
     def __init__(self, outputs: RoutedOutputs, partition: int) -> None:

@@ -26,9 +26,8 @@ from streams.config.settings import Settings
 from streams.faust import copies
 from streams.faust.client import stop
 from streams.faust.contact import Contact
-from streams.faust.copies import Copy, Prefetched, ask, changelog_consumer, fit
-from streams.faust.directories import remove_directory
-from streams.faust.stores import DamagedStoreError, RocksStore, restore
+from streams.faust.copies import AuthoredFetches, Copy, ask, changelog_consumer, fit
+from streams.faust.stores import DamagedStoreError, RocksStore, remove_directory, restore
 from streams.faust.unpacking import Head
 from streams.records.merge import KafkaRecord
 
@@ -56,16 +55,10 @@ class Standby(NamedTuple):
 class Standbys:
     """Keeps copies. The thread starts with the first copy.
 
-    Parameters
-    ----------
-    contact
-        Is told what brokers answer.
-    store
-        Store of the copies: the state table's directories, with databases of its own.
-    release
-        Closes the database of a partition that was served here; called on the worker's loop.
-    usage
-        Returns size and free bytes of the file system of a path.
+    ``contact``: is told what brokers answer.
+    ``store``: store of the copies: the state table's directories, with databases of its own.
+    ``release``: closes the database of a partition that was served here; called on the worker's loop.
+    ``usage``: returns size and free bytes of the file system of a path.
     """
 
     def __init__(
@@ -114,12 +107,8 @@ class Standbys:
     async def follow(self, partitions: Iterable[int], served: Iterable[int]) -> None:
         """Keep copies of these partitions and of no others; returns when all others are closed.
 
-        Parameters
-        ----------
-        partitions
-            Their numbers; this worker serves none of them.
-        served
-            Partitions that this worker serves: the thread leaves their files alone.
+        ``partitions``: their numbers; this worker serves none of them.
+        ``served``: partitions that this worker serves: the thread leaves their files alone.
         """
         wanted = frozenset(partitions)
         if not self._told:
@@ -209,7 +198,7 @@ class Standbys:
         consumer = changelog_consumer(self._settings, self._contact)
         await consumer.start()
         try:
-            consumer._fetcher._records = prefetched = Prefetched(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
+            consumer._fetcher._records = prefetched = AuthoredFetches(self._settings.unpacks)  # noqa: SLF001 - see `unpacking.bound`
             self._heads = prefetched.heads
             self._restart()
             due = 0.0  # at once

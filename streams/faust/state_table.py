@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import time
+from types import MappingProxyType
 from typing import Any, cast
 
 import faust
@@ -20,7 +21,8 @@ from state.fence import Fence
 from state.inputs import InputIds, Widths
 from streams.faust.changelog import Changelog, MovedError, RowWrites, sliced
 from streams.faust.inputs import DataLossError
-from streams.faust.producing import BatchProducer
+from streams.faust.pace import HURRIED, Pace
+from streams.faust.producing import BatchProducer, RecordBatch
 from streams.faust.stores import RocksStore, restore
 from streams.kafka.provenance import COMPACT
 from streams.records.merge import KafkaRecord
@@ -39,14 +41,9 @@ class PartitionsError(RuntimeError):
 class StateTable(faust.Table):  # type: ignore[type-arg]
     """A Faust table whose rows are bytes and whose writes are batches.
 
-    Parameters
-    ----------
-    owner
-        Name of this worker in its claims.
-    changelog
-        Topic of the changelog; empty: as Faust names it.
-    batch_bytes
-        Most bytes of rows that are written at once; None: ``TRUEUP_BATCH_BYTES``.
+    ``owner``: name of this worker in its claims.
+    ``changelog``: topic of the changelog; empty: as Faust names it.
+    ``batch_bytes``: most bytes of rows that are written at once; None: ``TRUEUP_BATCH_BYTES``.
     """
 
     def __init__(
@@ -198,24 +195,24 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         async with self._locked(rows):
             await self._append(rows)
 
-    async def commit(self, partition: int, rows: RowWrites, probe: Callable[[int], None] = lambda _: None) -> None:
+    async def commit(
+        self, partition: int, rows: RowWrites, probe: Callable[[int], None] = lambda _: None, pace: Pace = HURRIED
+    ) -> None:
         """Append rows to the changelog, wait for the acknowledgement, then write them to the store.
 
         Raises as `append`.
 
-        Parameters
-        ----------
-        rows
-            By key; None deletes.
-        probe
-            Called with 1 when the changelog has acknowledged, with 2 when the store has written.
+        ``rows``: by key; None deletes.
+        ``probe``: called with 1 when the changelog has acknowledged, with 2 when the store has written.
+        ``pace``: rests while rows are packed and written.
         """
+        batch = await self.changelog.pack(partition, rows, pace)  # the journal is written meanwhile
         async with self._locked([partition]):
-            await self._append({partition: rows})
+            await self._append({partition: rows}, {partition: batch})
             unwritten, offset = self._unwritten.pop(partition), self._next[partition] - 1
         probe(1)
         claim, last = self._claimed.get(partition), list[tuple[bytes, bytes | None]]()
-        async for part in sliced(unwritten.items()):
+        async for part in pace.slices(sliced(unwritten.items())):
             if self._claimed.get(partition) is not claim or partition not in self._next:
                 raise MovedError(f"partition {partition} has moved: its new owner restores the rows that are left")
             if last:
@@ -224,11 +221,13 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         self.store.write(partition, last, offset, _now())
         probe(2)
 
-    async def _append(self, rows: Mapping[int, RowWrites]) -> None:
+    async def _append(
+        self, rows: Mapping[int, RowWrites], packed: Mapping[int, RecordBatch] = MappingProxyType({})
+    ) -> None:
         for partition in rows:
             if self.changelog.due(partition):
                 await self._confirm(partition)
-        offsets = await self.changelog.append(rows)
+        offsets = await self.changelog.append(rows, packed)
         for partition, offset in offsets.items():
             self._appended(partition, rows[partition], offset)
 

@@ -1,6 +1,7 @@
 """The store of the state table: one RocksDB database for each partition."""
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +14,6 @@ from faust.stores import rocksdb
 from faust.types import TP
 
 from streams.faust import write_ring
-from streams.faust.directories import remove_directory, stray
 from streams.faust.rocks_options import RocksOptions
 from streams.records.merge import KafkaRecord
 
@@ -83,17 +83,10 @@ class RocksStore(rocksdb.Store):
     def vet(self, partition: int, origin: bytes, end: int, oldest: int, begin: int = 0) -> bool:
         """Set a database aside if it is damaged or its changelog cannot bring it up to date; return whether it was.
 
-        Parameters
-        ----------
-        origin
-            Origin that its rows must have; an empty database is marked with it.
-        end
-            Offset at which the changelog ends.
-        oldest
-            Earliest time that its rows may be as of, ms since 1970. Tombstones from before may have been compacted
-            away.
-        begin
-            Offset of the first record that the changelog still has.
+        ``origin``: origin that its rows must have; an empty database is marked with it.
+        ``end``: offset at which the changelog ends.
+        ``oldest``: earliest time its rows may be as of, ms since 1970; tombstones from before may be compacted away.
+        ``begin``: offset of the first record that the changelog still has.
         """
         aside = self._vetted(partition, origin, end, oldest, begin)
         if self.read(partition, ORIGIN) != origin:
@@ -175,14 +168,9 @@ class RocksStore(rocksdb.Store):
 
         Raises DamagedStoreError if RocksDB finds damage now, found it in the background, or had found it before.
 
-        Parameters
-        ----------
-        rows
-            Keys and values; None deletes.
-        offset
-            Offset of the last changelog record in the rows.
-        as_of
-            Every deletion that the rows lack is later than this, ms since 1970; None leaves the time as it was.
+        ``rows``: keys and values; None deletes.
+        ``offset``: offset of the last changelog record in the rows.
+        ``as_of``: every deletion that the rows lack is later than this, ms since 1970; None leaves the time as it was.
         """
         own = [(self.offset_key, str(offset).encode())]
         if as_of is not None:
@@ -236,7 +224,7 @@ class RocksStore(rocksdb.Store):
         if partition in self._lost:
             raise _awaited(partition)
         path = Path(self.partition_path(partition))
-        if stray(path):
+        if _stray(path):
             what = "a link" if path.is_symlink() else "a file"
             self.log.error("%s", self._damaged(partition, f"{path.name} is {what} and no directory", "the changelog"))
         db: rocksdict.Rdict | None = None
@@ -386,3 +374,19 @@ def _is_damage(exc: Exception) -> bool:
     """Whether an error means damaged or missing files. The binding has one error class, so the message decides."""
     text = str(exc)
     return text.startswith("Corruption") or "No such file or directory" in text
+
+
+def _stray(path: Path) -> bool:
+    """Whether something stands there that is no directory of its own: RocksDB would write through a link."""
+    return path.is_symlink() or (path.exists() and not path.is_dir())
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory, or what stands in its place; of a link nothing but itself. A directory may stay in part.
+
+    Raises OSError if what is no directory cannot be removed.
+    """
+    if _stray(path):
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)

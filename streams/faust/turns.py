@@ -32,14 +32,9 @@ class Turn(list[Batch]):
 class Turns:
     """Takes batches of all partitions.
 
-    Parameters
-    ----------
-    limit, size
-        Most records of a batch, and most bytes of their keys and values.
-    patience
-        How long a partition of which nothing is known may hold the others back, s.
-    together
-        Whether the partitions go through a backlog up to one time after another.
+    ``limit, size``: most records of a batch, and most bytes of their keys and values.
+    ``patience``: how long a partition of which nothing is known may hold the others back, s.
+    ``together``: whether the partitions go through a backlog up to one time after another.
     """
 
     def __init__(

@@ -251,18 +251,13 @@ def wake(fetcher: Fetcher) -> None:
         fetcher._notify(waiter)  # noqa: SLF001 - as above
 
 
-class Prefetched(OrderedDict[TopicPartition, Any]):
+class Fetches(OrderedDict[TopicPartition, Any]):
     """aiokafka's buffer of fetched records, with a bound on what a batch unpacks to.
 
-    Parameters
-    ----------
-    limit
-        Returns the most bytes a batch of a topic may unpack to; None for no bound.
-    skips
-        Returns the offsets of a partition to leave out, each with its reason.
-    aside
-        Unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read by ``getmany``:
-        ``getone`` does not know `Later`.
+    ``limit``: returns the most bytes a batch of a topic may unpack to; None for no bound.
+    ``skips``: returns the offsets of a partition to leave out, each with its reason.
+    ``aside``: unpacks large batches in a thread; None unpacks everything when it is read. With a thread, read by
+      ``getmany``: ``getone`` does not know `Later`.
     """
 
     def __init__(self, limit: SizeLimit, skips: Skips = lambda _: {}, aside: Aside | None = None) -> None:
@@ -362,8 +357,8 @@ def _backoff(fetched: FetchResult) -> float:
 
 
 def bound(consumer: AIOKafkaConsumer, limit: SizeLimit, skips: Skips = lambda _: {}) -> None:
-    """Bound what a consumer unpacks. Call it after the start, before partitions are assigned. See `Prefetched`."""
-    consumer._fetcher._records = Prefetched(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
+    """Bound what a consumer unpacks. Call it after the start, before partitions are assigned. See `Fetches`."""
+    consumer._fetcher._records = Fetches(limit, skips)  # noqa: SLF001 - aiokafka has no setting for it
 
 
 # A class of the process: all its consumers read by it.

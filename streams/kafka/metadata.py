@@ -1,14 +1,17 @@
-"""Metadata of brokers that aiokafka does not ask for: ids of topics, and permissions of this user."""
+"""What aiokafka does not ask brokers for: ids of topics, permissions of this user, where epochs of leaders ended."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.api import Request
 from aiokafka.protocol.metadata import MetadataRequest_v5
-from aiokafka.protocol.types import Boolean, CompactArray, Int16, Int32, Int64, Schema
+from aiokafka.protocol.types import Array, Boolean, CompactArray, Int16, Int32, Int64, Schema, String
+from aiokafka.structs import TopicPartition
 
-from streams.kafka.broker_requests import TAGS, TEXT, struct
+from streams.kafka.broker_requests import TAGS, TEXT, request, struct
 
 
 class Metadata(NamedTuple):
@@ -92,3 +95,38 @@ async def of(send: Callable[[Request], Awaitable[Any]], names: Iterable[str]) ->
         Metadata(cluster, name, UUID(int=(high % (1 << 64) << 64) + low % (1 << 64)).hex, len(parts), code, bits)
         for code, name, high, low, _, parts, bits, *_ in response.topics
     ]
+
+
+_TEXT: Final = String("utf-8")
+_ENDS: Final = Array(("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32), ("end_offset", Int64))
+_EPOCHS: Final = Array(("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32))
+#: Request for the end of the epoch of a partition's leader.
+_EndOfEpoch = request(
+    struct(
+        23,
+        3,
+        Schema(("replica_id", Int32), ("topics", Array(("topic", _TEXT), ("partitions", _EPOCHS)))),
+        Schema(("throttle_time_ms", Int32), ("topics", Array(("topic", _TEXT), ("partitions", _ENDS)))),
+        flexible=False,
+    )
+)
+
+
+async def end_of_epoch(client: AIOKafkaClient, place: TopicPartition, epoch: int) -> int:
+    """Return the offset behind the last record of an epoch; -1 if the log is of earlier ones.
+
+    So a reader sees that a log was cut behind it (KIP-320, Kafka 2.3). After an unclean election or a power loss a log
+    may end before what was read of it, and its offsets go to other records. Each batch says in which epoch of the
+    leader it was written; an epoch that ended before what was read of it was cut.
+
+    Raises KafkaError if the leader is not there, or does not say.
+    """
+    leader = client.cluster.leader_for_partition(place)
+    if leader in (None, -1):
+        raise errors.LeaderNotAvailableError(f"{place.topic}/{place.partition} has no leader")
+    # -1: of a reader, who does not know which epoch the leader has now.
+    asked = _EndOfEpoch(-1, [(place.topic, [(place.partition, -1, epoch)])])
+    ((_, ((code, _, _, end),)),) = (await client.send(leader, asked)).topics
+    if code:
+        raise errors.for_code(code)(f"{place.topic}/{place.partition}: error {code}")
+    return int(end)

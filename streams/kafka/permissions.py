@@ -10,13 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    KafkaError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
-)
 from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
 
 from streams.config.settings import Settings
@@ -126,7 +121,7 @@ async def of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[st
     return {
         each.name: frozenset() if each.error else _allowed(each.operations)
         for each in await metadata.of(partial(ask, admin), names)
-        if each.error in (0, TopicAuthorizationFailedError.errno)
+        if each.error in (0, errors.TopicAuthorizationFailedError.errno)
     }
 
 
@@ -155,21 +150,21 @@ async def _of_group(admin: AIOKafkaAdminClient, name: str) -> Allowed:
     try:
         asked = _Groups([name], True)  # noqa: FBT003 - the fields of the schema, in their order
         response = await ask(admin, asked, await admin.find_coordinator(name))
-    except GroupAuthorizationFailedError:
+    except errors.GroupAuthorizationFailedError:
         return frozenset()
-    except KafkaError:  # no coordinator yet
+    except errors.KafkaError:  # no coordinator yet
         return None
     code, *_, bits = response.groups[0]
-    return frozenset() if code == GroupAuthorizationFailedError.errno else _allowed(bits)
+    return frozenset() if code == errors.GroupAuthorizationFailedError.errno else _allowed(bits)
 
 
 async def _of_transactions(admin: AIOKafkaAdminClient, prefix: str) -> Allowed:
     """Return an empty set if there is no grant on these transactional ids, else None: brokers tell no more."""
     try:
         await admin.find_coordinator(f"{prefix}state", _TRANSACTION)
-    except TransactionalIdAuthorizationFailed:
+    except errors.TransactionalIdAuthorizationFailed:
         return frozenset()
-    except KafkaError:  # no coordinator yet
+    except errors.KafkaError:  # no coordinator yet
         return None
     return None
 

@@ -60,12 +60,8 @@ async def take(client: AIOKafkaClient, transactional_id: str, held: ProducerIden
     Raises ForbiddenError if an ACL is missing.
     Raises KafkaError if the brokers refuse for another reason that trying again does not change.
 
-    Parameters
-    ----------
-    transactional_id
-        Any name. A new epoch fences off all earlier users of the name.
-    held
-        The id and epoch that the caller holds. The epoch is raised only if nobody else has raised it since.
+    ``transactional_id``: any name. A new epoch fences off all earlier users of the name.
+    ``held``: the id and epoch that the caller holds. The epoch is raised only if nobody else has raised it since.
     """
     while True:
         try:

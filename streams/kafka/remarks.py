@@ -6,12 +6,17 @@ from streams.config.settings import Settings
 from streams.kafka import owners, permissions
 from streams.kafka.topics import DELETE_RETENTION_MS, Topic, admin_client, configs_of, wanted
 
+#: Shortest retention of an input without a remark, ms. After a crash the records since the last checkpoint are read
+#: again, once the session of the dead worker is over and the state is restored: with a large state that takes minutes.
+INPUT_RETENTION_MS = 3_600_000
+
 
 async def of(stages: Sequence[Settings]) -> list[str]:
     """Return warnings about settings of the topics of some stages that are allowed, one sentence each.
 
     They are about topics of another application, about a ``compression.type`` that makes the brokers compress batches
-    again, about a changelog that keeps deletions for a short time, and about acknowledged records that may be lost.
+    again, about a changelog that keeps deletions and inputs that keep records for a short time, and about acknowledged
+    records that may be lost.
     """
     found: list[str] = []
     configs: dict[str, dict[str, str]] = {}
@@ -49,6 +54,13 @@ def _losable(configs: Mapping[str, Mapping[str, str]]) -> list[str]:
 def _remarks(topic: Topic, settings: Settings, configs: Mapping[str, str]) -> list[str]:
     kept = int(configs.get("delete.retention.ms", "86400000"))
     found = _packed(topic, settings.compression, configs)
+    held = int(configs.get("retention.ms", "-1"))
+    if topic.name in (settings.forecasts, settings.outcomes) and 0 <= held < INPUT_RETENTION_MS:
+        found.append(
+            f"topic {topic.name} has retention.ms={held}: after a crash a worker reads the records since its last "
+            f"checkpoint again, and ends if they are gone; set at least {INPUT_RETENTION_MS}, and more than the time "
+            "for which workers may be down"
+        )
     if topic.name == settings.changelog and kept < DELETE_RETENTION_MS:
         found.append(
             f"topic {topic.name} has delete.retention.ms={kept}: a disk that was away for half of that is restored "

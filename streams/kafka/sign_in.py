@@ -42,15 +42,9 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no 
 
     Raises ValueError if ``command`` cannot be read, or names no program.
 
-    Parameters
-    ----------
-    given
-        Returns the present token; None: use ``command``.
-    command
-        Prints the token. It is run for the first token, and again after four fifths of a token's life. It runs without
-        a shell, `COMMAND_SECONDS` at most.
-    extensions
-        SASL extensions that are sent with the token.
+    ``given``: returns the present token; None: use ``command``.
+    ``command``: prints the token, now and after 4/5 of its life; without a shell, in at most `COMMAND_SECONDS`.
+    ``extensions``: SASL extensions that are sent with the token.
     """
 
     def __init__(

@@ -21,12 +21,8 @@ from streams.records.merge import BEHIND, believed_head
 class SourceBuffers:
     """What was fetched of source partitions and not yet taken.
 
-    Parameters
-    ----------
-    patience
-        How long a partition that is behind may hold the others back, s.
-    records, size
-        Records of one partition, and bytes of all of them, beyond which no more is fetched.
+    ``patience``: how long a partition that is behind may hold the others back, s.
+    ``records, size``: records of one partition, and bytes of all of them, beyond which no more is fetched.
     """
 
     def __init__(self, patience: float, records: int, size: int, clock: Callable[[], float] = monotonic) -> None:

@@ -87,15 +87,10 @@ async def create(
 
     Raises TopicsError if the brokers refuse.
 
-    Parameters
-    ----------
-    partitions
-        Of every new topic except the shared one. Existing topics keep theirs, and `check` reports differences.
-    replication
-        Replicas of every topic. With three or more, writes need two in sync.
-    retention_ms
-        How long inputs and outputs are kept, ms; None for the brokers' default. It must exceed the longest time for
-        which a worker may be down. Replay can read only what is kept.
+    ``partitions``: of every new topic except the shared one. Existing topics keep theirs; `check` reports differences.
+    ``replication``: replicas of every topic. With three or more, writes need two in sync.
+    ``retention_ms``: how long inputs and outputs are kept, ms; None: the brokers' default. It must exceed the longest
+      time a worker may be down; replay reads only what is kept.
     """
     async with admin_client(settings) as admin:
         existing = set(await admin.list_topics())
@@ -160,15 +155,9 @@ async def check(
 ) -> list[str]:
     """Return what is wrong with the topics, one sentence each; empty if all is well.
 
-    Parameters
-    ----------
-    as_worker
-        Whether to check also a worker's permissions and the owner of the topics. The user that makes topics does not
-        need the permissions.
-    partitions
-        How many partitions each topic was to have; None: as many as the others.
-    replication, retention_ms
-        Arguments of `create`; None if it was not called.
+    ``as_worker``: whether to check a worker's permissions, which whoever makes topics may lack, and the topics' owner.
+    ``partitions``: how many partitions each topic was to have; None: as many as the others.
+    ``replication, retention_ms``: arguments of `create`; None if it was not called.
     """
     async with admin_client(settings) as admin:
         topics = [*wanted(settings), shared(settings)]

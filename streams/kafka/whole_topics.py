@@ -40,18 +40,11 @@ async def batches(
     Raises PoisonError if records cannot be read.
     Raises KafkaError if the topics cannot be read, or nothing comes for `STILL_SECONDS`.
 
-    Parameters
-    ----------
-    whole
-        Whether every record must still be there.
-    committed
-        Whether records of open and of aborted transactions are passed over.
-    starts
-        The partitions to read, each from an offset on or from the first that is kept; None: all from the first.
-    last
-        How many offsets of each partition are read at most, the last ones; None: all.
-    left_out
-        Returns what is left out of a partition, by its offset, and why (`streams.records.skips.why`).
+    ``whole``: whether every record must still be there.
+    ``committed``: whether records of open and of aborted transactions are passed over.
+    ``starts``: the partitions to read, each from an offset on or from the first that is kept; None: all from the first.
+    ``last``: how many offsets of each partition are read at most, the last ones; None: all.
+    ``left_out``: returns what is left out of a partition, by its offset, and why (`streams.records.skips.why`).
     """
     # Without a group, subscribing assigns all partitions of the topics.
     consumer = AIOKafkaConsumer(

@@ -1,14 +1,19 @@
 """Bands of a stream as JSON, as samples and as a table: how many forecasts are in each, and what they are worth."""
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import add
 from typing import Any, Final
 
+from state import kinds
 from state.banding import Thresholds
 from state.bands import Bands, probability
+from state.policy import Policy
 from state.scoring.band_counts import ISSUED, KNOWN, ONES, BandCounts, worth
-from state.scoring.windows import KINDS
+from state.scoring.windows import KINDS, Alarmed
 from state.segments import Segment
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
+from streams.metrics.rows import StateRows, summed
 
 #: Most segments that are described: those with most forecasts above the lowest band.
 SEGMENTS: Final = 20
@@ -20,18 +25,34 @@ CAPTION: Final = (
 )
 
 
-def describe(
-    counts: BandCounts, bands: Bands, costs: tuple[float, float] | None, thresholds: Thresholds | None = None
-) -> dict[str, Any]:
-    """Return counts of bands as JSON has them.
+#: Costs of a miss and of an alert; None if not known.
+Costs = tuple[float, float] | None
 
-    Parameters
-    ----------
-    costs
-        Costs of a miss and of an alert; None if not known.
-    thresholds
-        Thresholds in force, if they move.
+
+def of_rows(found: StateRows, stream: str, policy: Policy | None, *, whole: bool = True) -> dict[str, Any]:
+    """Return ``bands``, the counts of a stream's present bands, if ``whole`` also by segment and by day.
+
+    Nothing without forecasts.
     """
+    if policy is None or policy.bands is None:
+        return {}
+    layout, costs = policy.bands.layout, policy.costs
+    counted = found.of(kinds.BAND_COUNTS, stream).items()
+    slots = ((n, (segments_of, slot), each) for (n, of, segments_of, slot), each in counted if of == layout)
+    every, named = summed(found, stream, policy, slots)
+    if not every:
+        return {}
+    thresholds = [each for (_, of), each in found.of(kinds.THRESHOLDS, stream).items() if of == layout]
+    counts = reduce(add, every)
+    described = describe(counts, policy.bands, costs, reduce(add, thresholds) if thresholds else None)
+    if whole:
+        described["days"] = by_day(counts.days(), policy.bands, costs)
+        described["segments"] = by_segment(named, policy.bands, costs)
+    return {"bands": described}
+
+
+def describe(counts: BandCounts, bands: Bands, costs: Costs, thresholds: Thresholds | None = None) -> dict[str, Any]:
+    """Return counts of bands as JSON has them; ``thresholds`` are those in force, if they move."""
     found = []
     for n, name in enumerate(bands.names):
         at = None if thresholds is None or not n else probability(thresholds.at[n - 1])
@@ -43,16 +64,7 @@ def describe(
             "threshold": configured if at is None else at,
             "moved": counts.moved(1, n),
         }
-        for k, kind in enumerate(KINDS):
-            issued, known, ones = (counts.of(k, what) for what in (ISSUED, KNOWN, ONES))
-            described[kind] = {
-                "forecasts": issued[n],
-                "share": issued[n] / sum(issued) if sum(issued) else None,
-                "known": known[n],
-                "ones": ones[n],
-                **worth(known, ones, n, costs)._asdict(),
-            }
-        found.append(described)
+        found.append(described | {kind: _figures(counts, kind, n, costs) for kind in KINDS})
     return {
         "bands": found,
         "hold": bands.hold,
@@ -61,9 +73,35 @@ def describe(
     }
 
 
-def by_segment(
-    counts: Mapping[Segment, BandCounts], bands: Bands, costs: tuple[float, float] | None
-) -> list[dict[str, Any]]:
+def _figures(counts: BandCounts, kind: Alarmed, band: int, costs: Costs) -> dict[str, Any]:
+    """Return how many forecasts a band has by a kind of score, and what it is worth."""
+    issued, known, ones = (counts.of(KINDS.index(kind), what) for what in (ISSUED, KNOWN, ONES))
+    return {
+        "forecasts": issued[band],
+        "share": issued[band] / sum(issued) if sum(issued) else None,
+        "known": known[band],
+        "ones": ones[band],
+        "caught": sum(ones[band:]),
+        **worth(known, ones, band, costs)._asdict(),
+    }
+
+
+def by_day(days: Mapping[int, BandCounts], bands: Bands, costs: Costs) -> list[dict[str, Any]]:
+    """Describe days since 1970, the earliest first: the figures of each band by the raw and by the served score."""
+    return [
+        {
+            "day": day,
+            "forecasts": sum(counts.of(1, ISSUED)),
+            "bands": [
+                {"band": name, **{kind: _figures(counts, kind, n, costs) for kind in KINDS}}
+                for n, name in enumerate(bands.names)
+            ],
+        }
+        for day, counts in sorted(days.items())
+    ]
+
+
+def by_segment(counts: Mapping[Segment, BandCounts], bands: Bands, costs: Costs) -> list[dict[str, Any]]:
     """Describe the segments with most forecasts above the lowest band, these first, as `describe` does."""
     most = sorted(counts.items(), key=lambda each: (-sum(each[1].of(1, ISSUED)[1:]), each[0]))
     return [
@@ -79,6 +117,7 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
             yield "band_forecasts", (stream, kind, each["band"]), each[kind]["forecasts"]
         yield "band_labels", place, served["known"]
         yield "band_ones", place, served["ones"]
+        yield "band_caught", place, served["caught"]
         yield "band_moved", place, each["moved"]
         if served["cost"] is not None:
             yield "band_cost", place, served["cost"]

@@ -13,7 +13,7 @@ DELAYS: Final = (60, 600, 3600, 6 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 14 * 8
 LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 #: Buckets of the time from a forecast to its answer, s: a batch is milliseconds, a backlog minutes.
 WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-#: Names of a batch's numbered steps, see the operations page.
+#: Names of a batch's numbered steps, see `docs/explanation/journal.md`.
 STAGES: Final = {1: "decode", 2: "fold", 3: "journal", 4: "produce"}
 #: Metrics that the client library exports for a process.
 _PROCESS: Final = (

@@ -11,7 +11,7 @@ from state.scoring.scores import Scores
 from state.scoring.windows import KINDS, Alarmed
 from state.served import Served
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Configurations of champion and challenger.
 Pair = tuple[str, str]

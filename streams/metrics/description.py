@@ -15,6 +15,7 @@ from state.calibrators.certified import Certified
 from state.calibrators.points import debiased_l2, noise
 from state.coverage import UNLABELLED, Coverage
 from state.policy import Policy
+from state.policy_checks import ALIKE
 from state.scoring import vector_history
 from state.scoring import windows as windows_of
 from state.scoring.cells import Bin
@@ -37,6 +38,7 @@ from streams.metrics import (
     challengers,
     functions,
     segments,
+    served_map,
     standing,
     vectors,
     versions,
@@ -45,26 +47,10 @@ from streams.metrics import (
     windows,
 )
 from streams.metrics.figures import or_none
-from streams.metrics.rows import StateRows, covered, segmented, serving, summed
+from streams.metrics.rows import StateRows, covered, segmented, serving
 
 #: Bins of a reliability curve with equally many events each.
 QUANTILES: Final = 12
-
-
-def banded(found: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
-    """Return ``bands``, the counts of a stream's present bands, whole and by segment; nothing without forecasts."""
-    if policy is None or policy.bands is None:
-        return {}
-    layout = policy.bands.layout
-    counted = found.of(kinds.BAND_COUNTS, stream).items()
-    slots = ((n, (segments_of, slot), each) for (n, of, segments_of, slot), each in counted if of == layout)
-    whole, named = summed(found, stream, policy, slots)
-    if not whole:
-        return {}
-    thresholds = [each for (_, of), each in found.of(kinds.THRESHOLDS, stream).items() if of == layout]
-    moving = reduce(add, thresholds) if thresholds else None
-    described = bands.describe(reduce(add, whole), policy.bands, policy.costs, moving)
-    return {"bands": described | {"segments": bands.by_segment(named, policy.bands, policy.costs)}}
 
 
 def brief(found: StateRows, stream: str) -> dict[str, Any]:
@@ -100,10 +86,11 @@ def describe(
     histories = found.of(kinds.SCORES, stream)
     scores = total(each.total for each in histories.values())
     described: dict[str, Any] = {"resolved": scores.n}
+    since_ms = min((each.ms for each in found.of(kinds.ALARMS, stream).values()), default=None)
     if (warming := warmed(found, stream, policy)) is not None:
         described["warm_up"] = warming | {"words": warm_up.words(warming, scores)}
     if scores.n:
-        described |= _described(histories, scores)
+        described |= _described(histories, scores, since_ms)
     if found.of(kinds.AGES, stream):
         described["ages"] = aged(found, stream, policy)
     if coverages := covered(found, stream, policy):
@@ -115,16 +102,19 @@ def describe(
         if each.n:
             by_config[config][partition] = each
     if by_config:
-        described["vectors"] = {config: vectors.describe(each) for config, each in sorted(by_config.items())}
-    described |= banded(found, stream, policy) | weights.of_rows(found, stream, policy)
+        described["vectors"] = {config: vectors.describe(each, since_ms) for config, each in sorted(by_config.items())}
+    described |= bands.of_rows(found, stream, policy) | weights.of_rows(found, stream, policy)
     if by_segment := segmented(found, stream, policy):
         described["segments"] = segments.describe(by_segment.values())
     lists = {
+        "served": served_map.describe(found, stream, policy),
         "biases": biased(found, stream, policy),
         "shadows": compared(found, stream, policy),
         "versions": versions.describe(versions.parts(found, stream, policy)),
     }
     described |= {name: value for name, value in lists.items() if value}
+    if policy is not None and policy.frozen:
+        described["frozen"] = True
     described["calibrators"] = [
         {
             "partition": partition,
@@ -152,7 +142,7 @@ def _standing(found: StateRows, stream: str, described: Mapping[str, Any], now_m
     return {"course": standing.describe(course, now_ms, from_ms), "standing": state}
 
 
-def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
+def _described(histories: dict[int, History], scores: Scores, since_ms: int | None) -> dict[str, Any]:
     """Return the scores of probabilities by kind, and the regret.
 
     Rankings are those within the last windows. Over a life they would mix the answers of many maps.
@@ -162,7 +152,7 @@ def _described(histories: dict[int, History], scores: Scores) -> dict[str, Any]:
         kind: _scored(scores, kind) | _ranked(order.ranking(kind)) | _windows(histories, kind) for kind in scores.kinds
     }
     for alarmed in KINDS:
-        described[alarmed] |= {"alarm": windows.alarm(histories, alarmed), **_biased(histories, alarmed)}
+        described[alarmed] |= {"alarm": windows.alarm(histories, alarmed, since_ms), **_biased(histories, alarmed)}
     return described | {"regret": {loss: scores.regret(loss) for loss in NAMES}}
 
 
@@ -304,7 +294,8 @@ def withheld(found: Mapping[int, Coverage]) -> dict[str, Any]:
 def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, Any]:
     """Return the ages of a stream's outcomes, and in words what to set if they do not fit."""
     ages = reduce(add, rows_of.of(kinds.AGES, stream).values())
-    uncovered = [each for each in covered(rows_of, stream, policy).values() if each.uncovered]
+    coverages = covered(rows_of, stream, policy).values()
+    uncovered = [each for each in coverages if each.uncovered]
     share = sum(uncovered, Coverage()).share if uncovered else None
     told = (
         []
@@ -315,7 +306,8 @@ def aged(rows_of: StateRows, stream: str, policy: Policy | None) -> dict[str, An
             policy.matures_ms,
             silence=policy.silence is not None,
             labelled=share,
-            sampled=bool(policy.label_rate),
+            unlike=any(each.unlike for each in coverages),
+            sampled=bool(policy.label_rate) or policy.unlabelled == ALIKE,
         )
     )
     return {

@@ -38,12 +38,8 @@ class Exposition:
     def text(self, held: Mapping[int, PartitionSnapshot], counted: Mapping[str, Mapping[str, int]]) -> str:
         """Return all families of streams, those without a sample too.
 
-        Parameters
-        ----------
-        held
-            The snapshot of each partition; other threads may replace rows meanwhile.
-        counted
-            For each counter by stream, what it counted.
+        ``held``: the snapshot of each partition; other threads may replace rows meanwhile.
+        ``counted``: for each counter by stream, what it counted.
         """
         rows = _rows(held)
         for stream in self._written.keys() - rows.keys():

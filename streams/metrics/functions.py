@@ -7,7 +7,7 @@ import orjson
 
 from state.calibrators.base import Bias
 from state.served import Served
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Most functions of a stream with series of their own: those with a bias nearest to its bound.
 SERIES: Final = 5

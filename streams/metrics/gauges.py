@@ -12,7 +12,7 @@ from state.policies import Policies
 from streams.metrics.catalogue import CATALOGUE, DELAYS, PREFIX, RECORD_FATES, WAITS
 from streams.metrics.exposition import OF_STREAMS
 from streams.metrics.latency import Latencies
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 from streams.metrics.slots import Slots, named
 from streams.metrics.snapshot import PartitionSnapshot
 from streams.metrics.stage import Folding, Sampler
@@ -39,10 +39,9 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
     "outputs": [("calibrated",), ("resolved",), ("dead-letters",)],
     "opened_partitions": [],
     "expired_early": [],
-    "withheld_letters": [],
     "overdue_labels": [],
     "belated_forecasts": [],
-    "untaught_events": [],
+    "contradicting_outcomes": [],
     "far_off_times": [(topic,) for topic in INPUTS],
 }
 
@@ -50,19 +49,11 @@ _COUNTERS: Final[dict[str, list[tuple[str, ...]]]] = {
 class Gauges(Folding):
     """The metrics of one worker.
 
-    Parameters
-    ----------
-    most_streams
-        Most streams with series of their own, see `Slots`. Only their rows are held, so other streams cost no time at a
-        scrape.
-    sampler
-        Reads what is not in the state: lag, buffers, store sizes, readiness.
-    policies
-        How streams are configured. Named streams have series, and ages of outcomes are compared with their settings.
-    clock
-        Returns the time, s; decides when slots change hands.
-    app
-        Label of every series that is not of one stream; empty: no label.
+    ``most_streams``: most streams with series of their own, see `Slots`. Others cost no time at a scrape.
+    ``sampler``: reads what is not in the state: lag, buffers, store sizes, readiness.
+    ``policies``: how streams are configured. Named ones have series; ages of outcomes are compared with their settings.
+    ``clock``: returns the time, s; decides when slots change hands.
+    ``app``: label of every series that is not of one stream; empty: no label.
     """
 
     def __init__(
@@ -77,10 +68,10 @@ class Gauges(Folding):
         self._slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
         self._policies = policies
-        #: Forecasts answered and events resolved here, by label of their stream.
+        #: Forecasts answered, events resolved, records refused and events that taught nothing, by label of the stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
-        self._refused: dict[str, int] = {}
+        self._untaught: dict[str, int] = {}
         self._waited, self._delayed = Latencies(WAITS), Latencies(DELAYS)
         super().__init__(INPUTS, CATALOGUE, version, sampler, _COUNTERS, app)
 
@@ -97,8 +88,9 @@ class Gauges(Folding):
         for stream in (*held.streams(), *([HIDDEN] if self.hidden else [])):
             self._answered.setdefault(stream, 0)
             self._scored.setdefault(stream, 0)
-            if self._policies.quota_of(stream):
-                self._refused.setdefault(stream, 0)
+            policy = self._policies.of(stream) if stream else None
+            if policy is not None and (policy.entity or policy.label_rate):
+                self._untaught.setdefault(stream, 0)
 
     def restored(self, partition: int, held: PartitionSnapshot) -> None:
         """Take the rows of streams that gained a slot, see `gained`."""
@@ -151,11 +143,10 @@ class Gauges(Folding):
             self._counters["expired_early"].inc(sum(due > soon for due in effects.lapsed))
         self._count(effects.answered, self._answered)
         self._count(effects.resolved, self._scored)
-        self._count(effects.refused, self._refused)
-        self._counters["withheld_letters"].inc(effects.withheld)
         self._counters["overdue_labels"].inc(sum(effects.overdue.values()))
         self._counters["belated_forecasts"].inc(effects.belated)
-        self._counters["untaught_events"].inc(sum(effects.untaught.values()))
+        self._count(effects.untaught, self._untaught)
+        self._counters["contradicting_outcomes"].inc(effects.contradicting)
         held = self._held.get(partition)
         if held is None:
             held = self._held[partition] = PartitionSnapshot(fence)
@@ -164,7 +155,7 @@ class Gauges(Folding):
             self._gained.append(gains)
             for each in self._held.values():
                 each.drop(loses)
-            for counted in (self._answered, self._scored, self._refused):
+            for counted in (self._answered, self._scored, self._untaught):
                 counted.pop(loses, None)
                 counted.setdefault(gains, 0)
 
@@ -215,7 +206,7 @@ class Gauges(Folding):
         return {
             "answered_forecasts": self._answered.copy(),
             "scored_events": self._scored.copy(),
-            "refused_records": self._refused.copy(),
+            "untaught_events": self._untaught.copy(),
         }
 
     def collect(self) -> Iterator[Metric]:

@@ -1,8 +1,11 @@
-"""The declaration of an exported metric."""
+"""The declaration of an exported metric, and its samples."""
 
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+#: Name of the metric without its prefix, values of its labels in the order of the catalogue, value.
+Sample = tuple[str, tuple[str, ...], float]
 
 
 @dataclass(frozen=True)

@@ -74,14 +74,9 @@ Ask = Callable[[bool], Iterable[Rows | Overview]]
 class Source:
     """Returns what changed since the last call; for one mirror and one thread.
 
-    Parameters
-    ----------
-    text
-        Returns the metrics that are not of a stream.
-    gauges
-        Holds the rows; None: there are no streams, as in intake and router.
-    standing
-        Returns the state of the worker.
+    ``text``: returns the metrics that are not of a stream.
+    ``gauges``: holds the rows; None: there are no streams, as in intake and router.
+    ``standing``: returns the state of the worker.
     """
 
     def __init__(
@@ -125,14 +120,9 @@ class Source:
 class Mirror:
     """A copy of a worker's gauges, from its last answers.
 
-    Parameters
-    ----------
-    ask
-        Returns what changed since the last call, or everything if called with True.
-    policies
-        How streams are configured; None: there are no streams.
-    app
-        Label of every series of streams; empty: no label.
+    ``ask``: returns what changed since the last call, or everything if called with True.
+    ``policies``: how streams are configured; None: there are no streams.
+    ``app``: label of every series of streams; empty: no label.
     """
 
     def __init__(self, ask: Ask, policies: Policies | None = None, app: str = "") -> None:

@@ -8,8 +8,7 @@ from state import routes
 from state.effects import Effects
 from state.fence import Fence
 from streams.metrics.catalogue import CATALOGUE, LATENCIES, SIZES
-from streams.metrics.metric import counter, gauge
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample, counter, gauge
 from streams.metrics.stage import Folding, Sampler, Stage
 from streams.records import decoding, routing
 
@@ -86,12 +85,8 @@ class RouteGauges(Folding):
 class IntakeGauges(Stage):
     """The metrics of one intake.
 
-    Parameters
-    ----------
-    sampler
-        Reads lag and readiness.
-    app
-        The application, as `Stage` takes it.
+    ``sampler``: reads lag and readiness.
+    ``app``: the application, as `Stage` takes it.
     """
 
     def __init__(self, version: str, sources: Iterable[str], sampler: Sampler, app: str = "") -> None:

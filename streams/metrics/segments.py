@@ -1,6 +1,7 @@
 """Segments of a stream, the worst first: for gauges, the status page and ``trueup streams show``."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import Any, Final
@@ -17,13 +18,16 @@ from state.scoring.wilson import Interval, wilson
 from state.scoring.windows import KINDS, Alarmed
 from state.segments import Dictionary, Segment
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Fewest events of a segment in the means over segments.
 LARGE: Final = 2000
 #: Most segments that are described, and most that have series: the worst ones.
 DESCRIBED: Final = 20
 SERIES: Final = 5
+#: A segment is silent if so many outcomes were to be expected in the windows that have none of it, and if as many of
+#: its forecasts wait.
+MISSED: Final = 50
 #: A segment is off from this calibration error on, beyond chance: of the forecast, and as a share of the events that
 #: happened.
 OFF: Final = 0.03
@@ -50,8 +54,9 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
     of those with at least `LARGE` events: the ECE, of classes that of the likeliest one, of numbers the error of
     coverage. ``of`` is the kind of the forecasts. ``recent`` has the segments with evidence of a recent error, most
     evidence first; ``recently_off`` is the number that reach the alarm. There, for numbers ``level`` is the level with
-    most evidence, and ``served`` equals it. For classes ``class`` is the class with most evidence, None if the evidence
-    is against the likeliest one. ``warming`` is the number of segments in a warm-up of their own.
+    most evidence, and ``served`` equals it. For classes ``class`` is the class with most evidence, None if the
+    evidence is against the likeliest one. ``silent`` has the segments whose labels stopped, see `_silent`. ``warming``
+    is the number of segments in a warm-up of their own.
     """
     found = list(found)
     everything = added(found)
@@ -66,6 +71,7 @@ def describe(found: Iterable[SegmentRows]) -> dict[str, Any]:
         "warming": sum(each.issued > 0 and not each.warm_up.since for each in everything.values()),
         "recently_off": sum(each["sounds"] for each in recent),
         "recent": recent[:DESCRIBED],
+        "silent": _silent(found),
         "off": sum(_off(each, evidence[segment]) for segment, each in totals.items()),
         "large": {
             "segments": len(large),
@@ -102,6 +108,30 @@ def _lately(found: Iterable[SegmentRows], segments: int) -> Iterator[dict[str, A
             alarms.append((log10, segment, stretch, each))
     for log10, segment, stretch, each in sorted(alarms, key=lambda each: (-each[0], each[1])):
         yield _stretched(segment, stretch, log10, each)
+
+
+def _silent(found: Iterable[SegmentRows]) -> list[dict[str, Any]]:
+    """Return the segments whose outcomes stopped while their forecasts wait, those that miss most first.
+
+    Of a partition's last complete windows some have outcomes of other segments alone. By the segment's share of the
+    windows before, at least `MISSED` were to be expected in them, so chance does not explain it.
+    """
+    missed: dict[Segment, float] = defaultdict(float)
+    waiting: dict[Segment, int] = defaultdict(int)
+    for dictionary, scores in found:
+        now = max((each.recent.last for each in scores.values() if each.recent is not None), default=0)
+        for slot, each in scores.items():
+            of, waits = each.recent, each.issued - each.known - each.expired
+            if of is None or (begun := of.begun) is None:
+                continue
+            expected = (now - of.last - 1) * of.stretches()[-1].n / (of.last - begun + 1)
+            if expected >= MISSED <= waits:
+                missed[dictionary.segment(slot)] += expected
+                waiting[dictionary.segment(slot)] += waits
+    return [
+        {"segment": segment.name, "value": segment.value, "missed": round(missed[segment]), "waiting": waiting[segment]}
+        for segment in sorted(missed, key=lambda segment: (-missed[segment], segment))
+    ]
 
 
 def _stretched(segment: Segment, stretch: Stretch, log10: float, recent: Recent) -> dict[str, Any]:
@@ -144,6 +174,7 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
             yield "segment_bias", place, each["calibrated"]["mean"] - each["observed"]
         elif each["off"]["mean"] is not None:
             yield "segment_bias", place, each["off"]["mean"]
+    yield "segments_silent", (stream,), len(described["silent"])
     yield "segments_off_recently", (stream,), described["recently_off"]
     for each in described["recent"][:SERIES]:
         place = stream, each["segment"], each["value"]
@@ -184,6 +215,12 @@ def warming(described: Mapping[str, Any]) -> str:
     """Return the number of segments in their warm-up as an end of a sentence; empty if there are none."""
     n = described["warming"]
     return f"; {n:,} {'warms' if n == 1 else 'warm'} up: fewer than {OF_SEGMENT} outcomes" if n else ""
+
+
+def silent(described: Mapping[str, Any]) -> str:
+    """Return the segments whose labels stopped as an end of a sentence; empty if there are none."""
+    found = [f"{each['segment']} = {each['value']}" for each in described["silent"][:SERIES]]
+    return f"; no outcomes of late: {', '.join(found)}" if found else ""
 
 
 def large(described: Mapping[str, Any]) -> str:

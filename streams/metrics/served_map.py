@@ -1,34 +1,89 @@
-"""What a stream is served at present for a few raw scores, as samples."""
+"""What a stream is served at present for a few raw scores, with intervals: as JSON and as samples."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import NormalDist, fmean
+from typing import Any, Final
 
-from state import kinds
+from state import evidence, kinds
+from state.evidence import Evidence, band_of
 from state.forecasts import PROBABILITY
 from state.policy import Policy
 from state.served import Served
+from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, covered, serving
-from streams.metrics.sample import Sample
 
-#: The raw probabilities, evenly apart in log-odds, as nearly as round ones are.
+#: The raw probabilities that have series, evenly apart in log-odds, as nearly as round ones are.
 RAW: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 0.6, 0.9)
+#: Those that are shown.
+LOOKED: Final = (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99)
+
+#: Returns the low and the high end of the interval of a raw and its served score.
+Ends = Callable[[float, float], tuple[float, float]]
 
 
 def answering(found: StateRows, stream: str, policy: Policy) -> Mapping[tuple[int, str], Served]:
     """Return what answers, by partition and configuration: where labels are too few, as if nothing had been learnt."""
-    uncovered = {n for n, each in covered(found, stream, policy).items() if each.uncovered}
+    uncovered = _uncovered(found, stream, policy)
     return {
         place: Served.fresh(served.recipe, stream) if place[0] in uncovered else served
         for place, served in sorted(found.of(kinds.CALIBRATOR, stream).items())
     }
 
 
-def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
-    """Yield the mean served score of the partitions for each of `RAW`, features at 0; none of classes or numbers."""
+def _uncovered(found: StateRows, stream: str, policy: Policy) -> set[int]:
+    return {n for n, each in covered(found, stream, policy).items() if each.uncovered}
+
+
+def ends(
+    found: StateRows, stream: str, policy: Policy, place: tuple[int, str], groups: Sequence[int] = ()
+) -> Ends | None:
+    """Return the intervals of what a partition serves; None if the stream has none.
+
+    ``place``: partition and configuration; ``groups``: slots of the segments of a forecast.
+    """
+    if not policy.interval:
+        return None
+    if place[0] in _uncovered(found, stream, policy):
+        return lambda _, __: (0.0, 1.0)
+    held = found.of(kinds.EVIDENCE, stream)
+    wide = NormalDist().inv_cdf(0.5 + policy.interval / 2.0)
+    whole, *segments = (
+        held.get((*place, *where)) or Evidence() for where in (kinds.WHOLE, *((policy.layout, slot) for slot in groups))
+    )
+    return lambda raw, p: evidence.interval(band_of(raw), p, wide, whole, segments)
+
+
+def describe(
+    found: StateRows, stream: str, policy: Policy | None, points: Sequence[float] = LOOKED
+) -> list[dict[str, Any]]:
+    """Return what is served for some raw scores, features at 0 and without segments; nothing of classes or numbers.
+
+    ``served`` is the mean over the partitions, ``least`` and ``most`` are the ends of theirs. ``low`` and ``high`` are
+    the means of the ends of their intervals, None without intervals.
+    """
     if policy is None or policy.kind != PROBABILITY:
-        return
+        return []
     x = (0.0,) * policy.n_features
     present = serving(found, stream, policy) or ()
-    maps = [each.calibrator for (_, config), each in answering(found, stream, policy).items() if config in present]
-    for raw in RAW if maps else ():
-        yield "served_score", (stream, f"{raw:g}"), sum(each.predict(raw, x, b"map").p for each in maps) / len(maps)
+    maps = {place: each for place, each in answering(found, stream, policy).items() if place[1] in present}
+    intervals = {place: ends(found, stream, policy, place) for place in maps}
+    described = []
+    for raw in points if maps else ():
+        served = {place: each.calibrator.predict(raw, x, b"map").p for place, each in maps.items()}
+        left = [end(raw, served[place]) for place, end in intervals.items() if end is not None]
+        low, high = (fmean(each) for each in zip(*left, strict=True)) if left else (None, None)
+        mean, least, most = fmean(served.values()), min(served.values()), max(served.values())
+        described.append({"raw": raw, "served": mean, "least": least, "most": most, "low": low, "high": high})
+    return described
+
+
+def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sample]:
+    """Yield what `describe` describes of each of `RAW`, and whether the map is frozen."""
+    if policy is not None and policy.frozen:
+        yield "frozen", (stream,), 1.0
+    for each in describe(found, stream, policy, RAW):
+        place = stream, f"{each['raw']:g}"
+        yield "served_score", place, each["served"]
+        for end in ("low", "high"):
+            if each[end] is not None:
+                yield "served_interval", (*place, end), each[end]

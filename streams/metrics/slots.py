@@ -21,12 +21,8 @@ _PATTERN: Final = frozenset("*?[")
 class Slots:
     """Shares a bounded number of slots among streams.
 
-    Parameters
-    ----------
-    most
-        Number of slots. A stream in ``named`` always has one, even if there are more such streams than slots.
-    named
-        Streams that the configuration names.
+    ``most``: number of slots. A stream in ``named`` always has one, even if there are more such streams than slots.
+    ``named``: streams that the configuration names.
 
     Notes
     -----
@@ -35,14 +31,6 @@ class Slots:
     than twice as many events; then the next of both, and so on. At most `MOST_HIDDEN` names are counted. When one more
     comes, all counts are halved and names with a count of 0 are forgotten. So an active stream is kept, however many
     names come once.
-
-    Examples
-    --------
-    >>> slots = Slots(2, ["fraud"])
-    >>> slots.take("a"), slots.take("b"), slots.take("fraud")
-    (True, False, True)
-    >>> slots.hidden
-    1
     """
 
     def __init__(self, most: int, named: Iterable[str] = (), clock: Callable[[], float] = monotonic) -> None:

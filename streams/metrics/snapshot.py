@@ -103,7 +103,7 @@ def read(
 def _keys(stream: str, policy: Policy | None, row: Callable[[bytes], bytes | None]) -> Iterator[bytes]:
     """Yield the possible keys of a stream's rows under the present configuration."""
     names = row(kinds.NAMES.key(stream, policy.layout)) if policy is not None and policy.segments else None
-    slots = () if names is None else kinds.NAMES.decode(names).slots
+    slots = [kinds.WHOLE[1]] if names is None else kinds.NAMES.decode(names).slots
     held = row(kinds.VERSIONS.key(stream)) if policy is not None and policy.model_version else None
     versions = () if held is None else kinds.VERSIONS.decode(held).of
     policies = [policy, *[policy.of_version(name) for name in versions]] if policy is not None else []

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from streams.metrics.catalogue import LATENCIES, PREFIX, SIZES, STAGES
 from streams.metrics.exposition import labelled
 from streams.metrics.metric import Metric as Exported
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Reads present values that are not in the state.
 Sampler = Callable[[], Iterable[Sample]]
@@ -20,18 +20,11 @@ Family = CounterMetricFamily | GaugeMetricFamily
 class Stage(Collector):
     """The metrics of a process, in a registry of its own.
 
-    Parameters
-    ----------
-    known
-        Every metric that it may export, by name.
-    sampler
-        Reads what is not in the state.
-    counters
-        Counters, with the label values that start at zero, so that rate() sees the first increase.
-    histograms
-        Edges of their buckets, by name.
-    app
-        Label of every series; empty: no label.
+    ``known``: every metric that it may export, by name.
+    ``sampler``: reads what is not in the state.
+    ``counters``: counters, with the label values that start at zero, so that rate() sees the first increase.
+    ``histograms``: edges of their buckets, by name.
+    ``app``: label of every series; empty: no label.
     """
 
     def __init__(

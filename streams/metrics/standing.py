@@ -60,16 +60,10 @@ def describe(course: Course, now_ms: int, from_ms: int | None = None) -> dict[st
 def state(described: Mapping[str, Any], course: Course, now_ms: int, idle_ms: int = 0) -> dict[str, Any]:
     """Return one of `STATES` with ``since_ms``, ``words`` that say how bad it is, and what ``todo``.
 
-    Parameters
-    ----------
-    described
-        The stream, from `streams.metrics.description.describe`; warm-up, alarms and segments are used.
-    course
-        Of all partitions.
-    now_ms
-        Stream time of the partitions.
-    idle_ms
-        Time since the worker's last batch.
+    ``described``: the stream, from `streams.metrics.description.describe`; warm-up, alarms and segments are used.
+    ``course``: of all partitions.
+    ``now_ms``: stream time of the partitions.
+    ``idle_ms``: time since the worker's last batch.
     """
     warm_up = described.get("warm_up") or {"partitions": 0, "of": 0, "until_ms": None, "why": None}
     silent = max(now_ms - course.forecast_ms, idle_ms)
@@ -119,8 +113,7 @@ _TODO: Final = {
     "no labels": "Ask whoever sends the outcomes, and whether their ids are those of the forecasts: trueup letters "
     "--last 1d.",
     "unknown": "Nothing, while labels are not due yet. If they are: send outcomes with the ids of the forecasts.",
-    "unlabelled": "If no report means no: set silence = 0 and matures. If the labelled are like the others: set "
-    'unlabelled = "alike".',
+    "unlabelled": "Say in the streams file what a missing label means: the note on labels says what fits.",
     "few": "Nothing: it takes some more labels.",
     "unsupported": "Nothing: the next forecasts are answered by what the labels support.",
     None: "",

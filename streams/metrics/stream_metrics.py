@@ -83,6 +83,12 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "Resolved events scored by this worker; without a stream: of all hidden streams",
         series=1,
     ),
+    counter(
+        "untaught_events{stream}",
+        "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
+        "stands for few forecasts; without a stream: of all hidden streams",
+        series=1,
+    ),
     gauge(
         "resolved{stream}",
         "Resolved events scored over the life of the state, without those of a warm-up",
@@ -95,12 +101,13 @@ STREAMS: Final[tuple[Metric, ...]] = (
     ),
     gauge(
         "resolved_bin_events{stream, kind, bin}",
-        "Resolved events by bin of the forecast, over the life of the state; empty bins are left out",
+        "Resolved events by tenths of the forecast, over the life of the state, the lowest tenth by ten bands of "
+        "log-odds, 0.0 to 0.9; empty bins are left out",
         "add each of the three sums over workers, then divide; the recording rules do so",
-        series=20,
+        series=38,
     ),
-    gauge("resolved_bin_forecasts{stream, kind, bin}", "Sum of the forecasts of these events", series=20),
-    gauge("resolved_bin_outcomes{stream, kind, bin}", "Sum of the outcomes of these events", series=20),
+    gauge("resolved_bin_forecasts{stream, kind, bin}", "Sum of the forecasts of these events", series=38),
+    gauge("resolved_bin_outcomes{stream, kind, bin}", "Sum of the outcomes of these events", series=38),
     gauge(
         "certificate{stream, kind}",
         "Bound on the distance to calibration: how far forecasts are, on average and at most, from perfectly "
@@ -133,6 +140,19 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "What is served at present for this raw probability, features at 0: the mean over the partitions",
         "far from raw, the model is off there; trueup streams map has more scores and each partition",
         series=len(served_map.RAW),
+    ),
+    gauge(
+        "served_interval{stream, raw, end}",
+        "The interval of served_score where the stream has intervals, without segments: low and high end, the means "
+        "over the partitions",
+        "wide: few outcomes have come of such scores, or they contradict what is served",
+        series=2 * len(served_map.RAW),
+    ),
+    gauge(
+        "frozen{stream}",
+        "1 where the stream's map stays as it is: what serves learns nothing",
+        "trueup streams thaw lets it learn again",
+        series=1,
     ),
     gauge("auc_error{stream, kind}", "Standard error of auc, as if events were independent", series=1),
     gauge(
@@ -229,7 +249,7 @@ STREAMS: Final[tuple[Metric, ...]] = (
         "withheld_partitions{stream, reason}",
         "Partitions that answer a stream as if nothing had been learnt, so by default with the raw forecast. "
         "unlabelled: most forecasts get no label, and nothing says what that means",
-        'set silence, or unlabelled = "alike"; soon after a stream began, labels that take long may still come',
+        "trueup streams show STREAM says what to set; soon after a stream began, labels that take long may still come",
         series=1,
     ),
     *(
@@ -297,6 +317,12 @@ STREAMS: Final[tuple[Metric, ...]] = (
         series=SERIES,
     ),
     gauge(
+        "segments_silent{stream}",
+        "Segments whose forecasts wait while none of the outcomes comes that were to be expected of them lately",
+        "trueup streams show names them; see TrueupSegmentsSilent",
+        series=1,
+    ),
+    gauge(
         "segments_off_recently{stream}",
         "Segments whose last windows are off by .03, or by .3 of what happened, beyond chance; of numbers by .03 "
         "of coverage",
@@ -342,6 +368,11 @@ STREAMS: Final[tuple[Metric, ...]] = (
     gauge(
         "band_ones{stream, band}",
         "Those of them whose label is 1: over band_labels it is the precision of the band",
+        series=MOST_BANDS,
+    ),
+    gauge(
+        "band_caught{stream, band}",
+        "Labels that are 1 in the band and those above: over the band_ones of all bands it is the recall",
         series=MOST_BANDS,
     ),
     gauge(

@@ -12,7 +12,7 @@ from state.scoring.vector_history import VectorHistory, VectorScores
 from state.scoring.windows import KINDS, Alarmed, overall
 from streams.metrics import windows
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.sample import Sample
+from streams.metrics.metric import Sample
 
 #: Gauges that are means of each kind of forecast, with the name of the figure they show.
 _MEANS: Final = {
@@ -30,10 +30,10 @@ _MEANS: Final = {
 NORMALISED: Final = "The log loss of classes is of normalised, all their other scores are of probs as served."
 
 
-def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
+def describe(found: Mapping[int, VectorHistory], since_ms: int | None = None) -> dict[str, Any]:
     """Return the scores of forecasts of classes, or of numbers, under one configuration.
 
-    ``found``: by partition, at least one.
+    ``found``: by partition, at least one; ``since_ms`` as `windows.alarm` has it.
     """
     alike = vector_history.alike(found.values())
     held = {partition: each for partition, each in found.items() if each in alike}
@@ -44,7 +44,9 @@ def describe(found: Mapping[int, VectorHistory]) -> dict[str, Any]:
         area = vector_history.auc(alike, kind)
         if not math.isnan(area.value):
             described[kind] |= {"auc": area.value, "auc_error": or_none(area.error)}
-        described[kind] |= {"alarm": windows.alarm(held, kind)} | windows.describe(held, kind, "error", "noise")
+        described[kind] |= {"alarm": windows.alarm(held, kind, since_ms)} | windows.describe(
+            held, kind, "error", "noise"
+        )
     described["difference"] = {loss: by_name(each) for loss, each in differences(scores).items()}
     return described
 

@@ -10,8 +10,8 @@ from state.calibrators.carried import Carried
 from state.policy import Policy
 from state.served import Served
 from state.versions import Versions
+from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows
-from streams.metrics.sample import Sample
 
 #: Versions of a stream that have series.
 SERIES: Final = 4

@@ -12,6 +12,7 @@ from typing import Any, Final
 from state import kinds
 from state.kind import KINDS as ROWS
 from state.policy import Policy
+from state.scoring.cells import BANDS, BINS
 from state.scoring.certificate import certificate
 from state.scoring.scores import total
 from state.scoring.two_bin import gain, two_bin
@@ -19,7 +20,6 @@ from state.scoring.windows import KINDS, worst
 from streams.metrics import bands, challengers, functions, segments, served_map, vectors, versions, weights, windows
 from streams.metrics.description import (
     aged,
-    banded,
     biased,
     compared,
     guarantee,
@@ -29,9 +29,11 @@ from streams.metrics.description import (
     warmed,
     withheld,
 )
+from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, covered, segmented
-from streams.metrics.sample import Sample
 
+#: Names of the cells of a forecast: ten bands below .1, then the bins of tenths.
+CELLS: Final = (*(f"0.{band}" for band in range(len(BANDS) + 1)), *map(str, range(1, BINS)))
 #: Labels whose ages are exported; share of the highest forecasts whose recall is.
 LABELS: Final = ("0", "1")
 VOLUME: Final = 0.01
@@ -50,7 +52,7 @@ def samples(found: StateRows, stream: str, policy: Policy | None) -> Iterator[Sa
         yield "warm_up_events", (stream,), warm["resolved"]
         yield "warm_up_alarm_log10", (stream,), warm["alarm_log10"]
         yield "warm_up_bias", (stream,), (warm["raw"] or 0.0) - (warm["observed"] or 0.0)
-    for of_bands in banded(found, stream, policy).values():
+    for of_bands in bands.of_rows(found, stream, policy, whole=False).values():
         yield from bands.samples(stream, of_bands)
     for weighed in weights.of_rows(found, stream, policy).values():
         yield from weights.samples(stream, weighed)
@@ -96,11 +98,11 @@ def _scored(found: StateRows, stream: str) -> Iterator[Sample]:
         return
     order = lately(histories.values())
     for kind in KINDS:
-        for i, each in enumerate(scores.bins(kind)):
+        for name, each in zip(CELLS, scores.cells(kind), strict=True):
             if each.n:
-                yield "resolved_bin_events", (stream, kind, str(i)), each.n
-                yield "resolved_bin_forecasts", (stream, kind, str(i)), each.p
-                yield "resolved_bin_outcomes", (stream, kind, str(i)), each.y
+                yield "resolved_bin_events", (stream, kind, name), each.n
+                yield "resolved_bin_forecasts", (stream, kind, name), each.p
+                yield "resolved_bin_outcomes", (stream, kind, name), each.y
         yield "brier", (stream, kind), scores.brier(kind)
         yield "log_loss", (stream, kind), scores.log_loss(kind)
         ranking = order.ranking(kind)

@@ -25,16 +25,12 @@ def describe(
     ``serving``, ``scored`` and ``coverages``: by partition: what serves now, its scores, and which forecasts have a
     label.
 
-    Returns
-    -------
-    dict
-        ``partitions`` of ``of`` are still in it, and all have ``learnt`` so many outcomes. ``until_ms``: event time at
-        which the last of the others left it, None if none has; ``since`` outcomes are of later forecasts. Of its
-        ``resolved`` forecasts ``raw`` is the mean raw probability, and ``observed`` what happened (of classes and
-        numbers see `state.scoring.warm_up.WarmUp`). ``alarm_log10``: the evidence that raw is off there. ``why`` it
-        lasts: ``unknown`` (no outcome is known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels
-        to say whether most get one), ``unsupported`` (no forecast was answered otherwise so far), None once no
-        partition is in it.
+    Returns a dict. ``partitions`` of ``of`` are still in it, and all have ``learnt`` so many outcomes. ``until_ms``:
+    event time at which the last of the others left it, None if none has; ``since`` outcomes are of later forecasts. Of
+    its ``resolved`` forecasts ``raw`` is the mean raw probability, and ``observed`` what happened (of classes and
+    numbers see `state.scoring.warm_up.WarmUp`). ``alarm_log10``: the evidence that raw is off there. ``why`` it lasts:
+    ``unknown`` (no outcome is known), ``unlabelled`` (most forecasts have no label), ``few`` (too few labels to say
+    whether most get one), ``unsupported`` (no forecast was answered otherwise so far), None once no partition is in it.
     """
     if not serving:
         return None
@@ -75,12 +71,8 @@ _WHY = {
 def words(warm_up: Mapping[str, Any] | None, since: Scores) -> str:
     """Return in plain words what was served when; empty without a warm-up worth mentioning.
 
-    Parameters
-    ----------
-    warm_up
-        As `describe` returns it.
-    since
-        Scores of probabilities after the warm-up.
+    ``warm_up``: as `describe` returns it.
+    ``since``: scores of probabilities after the warm-up.
     """
     if warm_up is None:
         return ""

@@ -11,8 +11,8 @@ from state.scoring.weighted import Weighted
 from state.scoring.windows import KINDS
 from state.segments import Segment
 from streams.metrics.figures import by_name, or_none
+from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, summed
-from streams.metrics.sample import Sample
 
 #: Most segments that are described, those most off as a whole; and most that have series.
 SEGMENTS: Final = 20

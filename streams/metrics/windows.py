@@ -8,14 +8,21 @@ from state.scoring.alarm import ALPHA
 from state.scoring.windows import Alarmed, Windows, last, log_alarm, log_recent, worst
 
 
-def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed) -> dict[str, Any]:
+def alarm(found: Mapping[int, Windows[Any]], kind: Alarmed, since_ms: int | None = None) -> dict[str, Any]:
     """Return the evidence against calibration, of the whole life and of the last windows, and whether it is enough.
 
-    ``found`` are the histories of partitions, at least one.
+    ``found`` are the histories of partitions, at least one; ``since_ms`` is the time since which they count, if not of
+    the whole life.
     """
     several, level = list(found.values()), -math.log10(ALPHA)
     log10, recent = (log(several, kind) / math.log(10.0) for log in (log_alarm, log_recent))
-    return {"log10": log10, "sounds": log10 >= level, "recent_log10": recent, "recent_sounds": recent >= level}
+    return {
+        "log10": log10,
+        "sounds": log10 >= level,
+        "recent_log10": recent,
+        "recent_sounds": recent >= level,
+        "since_ms": since_ms,
+    }
 
 
 def describe(found: Mapping[int, Windows[Any]], kind: Any, error: str, noise: str) -> dict[str, Any]:  # noqa: ANN401 - a kind whose worst is kept

@@ -36,11 +36,6 @@ RECORDS: Final[tuple[Metric, ...]] = (
         "is ts in another unit? Set `unit` for ts of the source; log and page say which it seems to be",
     ),
     counter(
-        "withheld_letters",
-        "Dead letters beyond a stream's rate: they name topic, partition and offset, and leave out the record",
-        "read the records where the dead letters say, as long as the input topic keeps them",
-    ),
-    counter(
         "raw_answers",
         "Forecasts that are dead letters and were answered with their raw score, as on_error says; again after a "
         "restart",
@@ -50,13 +45,6 @@ RECORDS: Final[tuple[Metric, ...]] = (
         "uncarried{what}",
         "Headers and fields that an answer could not carry, each time their record was read: header or field",
         "carry fewer or shorter ones: 16 of each, and 2,048 bytes of each",
-    ),
-    counter(
-        "refused_records{stream}",
-        "Records beyond their stream's quota, which are dead letters; without a stream: of unknown events, and of "
-        "all hidden streams",
-        "find out who floods; else raise the quota and send again what the dead letters name",
-        series=1,
     ),
     counter(
         "expired{kind}",
@@ -119,9 +107,10 @@ WORKER: Final[tuple[Metric, ...]] = (
         "set ttl above the longest time after which producers send something again",
     ),
     counter(
-        "untaught_events",
-        "Events whose outcome taught nothing and counts in no score: their entity had taught, or their label "
-        "stands for few forecasts",
+        "contradicting_outcomes",
+        "Outcomes that say another label than an earlier one of the same time and revision; without one the last to "
+        "come counts, with equal ones the first",
+        "give outcomes a time or a revision of their own; see TrueupOutcomesContradict",
     ),
     gauge("pending_events", "Issued forecasts that wait for their outcome"),
     gauge("waiting_outcomes", "Outcomes that wait until their forecast matures"),
@@ -193,13 +182,19 @@ WORKER: Final[tuple[Metric, ...]] = (
     counter(
         "set_aside{what}",
         "Directories of rows that were not used, and were renamed: foreign, ahead of the changelog, old or damaged",
-        "the rows come from a copy or from the changelog; if some are damaged, check the disk; see Disks on the "
-        "operations page",
+        "the rows come from a copy or from the changelog; if some are damaged, check the disk; see Disks in "
+        "docs/explanation/guarantees.md",
     ),
     gauge(
         "disk_free_ratio",
         "Share of the disk of TRUEUP_DATA_DIR that is free",
         "below a tenth enlarge it: when it is full, the worker ends; see TrueupDiskFilling",
+    ),
+    gauge(
+        "memory_free_ratio",
+        "Share of the memory limit of the control group that is free, caches of files aside; of the machine's memory "
+        "where there is no limit",
+        "below a tenth raise the limit, or start another worker; see TrueupMemoryFilling",
     ),
     counter("written_maps", "Maps written to TRUEUP_MAPS and acknowledged"),
     counter(

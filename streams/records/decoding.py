@@ -43,8 +43,6 @@ REASONS: Final = {
     "empty": "the value has no bytes; a record without a value, a tombstone, is passed over",
     "batch": "the batch it came in expands beyond TRUEUP_UNPACKED_BYTES, or cannot be unpacked, or read to its end",
     "skipped": "an operator left the record out with trueup state skip",
-    "quota": "the stream's quota of records is used up",
-    "quota_ids": "the stream's quota of new event ids is used up",
     "oversized": "the value is longer than the limit, or the key than eight ids",
     "not_json": "the value is not JSON (NaN and Infinity are not JSON)",
     "not_object": "the value is JSON, but not an object",
@@ -100,12 +98,8 @@ _loads: Final = orjson.loads
 class Decoder:
     """Turns the values of the two input topics into events.
 
-    Parameters
-    ----------
-    direct
-        Sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
-    carry_headers
-        Names of headers that are carried from forecasts to answers, where no source maps them.
+    ``direct``: sources among the two topics, whose records are mapped first; None: all records have trueup's own form.
+    ``carry_headers``: names of headers that are carried from forecasts to answers, where no source maps them.
     """
 
     def __init__(
@@ -204,13 +198,12 @@ class Decoder:
             reason = unusable.args[0]
             if reason == PASSED:
                 return Passed(offset, FORECASTS)
-            named = stream if policy else ""
             left = None
             if self._policies.answering:
                 left = self.left(
                     offset, key, unusable.args[1] if len(unusable.args) > 1 else record, timestamp, headers
                 )
-            return Rejected(offset, key, value, FORECASTS, reason, named, timestamp, False, left)  # noqa: FBT003 - a tuple
+            return Rejected(offset, key, value, FORECASTS, reason, forecast=left)
 
     def outcome(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
@@ -240,11 +233,9 @@ class Decoder:
             return new(Outcome, (offset, key, event_id, float(y), ts, value, revision, carried))
         except Unusable as unusable:
             reason = unusable.args[0]
-            return (
-                Passed(offset, OUTCOMES)
-                if reason == PASSED
-                else Rejected(offset, key, value, OUTCOMES, reason, "", timestamp)
-            )
+            if reason == PASSED:
+                return Passed(offset, OUTCOMES)
+            return Rejected(offset, key, value, OUTCOMES, reason)
 
     def _policy(self, stream: str) -> Policy:
         policy = self._policies.of(stream)

@@ -42,7 +42,7 @@ _KIND: Final = "calibrated"
 
 
 @dataclass(frozen=True)
-class Place:
+class MapHead:
     """Where and of what a map is; the fields are those of the record."""
 
     stream: str
@@ -58,28 +58,23 @@ def key_of(stream: str) -> bytes:
     return stream.encode()
 
 
-def encode_map(place: Place, policy: Policy, served: Served, history: History | None, names: Dictionary) -> bytes:
+def encode_map(place: MapHead, policy: Policy, served: Served, history: History | None, names: Dictionary) -> bytes:
     """Return the value of a map.
 
-    Parameters
-    ----------
-    policy
-        Of which `state.maps.why_not` says nothing.
-    history
-        Scores of the stream; None before the first.
-    names
-        Slots of its segments; of no names without segments.
+    ``policy``: of which `state.maps.why_not` says nothing.
+    ``history``: scores of the stream; None before the first.
+    ``names``: slots of its segments; of no names without segments.
     """
     made = {"certificate": _certificate(history), "stages": _stages(policy, served, names)}
     return orjson.dumps(_head(place, policy, served.calibrator.learnt) | made)
 
 
-def encode_none(place: Place, policy: Policy, why: str) -> bytes:
+def encode_none(place: MapHead, policy: Policy, why: str) -> bytes:
     """Return the value that says why there is no map."""
     return orjson.dumps(_head(place, policy, 0) | {"why": why})
 
 
-def _head(place: Place, policy: Policy, version: int) -> dict[str, Any]:
+def _head(place: MapHead, policy: Policy, version: int) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "stream": place.stream,

@@ -80,12 +80,8 @@ def believed(timestamp: int, behind: Iterable[int]) -> int:
 
     Returns the earliest timestamp behind it, ms, if at least `SEVERAL` are more than `SLACK` earlier; else its own.
 
-    Parameters
-    ----------
-    timestamp
-        Its Kafka timestamp, ms.
-    behind
-        Timestamps of the next `BEHIND` records of its topic, ms; fewer if there are no more.
+    ``timestamp``: its Kafka timestamp, ms.
+    ``behind``: timestamps of the next `BEHIND` records of its topic, ms; fewer if there are no more.
     """
     earlier = [each for each in behind if timestamp - each > SLACK]
     return min(earlier) if len(earlier) >= SEVERAL else timestamp
@@ -122,12 +118,8 @@ class Batch:
 class RewrittenError(ValueError):
     """An input no longer holds the records that were applied.
 
-    Parameters
-    ----------
-    place
-        The topic-partition.
-    offset
-        Offset of the first record that is known to differ.
+    ``place``: the topic-partition.
+    ``offset``: offset of the first record that is known to differ.
     """
 
     def __init__(self, place: TP, offset: int) -> None:
@@ -195,16 +187,10 @@ class PartitionBuffer:
     ) -> Batch | None:
         """Return the next batch and mark the buffer busy, or None while there is none.
 
-        Parameters
-        ----------
-        limit, size
-            Most records, and most bytes of their keys and values; one record may be larger.
-        reading
-            How far the topics have been read.
-        patience
-            Seconds a topic that is not caught up may hold the other back.
-        until
-            Take no new record of a later time, ms.
+        ``limit, size``: most records, and most bytes of their keys and values; one record may be larger.
+        ``reading``: how far the topics have been read.
+        ``patience``: seconds a topic that is not caught up may hold the other back.
+        ``until``: take no new record of a later time, ms.
         """
         if self.busy or len(self.out) == OUTSTANDING:
             return None

@@ -1,4 +1,8 @@
-"""Avro: values behind the id of their schema in a registry, or of one schema that the source gives."""
+"""Avro: values behind the id of their schema in a registry, or of one schema that the source gives.
+
+fastavro's reader in C has no guard: a value of a schema that refers to itself ends the process where it nests some
+thousand levels, and 16 bytes make two billion nulls. So schemas whose values have no bound are refused, see `_check`.
+"""
 
 import io
 import json
@@ -8,12 +12,16 @@ from typing import Any, Final, NamedTuple
 import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from streams.sources import avro_bounds, framing
+from streams.sources import framing
 from streams.sources.references import Headers
 from streams.sources.refusal import Unfit
 from streams.sources.registry import AVRO, SchemaId
 from streams.sources.schemas import Known, Schemas
 
+#: Most levels of objects and lists of a value; a value of Protobuf may have as many.
+LEVELS: Final = 100
+_ENDLESS: Final = float("inf")
+_PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 #: What a single-object encoding begins with, and how long its head is (Avro 1.11, *Single-object encoding*).
 _SINGLE, _HEAD = b"\xc3\x01", 10
 #: What an object container file begins with (Avro 1.11, *Object Container Files*).
@@ -37,14 +45,10 @@ class Avro:
 
     Raises ValueError if a schema is none.
 
-    Parameters
-    ----------
-    schema
-        JSON of the schema of all values, or of several of which each value has one; values then have no id. None: each
-        names its own. A value in the single-object encoding has the schema of its fingerprint, CRC-64-AVRO of the
-        parsing canonical form. Of any other value exactly one schema must fit all bytes.
-    header
-        Name of the header that may hold the id.
+    ``schema``: JSON of the schema of all values, or of several of which each value has one; values then have no id.
+      None: each names its own. A value in the single-object encoding has the schema of its fingerprint (CRC-64-AVRO of
+      the parsing canonical form); of any other exactly one schema must fit all bytes.
+    ``header``: name of the header that may hold the id.
     """
 
     def __init__(self, schema: str | Sequence[str] | None, schemas: Schemas, header: str) -> None:
@@ -139,7 +143,7 @@ def parsed(text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
         for _, each in references:
             fastavro.parse_schema(_plain(json.loads(each)), named)
         schema = fastavro.parse_schema(_plain(json.loads(text)), named)
-        avro_bounds.check(schema, named)
+        _check(schema, named)
         if references and not (isinstance(schema, dict) and "fields" in schema):
             field = {"name": "value", "type": schema}
             whole = fastavro.parse_schema({"type": "record", "name": _WHOLE, "fields": [field]}, named)
@@ -165,3 +169,35 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
     if kept.get("logicalType") == "timestamp-millis":
         del kept["logicalType"]
     return kept
+
+
+def _check(schema: Any, named: Mapping[str, Any]) -> None:  # noqa: ANN401 - fastavro's
+    """Raise ValueError if values may nest deeper than `LEVELS`, or a list may have more items than bytes.
+
+    ``schema`` and ``named``: a schema as fastavro parsed it, and all schemas by their full names.
+    """
+    levels, _ = _measured(schema, named, {})
+    if levels > LEVELS:
+        raise ValueError(f"its values may nest deeper than {LEVELS} levels")
+
+
+def _measured(schema: Any, named: Mapping[str, Any], known: dict[str, tuple[float, bool]]) -> tuple[float, bool]:  # noqa: ANN401 - as above
+    """Return how many levels of objects and lists a value may nest, and whether it takes no bytes."""
+    if isinstance(schema, str):
+        return (0, schema == "null") if schema in _PRIMITIVES else _measured(named[schema], named, known)
+    if isinstance(schema, list):  # a byte at least says which of them a value is of
+        return max((_measured(each, named, known)[0] for each in schema), default=0), False
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        name = schema["name"]
+        if name not in known:
+            known[name] = _ENDLESS, False  # as long as it is not known: who meets it now is within it
+            fields = [_measured(each["type"], named, known) for each in schema["fields"]]
+            known[name] = 1 + max((levels for levels, _ in fields), default=0), all(empty for _, empty in fields)
+        return known[name]
+    if kind in ("array", "map"):
+        levels, empty = _measured(schema["items" if kind == "array" else "values"], named, known)
+        if empty and kind == "array":
+            raise ValueError("an array's items may take no bytes, so any number of them fits into a value")
+        return 1 + levels, False
+    return 0, kind == "null" or (kind == "fixed" and schema["size"] < 1)

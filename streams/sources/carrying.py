@@ -33,12 +33,8 @@ Compile = Callable[[Any], Read]
 class Carrier:
     """Takes headers and fields from records, for their answers.
 
-    Parameters
-    ----------
-    patterns
-        Names of headers; a name that ends in ``*`` is a prefix.
-    reads
-        Name and reader of each field.
+    ``patterns``: names of headers; a name that ends in ``*`` is a prefix.
+    ``reads``: name and reader of each field.
     """
 
     def __init__(self, patterns: Sequence[str] = TRACE, reads: Sequence[tuple[str, Read]] = ()) -> None:
@@ -126,12 +122,8 @@ def compiled(table: Mapping[str, Any], compile_: Compile) -> Carrier:
 
     Raises ValueError if it is not written as it must be.
 
-    Parameters
-    ----------
-    table
-        With ``carry`` and ``carry_headers``, or without.
-    compile_
-        Compiles the place of a value; raises ValueError if it is none.
+    ``table``: with ``carry`` and ``carry_headers``, or without.
+    ``compile_``: compiles the place of a value; raises ValueError if it is none.
     """
     given = table.get("carry", {})
     if not isinstance(given, dict) or len(given) > MOST:

@@ -16,12 +16,8 @@ from streams.sources.source import Source
 class TopicMapping:
     """Reads a topic by its sources: the first counts whose ``when`` holds.
 
-    Parameters
-    ----------
-    sources
-        At least one, in the order of the file.
-    schemas
-        Where the schemas are that records name.
+    ``sources``: at least one, in the order of the file.
+    ``schemas``: where the schemas are that records name.
     """
 
     def __init__(self, sources: Sequence[Source], topic: str, schemas: Schemas) -> None:

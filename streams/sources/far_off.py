@@ -15,12 +15,8 @@ def date(ts: int) -> str:
 def said(ts: int, timestamp: int, source: Source | None) -> str:
     """Return what is to be done about a time; empty, if it does not lie far off.
 
-    Parameters
-    ----------
-    ts, timestamp
-        The time and the record's Kafka timestamp, ms since 1970.
-    source
-        What mapped the record; None: it is one of trueup's own, whose time is in ms.
+    ``ts, timestamp``: the time and the record's Kafka timestamp, ms since 1970.
+    ``source``: what mapped the record; None: it is one of trueup's own, whose time is in ms.
     """
     if abs(timestamp - ts) <= FAR_OFF:
         return ""

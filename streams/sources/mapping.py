@@ -1,20 +1,23 @@
 """A mapping at work: from a source record to the fields of a record that trueup knows."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
 
-from streams.sources import carrying, filters, formats
+from streams.sources import carrying, formats
 from streams.sources.carrying import Carrier
 from streams.sources.fields import FIELDS, FORECAST, PRECEDENCE_BITS, PRECEDENCE_SECONDS, Compiler
-from streams.sources.references import Envelope, Headers
+from streams.sources.references import Envelope, Headers, Read, text
 from streams.sources.refusal import PASSED, Refusal, Unfit, short
 from streams.sources.registry import SchemaId
 from streams.sources.schemas import Schemas
 from streams.sources.shortcuts import TEXT, taken
 from streams.sources.source import Source
+from streams.sources.specs import Spec, only
 
 _loads: Final = orjson.loads
+Passes = Callable[[Any, Envelope], bool]
 
 
 class Mapping:
@@ -35,7 +38,7 @@ class Mapping:
         self._longest_key: int = formats.LONGEST[table.get("key_format", "json")]
         self._is_json = type(self._format) is formats.Json
         compiler = Compiler()
-        self._passes = filters.compiled(table.get("when"), compiler.reference)
+        self._passes = _filters(table.get("when"), compiler.reference)
         self._fields = compiler.fields(
             source.role, {name: spec for name, spec in table.items() if name in FIELDS[source.role]}
         )
@@ -154,3 +157,57 @@ class Mapping:
 
 
 _FILTERED: Final = Refusal(PASSED, "when does not hold")
+
+
+def _filters(table: Spec, reference: Callable[[Spec], Read]) -> Passes | None:
+    """Return what says by ``when`` whether a record is one of the source; None where all are.
+
+    Raises ValueError if it is no table of filters.
+
+    ``table``: by reference, what is wanted there: a value, one of a list, or a table of ``not``, ``exists``, ``min``,
+      ``max``.
+    ``reference``: compiles references.
+    """
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise ValueError('when is a table such as { type = "score", status = ["final", "settled"] }')  # noqa: TRY004 - one kind of error for configuration
+    tests = [(reference(path), _test(path, wanted)) for path, wanted in table.items()]
+
+    def passes(record: Any, envelope: Envelope) -> bool:  # noqa: ANN401 - whatever stands there
+        return all(test(read(record, envelope)) for read, test in tests)
+
+    return passes
+
+
+def _test(path: str, wanted: Spec) -> Callable[[Any], bool]:
+    """Return a test of a value: equal to one value, or to one of several; or a table of tests."""
+    if not isinstance(wanted, dict):
+        among = wanted if isinstance(wanted, list) else [wanted]
+        if not all(type(one) in (str, int, float, bool) for one in among):
+            raise ValueError(f"when: {path} is compared with text, numbers or truth values, got {wanted!r}")
+        known = {_compared(one) for one in among}
+        return lambda found: _compared(found) in known
+    tests = [_named(path, name, given) for name, given in only(wanted, "not", "exists", "min", "max").items()]
+    return lambda found: all(test(found) for test in tests)
+
+
+def _named(path: str, name: str, given: Spec) -> Callable[[Any], bool]:
+    if name == "not":
+        same = _test(path, given)
+        return lambda found: not same(found)
+    if name == "exists":
+        if type(given) is not bool:
+            raise ValueError(f"when: exists of {path} is true or false, got {given!r}")
+        return lambda found: (found is not None) is given
+    if type(given) not in (int, float):
+        raise ValueError(f"when: {name} of {path} is a number, got {given!r}")
+    sign = 1 if name == "min" else -1
+    return lambda found: type(found) in (int, float) and sign * found >= sign * given
+
+
+def _compared(value: Any) -> object:  # noqa: ANN401 - whatever stands there
+    """Return what a value is compared by: numbers by value, all else by its text, so that true is not 1."""
+    if type(value) in (int, float):
+        return value
+    return text(value)

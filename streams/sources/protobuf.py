@@ -56,13 +56,9 @@ class Protobuf:
 
     Raises ValueError if the schema is none, or has no such message.
 
-    Parameters
-    ----------
-    schema, message
-        A FileDescriptorSet in base64 and the full name of the one message of all values, which then have no id; None:
-        each names its own.
-    header
-        Name of the header that may hold the id.
+    ``schema, message``: a FileDescriptorSet in base64 and the full name of the one message of all values, which then
+      have no id; None: each names its own.
+    ``header``: name of the header that may hold the id.
     """
 
     def __init__(self, schema: str | None, message: str | None, schemas: Schemas, header: str) -> None:

@@ -82,12 +82,8 @@ class Schemas:
 class Known(dict[SchemaId, Made]):
     """What was made of schemas that records name, each once; so is found once what is wrong with one.
 
-    Parameters
-    ----------
-    kind
-        Of which they must be.
-    make
-        Makes it of a schema; raises ValueError or TypeError.
+    ``kind``: of which they must be.
+    ``make``: makes it of a schema; raises ValueError or TypeError.
     """
 
     def __init__(self, schemas: Schemas, kind: str, make: Callable[[Fetched], Made]) -> None:

@@ -89,14 +89,9 @@ def probabilities(scale: str | Sequence[float], reason: str, field: str) -> Tran
 def times(unit: str | None, form: str | None, zone: str, field: str) -> Transform:
     """Return what makes ms since 1970 of a time.
 
-    Parameters
-    ----------
-    unit
-        Of `UNITS`, what numbers are in; None: ms, and text is never a number.
-    form
-        Of text, as strptime reads it; None: ISO 8601, of which RFC 3339 is a part.
-    zone
-        Of times that do not say their offset.
+    ``unit``: of `UNITS`, what numbers are in; None: ms, and text is never a number.
+    ``form``: of text, as strptime reads it; None: ISO 8601, of which RFC 3339 is a part.
+    ``zone``: of times that do not say their offset.
     """
     factor = UNITS[unit or "ms"]
     there: tzinfo = UTC if zone == "UTC" else ZoneInfo(zone)

@@ -39,14 +39,9 @@ class Wait:
     async def answer(self, ask: Callable[[], Awaitable[T]], about: str, whose: str = "") -> T:
         """Ask until there is an answer, and return it.
 
-        Parameters
-        ----------
-        ask
-            Asks once; `RegistryError` says that asking again may help, anything else is raised.
-        about
-            What is asked for; the log names it, and so do probes.
-        whose
-            Whose records ask for it; only the log names them.
+        ``ask``: asks once; `RegistryError` says that asking again may help, anything else is raised.
+        ``about``: what is asked for; the log names it, and so do probes.
+        ``whose``: whose records ask for it; only the log names them.
         """
         pause, began = FIRST_PAUSE, monotonic()
         try:

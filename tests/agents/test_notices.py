@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.notices import LOG_SECONDS, Notices, held, path
+from agents.notices import EVENTS, LOG_SECONDS, Notices, held, path
 from streams.config.settings import Settings
 
 
@@ -48,6 +48,35 @@ def test_thousands_of_dead_letters_are_a_line_a_minute_with_the_last_count_and_p
     assert line in [each["line"] for each in shown]
     Notices(path(settings, "intake"), clock).tell()
     assert held(settings) == [], "a process that starts has met none yet"
+
+
+def test_events_of_operation_outlive_the_process_and_stand_beside_changes_of_the_streams_file(tmp_path: Path) -> None:
+    (tmp_path / "streams.toml.audit.jsonl").write_text(
+        '{"at": "2026-03-01T06:00:00+00:00", "who": "grace", "reason": null, "pattern": "fraud-*", '
+        '"from": {"calibrator": "minimax"}, "to": {"calibrator": "platt"}}\n'
+        '{"at": "2026-03-02T06:00:00+00:00", "who": "grace", "reason": "review", "pattern": "fraud-*", '
+        '"frozen": true}\n'
+    )
+    settings = Settings(data_dir=tmp_path, streams=tmp_path / "streams.toml")
+    clock = Clock()
+    for start in range(2):
+        notices = Notices(path(settings, "worker"), clock)
+        notices.happened(f"start {start}")
+        for said in ("ready", "ready", "not ready: waiting for the schema registry", "ready"):
+            notices.stands(said)
+        notices.dead("scores", 0, start, "empty")
+        notices.tell()
+    lines = [each["line"] for each in reversed(held(settings))]
+    of_start = ["ready", "not ready: waiting for the schema registry", "ready"]
+    assert lines[0] == "streams file: fraud-*: minimax to platt, by grace; no reason given"
+    assert lines[1] == "streams file: fraud-*: frozen, by grace; review"
+    assert lines[2:10] == ["start 0", *of_start, "start 1", *of_start]
+    assert lines[10].startswith("dead letters of scores, empty: 1. ")
+    for n in range(EVENTS):
+        notices.happened(f"event {n}")
+    clock.now += LOG_SECONDS
+    notices.tell()
+    assert len(held(settings)) == EVENTS + 3
 
 
 def test_a_disk_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest.mock import Mock
 
@@ -12,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from agents.processor import BatchProcessor
-from agents.served import Served
+from agents.served import CHECKPOINT_BATCHES, CHECKPOINT_RECORDS, Served
 from agents.topology import Topology
 from lab.scrape import ScrapedSamples
 from state import kinds
@@ -20,6 +22,9 @@ from state.engine import Partition
 from state.events import Calibrated, Output, Rejected, Resolved
 from state.fence import FORECASTS, OUTCOMES, Fence
 from state.journal import Entry, Journal
+from state.kind import KINDS, Moves
+from state.policies import Policies
+from state.policy import Policy
 from streams.config import stream_config
 from streams.config.settings import Settings
 from streams.faust.changelog import MovedError
@@ -118,8 +123,10 @@ class Scene(NamedTuple):
         return forecasts, outcomes
 
     def state(self, partition: int = 0) -> dict[bytes, bytes]:
-        table = self.topology.table
-        return {key: row for prefix in b"FLCSQADJc" for key, row in table.range(partition, bytes([prefix]))}
+        """Return the rows that the engine made."""
+        table, outside = self.topology.table, Moves.OUTSIDE
+        kept = [letter for letter, kind in KINDS.items() if kind.moves is not outside]
+        return {key: row for letter in kept for key, row in table.range(partition, letter)}
 
     def counted(self, name: str, **labels: str) -> float:
         found = ScrapedSamples(exposed(self.topology.gauges)).value(name, labels)
@@ -416,6 +423,20 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
     assert [(len(entry.topics), entry.applied) for _, entry in scene.told.noted] == [(60, 60), (20, 80)]
 
 
+def test_a_turn_begins_one_checkpoint_however_many_are_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.reopen(1)
+    begun, freeze = list[Served](), Served.freeze
+
+    def counted(served: Served, tick: int = 0) -> None:
+        begun.append(served)
+        freeze(served, tick)
+
+    monkeypatch.setattr(Served, "due", lambda self, _: self.ready)
+    monkeypatch.setattr(Served, "freeze", counted)
+    asyncio.run(scene.processor.fold([Batch(n, batch([forecast("a", 0.3, 1)]), {}, 0) for n in (0, 1)]))
+    assert len(begun) == 1
+
+
 def test_a_checkpoint_names_the_ends_of_its_own_outputs_though_later_ones_are_out(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -539,3 +560,52 @@ def test_a_stream_that_gains_its_series_late_shows_all_that_is_stored_of_it(crow
     crowded.fold(batch(more, (340, 340)))
     assert crowded.counted("scored_events_total", stream="s200") == 1
     assert crowded.counted("resolved", stream="s200") == 42
+
+
+def test_what_is_folded_again_is_folded_under_the_settings_that_were_in_force(scene: Scene) -> None:
+    made = batch([forecast("a", 0.3, 1), forecast("b", 0.3, 2)])
+    before = scene.topology.settings
+    now = replace(before, policies=Policies(default=Policy("platt")))
+
+    async def recall(_: str) -> Settings:
+        await asyncio.sleep(0)
+        return before
+
+    async def run() -> None:
+        await through(scene.processor, Batch(0, made[:1], {}, 0))
+        topology = scene.topology
+        restarted = BatchProcessor(now, topology.table, cast("Outputs", scene.told), topology.gauges)
+        restore(topology, 0)
+        _, found = await restarted.reopen(0, recall)
+        (entry,) = found.entries
+        await through(restarted, Batch(0, made[:1], {}, 0, again=entry, ended=True))
+        await through(restarted, Batch(0, made[1:], {}, 0))
+
+    asyncio.run(run())
+    first, again, new = scene.told.outputs
+    assert first == again
+    assert (cast("Calibrated", first).calibrator, cast("Calibrated", new).calibrator) == ("prudent+certified", "platt")
+
+
+@pytest.mark.parametrize(
+    ("records", "batches", "seconds", "weight", "due"),
+    [
+        (1, 1, 0.0, 0, False),
+        (CHECKPOINT_RECORDS, 1, 0.0, 0, True),
+        (1, CHECKPOINT_BATCHES, 0.0, 0, True),
+        (1, 1, 3600.0, 0, True),
+        (1, 1, 0.0, 9_500_001, True),
+        (0, CHECKPOINT_BATCHES, 3600.0, 9_500_001, False),
+    ],
+)
+def test_a_checkpoint_is_due_after_records_batches_time_or_bytes(
+    records: int,
+    batches: int,
+    seconds: float,
+    weight: int,
+    due: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    since = time.monotonic() - seconds
+    served = Served(cast("Any", None), number=batches, order=bytearray(records), since=since)
+    served.engine = cast("Any", SimpleNamespace(weight=weight))
+    assert served.due(Settings(checkpoint_seconds=60.0)) == due

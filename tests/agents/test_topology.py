@@ -351,6 +351,7 @@ def test_lag_buffers_and_sizes_are_sampled_by_partition(
     assert value(topology, "state_rows", partition="0") == 1
     assert (value(topology, "state_bytes", partition="0") or 0) >= 6
     assert 0 <= (value(topology, "disk_free_ratio") or -1) <= 1
+    assert 0 <= (value(topology, "memory_free_ratio") or -1) <= 1
 
 
 def test_what_is_in_force_is_written_once_a_claim_and_before_anything_else(run: Run, topology: Topology) -> None:

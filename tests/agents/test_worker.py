@@ -19,9 +19,8 @@ import pytest
 from aiokafka.errors import NodeNotReadyError
 
 from agents import compiled, readers, worker
-from agents.directory_lock import held
 from agents.topology import Topology, build
-from agents.worker import FAILED, MISCONFIGURED, Stage
+from agents.worker import FAILED, MISCONFIGURED, Stage, held
 from lab.scrape import get
 from state.policies import Policies
 from streams.config.settings import Settings
@@ -128,7 +127,7 @@ def test_a_directory_that_another_worker_uses_is_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     says(monkeypatch)
-    holds = "import sys; from pathlib import Path; from agents.directory_lock import held\n"
+    holds = "import sys; from pathlib import Path; from agents.worker import held\n"
     holds += "with held(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", holds, str(tmp_path / "trueup")],

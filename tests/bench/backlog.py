@@ -27,26 +27,17 @@ INPUTS, CHANGELOG, AHEAD_MS = ("-forecasts", "-outcomes"), "-state-changelog", s
 
 @dataclass(frozen=True)
 class Job:
-    """How much of what.
+    """How much of what."""
 
-    Attributes
-    ----------
-    forecasts
-        Each gets an outcome, so there are twice as many events.
-    partitions
-        Of every topic; events take turns.
-    streams
-        Names of streams, in turns.
-    features
-        Length of ``x``; 0: there is none.
-    first
-        Number of the first event, which is also its place in time.
-    """
-
+    #: Each gets an outcome, so there are twice as many events.
     forecasts: int = 100_000
+    #: Of every topic; events take turns.
     partitions: int = 4
+    #: Names of streams, in turns.
     streams: int = 3
+    #: Length of ``x``; 0: there is none.
     features: int = 0
+    #: Number of the first event, which is also its place in time.
     first: int = 0
 
     @property

@@ -17,29 +17,19 @@ LABELS = ("forecasts", "outcomes", "calibrated", "resolved", "dead-letters")
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to do the job.
+    """One way to do the job."""
 
-    Attributes
-    ----------
-    name
-        In tables.
-    command
-        ``{brokers}``, ``{prefix}`` and ``{directory}`` stand for what it is told.
-    guarantees
-        Where state is, what is acknowledged before what, what a crash does.
-    calibrator
-        Of a trueup worker; None: not trueup.
-    per_partition
-        Whether each partition has calibrators of its own; else they are one a stream.
-    needs
-        Must exist for it to be started.
-    """
-
+    #: In tables.
     name: str
+    #: ``{brokers}``, ``{prefix}`` and ``{directory}`` stand for what it is told.
     command: tuple[str, ...]
+    #: Where state is, what is acknowledged before what, what a crash does.
     guarantees: str
+    #: Of a trueup worker; None: not trueup.
     calibrator: str | None = None
+    #: Whether each partition has calibrators of its own; else they are one a stream.
     per_partition: bool = True
+    #: Must exist for it to be started.
     needs: Path = field(default_factory=lambda: Path(sys.executable))
 
     @property

@@ -41,21 +41,14 @@ class Process(Protocol):
 
 @dataclass
 class Answers:
-    """What stands in the topic of answers.
+    """What stands in the topic of answers."""
 
-    Attributes
-    ----------
-    appended
-        When the broker appended each answer to a backlog's forecast, s since 1970, unordered; copies included.
-    ids
-        The events answered.
-    learnt
-        By calibrator, the most outcomes an answer to a probe said it had learnt, and when the first one did. A probe's
-        id says which partition it was written to: rivals choose by key where its answer goes.
-    """
-
+    #: When the broker appended each answer to a backlog's forecast, s since 1970, unordered; copies included.
     appended: list[float] = field(default_factory=list)
+    #: The events answered.
     ids: set[str] = field(default_factory=set)
+    #: By calibrator, the most outcomes an answer to a probe said it had learnt, and when the first one did. A probe's
+    #: id says which partition it was written to: rivals choose by key where its answer goes.
     learnt: dict[tuple[int, str], tuple[int, float]] = field(default_factory=dict)
 
     def add(self, value: bytes, timestamp_ms: int, *, per_partition: bool) -> None:
@@ -106,10 +99,7 @@ async def run(
 ) -> dict[str, float]:
     """Measure a contender once, on topics of its own.
 
-    Raises
-    ------
-    WrongError
-        If it ended, stalled, left a forecast unanswered, or lost an outcome.
+    Raises WrongError if it ended, stalled, left a forecast unanswered, or lost an outcome.
     """
     prefix = f"b{uuid.uuid4().hex[:8]}"
     changelog = f"{prefix}-state-changelog" if contender.calibrator else f"{prefix}-changelog"
@@ -183,12 +173,7 @@ class Follower:
     async def follow(self, process: Process, limit: asyncio.Timeout) -> None:
         """Return when the job is done.
 
-        Raises
-        ------
-        ProcessLookupError
-            If the process ended before.
-        TimeoutError
-            If nothing moved for `STALLED` seconds.
+        Raises ProcessLookupError if the process ended before; TimeoutError if nothing moved for `STALLED` seconds.
         """
         loop = asyncio.get_running_loop()
         async with AIOKafkaConsumer(bootstrap_servers=self._brokers, enable_auto_commit=False) as consumer:
@@ -235,10 +220,7 @@ class Follower:
     async def verified(self) -> tuple[Answers, float]:
         """Read everything that was written; return it, and when the last effect was appended, s since 1970.
 
-        Raises
-        ------
-        WrongError
-            If a forecast has no answer or an outcome was not learnt.
+        Raises WrongError if a forecast has no answer or an outcome was not learnt.
         """
         found = Answers()
         async for value, timestamp in read(self._brokers, self._answers):

@@ -8,10 +8,7 @@ from statistics import median
 def quantile(ordered: Sequence[float], q: float) -> float:
     """Return the smallest value that a share of at least q of all does not exceed.
 
-    Raises
-    ------
-    ValueError
-        If there are no values, or q is not in (0, 1].
+    Raises ValueError if there are no values, or q is not in (0, 1].
     """
     if not ordered or not 0 < q <= 1:
         raise ValueError(f"no quantile {q} of {len(ordered)} values")

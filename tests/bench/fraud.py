@@ -48,24 +48,16 @@ MEAN, AUC, RECALL, DISTINCT = 0.10, 0.005, 0.01, 0.95
 
 @dataclass(frozen=True)
 class Card:
-    """What a contender did in one period.
+    """What a contender did in one period."""
 
-    Attributes
-    ----------
-    mean, truth
-        Means of what was served and of the true risk, or of what happened where nobody knows it.
-    values
-        Of `METRICS`.
-    resampled
-        The same of each resample, [resamples, metrics].
-    distinct
-        Different scores.
-    """
-
+    #: Means of what was served and of the true risk, or of what happened where nobody knows it.
     mean: float
     truth: float
+    #: Of `METRICS`.
     values: Floats
+    #: The same of each resample, [resamples, metrics].
     resampled: Floats
+    #: Different scores.
     distinct: int
 
     def against(self, other: "Card", metric: str) -> tuple[float, float, float]:
@@ -89,14 +81,9 @@ class Bar:
 def card(p: Floats, stream: Fraud, chosen: Any, first: int, last: int) -> Card:
     """Judge what was served to the payments of some days.
 
-    Parameters
-    ----------
-    p
-        Served, [n].
-    chosen
-        Of which payments, [n].
-    first, last
-        The days.
+    ``p``: served, [n].
+    ``chosen``: of which payments, [n].
+    ``first, last``: the days.
     """
     p, y = p[chosen], stream.y[chosen]
     days = last - first

@@ -61,43 +61,27 @@ _CLIP: Final = 1e-6
 
 
 class Labels(NamedTuple):
-    """What becomes known of one forecast, in the order of time.
+    """What becomes known of one forecast, in the order of time."""
 
-    Attributes
-    ----------
-    due
-        Forecasts that are made before it, [m].
-    row
-        The forecast, [m].
-    y
-        Its label, [m].
-    revised
-        Whether it replaces the opposite label, [m].
-    """
-
+    #: Forecasts that are made before it, [m].
     due: Integers
+    #: The forecast, [m].
     row: Integers
+    #: Its label, [m].
     y: Floats
+    #: Whether it replaces the opposite label, [m].
     revised: Integers
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stream of n forecasts and one way in which its outcomes come.
-
-    Attributes
-    ----------
-    raw, y
-        Forecasts and true outcomes, [n].
-    delay
-        Own delay of each outcome, in forecasts, [n].
-    partition
-        [n].
-    """
+    """A stream of n forecasts and one way in which its outcomes come."""
 
     name: str
+    #: Forecasts and true outcomes, [n].
     raw: Floats
     y: Floats
+    #: Own delay of each outcome, in forecasts, [n].
     delay: Integers
     outcomes: str
     partition: Integers

@@ -45,10 +45,7 @@ async def measure(
 ) -> tuple[dict[str, float], list[float]]:
     """Return the figures of one rate, and all latencies append to append in ms, ascending.
 
-    Raises
-    ------
-    WrongError
-        If the contender ended or left forecasts unanswered.
+    Raises WrongError if the contender ended or left forecasts unanswered.
     """
     prefix = f"l{uuid.uuid4().hex[:8]}"
     changelog = f"{prefix}-state-changelog" if contender.calibrator else f"{prefix}-changelog"

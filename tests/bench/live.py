@@ -40,10 +40,7 @@ class Workers:
     async def drained(self, made: dict[str, list[Record]]) -> dict[str, float]:
         """Put a backlog before the workers, wait until all of it has its effects, and return the figures.
 
-        Raises
-        ------
-        WrongError
-            If a worker ended or nothing moved for `STALLED` seconds.
+        Raises WrongError if a worker ended or nothing moved for `STALLED` seconds.
         """
         outputs = {"calibrated": len(made["forecasts"]), "resolved": len(made["outcomes"])}
         before = {label: await self._ends(label) for label in outputs}

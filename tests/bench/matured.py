@@ -25,35 +25,23 @@ class Match:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What happens, in order.
+    """What happens, in order."""
 
-    Attributes
-    ----------
-    kind
-        `_FORECAST`, `_MATURED` or `_REVISED`, [m].
-    row
-        Payment, [m].
-    y
-        The label that is learnt, or that it is revised to, [m].
-    """
-
+    #: `_FORECAST`, `_MATURED` or `_REVISED`, [m].
     kind: list[int]
+    #: Payment, [m].
     row: list[int]
+    #: The label that is learnt, or that it is revised to, [m].
     y: list[int]
 
 
 def schedule(stream: Fraud, matures_days: float, *, until_ms: int | None = None) -> Schedule:
     """Return what a stream does to a calibrator.
 
-    Parameters
-    ----------
-    stream
-        Payments and reports. A payment is learnt when it matures, with what was reported last by then, else with 0;
-        what is reported later and says something else revises it.
-    matures_days
-        Days after which it matures.
-    until_ms
-        Nothing later happens; None plays all.
+    ``stream``: payments and reports. A payment is learnt when it matures, with what was reported last by then, else
+      with 0; what is reported later and says something else revises it.
+    ``matures_days``: days after which it matures.
+    ``until_ms``: nothing later happens; None plays all.
     """
     n = len(stream)
     matures = stream.forecast_ms + int(matures_days * DAY_MS)

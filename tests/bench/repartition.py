@@ -273,10 +273,7 @@ def stages(entry: "Entry") -> Iterator[tuple[str, Contender]]:
 async def run(entry: "Entry", broker: Broker, job: Job) -> dict[str, float]:
     """Measure a contender once, on topics of its own.
 
-    Raises
-    ------
-    WrongError
-        If it ended, stalled, left a forecast unanswered, or lost a label.
+    Raises WrongError if it ended, stalled, left a forecast unanswered, or lost a label.
     """
     contender, brokers, prefix = entry.contender, broker.bootstrap, f"b{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory(prefix="trueup-bench-") as directory:

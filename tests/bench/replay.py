@@ -15,7 +15,7 @@ import orjson
 
 from lab import demo
 from replay.configuration import Configuration, configurations
-from replay.partition_task import Part, _Reader, run
+from replay.player import Part, _Reader, run
 from replay.sources.files import FileSource
 from replay.sources.merge import merged
 from state.fence import FORECASTS, OUTCOMES

@@ -55,12 +55,8 @@ def forecasts(partition: int, streams: int) -> list[Forecast]:
 def batches(settings: Settings, partition: int, pending: int, streams: int) -> Iterator[Rows]:
     """Yield what the batches of one partition append, in order.
 
-    Parameters
-    ----------
-    pending
-        Events that wait for their outcome, at least `REAL`.
-    streams
-        Streams they belong to, at most `REAL`.
+    ``pending``: events that wait for their outcome, at least `REAL`.
+    ``streams``: streams they belong to, at most `REAL`.
     """
     engine = Partition(settings.policies, lambda _: None)
     first = engine.fold(forecasts(partition, streams)).rows
@@ -88,12 +84,8 @@ def batches(settings: Settings, partition: int, pending: int, streams: int) -> I
 async def write(settings: Settings, partitions: int, pending: int, streams: int = 10) -> Written:
     """Append the state of all partitions to the changelog, and the forecasts that the engine answered to their topic.
 
-    Parameters
-    ----------
-    partitions
-        Of all topics.
-    pending
-        Events that wait for their outcome, all partitions together.
+    ``partitions``: of all topics.
+    ``pending``: events that wait for their outcome, all partitions together.
     """
     client = {"bootstrap_servers": ",".join(settings.brokers), **settings.security.client_options()}
     async with AIOKafkaProducer(max_batch_size=settings.batch_bytes, acks="all", **client) as producer:

@@ -39,10 +39,7 @@ def busy(stat: str) -> float:
 def interpolated(times: Sequence[float], values: Sequence[float], at: float) -> float:
     """Return a value between samples, linearly; before the first and after the last, theirs.
 
-    Raises
-    ------
-    ValueError
-        If there are no samples.
+    Raises ValueError if there are no samples.
     """
     if not times:
         raise ValueError("nothing was sampled")
@@ -56,12 +53,8 @@ def interpolated(times: Sequence[float], values: Sequence[float], at: float) -> 
 class Watch:
     """Samples processes, and the machine, from entering the context until leaving it or until they end.
 
-    Parameters
-    ----------
-    pids
-        Of the processes, by a name for each.
-    interval
-        Between samples, s.
+    ``pids``: of the processes, by a name for each.
+    ``interval``: between samples, s.
     """
 
     def __init__(self, pids: dict[str, int], interval: float = 0.02) -> None:

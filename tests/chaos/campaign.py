@@ -60,33 +60,22 @@ ttl = "10m"
 
 @dataclass
 class Seen:
-    """What was seen of a fault.
+    """What was seen of a fault."""
 
-    Attributes
-    ----------
-    fault
-        What went wrong.
-    began, ended
-        When it began, and when all was well again, s since 1970.
-    seconds
-        From the end of the fault until all was well again.
-    exits
-        How workers ended meanwhile.
-    broken
-        What was promised and not kept, a sentence each.
-    outage
-        For how long nothing could be answered whatever workers did, s: brokers take their time to start, too.
-    silence
-        Longest time for which a partition answered nothing while an acknowledged forecast waited, s; see `measure`.
-    """
-
+    #: What went wrong.
     fault: Fault
+    #: When it began, and when all was well again, s since 1970.
     began: float
     ended: float
+    #: From the end of the fault until all was well again.
     seconds: float
+    #: How workers ended meanwhile.
     exits: list[Exit]
+    #: What was promised and not kept, a sentence each.
     broken: list[str]
+    #: For how long nothing could be answered whatever workers did, s: brokers take their time to start, too.
     outage: float = 0.0
+    #: Longest time for which a partition answered nothing while an acknowledged forecast waited, s; see `measure`.
     silence: float = math.nan
 
 

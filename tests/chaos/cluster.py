@@ -55,21 +55,8 @@ class Place(NamedTuple):
 class Cluster:
     """Brokers that are started, stopped and struck together; a context.
 
-    Parameters
-    ----------
-    directory
-        Holds a directory for each broker.
-    fronts
-        For each broker the ports of its proxies, see `Broker`.
-
-    Attributes
-    ----------
-    brokers
-        By number; node ``n`` is ``brokers[n - 1]``.
-    bootstrap
-        Addresses of all.
-    replication
-        Copies that a topic must have: as many as there are brokers.
+    ``directory``: holds a directory for each broker.
+    ``fronts``: for each broker the ports of its proxies, see `Broker`.
     """
 
     def __init__(self, directory: Path, fronts: Sequence[Sequence[int]]) -> None:
@@ -77,6 +64,7 @@ class Cluster:
         while len(controllers) < len(fronts):
             controllers.append(free_port(*controllers))
         identity, several = cluster_id(), len(fronts) > 1
+        #: By number; node ``n`` is ``brokers[n - 1]``.
         self.brokers = [
             Broker(
                 directory / f"broker-{node}",
@@ -88,7 +76,9 @@ class Cluster:
             )
             for node, ports in enumerate(fronts, 1)
         ]
+        #: Addresses of all.
         self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers)
+        #: Copies that a topic must have: as many as there are brokers.
         self.replication = len(self.brokers)
 
     def __enter__(self) -> Self:

@@ -17,18 +17,13 @@ SIZE = "512m"
 
 
 class Disk:
-    """Holds a worker's data directory ``data``; `close` unmounts it.
-
-    Attributes
-    ----------
-    small
-        Whether it is a file system of its own, which can be filled.
-    """
+    """Holds a worker's data directory ``data``; `close` unmounts it."""
 
     def __init__(self, path: Path, *, small: bool) -> None:
         path.mkdir()
         self._path = path
         self.data = path / "data"
+        #: Whether it is a file system of its own, which can be filled.
         self.small = small and os.geteuid() == 0 and _ran("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path)
 
     def fill(self) -> None:

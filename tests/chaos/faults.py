@@ -101,12 +101,8 @@ def few_and_long(drawing: Drawing) -> list[dict[str, float]]:
 def draw(of: Kind, rng: random.Random, workers: int, session: float, partitions: int = 1) -> list[Fault]:
     """Draw the faults of a kind that one round has; more than one where their kinds have kinds.
 
-    Parameters
-    ----------
-    workers, partitions
-        How many there are to choose from.
-    session
-        Silence after which a worker's partitions move, s.
+    ``workers, partitions``: how many there are to choose from.
+    ``session``: silence after which a worker's partitions move, s.
     """
     drawing = Drawing(rng, session, round(rng.uniform(1, session / 2), 1))
     by_name: dict[str, Callable[[], Any]] = {

@@ -38,12 +38,8 @@ class Feed:
     A send that fails is done again: the copies are events like any other, which the worker must tell apart. A partition
     whose leader is away does not hold the others up.
 
-    Parameters
-    ----------
-    rate
-        Records a second.
-    live
-        Records carry the time at which they are sent, instead of a clock of their own.
+    ``rate``: records a second.
+    ``live``: records carry the time at which they are sent, instead of a clock of their own.
     """
 
     #: Further options of its producer.

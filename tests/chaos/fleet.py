@@ -90,14 +90,9 @@ class Member:
 class Fleet:
     """All members and their supervisor; a context.
 
-    Parameters
-    ----------
-    world
-        Topics and settings.
-    brokers
-        For each worker the addresses it finds the brokers at.
-    stages
-        What each is, if not all are workers.
+    ``world``: topics and settings.
+    ``brokers``: for each worker the addresses it finds the brokers at.
+    ``stages``: what each is, if not all are workers.
     """
 
     def __init__(self, world: World, brokers: Sequence[str], stages: Sequence[str] = ()) -> None:

@@ -12,18 +12,12 @@ HELD = 1024
 
 
 class Proxy:
-    """Listens on ``port`` and relays to ``upstream``; a context. Its loop runs on a thread of its own.
-
-    Attributes
-    ----------
-    port
-        Where clients connect.
-    upstream
-        Port on this machine to relay to; set it before the first client connects.
-    """
+    """Listens on ``port`` and relays to ``upstream``; a context. Its loop runs on a thread of its own."""
 
     def __init__(self) -> None:
+        #: Port on this machine to relay to; set it before the first client connects.
         self.upstream = 0
+        #: Where clients connect.
         self.port = 0
         self._cut = False
         self._delay = 0.0

@@ -22,21 +22,14 @@ REMEMBERED = 200_000
 
 @dataclass(frozen=True)
 class Sample:
-    """A moment of the soak.
+    """A moment of the soak."""
 
-    Attributes
-    ----------
-    at
-        Seconds since the start.
-    resident, files
-        Of each worker that runs: its process id, and its memory in MB; and its open files.
-    waits
-        Milliseconds from forecast to answer, of the answers since the sample before.
-    """
-
+    #: Seconds since the start.
     at: float
+    #: Of each worker that runs: its process id, and its memory in MB; and its open files.
     resident: dict[int, tuple[int, float]]
     files: dict[int, int]
+    #: Milliseconds from forecast to answer, of the answers since the sample before.
     waits: list[int] = field(repr=False)
 
 

@@ -33,14 +33,9 @@ def silences(
 ) -> Iterator[Silence]:
     """Return the silences of a partition, one an answer.
 
-    Parameters
-    ----------
-    forecasts
-        Offset and event id of each, in order.
-    answers
-        Event id and time of append (s since 1970) of each, in order. Copies say nothing.
-    acknowledged
-        Of the forecasts, in order of offsets.
+    ``forecasts``: offset and event id of each, in order.
+    ``answers``: event id and time of append (s since 1970) of each, in order. Copies say nothing.
+    ``acknowledged``: of the forecasts, in order of offsets.
     """
     offsets: dict[str, int] = {}
     for offset, event_id in forecasts:

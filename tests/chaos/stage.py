@@ -21,16 +21,11 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass
 class Stage:
-    """What faults strike.
-
-    Attributes
-    ----------
-    proxies
-        Those of each worker, one to each broker.
-    """
+    """What faults strike."""
 
     world: World
     cluster: Cluster
+    #: Those of each worker, one to each broker.
     proxies: list[list[Proxy]]
     fleet: Fleet
     feed: Feed

@@ -30,14 +30,9 @@ class Verdict(NamedTuple):
 def judge(report: Mapping[str, Any] | None, problem: str = "", *, strict: bool = False) -> Verdict:
     """Return what pip-audit's report means.
 
-    Parameters
-    ----------
-    report
-        What it printed as JSON; None if it printed no report.
-    problem
-        Why there is no report.
-    strict
-        Whether a package that was not audited fails.
+    ``report``: what it printed as JSON; None if it printed no report.
+    ``problem``: why there is no report.
+    ``strict``: whether a package that was not audited fails.
     """
     if report is None:
         return Verdict(int(strict), [f"NOT AUDITED: advisories cannot be asked for here ({problem or 'no answer'})"])

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from cli.dead_letters import _letter
+from cli.dead_letters import read_letter
 from state.events import Rejected
 from state.fence import FORECASTS
 from streams.records.limits import Limits
@@ -16,18 +16,18 @@ def test_a_letter_knows_its_record_and_a_topic_that_was_made_anew_has_another() 
         rejected = Rejected(3, b"key-1", value, FORECASTS, "not_json", withheld=withheld)
         return SimpleNamespace(timestamp=5, value=encode_letter(rejected, "scores", 1, limits))
 
-    cut = _letter(letter(b"a long value"))
+    cut = read_letter(letter(b"a long value"))
     assert cut is not None
     assert (cut.place, cut.whole, cut.value) == ("scores/1@3", False, b"a lo")
     assert cut.is_of(b"key-1", b"a long value")
     assert not cut.is_of(b"key-1", b"another one!")
     assert not cut.is_of(b"other", b"a long value")
     assert not cut.is_of(b"key-1", None)
-    withheld = _letter(letter(b"a long value", withheld=True))
+    withheld = read_letter(letter(b"a long value", withheld=True))
     assert withheld is not None
     assert (withheld.whole, withheld.is_of(b"any", b"x" * 12), withheld.is_of(b"any", b"x")) == (False, True, False)
-    whole = _letter(letter(b"junk"))
+    whole = read_letter(letter(b"junk"))
     assert whole is not None
     assert whole.whole
     for junk in (b"", b"[]", b"junk", b'{"reason": "empty"}'):
-        assert _letter(SimpleNamespace(timestamp=5, value=junk)) is None, "whatever else stands in the topic"
+        assert read_letter(SimpleNamespace(timestamp=5, value=junk)) is None, "whatever else stands in the topic"

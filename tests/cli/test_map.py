@@ -15,6 +15,7 @@ from state.bands import log_odds
 from tests.commands import Trueup
 
 SEGMENTED = '[streams.s]\nsegments = ["country"]\nunlabelled = "alike"\n'
+VERSIONS = '[streams.s]\nmodel_version = "model"\nunlabelled = "alike"\n'
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> str:
         true, ts, country = rng.betavariate(1, 6), 1_700_000_000_000 + n * 60_000, ("DE", "FR")[n % 2]
         odds = (2, 8)[country == "DE"]
         raw = odds * true / (1 + (odds - 1) * true)
-        one = {"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts, "segments": {"country": country}}
+        named = {"segments": {"country": country}, "model": "new" if n > 2000 else "old"}
+        one = {"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts, **named}
         forecasts.append(one)
         outcomes.append({"event_id": f"e{n}", "y": int(rng.random() < true), "ts": ts + 1})
     for name, lines in (("forecasts", forecasts), ("outcomes", outcomes)):
@@ -67,6 +69,15 @@ def test_every_form_says_the_same(history: str, trueup: Trueup) -> None:
     assert "after 3,000 outcomes" in table
 
 
+def test_a_map_that_is_frozen_now_is_that_of_then(history: str, streams: Path, trueup: Trueup) -> None:
+    before = trueup(f"streams map s {history} --as csv").out
+    streams.write_text(SEGMENTED + "frozen = true\n")
+    now = trueup(f"streams map s {history} --as csv")
+    assert now.out == before
+    assert "is played as if it had never been" in now.err
+    assert "outcomes, frozen" in trueup(f"streams map s {history}").out
+
+
 @pytest.mark.usefixtures("streams")
 def test_the_map_of_a_segment_is_its_own(history: str, trueup: Trueup) -> None:
     at = {}
@@ -74,6 +85,35 @@ def test_the_map_of_a_segment_is_its_own(history: str, trueup: Trueup) -> None:
         points = answers(trueup, f"{history} --of country={country}")
         at[country] = min(points.items(), key=lambda point: abs(point[0] - 0.5))[1]
     assert log_odds(at["FR"]) > log_odds(at["DE"]) + 0.5
+
+
+def test_intervals_stand_beside_what_is_served_and_hold_it(history: str, streams: Path, trueup: Trueup) -> None:
+    streams.write_text(SEGMENTED + "interval = 0.9\n")
+    (one,) = json.loads(trueup(f"streams map s {history} --as json").out)["maps"]
+    assert all(low <= y <= high for low, y, high in zip(one["low"], one["y"], one["high"], strict=True))
+    known = [(low, high) for x, low, high in zip(one["x"], one["low"], one["high"], strict=True) if 0.1 < x < 0.5]
+    assert all(high - low < 0.2 for low, high in known), "outcomes have come of these"
+    rows = {
+        country: list(csv.DictReader(io.StringIO(trueup(f"streams map s {history} --as csv {country}").out)))
+        for country in ("", "--of country=DE", "--of country=unheard")
+    }
+    widths = [
+        max(float(row["high"]) - float(row["low"]) for row in of if 0.2 < float(row["raw"]) < 0.5)
+        for of in rows.values()
+    ]
+    assert widths[0] < widths[1] < widths[2], "each segment leaves more open, one that never came nearly all"
+    assert "high" in trueup(f"streams map s {history}").out
+
+
+def test_each_version_of_the_model_has_a_map(history: str, streams: Path, trueup: Trueup) -> None:
+    streams.write_text(VERSIONS)
+    maps = json.loads(trueup(f"streams map s {history} --as json").out)["maps"]
+    assert {each["model_version"]: each["version"] for each in maps} == {"old": 2001, "new": 999}
+    rows = list(csv.DictReader(io.StringIO(trueup(f"streams map s {history} --as csv").out)))
+    assert {row["model_version"] for row in rows} == {"old", "new"}
+    assert "SQL is of one" in trueup(f"streams map s {history} --as sql").err
+    assert "version new, partition 0" in trueup(f"streams map s {history} --as sql --of-version new").out
+    assert "has learnt nothing" in trueup(f"streams map s {history} --of-version other").err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Promotion: two calibrators change places in the operator's file, nothing else does, and it is written down."""
 
+import asyncio
 import stat
+from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.worker import MISCONFIGURED
-from cli import promote, show
+from cli import condition, promote, show
 from state import kinds
 from state.policies import Policies
 from state.scoring.comparison import Comparison
@@ -230,6 +232,7 @@ def test_promotion_shows_the_change_and_writes_it_down(file: Path, trueup: Trueu
     assert line["after"] == sha256(file.read_bytes()).hexdigest()
     figures = line["figures"]
     assert (figures["streams"], figures["events"]) == (2, 20), "'other' is another pattern's"
+    assert line["names"] == ["fraud-eu", "fraud-us"]
     assert figures["difference"]["brier"]["mean"] < 0
     assert '-calibrator = "minimax"' in shown.out
     assert '+calibrator = "histogram"' in shown.out
@@ -248,7 +251,9 @@ def test_promotions_follow_each_other_in_the_audit(file: Path, trueup: Trueup) -
 
 
 def test_dry_run_changes_nothing(file: Path, trueup: Trueup) -> None:
-    assert '+calibrator = "platt"' in trueup("streams promote fraud-eu platt --dry-run").out
+    shown = trueup("streams promote fraud-eu platt --dry-run").out
+    assert '+calibrator = "platt"' in shown
+    assert "streams that change: 2: fraud-eu, fraud-us\n" in shown
     assert untouched(file)
 
 
@@ -264,17 +269,79 @@ def test_cold_challenger_is_named_as_such(trueup: Trueup) -> None:
         (21, 0.5, "brier", 1, "histogram is not promoted: 20 events have resolved under both, 21 are asked for"),
         (20, 2.0, "brier", 1, "it has to be two errors below 0"),
         (20, 0.5, "pinball", MISCONFIGURED, "the losses of such streams are brier, log"),
+        (20, 0.5, "better soon", MISCONFIGURED, "write LOSS, or 'LOSS better for N days'"),
     ],
 )
 def test_who_is_not_better_by_the_loss_that_is_asked_for_is_not_promoted(
     enough: int, errors: float, loss: str, status: int, said: str, file: Path, trueup: Trueup
 ) -> None:
-    trueup.patch.setattr(promote, "ENOUGH_EVENTS", enough)
-    trueup.patch.setattr(promote, "SURE_ERRORS", errors)
-    ended = trueup(f"streams promote fraud-eu histogram --when {loss}")
+    trueup.patch.setattr(condition, "ENOUGH_EVENTS", enough)
+    trueup.patch.setattr(condition, "SURE_ERRORS", errors)
+    ended = trueup("streams promote fraud-eu histogram --when", loss)
     assert ended.status == status
     assert said in ended.out + ended.err
     assert untouched(file) == bool(status)
+
+
+def test_who_was_better_for_days_by_looks_of_each_day_is_promoted_where_that_is_wanted(
+    file: Path, trueup: Trueup
+) -> None:
+    trueup.patch.setattr(condition, "ENOUGH_EVENTS", 20)
+    trueup.patch.setattr(condition, "SURE_ERRORS", 0.5)
+    day, found = datetime(2026, 3, 1, 6, tzinfo=UTC), asyncio.run(show.read(None))  # type: ignore[arg-type]
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # of the day that the test says
+            return day.astimezone(tz)
+
+    def ended(challenger: float, *more: str) -> Ended:
+        """Let ten events of a day resolve in each stream, of which one in four is 1; then look."""
+        for stream in ("fraud-eu", "fraud-us"):
+            (comparison,) = found.of(kinds.COMPARISON, stream).values()
+            assert isinstance(comparison, Comparison)
+            for i in range(10):
+                comparison.observe(0.5, challenger, float(i % 4 == 0), challenger)
+        return trueup("streams promote fraud-eu histogram --when", "brier better for 2 days", *more)
+
+    trueup.patch.setattr(promote, "datetime", Clock)
+    assert "2 days are over on 2026-03-03" in ended(0.25, "--dry-run").err
+    assert untouched(file)
+    for challenger, status, said in (
+        (0.25, 1, "the first look is of 2026-03-01: 2 days are over on 2026-03-03"),
+        (0.75, 1, "the first look is of 2026-03-01"),
+        (0.75, 1, "since 2026-03-01; it has to be two errors below 0"),  # it was better, and is so no more
+        (0.25, 1, "since 2026-03-02; it has to be"),
+        (0.25, 0, "nothing was changed"),
+    ):
+        shown = ended(challenger)
+        assert shown.status == status
+        assert said in shown.out + shown.err
+        assert file.read_text() == COMMENTED
+        day += timedelta(days=1)
+    assert len(file.with_name("streams.toml.looks.jsonl").read_bytes().splitlines()) == 5
+    assert "restart the workers" in ended(0.25, "--apply").out
+    assert file.read_text() == PROMOTED
+
+
+def test_rollback_undoes_the_last_promotion_and_is_written_down(file: Path, trueup: Trueup) -> None:
+    assert "does not end with a promotion" in trueup("streams rollback").error
+    assert trueup("streams promote fraud-eu histogram").status == 0
+    assert '+calibrator = "minimax"' in trueup("streams rollback --dry-run").out
+    assert file.read_text() == PROMOTED
+    shown = trueup("streams rollback --json").json
+    assert file.read_text() == COMMENTED
+    promotion, back = lines(file)
+    assert shown.items() > back.items()
+    assert (back["from"], back["to"], back["before"]) == (promotion["to"], promotion["from"], promotion["after"])
+    assert back["reason"] == f"rollback of {promotion['at']}"
+
+
+def test_what_was_changed_since_the_promotion_is_not_rolled_back(file: Path, trueup: Trueup) -> None:
+    assert trueup("streams promote fraud-eu histogram").status == 0
+    file.write_text(changed := PROMOTED.replace('"45d"', '"46d"'))
+    assert "was changed since the promotion" in trueup("streams rollback").error
+    assert (file.read_text(), len(lines(file))) == (changed, 1)
 
 
 def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(file: Path, trueup: Trueup) -> None:

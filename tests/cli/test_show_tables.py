@@ -1,6 +1,7 @@
 """What ``trueup streams show`` makes of the rows of a stream."""
 
 import random
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -9,6 +10,7 @@ from cli import show_tables
 from state import kinds
 from state.banding import Thresholds
 from state.bands import Bands
+from state.coverage import Coverage
 from state.policy import Policy
 from state.scoring import history
 from state.scoring.ages import DAY_MS, Ages
@@ -148,6 +150,24 @@ def test_ages_are_told_with_what_to_set() -> None:
     told = describe(rows, "s", Policy(ttl_ms=90 * DAY_MS, matures_ms=60 * DAY_MS, learn="maturity"))
     assert told["ages"]["findings"] == []
     assert describe(rows, "s")["ages"]["late"] is None
+
+
+def test_a_stream_whose_highest_scores_are_labelled_is_told_to_set_alike_and_never_silence() -> None:
+    rows, coverage, ages = StateRows(), Coverage(), Ages()
+    for t in range(4000):
+        place = t * 7919 % 4000 / 500 - 4.0
+        coverage.issue(t + 1, place)
+        if place > 3.0:
+            coverage.label(t + 1, place)
+            ages.observe(DAY_MS, int(t % 3 == 0))
+        else:
+            ages.expire()
+    rows.of(kinds.COVERAGE, "s")[0], rows.of(kinds.AGES, "s")[0] = coverage, ages
+    policy = Policy(ttl_ms=90 * DAY_MS)
+    (told,) = describe(rows, "s", policy)["ages"]["findings"]
+    assert told["name"] == "unlabelled"
+    assert "Never set silence = 0" in told["words"]
+    assert describe(rows, "s", replace(policy, unlabelled="alike"))["ages"]["findings"] == []
 
 
 def test_bands_are_shown_at_80_columns_with_what_they_cost(

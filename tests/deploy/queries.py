@@ -37,10 +37,7 @@ def recorded() -> frozenset[str]:
 def selectors(query: str) -> list[tuple[str, set[str]]]:
     """Return the name and the labels matched of every selector in a query.
 
-    Raises
-    ------
-    ValueError
-        If it is not PromQL.
+    Raises ValueError if it is not PromQL.
     """
     return [
         (node.name or "", {matcher.name for matcher in node.matchers.matchers})

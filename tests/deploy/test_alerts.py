@@ -59,7 +59,7 @@ def bins(
     *,
     worker: str = W,
     kind: str = "calibrated",
-    which: int = 5,
+    which: float = 5,
     at: str = "0+{}x{}",
 ) -> dict[str, str]:
     """Return a bin that gains ``n`` events a step: their mean forecast is ``said``, and a share ``came`` happened."""
@@ -242,11 +242,6 @@ def conflicts(values: str) -> dict[str, str]:
     return {f'trueup_dead_letters_total{{{W},topic="forecasts",reason="conflict"}}': values}
 
 
-def refused(each: float, stream: str = "cards") -> dict[str, str]:
-    named = f'{W},stream="{stream}"' if stream else W
-    return {f"trueup_refused_records_total{{{named}}}": f"0+{each}x{LONG}"}
-
-
 def lost(values: str) -> dict[str, str]:
     return {f'trueup_lost_records_total{{{W},topic="forecasts"}}': values}
 
@@ -366,6 +361,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
     "TrueupSegmentsOffLately": {
         "fires": [scene(segments_lately(f"2x{LONG}"), at=5, fires="TrueupSegmentsOffLately")],
         "quiet": [scene(segments_lately(f"0x{LONG}"), at=60), scene(segments_lately(f"1x10 0x{LONG}"), at=30)],
+    },
+    "TrueupSegmentsSilent": {
+        "fires": [scene(only("trueup_segments_silent", f"1x{LONG}", f"{W},{S}"), at=32, fires="TrueupSegmentsSilent")],
+        "quiet": [
+            scene(only("trueup_segments_silent", f"0x{LONG}", f"{W},{S}"), at=60),
+            scene(only("trueup_segments_silent", f"1x20 0x{LONG}", f"{W},{S}"), at=60),
+        ],
     },
     "TrueupOrderLost": {
         "fires": [scene(ranked(0.83, 0.80, 0.01), at=40, fires="TrueupOrderLost")],
@@ -632,6 +634,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
             scene(only("trueup_disk_free_ratio", f"0.09x{LONG}"), at=9),
         ],
     },
+    "TrueupMemoryFilling": {
+        "fires": [scene(only("trueup_memory_free_ratio", f"0.09x{LONG}"), at=12, fires="TrueupMemoryFilling")],
+        "quiet": [
+            scene(only("trueup_memory_free_ratio", f"0.1x{LONG}"), at=12),
+            scene(only("trueup_memory_free_ratio", f"0.09x8 0.5x{LONG}"), at=12),
+        ],
+    },
     "TrueupDiskDamaged": {
         "fires": [
             scene(
@@ -724,17 +733,13 @@ SCENARIOS: Final[dict[str, dict[str, list[Scenario]]]] = {
         "fires": [scene(conflicts("0x3 1x60"), at=12, fires="TrueupIdConflicts")],
         "quiet": [scene(conflicts(f"0x{LONG}"), at=12), scene(conflicts("0x3 1x60"), at=25)],
     },
-    "TrueupQuotaExceeded": {
+    "TrueupOutcomesContradict": {
         "fires": [
-            scene(refused(5), at=12, fires="TrueupQuotaExceeded"),
-            # Records of unknown events have no stream.
-            scene(refused(5, stream=""), at=12, fires="TrueupQuotaExceeded"),
-            # A flood that is over at the first scrape that shows it.
-            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=12, fires="TrueupQuotaExceeded"),
+            scene(only("trueup_contradicting_outcomes_total", "0x3 1x60"), at=12, fires="TrueupOutcomesContradict")
         ],
         "quiet": [
-            scene(refused(0), at=12),
-            scene({f"trueup_refused_records_total{{{W},{S}}}": f"_x5 58x{LONG}"}, at=20),
+            scene(only("trueup_contradicting_outcomes_total", f"0x{LONG}"), at=12),
+            scene(only("trueup_contradicting_outcomes_total", "0x3 1x90"), at=80),
         ],
     },
     "TrueupRecordsLost": {
@@ -838,6 +843,19 @@ def test_ratios_are_those_of_the_sums_of_two_workers(tmp_path: Path) -> None:
     series = healthy() | healthy(V) | bins(40, 0.5, 0.3) | bins(10, 0.6, 0.8, worker=V)
     series |= guarantee(0.1, 0.5, 300) | guarantee(0.3, 0.5, 100, V)
     judge(tmp_path, [Scenario(series, 21, values=values)])
+
+
+@needs_promtool
+def test_the_lowest_tenth_is_the_sum_of_its_bands(tmp_path: Path) -> None:
+    """Neither over bands nor over two workers do errors add up that cancel."""
+    series = healthy() | bins(10, 0.02, 0.03, which=0.3) | bins(10, 0.04, 0.03, which=0.4, worker=V)
+    lowest = {"stream": "cards", "kind": "calibrated", "window": "life"}
+    values = {
+        record("stream_kind_bin:trueup_bin_events:sum", bin="0", **lowest): 400,
+        record("stream_kind_bin:trueup_mean_forecast:ratio", bin="0", **lowest): 0.03,
+        record("stream_kind:trueup_ece:ratio", **lowest): 0.0,
+    }
+    judge(tmp_path, [Scenario(series | healthy(V), 21, values=values)])
 
 
 @needs_promtool

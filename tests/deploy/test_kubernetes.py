@@ -1,6 +1,6 @@
 """The Kubernetes manifests are valid, meet the restricted pod standard, and name things that exist.
 
-No cluster reads them here. They are compared with Kubernetes' schemas of `NEWEST` and `OLDEST`. The two kinds of the
+They are compared with Kubernetes' schemas of `NEWEST` and `OLDEST`. The two kinds of the
 Prometheus operator have no schema there and are compared with the fields in its documentation.
 """
 

@@ -1,5 +1,6 @@
 """What `make release` hands out: a wheel that works outside a checkout, and what it says of what it needs."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -31,6 +32,17 @@ def test_the_bill_names_every_package_and_jar_of_the_locks() -> None:
     notices = release.notices(needed)
     assert all(f"{each.name} {each.version}: " in notices for each in needed)
     assert "not said" not in notices
+
+
+def test_provenance_names_the_commit_the_locks_and_what_was_made(tmp_path: Path) -> None:
+    (tmp_path / "a.whl").write_bytes(b"wheel")
+    said = release.provenance(tmp_path.iterdir(), "c0ffee")
+    assert said["subject"] == [{"name": "a.whl", "digest": {"sha256": hashlib.sha256(b"wheel").hexdigest()}}]
+    commit, *locks = said["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert commit["digest"] == {"gitCommit": "c0ffee"}
+    assert {each["name"] for each in locks} >= {"requirements/runtime.txt", "requirements/dev.txt"}
+    for each in locks:
+        assert each["digest"]["sha256"] == hashlib.sha256((ROOT / each["name"]).read_bytes()).hexdigest()
 
 
 def test_the_wheel_works_outside_a_checkout(tmp_path: Path) -> None:

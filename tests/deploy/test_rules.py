@@ -1,11 +1,13 @@
 """Rules are valid and named after their content, and every alert has an entry in the runbook."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import promql_parser
 import yaml
 
+from deploy.grafana.runbook import address
 from deploy.grafana.write import DASHBOARDS
 from streams.config.settings import Settings
 from streams.metrics.catalogue import CATALOGUE, PREFIX, STREAM_SERIES
@@ -59,8 +61,30 @@ def test_every_alert_has_an_entry_in_the_runbook_and_every_entry_an_alert() -> N
         assert all(f"**{part}.**" in entry for part in ("Meaning", "First look", "Remedy")), entry.splitlines()[0]
     for rule in alerts:
         said = yaml.safe_load(yaml.safe_dump(rule["annotations"]))
-        assert said["runbook_url"] == f"docs/how-to/runbook.md#{rule['alert'].lower()}"
+        link = f"{{{{ $externalLabels.grafana }}}}{address(rule['alert'])}"
+        assert said["runbook_url"] == link, "run 'make dashboards'"
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+@needs_promtool
+def test_an_alert_links_to_the_grafana_that_one_setting_names(tmp_path: Path) -> None:
+    fired = {
+        "exp_labels": {"severity": "critical", "job": "trueup", "instance": "w"},
+        "exp_annotations": {
+            "summary": "w cannot be scraped",
+            "description": "Its process is gone, or its metrics server does not answer (job trueup).",
+            "runbook_url": f"https://g.example{address('TrueupWorkerDown')}",
+        },
+    }
+    tried = {
+        "interval": "1m",
+        "external_labels": {"grafana": "https://g.example"},
+        "input_series": [{"series": 'up{job="trueup",instance="w"}', "values": "0x30"}],
+        "alert_rule_test": [{"alertname": "TrueupWorkerDown", "eval_time": "30m", "exp_alerts": [fired]}],
+    }
+    (tmp_path / "t.yml").write_text(yaml.safe_dump({"rule_files": list(map(str, RULES)), "tests": [tried]}))
+    judged = promtool("test", "rules", str(tmp_path / "t.yml"))
+    assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
 def test_every_sum_is_of_one_application() -> None:

@@ -3,7 +3,8 @@
 ``--kill STEP BATCHES`` kills it when so many batches have passed the step of the order of effects, ``--freeze STEP
 BATCHES`` stops it there until SIGCONT; ``--slow-batches S`` delays every batch; ``--kill-restoring ROWS`` kills
 it when so many rows have been restored; ``--poison KEY`` fails at every record of this key; ``--stage`` runs another
-stage than a worker; ``--unsynced`` has the group's coordinator answer SyncGroup by an unknown error.
+stage than a worker; ``--unsynced`` has the group's coordinator answer SyncGroup by an unknown error; ``--arithmetic
+VERSION`` makes it a build of that arithmetic.
 """
 
 import argparse
@@ -21,7 +22,10 @@ from aiokafka.protocol.group import SyncGroupRequest
 from agents import intake, logs, router, worker
 from agents.applying import Probe
 from state.events import Event
+from state.formats import ARITHMETIC
+from streams.config import in_force
 from streams.config.settings import Settings
+from streams.faust import assignor, membership
 from streams.faust.progress import Progress
 from streams.records.decoding import Decoder
 from streams.records.making import Maker, Making
@@ -37,6 +41,7 @@ def main() -> int:
     parser.add_argument("--kill-restoring", type=int, default=0)
     parser.add_argument("--poison", type=str.encode)
     parser.add_argument("--unsynced", action="store_true")
+    parser.add_argument("--arithmetic", type=int, default=ARITHMETIC)
     parser.add_argument("--stage", choices=("worker", "intake", "router"), default="worker")
     options = parser.parse_args()
     logs.configure()
@@ -53,6 +58,7 @@ def main() -> int:
 
     if options.unsynced:
         refuse_to_sync()
+    of_arithmetic(options.arithmetic)
     if options.poison:
         poison(options.poison)
     if options.kill_restoring:
@@ -67,6 +73,12 @@ def run(stage: str, settings: Settings, probe: Probe) -> int:
     if stage == "router":
         return worker.run(settings.router, probe=probe, stage=router.ROUTER)
     return worker.run(settings, probe=probe)
+
+
+def of_arithmetic(version: int) -> None:
+    """Let this be a build whose answers have a version."""
+    for module in (assignor, in_force, membership):
+        vars(module)["ARITHMETIC"] = version
 
 
 def refuse_to_sync() -> None:

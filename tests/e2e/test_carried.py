@@ -24,10 +24,6 @@ on_error = "raw"
 [streams."model-*"]
 calibrator = "platt+minimax"
 
-[streams.flood]
-calibrator = "histogram"
-quota = { records = "30/d", dead_letters = "5/d" }
-
 [sources.scores]
 topic = "TOPIC"
 role = "forecast"

@@ -87,7 +87,7 @@ def damage(path: Path, how: str) -> None:
     path.write_bytes(content)
 
 
-def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions(world: MakeWorld) -> None:
+def test_check_notes_how_state_and_records_may_be_lost_and_topics_are_made_to_keep_deletions(world: MakeWorld) -> None:
     w = world(partitions=1)
     broker, changelog = w.settings.brokers[0], w.settings.changelog
     most = str(w.settings.checkpoint_bytes + topics.BATCH_OVERHEAD)
@@ -119,6 +119,14 @@ def test_check_notes_how_state_may_be_lost_and_topics_are_made_to_keep_deletions
     asyncio.run(changed(broker, changelog, **configs, unclean_leader_election_enable="true"))
     wait_for("the brokers to know of the change", lambda: noted() == ["unclean.leader.election.enable=true"], 20)
     assert asyncio.run(topics.check(w.settings)) == []
+    brief = {"min_insync_replicas": "2", "retention_ms": "600000"}
+    ahead = {"message_timestamp_after_max_ms": str(w.settings.limits.ahead_ms)}
+    asyncio.run(changed(broker, w.topic("forecasts"), cleanup_policy="delete", **brief, **ahead))
+    said = f"topic {w.topic('forecasts')} has retention.ms=600000"
+    wait_for("the brokers to know of the change", lambda: said in noted(), 20)
+    asyncio.run(changed(broker, w.topic("resolved"), cleanup_policy="compact", **brief))
+    said = f"topic {w.topic('resolved')} has cleanup.policy=compact, it must be delete"
+    wait_for("the brokers to know of the change", lambda: said in "".join(asyncio.run(topics.check(w.settings))), 20)
     asyncio.run(changed(broker, changelog, **configs | {"max_message_bytes": "2000000"}))
     said = f"it must be at least {most}: kafka-configs.sh changes that, or lower TRUEUP_CHECKPOINT_BYTES"
     wait_for("the brokers to know of the change", lambda: said in "".join(asyncio.run(topics.check(w.settings))), 20)

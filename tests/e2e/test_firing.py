@@ -20,8 +20,6 @@ STREAMS: Final = """
 [streams.cards]
 [streams.short]
 ttl = "20m"
-[streams.capped]
-quota = { records = "1/s" }
 """
 #: What ranges and offsets of the rules are here, s, by the longest that is so.
 SECONDS: Final = {10: 2, 60: 4, 900: 8, 1800: 90, 86_400: 12, 259_200: 14, 518_400: 28, 604_800: 30, 1_209_600: 60}
@@ -36,7 +34,6 @@ AT_ONCE: Final = {
     "TrueupIdConflicts",
     "TrueupLabelsUnmatched",
     "TrueupPendingGrowing",
-    "TrueupQuotaExceeded",
     "TrueupStreamsHidden",
     "TrueupTimesFarOff",
 }
@@ -68,7 +65,6 @@ def incidents() -> list[Sent]:
         *(forecast("late-0", p, at, "cards") for p in (0.8, 0.9)),
         *[Sent("forecasts", b"junk", b"not json", at)] * 60,
         *(each._replace(value=each.value[:-1] + b',"ts":%d}' % (at // 1000)) for each in many(5, "seconds")),
-        *many(60, "flood", "capped"),
         *(each for i in range(9) for each in many(5, f"unnamed-{i}", f"unnamed-{i}")),
         *(outcome(f"nobody-{i}", 1, at) for i in range(400)),
         *many(20, "short", "short"),

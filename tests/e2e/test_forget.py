@@ -10,6 +10,7 @@ from replay.audit import auditor
 from state import kinds, ledger
 from tests.e2e.test_crashes import KILLED
 from tests.e2e.test_intake import Hour, made
+from tests.e2e.test_losses import delete_records
 from tests.e2e.world import World, wait_for
 from tests.events import forecast, outcome
 
@@ -54,12 +55,40 @@ def test_events_are_erased_through_kill_9_and_the_audit_counts_them(world: MakeW
         assert len({len(row) for _, row in rows}) <= 2, "the stream of a forecast, or none"
     (letter,) = [orjson.loads(each.value or b"") for each in w.read("dead-letters")]
     assert (letter["reason"], letter["key"], letter["value"], letter["withheld"]) == ("erased", None, None, True)
+    again = w.command("forget", "e1", "e2", "--dry-run", "--json")
+    assert orjson.loads(again.stdout)["letters"] == [], "the letter of an erased event holds nothing of it"
     status, account = audited(w)
     assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
     assert account["checked"]["erased"] == 7
     refused = w.command("forget", "e\n1")
     assert (refused.returncode, "Traceback" in refused.stderr) == (78, False)
     assert "no event that a record may name (event_id)" in refused.stderr
+
+
+def test_all_events_of_a_key_are_erased_also_those_that_rows_alone_still_name(
+    world: MakeWorld, tmp_path: Path, audited: Audited
+) -> None:
+    file = tmp_path / "streams.toml"
+    file.write_text('[streams."*"]\nmatures = "1h"\nttl = "2h"\n')
+    w = world(partitions=1, TRUEUP_STREAMS=str(file))
+    of_anna = [forecast(f"a{n}", 0.25, START + n)._replace(key=b"anna") for n in range(4)]
+    other = forecast("a5", 0.25, START + 9)
+    w.send([*of_anna, other, forecast("a3", 0.5, START + 10)._replace(key=b"anna")])
+    with w.worker() as worker:
+        w.wait_until_applied(6)
+        assert worker.stop() == 0
+    status, _ = audited(w)
+    assert status == auditor.AGREE
+    delete_records(w, 3)
+    planned = orjson.loads(w.command("forget", "--key", "anna", "--dry-run", "--json").stdout)
+    assert sorted(planned["events"]) == ["a0", "a1", "a2", "a3"]
+    assert planned["letters"] == [f"{w.settings.dead_letters}/0@0"], "of another forecast with the id of the last"
+    assert w.command("forget", "--key", "anna").returncode == 0
+    with w.worker() as worker:
+        w.wait_until_applied(10)
+        assert worker.stop() == 0
+    assert {status for n in range(4) for status, _ in _rows(w, f"a{n}")} == {ledger.ERASED}
+    assert {status for status, _ in _rows(w, "a5")} == {ledger.IMMATURE}
 
 
 def test_behind_a_router_an_event_is_erased_in_its_streams_and_followed(
@@ -76,8 +105,18 @@ def test_behind_a_router_an_event_is_erased_in_its_streams_and_followed(
         assert forgotten.returncode == 0, forgotten.stderr
         wait_for("the erasure", lambda: any(b'"erase":true' in (each.value or b"") for each in w.read("outcomes")))
         hour.wait()
+        card = next(each.key for each in sent if each.topic == "scores.v3" and answered.encode() not in each.value)
+        of_card = {
+            orjson.loads(each.value)["transaction"]["id"]
+            for each in sent
+            if each.topic == "scores.v3" and each.key == card and b'"much"' not in each.value
+        }
+        forgotten = w.command("forget", "--key", card.decode(), "--json")
+        assert set(orjson.loads(forgotten.stdout)["events"]) == of_card
+        hour.wait()
     assert {status for status, _ in _rows(w, answered)} == {ledger.ERASED}
+    assert {status for each in of_card for status, _ in _rows(w, each)} == {ledger.ERASED}
     status, account = audited(w, sources=True)
     assert (status, account["differences"], account["unable"]) == (auditor.AGREE, [], [])
-    assert account["followed"]["sources"]["erased"] == 2
+    assert account["followed"]["sources"]["erased"] == 2 + len(of_card)
     assert account["checked"]["erased"] >= 1

@@ -31,6 +31,7 @@ QUIET = {
     "stream_finding:trueup_label_finding:max",
     "stream:trueup_segments_off:max",
     "stream:trueup_segments_off_recently:max",
+    "stream:trueup_segments_silent:max",
     "stream:trueup_segments_scored:max",
     "stream:trueup_resolved_vectors:sum",
     "stream_calibrator_config:trueup_shadow_events:sum",

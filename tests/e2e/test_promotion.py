@@ -87,6 +87,7 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
         3,
         both[before.challengers[1].config],
     )
+    file.write_text(file.read_text() + "alarms_since = 1970-01-01T01:40:00Z\n")
     w.reconfigure()
     after = w.settings.policies.of("stream-0")
     assert after is not None
@@ -122,6 +123,8 @@ def test_promoted_challenger_serves_warm_nothing_is_lost_and_all_of_it_can_be_au
     w.judge()
     # Tickets of before teach the calibrator that issued them, and those that challenged it then.
     state = w.state()
+    begun = {kinds.ALARMS.decode(row).ms for part in state.values() for key, row in part.items() if key[:1] == b"a"}
+    assert begun == {6_000_000}, "alarms count from there, and the audits below follow"
     for each in (before, *before.challengers):
         found = (
             kinds.CALIBRATOR.decode(row, key[5:].decode()).calibrator.learnt

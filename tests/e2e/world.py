@@ -78,16 +78,10 @@ def wait_for(what: str, condition: Callable[[], bool], patience: float = PATIENC
 class Worker:
     """A worker process.
 
-    Parameters
-    ----------
-    environment
-        Its settings.
-    log
-        File for what it prints.
-    accident
-        Arguments of the program: what happens to it.
-    program
-        What runs it.
+    ``environment``: its settings.
+    ``log``: file for what it prints.
+    ``accident``: arguments of the program: what happens to it.
+    ``program``: what runs it.
     """
 
     def __init__(
@@ -313,12 +307,7 @@ class World:
     def oracle(self, partition: int | None = None) -> tuple[State, dict[str, dict[str, bytes]]]:
         """Fold the inputs of all partitions, or of one, with the pure engine, in the order of the journal.
 
-        Returns
-        -------
-        state
-            Rows by partition.
-        outputs
-            Values by topic label and event id; those of dead letters by topic and offset.
+        Returns rows by partition, and outputs by topic label and event id; dead letters by topic and offset.
         """
         inputs = [defaultdict(list), defaultdict(list)]  # type: ignore[var-annotated]
         for topic, label in enumerate(("forecasts", "outcomes")):

@@ -30,7 +30,7 @@ from streams.config.settings import Settings
 from streams.records.decoding import Decoder
 from streams.records.encoding import encoded
 from tests.events import mixed
-from tests.state.histories import BANDED, LIMITED, POLICIES, SHADOWED, Worker, play, promoted, seeded
+from tests.state.histories import BANDED, POLICIES, SHADOWED, Worker, play, promoted, seeded
 
 FOLDER: Final = Path(__file__).parent
 #: Records that one digest covers.
@@ -83,17 +83,11 @@ class Digests:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A history by name, and what makes its digests.
+    """A history by name, and what makes its digests."""
 
-    Attributes
-    ----------
-    name
-        Of its file.
-    make
-        Returns the digests.
-    """
-
+    #: Of its file.
     name: str
+    #: Returns the digests.
     make: Callable[[], Digests]
 
     @property
@@ -188,7 +182,6 @@ QUICK: Final = (
     Scenario("counts-and-floats", lambda: _of_history(POLICIES, 1)),
     Scenario("challengers", lambda: _of_history(SHADOWED, 2)),
     Scenario("promoted", lambda: _of_history(promoted(SHADOWED), 3)),
-    Scenario("quotas", lambda: _of_history(LIMITED, 4)),
     Scenario("bands", lambda: _of_history(BANDED, 5)),
     Scenario("mixed", lambda: _of_messages(_mixed())),
     Scenario("vectors", lambda: _of_messages(_vectors(), VECTORS)),

@@ -54,11 +54,9 @@ PLAN: Final = b"""
 early_ttl = "7d"
 on_error = "raw"
 carry_headers = ["traceparent", "x-*"]
-quota = { records = "2/s", ids = "9/m", dead_letters = "1/d" }
 [streams.classes]
 calibrator = "multiclass"
 options = { classes = 3 }
-quota = { ids = "1/s", dead_letters = "2/h" }
 [streams.numbers]
 calibrator = "quantile"
 options = { levels = [0.1, 0.9] }

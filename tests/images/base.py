@@ -50,10 +50,7 @@ def run(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command in the repository and return what it printed.
 
-    Raises
-    ------
-    EngineError
-        If it failed and that was not expected.
+    Raises EngineError if it failed and that was not expected.
     """
     done = subprocess.run(
         command,

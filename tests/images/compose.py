@@ -76,16 +76,9 @@ socket.create_connection((host, int(port)), 5)
 class Compose:
     """The project of a trial.
 
-    Parameters
-    ----------
-    engine
-        Docker.
-    directory
-        For the file that overrides.
-    stand_ins
-        Whether images are stood in for.
-    layers
-        Files that are laid over docker-compose.yml.
+    ``directory``: for the file that overrides.
+    ``stand_ins``: whether images are stood in for.
+    ``layers``: files that are laid over docker-compose.yml.
     """
 
     def __init__(self, engine: Docker, directory: Path, *, stand_ins: bool, layers: Sequence[str] = ()) -> None:

@@ -52,10 +52,7 @@ class Podman:
     def run(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run a command of podman and return what it printed.
 
-        Raises
-        ------
-        EngineError
-            If it failed and that was not expected.
+        Raises EngineError if it failed and that was not expected.
         """
         return self._run([*self._podman, *arguments], check=check)
 

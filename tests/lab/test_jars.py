@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import jars
-from lab.jars import JarsError
+from lab import broker
+from lab.broker import BrokerError, jars
 
 Installed = Callable[..., dict[str, str]]
 
@@ -25,8 +25,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
         for name in programs:
             (path / name).write_text("#!/bin/sh\n")
             (path / name).chmod(0o755)
-        monkeypatch.setattr(jars, "SHARE", share)
-        monkeypatch.setattr(jars, "IN_CHECKOUT", False)
+        monkeypatch.setattr(broker, "SHARE", share)
+        monkeypatch.setattr(broker, "IN_CHECKOUT", False)
         monkeypatch.setenv("PATH", f"{path}:/bin:/usr/bin" if programs else str(path))
         return {"XDG_CACHE_HOME": str(tmp_path / "cache")}
 
@@ -36,18 +36,18 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
 def test_jars_are_fetched_once_into_the_cache(installed: Installed, tmp_path: Path) -> None:
     fetches = f'mkdir -p "$3" && touch "$3/kafka_2.13.jar" && echo once >> {tmp_path}/fetched'
     environment = installed(fetches, "javac", "mvn")
-    found = {jars.kafka(environment) for _ in range(2)}
+    found = {jars(environment) for _ in range(2)}
     assert [each.parent for each in found] == [tmp_path / "cache" / "trueup"]
     assert (tmp_path / "fetched").read_text() == "once\n"
 
 
 def test_of_a_fetch_that_fails_nothing_is_left_and_the_reason_is_said(installed: Installed, tmp_path: Path) -> None:
     environment = installed('mkdir -p "$3" && echo "x.jar is not the jar of the lock"; exit 1', "javac", "mvn")
-    with pytest.raises(JarsError, match=r"its output ends:\nx\.jar is not the jar of the lock"):
-        jars.kafka(environment)
+    with pytest.raises(BrokerError, match=r"its output ends:\nx\.jar is not the jar of the lock"):
+        jars(environment)
     assert list((tmp_path / "cache" / "trueup").iterdir()) == []
 
 
 def test_programs_that_are_missing_are_named(installed: Installed) -> None:
-    with pytest.raises(JarsError, match=r"fetched with a JDK 17 or newer and Maven, not found on the PATH"):
-        jars.kafka(installed(""))
+    with pytest.raises(BrokerError, match=r"fetched with a JDK 17 or newer and Maven, not found on the PATH"):
+        jars(installed(""))

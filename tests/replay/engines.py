@@ -16,10 +16,7 @@ from tests.state.histories import Table, Worker
 def agreeing(plan: Policies, events: Sequence[Event], directory: Path) -> tuple[Worker, Any, Recalibrator]:
     """Play the events of stream s by both engines, which must serve and teach the same.
 
-    Returns
-    -------
-    tuple
-        The worker, what replay measured, and the calibrator of the stream.
+    Returns the worker, what replay measured, and the calibrator of the stream.
     """
     worker, served = Worker(plan, Table()), []
     for at in range(0, len(events), 100):

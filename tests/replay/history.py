@@ -55,14 +55,9 @@ def replayed(
 ) -> Result:
     """Replay records in files below a directory.
 
-    Parameters
-    ----------
-    plans
-        By name, what a streams file says; None: the present plan.
-    calibrators
-        As `replay.configuration.configurations` takes them.
-    options
-        Of `Request`.
+    ``plans``: by name, what a streams file says; None: the present plan.
+    ``calibrators``: as `replay.configuration.configurations` takes them.
+    ``options``: of `Request`.
     """
     source = FileSource(*saved(directory, forecasts, outcomes), partitions)
     files = [directory / f"{name}.toml" for name in plans or {}]

@@ -1,7 +1,7 @@
 """What a replay writes down and what a worker's rows say agree on every figure, to the last bit.
 
 Histories have everything that producers send, and streams have every option of labels, every kind of forecast,
-challengers, segments and quotas. Some clocks run ahead. The workers' engine folds the events in batches of any size,
+challengers and segments. Some clocks run ahead. The workers' engine folds the events in batches of any size,
 with checkpoints and crashes in between. Compared are what is served and drawn, what becomes of every record, every
 label and revision, the state of every calibrator, the champion's and the challengers', and all scores and comparisons.
 """
@@ -31,7 +31,6 @@ from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import PROBABILITY, Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Challenger, Policy
-from state.quotas import Quota, Rate
 from state.scoring import vector_history, warm_up
 from state.scoring.band_counts import BandCounts
 from state.scoring.comparison import Comparison
@@ -90,11 +89,6 @@ SOON = patch.multiple(warm_up, OF_SEGMENT=3), patch("state.served.LONGEST", 9)
 LABELS = (0.0, 1.0, 1.0, 0.0, 2.0, 7.0)
 
 
-#: Rates, some of which everything exceeds.
-RATES = st.none() | st.builds(Rate, st.sampled_from([1, 2, 5, 40]), st.sampled_from([1000, 60_000, 86_400_000]))
-QUOTAS = st.none() | st.builds(Quota, RATES, RATES, RATES)
-
-
 @st.composite
 def policies(draw: st.DrawFn, stream: str) -> Policy:
     """Return a policy of a stream with any options of labels."""
@@ -115,7 +109,6 @@ def policies(draw: st.DrawFn, stream: str) -> Policy:
         revisable_ms=draw(st.sampled_from([0, ttl + 1, ttl + 200])),
         segments=segments,
         pairs=pairs,
-        quota=draw(QUOTAS),
         bands=None if stream in RAW else draw(st.sampled_from(BANDS)),
     )
 
@@ -125,7 +118,7 @@ def plans(draw: st.DrawFn) -> Policies:
     """Return policies for all streams, so that they share a partition, its queues and its clock."""
     early = draw(st.sampled_from([5, 25, 400]))
     patterns = [(each, draw(policies(each))) for each in STREAMS]
-    return Policies(patterns, early_ttl_ms=early, quota=draw(QUOTAS))
+    return Policies(patterns, early_ttl_ms=early)
 
 
 @st.composite
@@ -160,8 +153,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
         elif kind == "outcome":
             events.append(Outcome(*place, name, rng.choice(LABELS), ts, b"value", rng.choice((0, 0, 0, 1, 2))))
         else:
-            stream = rng.choice(("", *streams))
-            events.append(Rejected(*place, b"junk", topic, rng.choice(("not_json", "batch")), stream, ts))
+            events.append(Rejected(*place, b"junk", topic, rng.choice(("not_json", "batch"))))
     return events
 
 

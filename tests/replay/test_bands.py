@@ -16,7 +16,7 @@ from tests.replay import history
 
 #: Raw scores are four times too high in odds; and their labels come at once.
 N, DAYS = 6000, 20
-FIXED = "bands = { pass = 0, review = 0.3, block = 0.6 }\ncost_miss = 30\ncost_alert = 2"
+FIXED = 'bands = { pass = 0, review = 0.3, block = 0.6 }\ncost_miss = 30\ncost_alert = 2\nsegments = ["country"]'
 SHARES = 'bands = { review = "20%", block = "5%" }'
 
 
@@ -25,7 +25,8 @@ def replayed(directory: Path, *plans: str, partitions: int = 1) -> Result:
     for n in range(N):
         true, ts = rng.betavariate(1, 6), 1_700_000_000_000 // DAY_MS * DAY_MS + n * DAYS * DAY_MS // N
         raw = 4 * true / (1 + 3 * true)
-        forecasts.append({"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts})
+        segments = {"country": ("DE", "FR", "FR")[n % 3]}
+        forecasts.append({"event_id": f"e{n}", "stream": "s", "p": raw, "ts": ts, "segments": segments})
         outcomes.append({"event_id": f"e{n}", "y": int(rng.random() < true), "ts": ts + 1})
     found = {f"plan {n}": f'[streams.s]\ncalibrator = "prudent"\n{plan}' for n, plan in enumerate(plans)}
     return history.replayed(directory, forecasts, outcomes, found, partitions=partitions, resamples=100)
@@ -49,6 +50,16 @@ def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
         assert block[kind]["recall"] < review[kind]["recall"]
     assert review["raw"]["forecasts"] > 1.5 * review["calibrated"]["forecasts"], "calibration moves the queue"
     assert block["calibrated"]["precision"] > 0.5 > block["raw"]["precision"]
+    # Days and segments are parts of the whole, and a label counts on the day of its forecast.
+    assert len(scored.bands["days"]) == DAYS
+    assert [(each["value"], each["forecasts"]) for each in scored.bands["segments"]] == [("FR", 4000), ("DE", 2000)]
+    for n, each in enumerate(scored.bands["bands"]):
+        for kind in ("raw", "calibrated"):
+            for name in ("forecasts", "known", "ones"):
+                parts = [day["bands"][n][kind][name] for day in scored.bands["days"]]
+                assert sum(parts) == each[kind][name]
+                assert sum(of["bands"][n][kind][name] for of in scored.bands["segments"]) == each[kind][name]
+    assert all(day["bands"][2]["calibrated"]["cost"] is not None for day in scored.bands["days"])
     # At the threshold that is told, the last week has as many as by the raw score.
     rows = [json.loads(line) for line in (tmp_path / "forecasts.jsonl").read_text().splitlines()]
     last = np.array([row["p"] for row in rows if row["ts"] > rows[-1]["ts"] - 7 * DAY_MS])
@@ -59,7 +70,10 @@ def test_bands_tell_the_queue_a_day_its_worth_and_the_thresholds_that_keep_it(
     said = " ".join(capsys.readouterr().out.split())
     assert "plan 0, s: forecasts by band, a day" in said
     assert f"block = {block['keeps']:.4g} (now 0.6)" in said
-    assert f"block = {block['keeps']:.4g} (now 0.6)" in page.page(result).decode()
+    report = page.page(result).decode()
+    assert f"block = {block['keeps']:.4g} (now 0.6)" in report
+    assert "plan 0, s: Bands by day" in report
+    assert "country = FR" in report
 
 
 def test_plans_with_and_without_bands_run_beside_one_another_on_any_partitions(tmp_path: Path) -> None:

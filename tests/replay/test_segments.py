@@ -66,6 +66,20 @@ def test_partitions_add_up_and_the_worst_is_first(result: Result) -> None:
     assert mean == pytest.approx(scored.calibrated.brier, abs=0.01)
 
 
+def test_months_of_a_segment_add_up_and_say_when_it_was_off(result: Result) -> None:
+    (scored,) = result.contenders[0].streams.values()
+    assert scored.segments is not None
+    for each in scored.segments["worst"]:
+        months = each["months"]
+        assert len(months) >= 2
+        assert [month["month"] for month in months] == sorted(month["month"] for month in months)
+        assert sum(month["events"] for month in months) == each["events"]
+        off = sum(month["events"] * month["off"] for month in months) / each["events"]
+        assert off == pytest.approx(each["off"]["mean"], abs=1e-6)
+        if each["value"] == HOSTILE:
+            assert sum(month["off"] > month["chance"] for month in months) > len(months) / 2, ".15 too high in all"
+
+
 def test_all_streams_together_have_no_segments(result: Result) -> None:
     overall = result.contenders[0].overall
     assert overall is not None
@@ -82,6 +96,7 @@ def test_the_terminal_and_the_page_show_them_as_text(result: Result, tmp_path: P
     shown = page(result).decode()
     assert "Segments, worst first" in shown
     assert "Segments by band" in shown
+    assert "Segments by month" in shown
     assert "Lately 2 of 4 segments are off." in said
     assert "Segments lately" in shown
     assert HOSTILE not in shown

@@ -19,22 +19,15 @@ KEY_PASSWORD: Final = "key-Zq8pass9"  # noqa: S105 - of a key that lives as long
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files: ``server`` and ``elsewhere`` hold a key with its chain, as Kafka wants them.
+    """PEM files: ``server`` and ``elsewhere`` hold a key with its chain, as Kafka wants them."""
 
-    Attributes
-    ----------
-    authority, stranger
-        The authority that signed everything else, and one that signed nothing.
-    server, elsewhere
-        For 127.0.0.1, and for a host that is not this one.
-    client, client_key
-        A client's certificate, and its key, encrypted.
-    """
-
+    #: The authority that signed everything else, and one that signed nothing.
     authority: Path
     stranger: Path
+    #: For 127.0.0.1, and for a host that is not this one.
     server: Path
     elsewhere: Path
+    #: A client's certificate, and its key, encrypted.
     client: Path
     client_key: Path
 

@@ -3,6 +3,7 @@
 import gc
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from streams.config.settings import Settings
 from streams.kafka.permissions import Grant, needed
 from tests.e2e.world import World
 from tests.secure import certificates, fortress
-from tests.secure.fortress import Fortress
+from tests.secure.fortress import OPERATOR, WORKER, Fortress
+from tests.secure.realm import Realm, missing
 
 MakeWorld = Callable[..., World]
 
@@ -20,8 +22,9 @@ MakeWorld = Callable[..., World]
 def stronghold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
     """Yield where the listeners of a running broker are."""
     directory = tmp_path_factory.mktemp("fortress")
-    broker, made = fortress.build(certificates.issue(directory), directory / "broker")
-    with broker:
+    realm = None if missing() else Realm(directory / "realm", (OPERATOR, WORKER))
+    broker, made = fortress.build(certificates.issue(directory), directory / "broker", realm)
+    with realm.running() if realm else nullcontext(), broker:
         yield made
 
 

@@ -14,6 +14,7 @@ from lab.jvm import HOST, free_port
 from streams.kafka.permissions import OPERATIONS
 from tests.secure.certificates import Certificates
 from tests.secure.issuer import AUDIENCE, ISSUER, Issuer
+from tests.secure.realm import REALM, Realm
 
 #: The first may do everything; the others what they are granted.
 OPERATOR, WORKER, OTHER = "operator", "worker", "other"
@@ -46,6 +47,8 @@ class Fortress:
     naked: str
     certificates: Certificates
     issuer: Issuer
+    #: Where a listener takes tickets, too; None: Kerberos is not installed.
+    realm: Realm | None
 
     def grant(self, kind: str, name: str, operation: str, *, prefixed: bool = False, user: str = WORKER) -> None:
         """Let the user do something; brokers follow in a moment."""
@@ -94,17 +97,21 @@ class Fortress:
         }
 
 
-def build(certificates: Certificates, directory: Path) -> tuple[Broker, Fortress]:
+def build(certificates: Certificates, directory: Path, realm: Realm | None = None) -> tuple[Broker, Fortress]:
     """Return a broker that is not started, and where its listeners will be."""
     main, *others = _free_ports(1 + len(LISTENERS))
     ports = dict(zip(LISTENERS, others, strict=True))
     directory.mkdir(parents=True)
     issuer = Issuer(directory / "jwks.json")
     keys = issuer.jwks.as_uri()
-    broker = Broker(directory, main, users=PASSWORDS, java=[f"-D{_ALLOWED}={keys}"])
-    broker._properties = "\n".join([*_properties(certificates, ports, main, broker._controller), *_tokens(keys)])
+    java = [f"-D{_ALLOWED}={keys}", *([f"-Djava.security.krb5.conf={realm.config}"] if realm else [])]
+    broker = Broker(directory, main, users=PASSWORDS, java=java)
+    properties = [*_properties(certificates, ports, main, broker._controller), *_tokens(keys)]
+    broker._properties = "\n".join(
+        [*properties, *(_tickets(realm) if realm else ["sasl.enabled.mechanisms=" + _MECHANISMS])]
+    )
     at = {name.lower(): f"{HOST}:{port}" for name, port in ports.items()}
-    return broker, Fortress(open=broker.bootstrap, certificates=certificates, issuer=issuer, **at)
+    return broker, Fortress(open=broker.bootstrap, certificates=certificates, issuer=issuer, realm=realm, **at)
 
 
 def _free_ports(n: int) -> list[int]:
@@ -120,7 +127,6 @@ def _properties(certificates: Certificates, ports: dict[str, int], main: int, co
     yield f"listeners={clients},CONTROLLER://{HOST}:{controller}"
     yield f"advertised.listeners={clients}"
     yield f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{protocols}"
-    yield "sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER"
     for name in LISTENERS:
         chain = certificates.elsewhere if name == "ELSEWHERE" else certificates.server
         prefix = f"listener.name.{name.lower()}"
@@ -148,6 +154,19 @@ def _tokens(keys: str) -> Iterable[str]:
     yield f"sasl.oauthbearer.expected.issuer={ISSUER}"
 
 
+def _tickets(realm: Realm) -> Iterable[str]:
+    """Take Kerberos tickets where users sign in."""
+    yield f"sasl.enabled.mechanisms={_MECHANISMS},GSSAPI"
+    yield "sasl.kerberos.service.name=kafka"
+    for name in ("sasl", "naked"):
+        yield (
+            f"listener.name.{name}.gssapi.sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required "
+            f'useKeyTab=true storeKey=true isInitiator=false keyTab="{realm.keytab("kafka")}" '
+            f'principal="kafka/{HOST}@{REALM}";'
+        )
+
+
+_MECHANISMS: Final = "SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 #: Kafka reads keys only from where this property of its JVM allows.
 _ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"

@@ -135,16 +135,11 @@ class Rdict:
 
 
 class Disks:
-    """All disks of a simulation.
-
-    Attributes
-    ----------
-    full
-        Names of processes whose disk is full.
-    """
+    """All disks of a simulation."""
 
     def __init__(self) -> None:
         self.databases: dict[str, Database] = {}
+        #: Names of processes whose disk is full.
         self.full: set[str] = set()
         self._names = count()
 

@@ -25,22 +25,15 @@ LASTING: Final = ("pause", "cut", "trouble", "leaders", "full disk", LOST_TAIL)
 
 
 class Faults:
-    """The faults of a history.
-
-    Attributes
-    ----------
-    counts
-        How many struck, by kind.
-    erasing
-        How many events are being erased.
-    spans
-        From when to when each lasted, s.
-    """
+    """The faults of a history."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
+        #: How many struck, by kind.
         self.counts: Counter[str] = Counter()
+        #: How many events are being erased.
         self.erasing = 0
+        #: From when to when each lasted, s.
         self.spans: list[tuple[float, float]] = []
 
     def due(self, fault: Fault) -> None:

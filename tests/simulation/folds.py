@@ -39,38 +39,25 @@ class WrongError(AssertionError):
 
 @dataclass
 class Claim:
-    """That a process took up a partition.
+    """That a process took up a partition."""
 
-    Attributes
-    ----------
-    at, by
-        The number of its append, and who.
-    told
-        The first entry whose outputs it had to send: those of all before were known to be acknowledged.
-    """
-
+    #: The number of its append, and who.
     at: int
     by: str
+    #: The first entry whose outputs it had to send: those of all before were known to be acknowledged.
     told: int
 
 
 @dataclass
 class Folded:
-    """A partition of a stage, folded again.
-
-    Attributes
-    ----------
-    made
-        Entries of the journal, each with its settings and its outputs.
-    rows
-        What its records have made of the rows.
-    inputs
-        The records of forecasts and of outcomes, and whether some of them were lost when they had been applied.
-    """
+    """A partition of a stage, folded again."""
 
     claims: list[Claim]
+    #: Entries of the journal, each with its settings and its outputs.
     made: list[tuple[Entry, Settings, list[Any]]]
+    #: What its records have made of the rows.
     rows: dict[bytes, bytes]
+    #: The records of forecasts and of outcomes, and whether some of them were lost when they had been applied.
     inputs: list[list[Record]]
     torn: bool
 
@@ -85,10 +72,7 @@ def fold(world: World, stage: str, n: int, begun: Mapping[bytes, bytes] = NOTHIN
     ``begun`` are the rows that it began with. Where processes end at every start, as an input has lost its tail, it is
     judged as far as it has come.
 
-    Raises
-    ------
-    WrongError
-        If the journal, the order of records or a row is not as it must be.
+    Raises WrongError if the journal, the order of records or a row is not as it must be.
     """
     of, logs = world.folding[stage], world.kafka.logs
     place = f"partition {n}" if stage == WORKER else f"{stage}'s partition {n}"

@@ -47,24 +47,16 @@ class Commit(NamedTuple):
 class Group:
     """A consumer group, as its coordinator keeps it: joins, generations, sessions, committed offsets.
 
-    Parameters
-    ----------
-    appends
-        Returns how many appends the cluster has made.
-
-    Attributes
-    ----------
-    offsets
-        What is committed: offset and metadata.
-    commits
-        All commits, in order.
+    ``appends``: returns how many appends the cluster has made.
     """
 
     def __init__(self, loop: Loop, log: Callable[[str], None], appends: Callable[[], int]) -> None:
         self._loop, self._log, self._appends = loop, log, appends
         self.members: dict[str, Member] = {}
         self.state, self.generation, self.leader, self._ids = "empty", 0, "", 0
+        #: What is committed: offset and metadata.
         self.offsets: dict[Place, tuple[int, str]] = {}
+        #: All commits, in order.
         self.commits: list[Commit] = []
         self._timer: asyncio.TimerHandle | None = None
 

@@ -64,34 +64,26 @@ AWAY: Final = 0.1
 class Kafka:
     """The broker.
 
-    Parameters
-    ----------
-    topics
-        Number of partitions by name.
-    log
-        Takes a line of the history.
-
-    Attributes
-    ----------
-    logs
-        By topic and partition.
-    moving
-        Partitions whose leaders move.
-    times
-        When each append was, s.
+    ``topics``: number of partitions by name.
+    ``log``: takes a line of the history.
     """
 
     def __init__(
         self, loop: Loop, topics: dict[str, int], log: Callable[[str], None] = lambda _: None, seed: str = ""
     ) -> None:
         self._loop, self._log = loop, log
-        self.moving, self._rng = set[Place](), random.Random(seed)
+        self._rng = random.Random(seed)
+        #: Partitions whose leaders move.
+        self.moving = set[Place]()
         self.topics = topics
+        #: By topic and partition.
         self.logs = {(topic, n): Log() for topic, width in topics.items() for n in range(width)}
         self.groups: defaultdict[str, Group] = defaultdict(lambda: Group(loop, log, lambda: self.appends))
         #: Producer id, epoch, and the epoch before where that was named.
         self.producers: dict[str, tuple[int, int, int]] = {}
-        self._ids, self.times = 1000, list[float]()
+        self._ids = 1000
+        #: When each append was, s.
+        self.times = list[float]()
         self._renewed = Counter[str]()
         self.delete_retention_ms = 86_400_000
 

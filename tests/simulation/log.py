@@ -43,13 +43,7 @@ class Batch:
 
 @dataclass
 class Log:
-    """A partition of a topic.
-
-    Attributes
-    ----------
-    newest
-        Of each producer id the newest epoch, the next sequence, and the first sequence and offset of its last batches.
-    """
+    """A partition of a topic."""
 
     batches: list[Batch] = field(default_factory=list)
     #: With those that compaction has left out, and that were deleted.
@@ -59,6 +53,7 @@ class Log:
     #: Where each epoch of its leader begins, and the tail that it had when the last one began, which is lost.
     epochs: list[int] = field(default_factory=lambda: [0])
     lost: list[Batch] = field(default_factory=list)
+    #: Of each producer id the newest epoch, the next sequence, and the first sequence and offset of its last batches.
     newest: dict[int, tuple[int, int, deque[tuple[int, int]]]] = field(default_factory=dict)
     waiting: list[Callable[[], None]] = field(default_factory=list)
 

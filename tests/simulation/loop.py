@@ -33,25 +33,15 @@ STEP: Final = 1e-5
 
 
 class Process:
-    """A process on the loop.
-
-    Attributes
-    ----------
-    name, identity
-        The first is also that of the process that follows it.
-    alive
-        Whether its callbacks run; once dead it stays dead.
-    stands
-        Whether they are kept meanwhile.
-    ahead
-        How far its wall clock is ahead, s.
-    left
-        After so many callbacks it is struck; None: it is not.
-    """
+    """A process on the loop."""
 
     def __init__(self, name: str, number: int = 0) -> None:
+        #: The first is also that of the process that follows it.
         self.name, self.identity = name, f"{name}.{number}"
+        #: Whether its callbacks run (once dead it stays dead), whether they are kept meanwhile, and how far its wall
+        #: clock is ahead, s.
         self.alive, self.stands, self.ahead = True, False, 0.0
+        #: After so many callbacks it is struck; None: it is not.
         self.left: int | None = None
         self.struck: Callable[[], None] = lambda: None
         self.ready: deque[asyncio.Handle] = deque()
@@ -88,19 +78,12 @@ class Future(asyncio.Future[Any]):
 class Loop(asyncio.BaseEventLoop):
     """The loop.
 
-    Parameters
-    ----------
-    seed
-        Of the order of processes.
-
-    Attributes
-    ----------
-    steps
-        Callbacks run so far.
+    ``seed``: of the order of processes.
     """
 
     def __init__(self, seed: str) -> None:
         super().__init__()
+        #: Callbacks run so far: ``steps``.
         self.rng, self.now, self.steps = random.Random(seed), 0.0, 0
         self._numbers, self._own = 0, Process("")
         self._processes = [self._own]

@@ -16,25 +16,16 @@ from tests.simulation.loop import PROCESS, Loop, Process
 
 
 class Network:
-    """Carries requests and answers, each in its time; what it loses is drawn from the seed.
-
-    Attributes
-    ----------
-    troubled
-        How often a request meets trouble, from 0 to 1, until `calm`.
-    troubles
-        How many did.
-    cut
-        Names of processes of which nothing gets through.
-    met
-        Called with the name of a process that is about to send an append, the topics, and True when it was applied.
-    """
+    """Carries requests and answers, each in its time; what it loses is drawn from the seed."""
 
     def __init__(self, loop: Loop, kafka: Kafka, seed: str, log: Callable[[str], None]) -> None:
         self.loop, self.kafka, self.log = loop, kafka, log
         self.rng = random.Random(seed)
+        #: How often a request meets trouble, from 0 to 1, until `calm`; and how many did.
         self.troubled, self.troubles = 0.0, 0
+        #: Names of processes of which nothing gets through.
         self.cut: set[str] = set()
+        #: Called with the name of a process that is about to send an append, the topics, and True when it was applied.
         self.met: Callable[[str, set[str], bool], None] = lambda *_: None
 
     async def connect(self, host: str, port: int, **options: Any) -> "Connection":  # noqa: ARG002 - as `create_conn`

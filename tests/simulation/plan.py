@@ -46,27 +46,18 @@ SOURCE_OF: Final = {"forecasts": "scores", "outcomes": "chargebacks"}
 
 
 class Fault(NamedTuple):
-    """Something that happens to a process, or to all.
+    """Something that happens to a process, or to all."""
 
-    Attributes
-    ----------
-    kind
-        What: see `World.strike`.
-    worker
-        Whom; empty: all.
-    at
-        When it is due, virtual s.
-    after
-        How many callbacks of the process later it strikes: between any two of them. Where the process is down it
-        strikes while it starts and recovers.
-    long
-        How long it lasts, s, or how much of it.
-    """
-
+    #: What: see `World.strike`.
     kind: str
+    #: Whom; empty: all.
     worker: str
+    #: When it is due, virtual s.
     at: float
+    #: How many callbacks of the process later it strikes: between any two of them. Where the process is down it strikes
+    #: while it starts and recovers.
     after: int
+    #: How long it lasts, s, or how much of it.
     long: float
 
     def __str__(self) -> str:
@@ -118,25 +109,17 @@ AT_OPERATORS: Final = {
 
 
 class Plan(NamedTuple):
-    """What a seed stands for, besides chance.
-
-    Attributes
-    ----------
-    records
-        Sent to source topics, or to trueup's own.
-    width
-        Number of partitions of trueup's topics.
-    names
-        The stage of each process, by its name.
-    policies
-        Which of `POLICIES` processes begin with; another one of the same pair may follow.
-    """
+    """What a seed stands for, besides chance."""
 
     seed: int
+    #: Sent to source topics, or to trueup's own.
     records: list[Sent]
+    #: Number of partitions of trueup's topics.
     width: int
+    #: The stage of each process, by its name.
     names: dict[str, str]
     settings: dict[str, Any]
+    #: Which of `POLICIES` processes begin with; another one of the same pair may follow.
     policies: int
     faults: tuple[Fault, ...]
     #: One of `TASKS`, or empty.

@@ -20,8 +20,8 @@ from mode.utils.logging import CompositeLogger
 
 from agents import intake
 from streams.faust import application, client, fetching, standbys
-from streams.records.canonical import Reader
 from streams.records.decoding import Decoder
+from streams.records.making import Reader
 from streams.records.refused import Refused
 from streams.records.routing import RouteDecoder
 from tests.simulation import builds

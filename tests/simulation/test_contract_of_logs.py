@@ -13,7 +13,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.structs import TopicPartition
 
 from streams.kafka import producer_ids
-from streams.kafka.epochs import end_of
+from streams.kafka.metadata import end_of_epoch
 from tests.simulation.conftest import Play
 from tests.simulation.test_contract import STAMP, administered, append, batch
 
@@ -80,9 +80,9 @@ def test_an_epoch_of_a_leader_ends_where_the_log_does_until_there_is_another(pla
     async def scene(client: AIOKafkaClient, topic: str, name: str) -> None:
         held, place = await producer_ids.take(client, name), TopicPartition(topic, 0)
         await append(client, topic, batch(held, 0, b"a", b"b"))
-        assert await end_of(client, place, 0) == 2
+        assert await end_of_epoch(client, place, 0) == 2
         await append(client, topic, batch(held, 2, b"c"))
-        assert await end_of(client, place, 0) == 3
+        assert await end_of_epoch(client, place, 0) == 3
 
     play(scene)
 

@@ -59,24 +59,18 @@ RESTS: Final = 10
 
 @dataclass(eq=False)
 class Actor:
-    """Who runs a stage, by its name, through all its processes.
-
-    Attributes
-    ----------
-    topology
-        What a worker or router runs.
-    due, amid
-        Faults that are due and strike one after another, and those that strike amid an append.
-    """
+    """Who runs a stage, by its name, through all its processes."""
 
     name: str
     stage: str
     directory: Path
     policies: int
     process: Process | None = None
+    #: What a worker or router runs.
     topology: Topology | None = None
     stop: asyncio.Event | None = None
     starts: int = 0
+    #: Faults that are due and strike one after another, and those that strike amid an append.
     due: list[Fault] = field(default_factory=list)
     amid: list[Fault] = field(default_factory=list)
     appends: int = 0
@@ -89,53 +83,38 @@ class Actor:
 
 
 class World:
-    """One history; `run` it once.
-
-    Attributes
-    ----------
-    eras
-        The group, and where it moves to another number of partitions, the one that follows.
-    era
-        The one whose processes are started, and the one whose inputs producers write.
-    finished
-        Whether operators have done what they had to do.
-    lines
-        What happened, in words and in order.
-    audits
-        What each audit has said, as JSON.
-    again, loaded
-        Whether the stages had to run once more before a move, and whether a past was loaded.
-    known
-        What streams files that processes were started with say, by their text.
-    left
-        Which records were left out.
-    goals
-        What operators have still to promote, or which builds to roll out.
-    deaths
-        How often processes ended by themselves, by the name of the error.
-    begun
-        When the last of the processes was to start for the first time, s.
-    heaviest
-        Most bytes of dirty rows that a partition had, and how many there may be.
-    tables
-        The rows on the disks in the end, by stage and partition.
-    """
+    """One history; `run` it once."""
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         self.plan, self.directory = plan, directory
         self.loop = Loop(f"schedule {plan.seed}")
         self.operator = self.loop.process("operator", 1)
+        #: What happened, in words and in order.
         self.lines: list[str] = []
+        #: What each audit has said, as JSON.
         self.audits: list[dict[str, Any]] = []
+        #: How often processes ended by themselves, by the name of the error.
         self.deaths: list[tuple[float, BaseException | str]] = []
-        self.heaviest, self.overdue, self.answered, self.begun = 0, "", False, 0.0
+        #: Most bytes of dirty rows that a partition had.
+        self.heaviest = 0
+        self.overdue, self.answered = "", False
+        #: When the last of the processes was to start for the first time, s.
+        self.begun = 0.0
+        #: The rows on the disks in the end, by stage and partition.
         self.tables: dict[tuple[str, int], dict[bytes, bytes]] = {}
+        #: The group, and where it moves to another number of partitions, the one that follows.
         self.eras = eras.of(plan, directory)
+        #: The one whose processes are started, and the one whose inputs producers write.
         self.era = self.sending = self.eras[0]
+        #: Whether operators have done what they had to do.
         self.finished = not plan.task
+        #: Whether the stages had to run once more before a move, and whether a past was loaded.
         self.again, self.loaded, self.streams = False, False, directory / "streams.toml"
+        #: What streams files that processes were started with say, by their text.
         self.known: dict[str, Policies] = {}
+        #: Which records were left out.
         self.left = set[str]()
+        #: What operators have still to promote, or which builds to roll out.
         self.goals: list[Any] = [*plan.goals]
         if plan.task == UPGRADE:
             self.goals = [BUILDS[1], BUILDS[0]][: 1 + (plan.seed % 3 == 0)]

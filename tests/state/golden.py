@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from state import entities, journal, kinds, quotas, rescale, routes, witnesses
+from state import entities, journal, kinds, rescale, routes, witnesses
 from state.banding import Marks, Thresholds
 from state.calibrators import REGISTRY
 from state.chances import Chances
@@ -24,10 +24,10 @@ from state.kind import Kind
 from state.ledger import EARLY, ISSUED, NAN, RESOLVED, WAITING, Shadow, names
 from state.ledger import Row as LedgerRow
 from state.policy import DEFAULT_CALIBRATOR, Policy
-from state.quotas import Buckets, Clocks, Quota, Rate
 from state.scoring import vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
+from state.scoring.begun import Begun
 from state.scoring.comparison import Comparison
 from state.scoring.course import Course
 from state.scoring.distribution import Distribution
@@ -42,6 +42,8 @@ from state.segments import Dictionary
 from state.served import Served
 from state.versions import Versions
 from state.witnesses import Witness, Witnesses
+from streams.records import skips
+from streams.records.skips import Skip
 from tests.state.histories import altered
 
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -51,21 +53,13 @@ SMALL: Final = {"buckets": 4, "grid": 5}
 
 
 class Row(NamedTuple):
-    """A row as this build writes it.
+    """A row as this build writes it."""
 
-    Attributes
-    ----------
-    name, version
-        Of its file.
-    frame
-        The row.
-    recode
-        Reads a row and writes it again.
-    """
-
+    #: Of its file.
     name: str
     version: int
     frame: bytes
+    #: Reads a row and writes it again.
     recode: Callable[[bytes], bytes]
 
     @property
@@ -287,7 +281,7 @@ def _compared() -> dict[str, PairScores]:
 def _witnesses() -> list[Witness]:
     found = Witnesses()
     found.add(1_700_003_600_000, 21)
-    found.hold(witnesses.Entry(EXPIRY, 2_592_000_000, 21, "event-é"))
+    found.hold(witnesses.WaitingEntry(EXPIRY, 2_592_000_000, 21, "event-é"))
     found.add(1_700_003_600_005, 22)
     return found.waiting
 
@@ -299,28 +293,6 @@ def _route() -> routes.Row:
         routes.Said(1_700_000_070_000, 1_700_000_069_000, 0.0, 2, "fraud", "fraud#3"),
     ]
     return routes.Row(5, 1_702_592_060_000, known, said)
-
-
-#: Rates of records and of dead letters; of new ids there is none.
-QUOTA: Final = Quota(Rate(5, 1000), None, Rate(600, 60_000))
-
-
-def _buckets() -> bytes:
-    found = Buckets(QUOTA)
-    for n in range(3):
-        found.fill(quotas.OF_LETTERS, 1_700_000_000_000 + n)
-        found.take(quotas.LETTERS)
-    found.fill(1, 1_700_000_000_500)
-    found.take(quotas.RECORDS + 1)
-    return found.encode()
-
-
-def _clocks() -> bytes:
-    found = Clocks()
-    for n in range(4):
-        found.move(0, 1_700_000_000_000 + n)
-    found.move(1, 1_700_000_000_500)
-    return found.encode()
 
 
 def _journal() -> journal.Entry:
@@ -385,7 +357,12 @@ def golden() -> list[Row]:
     def calibrator(row: bytes) -> bytes:
         return kinds.CALIBRATOR.encode(kinds.CALIBRATOR.decode(row, "fraud"))
 
+    def skip(frame: bytes) -> bytes:
+        (found,) = skips.read([(key, frame)])
+        return skips.row(found)[1]
+
     closed = _history(WINDOW)
+    key, left_out = skips.row(Skip(0, 123, "it ends every worker", "é", "2024-01-01T00:00:00Z"))
     entries = [(1_700_000_000_000, 5, "event-1"), (1_700_000_000_100, 6, "événement-2")]
     return [
         _whole("claim", kinds.CLAIM, Claim(4711, 3, "worker-é/17")),
@@ -416,6 +393,7 @@ def golden() -> list[Row]:
         _whole("comparison", kinds.COMPARISON, _comparison()),
         _whole("ages", kinds.AGES, _ages()),
         _whole("course", kinds.COURSE, _course()),
+        _whole("alarms", kinds.ALARMS, Begun(40 * DAY_MS)),
         _whole("coverage", kinds.COVERAGE, _coverage()),
         _whole("distribution", kinds.DISTRIBUTION, _distribution()),
         _whole("names", kinds.NAMES, _names()),
@@ -434,11 +412,10 @@ def golden() -> list[Row]:
         _whole("moved", rescale.MOVED, rescale.Moved("trueup", "0" * 32, (17, 4), 5)),
         _whole("route", routes.EVENT, _route()),
         _whole("origin", routes.ORIGIN, 4711),
-        Row("quota", kinds.QUOTA.version, _buckets(), lambda row: Buckets(QUOTA, row).encode()),
-        Row("quota-times", kinds.QUOTA.version, _clocks(), lambda row: Clocks(row).encode()),
         Row("journal", kinds.JOURNAL.version, _journal().encode(), lambda row: journal.Entry.decode(row).encode()),
         _whole("entities", kinds.ENTITIES, kinds.ENTITIES.decode(_entities())),
         _whole("expiry", kinds.QUEUE, entries),
+        Row("skip", skips.SKIP.version, left_out, skip),
     ]
 
 
@@ -455,10 +432,7 @@ def hexdump(frame: bytes) -> str:
 def write() -> None:
     """Write the files of the rows that have none.
 
-    Raises
-    ------
-    SystemExit
-        If a file holds other bytes than this build writes.
+    Raises SystemExit if a file holds other bytes than this build writes.
     """
     for row in golden():
         if not row.path.exists():

@@ -25,7 +25,6 @@ from state.fence import FATES, FORECASTS, OUTCOMES, Fence
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import Challenger, Policy
-from state.quotas import Quota, Rate
 from state.scoring.warm_up import SegmentWarmUp
 from state.served import Served
 from tests.night import EXAMPLES
@@ -103,19 +102,6 @@ SHADOWED: Final = Policies(
     [(stream, replace(policy, shadow=CHALLENGERS[stream])) for stream, policy in POLICIES.patterns],
     early_ttl_ms=POLICIES.early_ttl_ms,
 )
-#: The same, with a quota for each stream but one, and for records whose stream is not known; all of them are exceeded.
-QUOTAS: Final = {
-    "counts": Quota(records=Rate(2, 60_000)),
-    "regret": Quota(ids=Rate(3, 1000), dead_letters=Rate(1, 86_400_000)),
-    "guarded": Quota(Rate(40, 1000), Rate(1, 1000), Rate(1, 1000)),
-    "ridge": None,
-}
-LIMITED: Final = Policies(
-    [(stream, replace(policy, quota=QUOTAS[stream])) for stream, policy in SHADOWED.patterns],
-    early_ttl_ms=POLICIES.early_ttl_ms,
-    quota=Quota(ids=Rate(2, 1000), dead_letters=Rate(1, 1000)),
-)
-
 #: The same as `POLICIES`, with bands, points and intervals of every kind.
 MARKED: Final[dict[str, dict[str, Any]]] = {
     "counts": {
@@ -135,8 +121,8 @@ BANDED: Final = Policies(
 WEIGHTS: Final[dict[str, dict[str, Any]]] = {
     "counts": {"weight": "amount"},
     "regret": {"label_rate": "chance", "weight": "amount"},
-    "guarded": {},
-    "ridge": {"label_rate": "chance"},
+    "guarded": {"alarms_since_ms": 1060},
+    "ridge": {"label_rate": "chance", "alarms_since_ms": 1030},
 }
 WEIGHED: Final = Policies(
     [(stream, replace(policy, **WEIGHTS[stream])) for stream, policy in BANDED.patterns],
@@ -255,14 +241,9 @@ def folded_again(make: Callable[[Table], Any], records: Sequence[Any], plan: Pla
     last one that arrived are folded again, along the journal. So is, later, a batch that was lost before it was in the
     journal.
 
-    Parameters
-    ----------
-    make
-        Returns an engine on a table.
-    records
-        What comes in.
-    plan
-        Its batches; when it ends, all that is left is one batch.
+    ``make``: returns an engine on a table.
+    ``records``: what comes in.
+    ``plan``: its batches; when it ends, all that is left is one batch.
     """
     table, outputs, at = Table(), list[Any](), 0
     checkpoint = frozen = 0, 0
@@ -327,21 +308,14 @@ STEPS = st.builds(
 
 @dataclass(repr=False)
 class History:
-    """A history as it was folded one event a batch.
+    """A history as it was folded one event a batch."""
 
-    Attributes
-    ----------
-    events, effects
-        What came in, and what each did.
-    table
-        The rows at the end.
-    policies
-        Under which.
-    """
-
+    #: What came in, and what each did.
     events: list[Event]
     effects: list[Effects]
+    #: The rows at the end.
     table: Table
+    #: Under which.
     policies: Policies
 
     @property
@@ -376,7 +350,7 @@ def play(steps: Iterable[Step], policies: Policies = POLICIES) -> History:
             y = _outcome(step.answer, worker.table.entry(event_id), n)
             event = Outcome(*place, event_id, y, now - step.behind, None, (0, 0, 0, 0, 1, 2)[n % 6])
         else:
-            event = Rejected(*place, b"junk", topic, "not_json", step.stream if n % 2 else "", now)
+            event = Rejected(*place, b"junk", topic, "not_json")
         history.events.append(event)
         history.effects.append(worker.fold(event))
     return history
@@ -441,7 +415,7 @@ _LENGTHS = (
     | st.lists(STEPS, min_size=40, max_size=80)
     | st.builds(seeded, st.integers(100, 250), st.integers(0, 2**32))
 )
-HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED, LIMITED]))
+HISTORIES = st.builds(play, _LENGTHS, st.sampled_from([POLICIES, SHADOWED]))
 SHADOWED_HISTORIES = st.builds(play, _LENGTHS, st.just(SHADOWED))
 WEIGHED_HISTORIES = st.builds(play, _LENGTHS, st.just(WEIGHED))
 

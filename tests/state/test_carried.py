@@ -9,16 +9,13 @@ from state.events import Calibrated, Carried, Event, Forecast, Output, Rejected
 from state.fence import OUTCOMES
 from state.policies import Policies
 from state.policy import Policy
-from state.quotas import Quota, Rate
 from tests.state.histories import STEADY, Worker
 
 START = 1_700_000_000_000
-DAY = 86_400_000
-QUOTA = Quota(records=Rate(3, DAY))
 
 
-def policies(on_error: str = "none", quota: Quota | None = None) -> Policies:
-    return Policies([("s", Policy("histogram", quota=quota, on_error=on_error))], Policy("histogram"))
+def policies(on_error: str = "none") -> Policies:
+    return Policies([("s", Policy("histogram", on_error=on_error))], Policy("histogram"))
 
 
 def forecast(offset: int, event_id: str = "e", stream: str = "s", p: float = 0.25) -> Forecast:
@@ -59,13 +56,13 @@ def test_what_conflicts_is_answered_with_its_own_score() -> None:
 
 
 def test_no_dead_letter_holds_its_forecast_where_none_is_answered() -> None:
-    outputs = Worker(policies(quota=QUOTA)).fold(*[forecast(i, f"e{i % 4}", p=i / 9) for i in range(9)]).outputs
+    outputs = Worker(policies()).fold(*[forecast(i, f"e{i % 4}", p=i / 9) for i in range(9)]).outputs
     assert {letter for _, _, letter in refused(outputs)} == {None}
 
 
 def test_an_outcome_that_is_refused_is_no_forecast() -> None:
-    worker = Worker(Policies(default=Policy("histogram"), quota=QUOTA, on_error="raw"))
-    outcomes: list[Event] = [Rejected(i, b"k", b"junk", OUTCOMES, "label", "", START) for i in range(5)]
+    worker = Worker(Policies(default=Policy("histogram"), on_error="raw"))
+    outcomes: list[Event] = [Rejected(i, b"k", b"junk", OUTCOMES, "label") for i in range(5)]
     assert {letter for _, _, letter in refused(worker.fold(*outcomes).outputs)} == {None}
 
 
@@ -75,7 +72,7 @@ def test_an_outcome_that_is_refused_is_no_forecast() -> None:
     st.integers(1, 6),
 )
 def test_every_forecast_has_one_answer_and_it_is_its_own(sent: list[tuple[str, str, float]], size: int) -> None:
-    known = policies("raw", QUOTA)
+    known = policies("raw")
     known = known.changed(known.patterns, replace(Policy("histogram"), on_error="raw"))
     events = [forecast(i, *each) for i, each in enumerate(sent)]
     worker, told = Worker(known), list[Output]()

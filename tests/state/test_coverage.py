@@ -147,6 +147,28 @@ def test_labels_of_forecasts_unlike_the_others_are_not_taken_for_late(higher: bo
     assert ([uncovered for _, uncovered in changes] == [True]) is higher
 
 
+def test_who_labels_the_highest_scores_makes_labelled_ones_unlike_all_and_who_draws_them_does_not() -> None:
+    rng = np.random.default_rng(12)
+    place, drawn = rng.standard_normal(4000), rng.random(4000)
+    chosen: list[Callable[[int], bool]] = [
+        lambda t: bool(place[t] > 1.3),
+        lambda t: bool(drawn[t] < 0.1),
+        lambda _: True,
+        lambda t: t < FEWEST - 1,
+    ]
+    found = []
+    for chooses in chosen:
+        coverage, same = Coverage(), Coverage()
+        for t in range(4000):
+            for each, at in ((coverage, float(place[t])), (same, 0.5)):
+                each.issue(t + 1, at)
+                if chooses(t):
+                    each.label(t + 1, at)
+        assert not same.unlike, "scores that are all the same tell nothing"
+        found.append(coverage.unlike)
+    assert found == [True, False, False, False]
+
+
 def test_labels_that_become_few_or_many_are_noticed() -> None:
     rng = np.random.default_rng(7)
     at = even(rng)

@@ -190,6 +190,22 @@ def test_answers_and_resolved_events_are_counted_by_stream() -> None:
     assert effects.resolved == {"s": 1}
 
 
+def test_outcomes_of_which_nothing_says_who_is_right_are_counted() -> None:
+    one = worker()
+    one.fold(forecast(0), outcome(0, ts=1005))
+    said = {
+        "the same": outcome(1, ts=1005),
+        "another at the same time": outcome(2, ts=1005, y=0.0),
+        "a later one": outcome(3, ts=1006, y=1.0),
+        "an earlier one": outcome(4, ts=1005, y=0.0),
+        "a numbered one": outcome(5, ts=1006, y=0.0)._replace(revision=1),
+        "another of its number at another time": outcome(6, ts=1007, y=1.0)._replace(revision=1),
+        "another of its number and time": outcome(7, ts=1006, y=1.0)._replace(revision=1),
+    }
+    contradicting = [name for name, each in said.items() if one.fold(each).contradicting]
+    assert contradicting == ["another at the same time", "another of its number and time"]
+
+
 # Expiry.
 
 
@@ -267,6 +283,26 @@ def test_working_copies_that_were_let_go_are_read_again(monkeypatch: pytest.Monk
     kept = run()
     monkeypatch.setattr(services, "KEPT", 1)
     assert run() == kept
+
+
+def test_partitions_share_the_memory_for_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of ten partitions reads the rows of earlier streams again, where a single one still has them."""
+    monkeypatch.setattr(services, "KEPT", 200)
+    read = dict.fromkeys((1, 10), 0)
+    for sharers in read:
+        one = worker()
+        one.partition.sharers = sharers
+        for t in range(20):
+            one.fold(forecast(t, f"e{t}", stream=f"s{t}"))
+
+        def get(key: bytes, sharers: int = sharers, table: Table = one.table) -> bytes | None:
+            read[sharers] += 1
+            found: bytes | None = table.get(key)
+            return found
+
+        monkeypatch.setattr(one.partition.services, "_get", get)
+        one.fold(*[forecast(20 + t, f"f{t}", stream=f"s{t}") for t in range(10)])
+    assert read[1] == 0 < read[10]
 
 
 @pytest.mark.parametrize(

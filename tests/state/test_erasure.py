@@ -12,7 +12,6 @@ from state.fence import INPUT_FATES, OUTCOME_ERASED
 from state.ledger import Row
 from state.policies import Policies
 from state.policy import Policy
-from state.quotas import Quota, Rate
 from state.rescale import Plan, RescaleError, rescaled
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
@@ -156,11 +155,3 @@ def test_an_event_that_is_erased_before_anything_comes_is_refused_however_old_th
     (letter,) = one.fold(forecast(0, "a", 5001)).outputs
     assert isinstance(letter, Rejected)
     assert letter.reason == "erased"
-
-
-def test_a_quota_shows_nothing_of_an_erased_event() -> None:
-    limited = replace(COUNTS, ttl_ms=100_000, quota=Quota(records=Rate(2, 1_000_000)))
-    one = Worker(Policies([("s", limited)], None))
-    one.fold(forecast(0, "a", 1000), outcome(0, "a", 1000, ERASE), forecast(1, "b", 1000))
-    found = one.fold(forecast(2, "a", 1001), *[outcome(n, "a", 1001) for n in range(1, 4)]).outputs
-    assert [(type(each), getattr(each, "withheld", None)) for each in found] == [(Rejected, True)]

@@ -7,9 +7,10 @@ from struct import calcsize
 import pytest
 
 from cli import reference
-from state import claim, coverage, expiry, fence, journal, kinds, ledger, quotas, served
+from state import claim, coverage, expiry, fence, journal, kinds, ledger, served
 from state.fence import FATES
 from state.frames import CorruptFrame, OtherFormat, seal
+from state.kind import KINDS
 from state.scoring.history import WINDOW
 from tests.state import golden
 from tests.state.golden import Row
@@ -32,6 +33,12 @@ def test_bytes_of_a_stored_row_are_those_of_its_version() -> None:
 
 def test_stored_row_is_read_and_written_without_a_change() -> None:
     assert [row.name for row in ROWS if row.recode(row.path.read_bytes()) != row.path.read_bytes()] == []
+
+
+def test_every_kind_of_row_has_a_golden_one_and_a_place_on_the_page() -> None:
+    assert {row.frame[:1] for row in ROWS} == set(KINDS)
+    headings = "".join(re.findall(r"^## (.+)$", PAGE, re.MULTILINE))
+    assert {letter for letter in KINDS if f"`{letter.decode()}`" not in headings} == set()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
@@ -112,7 +119,6 @@ def same_layout(one: str, other: str) -> bool:
         ("`L`: the ledger", ledger.HEAD.format + ledger._NAMES.format[1:]),
         ("`C`: calibrators", served._HEAD.format),
         ("`Q`: the expiry queues", expiry._ENTRY.format),
-        ("`B`: quotas", quotas._BUCKETS.format),
         ("`J`: which forecasts have a label", coverage._HEAD.format),
         ("`Z`: the journal", journal._ENTRY.format),
     ],

@@ -239,7 +239,7 @@ def adds_up(events: Sequence[Event], fence: Fence, table: Table) -> None:
     forecasts = sum(isinstance(event, Forecast) for event in events)
     outcomes = sum(isinstance(event, Outcome) for event in events)
     letters = Counter(event.topic for event in events if isinstance(event, Rejected))
-    # Dead letters of usable records: forecasts that conflict, and whatever is beyond a quota.
+    # Dead letters of usable records: forecasts that conflict, and labels that their forecast cannot have.
     refused = [n[FORECAST_DEAD] - letters[FORECASTS], n[OUTCOME_DEAD] - letters[OUTCOMES]]
     assert min(refused) >= 0
     assert n[ISSUED] + n[FORECAST_DUPLICATE] + refused[FORECASTS] == forecasts
@@ -284,7 +284,7 @@ def test_every_record_has_one_fate_and_the_outputs_it_calls_for(history: History
         ripe = fates[MATURED] + fates[IMPLIED]
         kinds = [type(output) for output in effects.outputs]
         if isinstance(event, Rejected):
-            assert effects.outputs in ([event], [event._replace(withheld=True)])
+            assert effects.outputs == [event]
             assert met <= {FORECAST_DEAD, OUTCOME_DEAD}
         elif isinstance(event, Forecast):
             assert met <= forecasts

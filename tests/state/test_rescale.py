@@ -216,7 +216,7 @@ def sums(group: Group) -> dict[str, Any]:
     }
     found["vectors"] = {place: [round(n, 9) for n in windows.overall(each).sums] for place, each in vectors.items()}
     found["orders"] = {
-        place: [round(sum(sums), 9) for sums in zip(*(one.ordered() for one in each), strict=True)]
+        place: [round(sum(sums), 6) for sums in zip(*(one.ordered() for one in each), strict=True)]
         for place, each in vectors.items()
     }
     found["segments"] = {place: n for place, n in segments.items() if n}

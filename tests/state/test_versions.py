@@ -19,7 +19,7 @@ from state.kind import kind_of
 from state.policies import Policies
 from state.policy import Challenger, Policy
 from state.rescale_stream import Divided
-from state.versions import MOST, OTHER, Line, Version, Versions, line
+from state.versions import MOST, OTHER, CarriedLine, Version, Versions, line
 from tests.state.histories import Table, Worker, folded_again
 
 DAY = 86_400_000
@@ -318,7 +318,7 @@ def test_scores_that_are_all_alike_move_by_an_offset_alone() -> None:
     found = line(new, old, lambda p: p)
     assert found.slope == 1.0
     assert sigmoid(logit(0.9) + found.offset) == pytest.approx(0.3, abs=0.06)
-    assert line(new, Version("3", "00000003"), lambda p: p) == Line(1.0, 0.0)
+    assert line(new, Version("3", "00000003"), lambda p: p) == CarriedLine(1.0, 0.0)
 
 
 def test_vectors_have_no_versions() -> None:

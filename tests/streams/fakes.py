@@ -67,17 +67,7 @@ class Producer:
 
     Producer ids, epochs and sequences are checked as Apache Kafka 4.3 was seen to check them.
 
-    Parameters
-    ----------
-    size
-        Of a record batch, bytes.
-
-    Attributes
-    ----------
-    given
-        Newest epoch of each transactional id, as the coordinator knows it.
-    newest
-        Newest epoch and next sequence of each partition and producer id, as the log knows them.
+    ``size``: of a record batch, bytes.
     """
 
     def __init__(self, size: int = 900_000) -> None:
@@ -87,7 +77,9 @@ class Producer:
         #: What was said of what is in force: partition and record.
         self.announced: list[tuple[int, Row]] = []
         self.failure: Exception | None = None
+        #: Newest epoch of each transactional id, as the coordinator knows it.
         self.given: dict[str, ProducerIdentity] = {}
+        #: Newest epoch and next sequence of each partition and producer id, as the log knows them.
         self.newest: dict[tuple[int, int], tuple[int, int]] = {}
         #: Ids of topics; the brokers of most tests are too old to give any.
         self.ids: defaultdict[str, str] = defaultdict(str)

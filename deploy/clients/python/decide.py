@@ -28,20 +28,12 @@ class Decision(NamedTuple):
 class Decisions:
     """Asks trueup for calibrated probabilities, and waits no longer than its budget.
 
-    Parameters
-    ----------
-    brokers
-        As ``host:port``.
-    budget
-        Longest wait for an answer, s.
-    maps
-        What answers after that; None: the raw score.
-    forecasts
-        Topic of the forecasts. Where outcomes come through sources of intake it is the topic of a source, too.
-    calibrated
-        Topic of the answers.
-    read
-        Reads the value of an answer; of answers in Avro it is an `answers.Answers`.
+    ``brokers``: as ``host:port``.
+    ``budget``: longest wait for an answer, s.
+    ``maps``: what answers after that; None: the raw score.
+    ``forecasts``: topic of the forecasts; where outcomes come through sources of intake, topic of a source, too.
+    ``calibrated``: topic of the answers.
+    ``read``: reads the value of an answer; of answers in Avro it is an `answers.Answers`.
     """
 
     def __init__(

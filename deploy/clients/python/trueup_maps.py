@@ -76,12 +76,8 @@ class StreamMap:
 class Maps:
     """The newest map of every stream. One thread takes records, any number ask.
 
-    Parameters
-    ----------
-    max_age
-        How long ago a worker may have confirmed a map, s. Workers confirm every ``TRUEUP_MAPS_SECONDS``.
-    clock
-        Returns the time, s since 1970; it should agree with the workers'.
+    ``max_age``: how long ago a worker may have confirmed a map, s. Workers confirm every ``TRUEUP_MAPS_SECONDS``.
+    ``clock``: returns the time, s since 1970; it should agree with the workers'.
     """
 
     def __init__(self, max_age: float = 300.0, clock: Callable[[], float] = time.time) -> None:
@@ -102,12 +98,8 @@ class Maps:
     ) -> Answer:
         """Return the calibrated probability of a raw score, or the raw score with a reason; raises nothing.
 
-        Parameters
-        ----------
-        segments
-            The event's values, as its forecast would carry them.
-        partition
-            Of the event's key on ``forecasts``. Without it, where a stream has several maps, that of the most outcomes.
+        ``segments``: the event's values, as its forecast would carry them.
+        ``partition``: of the event's key on ``forecasts``; None: of several maps that of the most outcomes.
         """
         try:
             usable = 0.0 <= p <= 1.0

@@ -62,19 +62,8 @@ def find() -> str | None:
 class Browser:
     """One page of one browser; a context.
 
-    Parameters
-    ----------
-    binary
-        The browser.
-    profile
-        An empty directory.
-
-    Attributes
-    ----------
-    complaints
-        What the page has complained of: errors of scripts, refusals by its policy, failed requests.
-    asked
-        Addresses requested.
+    ``binary``: the browser.
+    ``profile``: an empty directory.
     """
 
     def __init__(self, binary: str, profile: Path) -> None:
@@ -82,7 +71,9 @@ class Browser:
         self._profile = profile
         self._last = 0
         self._events: list[dict[str, Any]] = []
+        #: What the page has complained of: errors of scripts, refusals by its policy, failed requests.
         self.complaints: list[str] = []
+        #: Addresses requested.
         self.asked: list[str] = []
 
     def __enter__(self) -> Self:

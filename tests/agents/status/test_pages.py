@@ -13,11 +13,14 @@ import orjson
 import pytest
 
 from agents import notices
+from agents.status.number_format import percent
 from agents.status.pages import CARDS, MOST, Pages
-from agents.status.readings import POINTS
+from agents.status.readings import POINTS, Readings
 from state import kinds
 from state.bands import Bands
+from state.effects import Effects
 from state.events import Event, Forecast, Outcome
+from state.evidence import Evidence, band_of, issue, learn
 from state.fence import Fence
 from state.forecasts import Normal, Probs, Quantiles
 from state.policies import Policies
@@ -561,12 +564,53 @@ def test_a_page_shows_bands_raw_beside_served_and_what_they_are_worth() -> None:
     assert (block["calibrated"]["precision"], block["calibrated"]["recall"]) == (0.05, 0.1)
     assert (block["calibrated"]["false_alarms"], block["calibrated"]["cost"]) == (19.0, 99 * 30.0 + 220 * 8.0)
     assert [each["value"] for each in described["segments"]] == [HOSTILE[:60]]
+    last = described["days"][-2]
+    assert (last["day"], last["forecasts"], last["bands"][2]["calibrated"]["share"]) == (10, 1000, 0.06)
+    assert last["bands"][2]["calibrated"]["cost"] == 9 * 30.0 + 20 * 8.0
     page = get(application, "/", urlencode({"stream": "churn"}))
     text = Tags(page.text).text
+    assert "Bands by day" in text
+    assert "11 Jan 1970" in text
     assert "Band block: on the last whole day its share was 3 times that of the days before" in text
     assert HOSTILE[:30] in text
     assert f"country = {HOSTILE[:60]}" in text
     assert not [each for each in tags(page.text, "img") if each.get("src") == "x"]
+
+
+def test_a_page_shows_the_interval_of_what_is_served_and_whether_it_is_frozen() -> None:
+    assert DEFAULT.default is not None
+    policy, told = replace(DEFAULT.default, interval=0.9, frozen=True), Evidence()
+    for n in range(2000):
+        issue(band_of(0.3), 0.3, told, ())
+        learn(band_of(0.3), float(n % 10 < 3), told, ())
+    application = of_churn(
+        policy, {kinds.EVIDENCE.key("churn", policy.config, *kinds.WHOLE): kinds.EVIDENCE.encode(told)}
+    )
+    described = get(application, "/api/streams/churn").json
+    at = {each["raw"]: each for each in described["served"]}
+    assert all(each["low"] <= each["served"] <= each["high"] for each in at.values())
+    assert at[0.3]["high"] - at[0.3]["low"] < at[0.1]["high"] - at[0.1]["low"], "no outcome of .1 has come"
+    assert described["frozen"] is True
+    (one,) = described["maps"]
+    assert len(one["low"]) == len(one["high"]) == len(one["raw"])
+    text = Tags(get(application, "/", urlencode({"stream": "churn"})).text).text
+    assert "the map stays as it is" in text
+    assert "interval" in text
+    assert f"{percent(at[0.3]['low'])} to {percent(at[0.3]['high'])}" in text
+    bare = get(of_churn(DEFAULT.default, {}), "/api/streams/churn").json
+    assert bare["served"][0]["low"] is None
+    assert "frozen" not in bare
+
+
+def test_a_page_says_how_many_events_taught_nothing_since_the_worker_began() -> None:
+    gauges = Gauges(10, "1.2.3", lambda: ())
+    gauges.assigned(0, ONE)
+    gauges.applied(0, Effects(untaught={"churn": 1234}), ONE.fence)
+    mirror = Mirror(Source(gauges.exposition, gauges))
+    application = Pages(Readings(Settings(policies=DEFAULT), mirror, "1.2.3"))
+    assert get(application, "/api/streams/churn").json["untaught"] == 1234
+    assert "1,234 events since this worker began" in Tags(get(application, "/", "stream=churn").text).text
+    assert "untaught" not in get(application, "/api/streams/fraud").json
 
 
 def test_a_page_shows_what_was_expected_and_what_came_true_by_weight() -> None:

@@ -27,15 +27,14 @@ from tests.events import Sent, mixed
 BATCH = 40
 #: What checkpoints are of.
 OF: dict[str, Any] = {"application": "trueup", "partition": 3}
-#: Most of the streams' records come faster than this.
-TIGHT = """
-[quota]
-ids = "1/s"
-dead_letters = "2/m"
-[streams."stream-0"]
-quota = { records = "2/s", dead_letters = "1/s" }
-[streams."stream-1"]
-quota = { ids = "90/m", dead_letters = "3/h" }
+#: Forecasts of a third stream are dead letters, and answered with their raw score.
+ANSWERING = """
+closed = true
+on_error = "raw"
+[streams.stream-0]
+[streams.stream-1]
+[streams.another]
+[streams.s]
 """
 
 
@@ -45,19 +44,7 @@ def configured(toml: str) -> Settings:
     return under(plain, stream_config.parse(toml, plain.default_calibrator))
 
 
-RAW = configured('on_error = "raw"\n' + TIGHT)
-
-
-def flood(seed: int, n: int = 250) -> list[Sent]:
-    """Return everything that happens to events, in order; every other forecast is sent again a little later."""
-    rng = random.Random(seed)
-    sent = mixed(n, seed).sent
-    again = [
-        each._replace(ts=each.ts + rng.randrange(1, 2000))
-        for each in sent
-        if each.topic == "forecasts" and rng.random() < 0.5
-    ]
-    return sorted([*sent, *again], key=lambda each: each.ts)
+RAW = configured(ANSWERING)
 
 
 def carrying(seed: int, n: int = 250) -> list[Sent]:
@@ -156,19 +143,12 @@ def served(
 ) -> Topics:
     """Return the topics after a worker has folded everything, and stopped.
 
-    Parameters
-    ----------
-    sent
-        Inputs; each topic keeps its order, and nothing else of the order holds.
-    settings
-        Of the worker.
-    seed
-        Of the order, the sizes of the batches and the crashes.
-    crashes
-        Probability that a worker dies after a batch is in its own journal, with any part of the outputs sent, and that
-        it dies between an entry of the topic and its checkpoint. It folds again what is behind the last checkpoint.
-    topics, rows
-        To go on from, as a worker with other settings does after a clean stop.
+    ``sent``: inputs; each topic keeps its order, and nothing else of the order holds.
+    ``seed``: of the order, the sizes of the batches and the crashes.
+    ``crashes``: probability that a worker dies after a batch is in its own journal, with any part of the outputs sent,
+      and that it dies between an entry of the topic and its checkpoint. It folds again what is behind the last
+      checkpoint.
+    ``topics, rows``: to go on from, as a worker with other settings does after a clean stop.
     """
     rng = random.Random(seed)
     topics = Topics(settings) if topics is None else topics

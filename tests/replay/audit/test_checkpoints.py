@@ -14,7 +14,7 @@ from state.formats import ARITHMETIC
 from streams.config import in_force
 from streams.config.settings import Settings
 from tests.events import Sent, forecast, mixed, outcome
-from tests.replay.audit.partitions import OF, RAW, TIGHT, Topics, carrying, configured, flood, resumed, served
+from tests.replay.audit.partitions import OF, RAW, Topics, carrying, configured, resumed, served
 from tests.replay.audit.test_terms import CHAMPION, CLOSED, PROMOTED, across
 
 
@@ -30,13 +30,12 @@ def later(sent: list[Sent], day: int) -> list[Sent]:
     return [each._replace(ts=each.ts + day * 60_000) for each in sent]
 
 
-@pytest.mark.parametrize("of", ["promotions", "quotas", "raw answers", "formats"])
+@pytest.mark.parametrize("of", ["promotions", "raw answers", "formats"])
 def test_a_day_costs_a_day_and_all_agrees(avro: Settings, tmp_path: Path, of: str) -> None:
     days: list[tuple[Settings, list[Sent]]] = {
         "promotions": [
             (configured(text), promoted(day)) for day, text in enumerate((CHAMPION, CHAMPION, PROMOTED, CLOSED))
         ],
-        "quotas": [(configured(TIGHT), later(flood(day + 1, 150), day)) for day in range(3)],
         "raw answers": [(RAW, later(carrying(day + 1, 150), day)) for day in range(3)],
         "formats": [(each, later(carrying(day + 1, 150), day)) for day, each in enumerate((RAW, avro, RAW))],
     }[of]

@@ -1,6 +1,5 @@
 """An audit derives whatever a worker answered: any configuration, in any order, and however often the worker died."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +11,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from replay.audit.partition_verifier import Checked
-from replay.audit.rows import Memory
 from state import kinds
 from state.fence import EXPIRED_FORECAST, FATES, Fence
 from state.kind import Kind
 from streams.config.settings import Settings
 from tests.events import Sent, mixed, outcome
 from tests.night import EXAMPLES
-from tests.replay.audit.partitions import RAW, TIGHT, Topics, carrying, configured, flood, raws, served
+from tests.replay.audit.partitions import ANSWERING, RAW, Topics, carrying, configured, raws, served
 
 OUTPUTS = ("calibrated", "resolved", "dead-letters")
 
@@ -60,15 +58,6 @@ def vectors(_: int) -> list[Sent]:
 
 def nothing(_: Topics, __: Checked) -> None:
     """Demand nothing more."""
-
-
-def refused(topics: Topics, checked: Checked) -> None:
-    """Demand that quotas refused, and that each record has one answer or one letter."""
-    letters = [orjson.loads(record.value or b"") for record in topics.records["dead-letters"]]
-    found = Counter(letter["reason"] for letter in letters)
-    assert min(found["quota"], found["quota_ids"], sum("withheld" in letter for letter in letters)) > 10
-    places = {(each["topic"], each["offset"]) for each in letters if each["reason"] != "parked_label"}
-    assert checked.dead_letters == len(places) + found["parked_label"]
 
 
 def answered_raw(topics: Topics, checked: Checked) -> None:
@@ -115,8 +104,7 @@ HISTORIES = {
     "challengers": History(CHALLENGED, many),
     "segments": History(SEGMENTED, segmented, (kinds.NAMES, kinds.SEGMENT)),
     "vectors": History(VECTORS, vectors, (kinds.SEGMENT, kinds.VECTORS)),
-    "quotas": History(TIGHT, flood, (), refused),
-    "raw": History('on_error = "raw"\n' + TIGHT, carrying, (), answered_raw),
+    "raw": History(ANSWERING, carrying, (), answered_raw),
 }
 
 
@@ -160,17 +148,6 @@ def test_challengers_change_no_answer_and_the_file_that_is_audited_with_may_be_a
     assert any(key.startswith(kinds.COMPARISON.letter) for key, _ in found.derivation.rows.items())
     for label in OUTPUTS:
         assert [record.value for record in topics.records[label]] == [record.value for record in alone.records[label]]
-
-
-def test_rates_may_change_between_two_workers() -> None:
-    sent, loose = flood(3, 500), TIGHT.replace("2/s", "9/s").replace("90/m", "9/s")
-    rows, topics = Memory(), None
-    for i, toml in enumerate(("", TIGHT, loose, "", TIGHT)):
-        part = sent[i * len(sent) // 5 : (i + 1) * len(sent) // 5]
-        topics = served(part, configured(toml), i, CRASHES, topics=topics, rows=rows)
-    assert topics is not None
-    assert topics.audit().checked.forecasts == len(topics.records["forecasts"])
-    assert sum(b'"quota"' in (record.value or b"") for record in topics.records["dead-letters"]) > 10
 
 
 def test_a_raw_answer_is_marked_and_names_its_dead_letter() -> None:

@@ -15,15 +15,14 @@ from streams.config.in_force import described, digest
 from streams.config.settings import Settings
 from tests.events import forecast, mixed, outcome
 from tests.replay.audit.partitions import (
+    ANSWERING,
     RAW,
-    TIGHT,
     Kept,
     Topics,
     altered,
     carrying,
     configured,
     difference,
-    flood,
     raws,
     served,
 )
@@ -195,9 +194,9 @@ def test_a_copy_of_an_answer_carries_the_same() -> None:
     assert difference(topics).fields.keys() == {"carried"}
 
 
-def test_an_answer_that_a_quota_refuses_is_a_difference() -> None:
-    topics = served(flood(2), configured(TIGHT.replace("2/s", "9/s").replace("90/m", "9/s")), 1)
-    tight = described(configured(TIGHT))
+def test_an_answer_that_the_configuration_refuses_is_a_difference() -> None:
+    topics = served(carrying(2), configured(ANSWERING.replace("closed = true", "closed = false")), 1)
+    tight = described(RAW)
     topics.in_force = [replace(topics.in_force[0], configuration=tight)]
     for each in topics.records["journal"]:
         forged = Entry.decode(each.value or b"")._replace(config=bytes.fromhex(digest(tight)))
@@ -207,10 +206,10 @@ def test_an_answer_that_a_quota_refuses_is_a_difference() -> None:
 
 
 def test_a_letter_that_withholds_what_it_should_tell_is_a_difference() -> None:
-    topics = served(flood(2), configured(TIGHT), 1)
+    topics = served(carrying(2), RAW, 1)
     for record in topics.records["dead-letters"]:
         letter = orjson.loads(record.value or b"")
-        if letter["reason"] == "quota" and "withheld" not in letter:
+        if letter["reason"] == "unknown_stream":
             topics.replace("dead-letters", record.offset, orjson.dumps(letter | {"value": None, "withheld": True}))
             break
     with pytest.raises(Differs, match=r"value|withheld"):

@@ -21,7 +21,7 @@ from replay.audit.mapper import Mapper
 from replay.audit.output_matcher import OutputDifference, Unauditable
 from replay.audit.plan import LETTERS, MADE, NAMED, OUTCOMES, WRITTEN, Plan, RouterSpan, SourceSpan
 from replay.audit.router_verifier import RouterVerifier
-from replay.audit.rows import Memory, digest
+from replay.audit.rows import Memory, digest, read_entry
 from replay.topic_reader import Extent
 from state.events import Rejected
 from state.journal import NONE, Entry
@@ -252,10 +252,7 @@ class Logs:
                 letter,
                 along,
                 rows,
-                {
-                    place: map(router_verifier.read_entry, in_memory(entries, router_verifier.prefix(n, *place)))
-                    for place in places
-                },
+                {place: map(read_entry, in_memory(entries, router_verifier.prefix_of(n, *place))) for place in places},
                 self.served,
                 again=[key for key, _ in in_memory(entries, router_verifier.copies(n))],
             )

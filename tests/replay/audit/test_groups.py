@@ -165,13 +165,10 @@ def test_other_rows_than_were_written_down_are_refused_by_their_kind(tmp_path: P
         groups.begin(SETTINGS, n, given[n], Memory(), [])
 
 
-def test_a_partition_must_end_where_it_was_divided() -> None:
+def test_a_partition_must_end_where_it_was_divided(tmp_path: Path) -> None:
     parts = ended()
-    (move, *_) = told(parts)
-    old = Settings(app_id="old")
-    groups.require_end(old, 0, move, Memory(parts[0]))
     with pytest.raises(Unauditable, match="partition 1 of old was divided when"):
-        groups.require_end(old, 1, move, Memory(parts[0]))
+        groups.divided(told(parts), left([parts[0], parts[0]], tmp_path), tmp_path)
 
 
 def test_rows_are_called_by_what_they_are() -> None:

@@ -16,18 +16,18 @@ from replay.audit.partition_verifier import OUTPUTS, Derivation
 from replay.audit.reader import PartitionReader
 from replay.audit.rows import Memory
 from replay.signature import SignatureError
-from replay.snapshot import Manifest, Place, SnapshotError
+from replay.snapshot import Manifest, SnapshotError, SnapshotPart
 from replay.topic_reader import Extent
 from state.journal import Last
 from streams.config.settings import Settings
-from tests.replay.audit.partitions import RAW, Kept, audited, flood, served
+from tests.replay.audit.partitions import RAW, Kept, audited, carrying, served
 
 NEXT, LAST = (7, 9), (Last(1_000_000, 17), Last(1_000_001, 18))
 
 
 def test_an_audit_begins_at_rows_whatever_the_journal_says_of_what_was_before() -> None:
-    rows, second = Memory(), [each._replace(ts=each.ts + 60_000) for each in flood(2, 100)]
-    topics = served(flood(1, 100), RAW, crashes=0.3, rows=rows)
+    rows, second = Memory(), [each._replace(ts=each.ts + 60_000) for each in carrying(2, 100)]
+    topics = served(carrying(1, 100), RAW, crashes=0.3, rows=rows)
     since = Derivation(Memory(rows), tuple(Settled(len(topics.records[label])) for label in OUTPUTS))
     before = {label: len(topics.records[label]) for label in ("forecasts", "outcomes")}
     served(second, RAW, seed=5, crashes=0.3, topics=topics, rows=rows)
@@ -40,10 +40,10 @@ def test_an_audit_begins_at_rows_whatever_the_journal_says_of_what_was_before() 
 
 def test_entries_that_are_missing_behind_a_snapshot_are_noticed() -> None:
     rows = Memory()
-    topics = served(flood(1, 100), RAW, rows=rows)
+    topics = served(carrying(1, 100), RAW, rows=rows)
     since = Derivation(Memory(rows), tuple(Settled(len(topics.records[label])) for label in OUTPUTS))
     count = len(topics.records["journal"])
-    served([each._replace(ts=each.ts + 60_000) for each in flood(2, 100)], RAW, topics=topics, rows=rows)
+    served([each._replace(ts=each.ts + 60_000) for each in carrying(2, 100)], RAW, topics=topics, rows=rows)
     topics.drop("journal", count)
     with pytest.raises(Unauditable, match="entries were deleted"):
         audited(topics, since=since)
@@ -84,7 +84,7 @@ def file(tmp_path: Path) -> Path:
     rows = tmp_path / "partition-0"
     rows.write_bytes(b"rows" * 2000)
     digest = blake2b(rows.read_bytes(), digest_size=32).hexdigest()
-    place = Place(digest, 3, 16, NEXT, LAST, 4, 2, (5, 6, 7), "ab" * 16, 1_000_001)
+    place = SnapshotPart(digest, 3, 16, NEXT, LAST, 4, 2, (5, 6, 7), "ab" * 16, 1_000_001)
     made = tmp_path / "state.snapshot"
     snapshot.pack(made, Manifest("cards", {"forecasts": ["f", "c", "t", 1]}, (place,), "2026-01-01"), [rows])
     return made

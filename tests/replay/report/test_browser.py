@@ -47,9 +47,12 @@ def test_it_asks_for_nothing_else_and_nothing_complains(browser: Browser, addres
     assert browser.asked == [address]
 
 
-@pytest.mark.parametrize("width", [1200, 375])
-def test_every_figure_and_table_is_seen(browser: Browser, address: str, width: int) -> None:
-    browser.window(width, 900, mobile=width < 500)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 768, 375])
+def test_every_figure_and_table_is_seen_and_text_stands_out(
+    browser: Browser, address: str, width: int, *, dark: bool
+) -> None:
+    browser.window(width, 900, dark=dark, mobile=width < 500)
     opened(browser, address)
     assert browser.evaluate("[...document.querySelectorAll('figure:not(.tabled)')].map(each => each.id)") == FIGURES
     assert browser.evaluate("[...document.querySelectorAll('figure.tabled')].map(each => each.id)") == TABLES
@@ -64,12 +67,6 @@ def test_every_figure_and_table_is_seen(browser: Browser, address: str, width: i
     # Words in diagrams can be read: their height in CSS pixels.
     assert browser.evaluate(TALL) >= 9
     assert browser.evaluate(OUTSIDE) == 0
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_text_stands_out_in_both_schemes(browser: Browser, address: str, *, dark: bool) -> None:
-    browser.window(1200, 900, dark=dark)
-    opened(browser, address)
     lightness = browser.evaluate(
         "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number).reduce((a, b) => a + b) / 3"
     )

@@ -18,18 +18,12 @@ START: Final = 1_704_067_200_000
 
 
 class History(NamedTuple):
-    """Forecasts of a model, what happened, and when it became known.
+    """Forecasts of a model, what happened, and when it became known."""
 
-    Attributes
-    ----------
-    raw, y
-        Forecasts, and outcomes in {0, 1}, [n].
-    at, known
-        Days on which they were made and known, [n].
-    """
-
+    #: Forecasts, and outcomes in {0, 1}, [n].
     raw: Floats
     y: Floats
+    #: Days on which they were made and known, [n].
     at: Floats
     known: Floats
 
@@ -39,10 +33,7 @@ def made(
 ) -> History:
     """Make events whose log-odds are normal; the model's are ``slope`` times those plus ``off``.
 
-    Parameters
-    ----------
-    delay
-        Mean delay of labels, days; it is exponential.
+    ``delay``: mean delay of labels, days; it is exponential.
     """
     rng = np.random.default_rng(seed)
     middle = np.log(rate / (1 - rate))

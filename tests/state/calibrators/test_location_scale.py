@@ -12,8 +12,8 @@ from state.calibrators.location_scale import (
     MOST_SCALE,
     RAW_PLACE,
     WINDOW,
+    LastNumbers,
     LocationScale,
-    Window,
     offset,
     units,
 )
@@ -125,7 +125,7 @@ def test_extreme_outcomes_and_laws_stay_finite() -> None:
 
 
 def test_window_has_the_quantiles_of_its_last_numbers() -> None:
-    rng, window, numbers = random.Random(6), Window(), list[float]()
+    rng, window, numbers = random.Random(6), LastNumbers(), list[float]()
     for _ in range(3 * WINDOW):
         numbers.append(rng.choice((0.0, 1.0, rng.random())))
         window.add(numbers[-1])
@@ -133,4 +133,4 @@ def test_window_has_the_quantiles_of_its_last_numbers() -> None:
         assert len(window) == len(last)
         assert (window.quantile(0.0), window.quantile(1.0)) == (last[0], last[-1])
         assert window.quantile(0.5) == pytest.approx((last[(len(last) - 1) // 2] + last[len(last) // 2]) / 2)
-    assert Window(numbers[-WINDOW:]).spread() == window.spread()
+    assert LastNumbers(numbers[-WINDOW:]).spread() == window.spread()

@@ -141,6 +141,25 @@ def test_labels_of_few_forecasts_ask_for_silence_too() -> None:
     assert findings(told(few + [None] * 20_000), 90 * DAY_MS, sampled=True) == []
 
 
+def test_where_the_score_may_choose_the_labels_silence_is_never_advised_and_the_loop_is_named() -> None:
+    few = told(uniform(45, 400, 1) + uniform(45, 900, 0) + [None] * 20_000)
+    for labelled, name in ((None, "silence"), (0.06, "unlabelled")):
+        (finding,) = findings(few, 90 * DAY_MS, labelled=labelled, unlike=True)
+        assert finding.name == name
+        assert 'set unlabelled = "alike". Never set silence = 0 there' in finding.words
+        assert "served scores would sink" in finding.words
+        assert "matures" not in finding.words
+    (finding,) = findings(few, 90 * DAY_MS, labelled=0.06)
+    assert finding.words.index('"alike"') < finding.words.index("If no report means 0, set matures")
+    # Ones differ from all in their scores wherever scores tell classes apart.
+    (finding,) = findings(told(uniform(45, 400, 1) + [None] * 20_000), 90 * DAY_MS, labelled=0.02, unlike=True)
+    assert "If every 1 is reported, whatever its score, set matures" in finding.words
+    assert "leave silence out: what nobody looked at would count as good" in finding.words
+    # Silence stands for no number.
+    (finding,) = findings(told(uniform(45, 400, 0)), 90 * DAY_MS, labelled=0.02)
+    assert "silence" not in finding.words
+
+
 def test_numbers_that_are_not_all_reported_say_nothing_of_silence() -> None:
     assert names(told(uniform(10, 400, 0) + [None] * 2000), 90 * DAY_MS) == []
 

@@ -215,3 +215,22 @@ def test_the_engine_scores_features_and_windows() -> None:
     known = kinds.history(table[kinds.SCORES.key("s0")], table[kinds.WINDOWS.key("s0")])
     assert (known.windows, known.total.n) == (2, 114)
     assert len(known.bias.along("calibrated")) == 2
+
+
+@pytest.mark.parametrize("before", [0, 30, 100, 130])
+def test_alarms_that_begin_anew_are_those_of_a_new_history(before: int) -> None:
+    events = made(before + 170)
+    anew, new = told(events[:before]), History()
+    anew.begin_anew()
+    for t, event in enumerate(events[before:], 1):
+        assert anew.observe(*event) == new.observe(*event)
+        for kind in KINDS:
+            for alarm in ("log_wealth", "log_alarm", "log_recent"):
+                assert getattr(anew, alarm)(kind) == pytest.approx(getattr(new, alarm)(kind), abs=1e-9), (alarm, t)
+    assert anew.total == scored(events), "scores go on"
+    raw, p, y, draw = events[0]
+    closed = anew.encode_closed()
+    anew.revise(raw, p, draw, y, 1.0 - y, 0)
+    assert anew.total == scored([(raw, p, 1.0 - y, draw), *events[1:]])
+    assert all(each.scores.n == 50 for kind in SCORED if (each := anew.worst(kind))), "a short window is none"
+    assert History.decode(anew.encode(), anew.encode_closed()).encode_closed() == anew.encode_closed() != closed

@@ -227,3 +227,26 @@ def test_crps_of_perfect_forecasts_is_that_of_the_law() -> None:
     for t in range(5000):
         history.observe(NORMAL, law, rng.gauss(0.0, 1.0), b"%d" % t)
     assert history.total.crps("raw") == pytest.approx(1.0 / math.sqrt(math.pi), rel=0.04)  # type: ignore[union-attr]  # of numbers
+
+
+@pytest.mark.parametrize("before", [0, 130, 1000])
+@pytest.mark.parametrize("of", ["numbers", "classes"])
+def test_alarms_that_begin_anew_are_those_of_a_new_history(before: int, of: str) -> None:
+    def go_on(history: VectorHistory) -> VectorHistory:
+        rng = random.Random(2)
+        for t in range(1200):
+            raw = chances(rng)
+            if of == "classes":
+                history.observe(raw, sharpened(raw), float(rng.choices(range(4), raw)[0]), b"%d" % t)
+            else:
+                history.observe(NORMAL, moved(0.2), rng.gauss(0.0, 1.0), b"%d" % t)
+        return history
+
+    off = classes(before, sharpened) if of == "classes" else played(numbers(), before, lambda _: 2.0)
+    off.begin_anew()
+    anew, new = go_on(off), go_on(VectorHistory(ClassScores(4)) if of == "classes" else numbers())
+    for kind in KINDS:
+        for alarm in ("log_wealth", "log_alarm", "log_recent"):
+            assert getattr(anew, alarm)(kind) == pytest.approx(getattr(new, alarm)(kind), abs=1e-9), alarm
+    assert anew.n == before + 1200
+    assert VectorHistory.decode(anew.encode()).encode() == anew.encode()

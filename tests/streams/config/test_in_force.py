@@ -10,7 +10,6 @@ from state import calibrators
 from state.formats import ARITHMETIC
 from state.policies import Policies
 from state.policy import Policy
-from state.quotas import Quota, Rate
 from streams.config import in_force
 from streams.config.in_force import InForce, InForceError, Mapped, OtherArithmeticError
 from streams.config.settings import Settings
@@ -18,7 +17,6 @@ from streams.config.settings import Settings
 FILE = """
 closed = true
 early_ttl = "3d"
-quota = { ids = "7/m" }
 [streams."fraud-*"]
 calibrator = "platt+regret_matching"
 options = { grid = 20 }
@@ -40,7 +38,6 @@ cost_alert = 8
 shadow = ["minimax", { calibrator = "histogram", options = { bins = 20 } }]
 [streams.demand]
 calibrator = "quantile"
-quota = { records = "500/s", dead_letters = "10000/d" }
 options = { levels = [0.1, 0.5, 0.9] }
 [streams.intent]
 calibrator = "multiclass"
@@ -71,11 +68,8 @@ def test_what_was_written_means_what_was_in_force(settings: Settings) -> None:
         assert (now.config, now.labels, now.kind, now.features) == (was.config, was.labels, was.kind, was.features)
         assert (now.layout, now.segments_required) == (was.layout, was.segments_required)
         assert [each.config for each in now.challengers] == [each.config for each in was.challengers]
-        assert now.quota == was.quota
         assert (now.bands, now.points, now.costs) == (was.bands, was.points, was.costs)
     assert settings.policies.of("fraud-eu").bands.hold  # type: ignore[union-attr]
-    assert settings.policies.of("demand").quota  # type: ignore[union-attr]
-    assert settings.policies.quota == read.policies.quota == Quota(ids=Rate(7, 60_000))
 
 
 def test_what_another_arithmetic_answered_is_not_answered_by_this_one(monkeypatch: pytest.MonkeyPatch) -> None:

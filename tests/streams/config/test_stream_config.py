@@ -4,7 +4,6 @@ import pytest
 
 from state.bands import Bands, Points
 from state.policy import DEFAULT_TTL_MS, Policy
-from state.quotas import Quota, Rate
 from streams.config import stream_config
 
 DEFAULT = "platt+minimax"
@@ -149,7 +148,7 @@ def test_what_is_not_a_duration_is_named(name: str) -> None:
     ("text", "said"),
     [
         ("\nclosed = x", ["not TOML", "line 2"]),
-        ("stream = {}", ["the streams file", "'stream'", "closed, early_ttl, quota, on_error, carry_headers, streams"]),
+        ("stream = {}", ["the streams file", "'stream'", "closed, early_ttl, on_error, carry_headers, streams"]),
         ("closed = 1", ["closed", "bool"]),
         ("streams = []", ["streams", "dict"]),
         ("early_ttl = 7", ["7", "duration"]),
@@ -246,45 +245,6 @@ def test_a_stream_may_have_shards() -> None:
     assert policy("[streams.s]\nseed = 1").shards == 1
     for shards in ("0", "1001", '"2"'):
         assert "shards must be" in refused(f"[streams.a]\nshards = {shards}")
-
-
-def test_quotas_are_rates_of_a_stream_and_of_the_rest() -> None:
-    found = stream_config.parse(
-        '[quota]\nids = "200/s"\n[streams."a*"]\nquota = { records = "500/s", dead_letters = "1000000/d" }', DEFAULT
-    )
-    own = Quota(Rate(500, 1000), None, Rate(1_000_000, DAY))
-    assert found.limited
-    assert found.quota_of("ab") == ("ab", own)
-    assert found.quota_of("b") == found.quota_of("") == ("", Quota(ids=Rate(200, 1000)))
-    assert stream_config.shown(own) == {"records": "500/s", "dead_letters": "1000000/d"}
-    assert policy('[streams.s]\nquota = { ids = "7/h" }').config == policy("").config
-
-
-def test_a_stream_that_a_pattern_matches_has_no_quota_but_its_own() -> None:
-    found = stream_config.parse('[quota]\nids = "200/s"\n[streams."*"]\nttl = "1d"', DEFAULT)
-    assert found.quota_of("s") is None
-    assert found.quota_of("") is not None, "records whose stream is not known match no pattern"
-    assert not stream_config.parse('[streams."*"]\nttl = "1d"', DEFAULT).limited
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('quota = { records = "500" }', "quota: records must be a rate such as 500/s"),
-        ("quota = { records = 500 }", "got 500"),
-        ('quota = { ids = "0/s" }', "at least 1"),
-        ('quota = { ids = "1000000001/s" }', "at most 1000000000"),
-        ('quota = { ids = "5/ms" }', "got '5/ms'"),
-        ('quota = { letters = "5/s" }', "a quota has no setting 'letters'; there are: records, ids, dead_letters"),
-        ("quota = {}", "quota sets no rate; there are: records, ids, dead_letters"),
-        ('quota = "5/s"', "quota must be of type dict"),
-    ],
-)
-def test_a_quota_that_is_none_is_refused_with_its_place(text: str, said: str) -> None:
-    assert said in refused(text)
-    message = refused(f"[streams.s]\n{text}")
-    assert message.startswith('streams."s": ')
-    assert said in message
 
 
 # -- bands and points --------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from streams.faust import batches, unpacking
 from streams.faust.producing import RecordBatch
-from streams.faust.unpacking import Aside, Prefetched, RecordSet
-from streams.kafka import expansion
+from streams.faust.unpacking import Aside, Fetches, RecordSet
+from streams.kafka import codecs
 from streams.kafka.codecs import NUMBERS
 from streams.records.refused import Refused
 from tests.streams.faust.test_unpacking import batch
@@ -66,13 +66,13 @@ class Gate:
 
     def _unpacked(self, codec: int, data: Any, limit: int, before: int) -> memoryview:
         if threading.current_thread() is threading.main_thread():
-            return expansion.unpacked(codec, data, limit, before)
+            return codecs.unpacked(codec, data, limit, before)
         self._loop.call_soon_threadsafe(self.begun.put_nowait, len(data))
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         assert self._open.acquire(timeout=PATIENCE)
         self.at_once -= 1
-        return expansion.unpacked(codec, data, limit, before)
+        return codecs.unpacked(codec, data, limit, before)
 
 
 class World:
@@ -81,7 +81,7 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log, self.gate, self.subscriptions = Log(), Gate(monkeypatch), SubscriptionState()
         self.fetcher = Fetcher(self.log, self.subscriptions, isolation_level="read_committed")
-        self.fetcher._records = Prefetched(lambda _: LIMIT, aside=Aside(self.fetcher))
+        self.fetcher._records = Fetches(lambda _: LIMIT, aside=Aside(self.fetcher))
 
     def assign(self, **positions: int) -> None:
         """Take up partitions, by their names, at offsets."""

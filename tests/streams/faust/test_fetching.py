@@ -12,7 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
 from streams.faust import fetching
-from streams.faust.fetching import Lineage, Prefetched
+from streams.faust.fetching import CheckedFetches, Lineage
 from streams.faust.unpacking import Read, RecordSet
 from streams.records.merge import RewrittenError
 
@@ -40,9 +40,9 @@ class Fetcher:
         self._client = SimpleNamespace(force_metadata_update=lambda: None)
         self._state = SimpleNamespace(paused=False, position=0)
         self._state.consumed_to = lambda position: setattr(self._state, "position", position)
-        self._records = Prefetched(lambda _: None, lambda _: {}, cast("Any", self), [PLACE.topic])
+        self._records = CheckedFetches(lambda _: None, lambda _: {}, cast("Any", self), [PLACE.topic])
         self._set_error: Callable[..., None] = lambda _, error: self.raised.append(error)
-        monkeypatch.setattr(fetching, "end_of", self._end_of)
+        monkeypatch.setattr(fetching, "end_of_epoch", self._end_of)
         monkeypatch.setattr(fetching, "BACKOFF", 0)
         self.lineage = Lineage(cast("Any", self), self._records)
 

@@ -83,6 +83,22 @@ def test_behind_the_first_that_is_missed_nothing_counts_as_said_however_it_looks
     assert heard.unlike == 1
 
 
+@pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
+def test_what_another_kind_of_machine_has_said_stands(*, avro: bool) -> None:
+    """The last bit of its numbers differs. Its answers are counted, and what it had not said yet follows."""
+    registry = Registry("http://127.0.0.1:1")
+    settings = replace(SETTINGS, registry=registry, output_format="avro", schema_ids=IDS) if avro else SETTINGS
+    there, again = Sender(settings), Sender(settings)
+    there.send(answer(1)._replace(p=0.45000000000000007), answer(2), joined(3)._replace(p=0.4000000000000001))
+    heard = Heard()
+    for label, topic in (("calibrated", "my-c"), ("resolved", "my-r")):
+        heard.said[label] += [(row.key, row.value) for row in there.producer.rows(topic)]
+    again.send(answer(1), answer(2), answer(3), joined(3), heard=heard)
+    assert [row.key for row in again.producer.rows("my-c")] == [b"k3"]
+    assert not again.producer.rows("my-r")
+    assert heard.unlike == 2
+
+
 def test_each_output_goes_to_its_topic_and_its_inputs_partition_in_order_with_key_value_and_time(
     sender: Sender,
 ) -> None:
@@ -120,7 +136,7 @@ def test_a_dead_forecast_is_answered_beside_its_letter_where_its_stream_says_so(
     carried = Carried((("traceparent", b"00"),), b'{"a":1}')
     one = Forecast(7, b"k", "e\nscope", "s", 0.25, (), 1007, None, (), carried)
     other = one._replace(stream="other")
-    dead = [letter(7)._replace(reason="quota", forecast=each, withheld=True) for each in (one, other)]
+    dead = [letter(7)._replace(reason="erased", forecast=each, withheld=True) for each in (one, other)]
     sender.send(*dead)
     (row,) = sender.producer.rows("my-c")
     assert (row.key, row.timestamp) == (b"k", 1007)
@@ -130,7 +146,7 @@ def test_a_dead_forecast_is_answered_beside_its_letter_where_its_stream_says_so(
         "raw": 0.25,
         "p": 0.25,
         "calibrated": False,
-        "reason": "quota",
+        "reason": "erased",
         "ts": 1007,
         "dead_letter": {"topic": "my-f", "partition": 3, "offset": 7},
         "scope": "scope",
@@ -146,7 +162,7 @@ def test_with_schemas_answers_and_joined_forecasts_are_avro_and_letters_stay_jso
     registry = Registry("http://127.0.0.1:9")
     sender = Sender(replace(SETTINGS, policies=policies, registry=registry, output_format="avro", schema_ids=IDS))
     one = Forecast(7, b"k", "e", "s", 0.25, (), 1007)
-    dead = letter(7)._replace(reason="quota", forecast=one, withheld=True)
+    dead = letter(7)._replace(reason="erased", forecast=one, withheld=True)
     sender.send(answer(1), joined(1), dead)
     values = AvroValues(IDS)
     first, second = sender.producer.rows("my-c")
@@ -155,7 +171,7 @@ def test_with_schemas_answers_and_joined_forecasts_are_avro_and_letters_stay_jso
     assert second.value == values.of_json("calibrated", encode_raw(dead, "my-f", 3))
     assert [row.value for row in sender.producer.rows("my-r")] == [values.resolved(joined(1))]
     (row,) = sender.producer.rows("my-d")
-    assert orjson.loads(row.value or b"")["reason"] == "quota"
+    assert orjson.loads(row.value or b"")["reason"] == "erased"
 
 
 @pytest.mark.parametrize(

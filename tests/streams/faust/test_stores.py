@@ -359,7 +359,7 @@ def test_write_buffers_of_all_partitions_share_one_bound(tmp_path: Path) -> None
     def held() -> int:
         return sum(db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0 for db in store._dbs.values())
 
-    wait_for("tables to be written: each partition was given 8 MB", lambda: held() < size, 20)
+    wait_for("tables to be written: each partition was given 8 MB", lambda: held() < size)
 
 
 def test_a_full_ring_of_writes_goes_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

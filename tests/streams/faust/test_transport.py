@@ -22,7 +22,7 @@ from streams.config.settings import Settings
 from streams.faust import producing
 from streams.faust.fetching import LoopConsumer, Rest, report_lost_positions
 from streams.faust.membership import MembershipError
-from streams.faust.producing import BatchProducer
+from streams.faust.producing import MANY, BatchProducer, RecordBatch
 from streams.faust.transport import BatchConsumer
 from streams.faust.turns import Turn
 from streams.kafka import codecs
@@ -509,6 +509,19 @@ def test_batch_is_packed_by_the_codec_of_the_settings(run: Run, producer: BatchP
         await producer._producer.stop()
 
     run(scenario())
+
+
+def test_a_batch_compressed_before_its_stamp_is_known_has_the_same_bytes() -> None:
+    def filled() -> RecordBatch:
+        made = RecordBatch(1 << 20, codecs.NUMBERS["zstd"])
+        made.extend([(b"k%d" % n, bytes(1000), 7, []) for n in range(MANY // 500)])
+        return made
+
+    early, late = filled(), filled()
+    asyncio.run(early.compress())
+    assert early.size() < late.size()
+    early.stamp = late.stamp = 7, 3, 2**31 - 2
+    assert early.sealed(-1, -1, -1) == late.sealed(-1, -1, -1)
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_a_fetch_of_many_batches_is_handed_over_in_portions(monkeypatch: pytest.
     monkeypatch.setattr(unpacking, "PORTION", 2000)
     data = b"".join(batch(4, *[b"x" * 990] * 3, base=3 * i) for i in range(3))
     result, state = taken(data)
-    unpacking.Prefetched(lambda _: LIMIT)[TP] = result
+    unpacking.Fetches(lambda _: LIMIT)[TP] = result
     portions = []
     while result.has_more():
         portions.append([record.offset for record in result.getall()])

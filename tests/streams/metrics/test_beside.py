@@ -17,8 +17,8 @@ from state.policy import Challenger, Policy
 from streams.metrics import segments, views
 from streams.metrics.catalogue import CATALOGUE
 from streams.metrics.description import describe
+from streams.metrics.metric import Sample
 from streams.metrics.rows import StateRows, segmented
-from streams.metrics.sample import Sample
 from streams.metrics.snapshot import read
 from tests.agents.status.rows import readings
 from tests.state.histories import Worker, judged_at_once

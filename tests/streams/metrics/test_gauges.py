@@ -20,6 +20,7 @@ from state.policy import Challenger, Policy
 from state.scoring import history, vector_history
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.band_counts import BandCounts
+from state.scoring.begun import Begun
 from state.scoring.distribution import ENOUGH, FEWEST, RECENT, Distribution
 from state.scoring.scores import Scores
 from state.scoring.segment_scores import SegmentScores
@@ -33,6 +34,7 @@ from streams.metrics.gauges import HIDDEN, Gauges
 from streams.metrics.slots import REVIEW_SECONDS
 from streams.metrics.snapshot import PartitionSnapshot, read
 from streams.metrics.stage import Sampler
+from streams.metrics.views import CELLS
 from streams.records.decoding import REASONS
 from tests.exposed import exposed
 from tests.holding import holding
@@ -62,6 +64,7 @@ SAMPLES = [
     ("standby_rows", (), 0.0),
     ("set_aside", ("damaged",), 0.0),
     ("disk_free_ratio", (), 0.5),
+    ("memory_free_ratio", (), 0.5),
     ("held_back_records", ("forecasts", "0"), 7.0),
     ("held_back_seconds", ("forecasts", "0"), 80.0),
     ("lag_records", ("forecasts", "0"), 3.0),
@@ -172,7 +175,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
     )
     versions = Versions()
     versions.admit("7", named.of_version("7").config, 0).resolve(0.5, 0.5, 1.0)
-    bound = Policy("calibrated_regression", features=("age",))
+    bound = Policy("calibrated_regression", features=("age",), interval=0.9, frozen=True)
     gauges._policies = Policies([("s", named), ("t", bound)], live._policies.default)
     ages = Ages()
     for t in range(200):
@@ -194,6 +197,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
         {
             kinds.AGES.key("s"): kinds.AGES.encode(ages),
             kinds.DISTRIBUTION.key("s"): kinds.DISTRIBUTION.encode(distribution),
+            kinds.ALARMS.key("s"): kinds.ALARMS.encode(Begun(DAY_MS)),
             kinds.BAND_COUNTS.key("s", bands.layout, *kinds.WHOLE): kinds.BAND_COUNTS.encode(counts),
             kinds.WEIGHTED.key("s", *kinds.WHOLE): kinds.WEIGHTED.encode(weighted),
             kinds.WEIGHTED.key("s", named.layout, 2): kinds.WEIGHTED.encode(weighted),
@@ -202,7 +206,7 @@ def test_everything_exported_is_in_the_catalogue_and_everything_in_it_is_exporte
             kinds.VERSIONS.key("s"): kinds.VERSIONS.encode(versions),
             kinds.CALIBRATOR.key("t", bound.config): kinds.CALIBRATOR.encode(bounding),
         },
-        refused={"s": 2},
+        untaught={"s": 3},
     )
     gauges.applied(0, changed, Fence())
     gauges.written(0, changed)
@@ -248,6 +252,22 @@ def test_an_outcome_of_an_earlier_configuration_leaves_the_scores_that_are_shown
     fold(partition, Outcome(0, b"k", "new", 2.0, 1002))
     fold(partition, Outcome(1, b"k", "old", 0.0, 1003))
     assert snapshot.rows == read(stored.get, now, ["classes"], Fence()).rows
+
+
+@pytest.mark.parametrize("segments", [(), ("country",)])
+def test_bands_intervals_and_weights_are_shown_again_after_a_restart(segments: tuple[str, ...]) -> None:
+    policies = Policies(
+        [("s", Policy(bands=Bands(("", "high"), (0.0, 0.5)), interval=0.9, weight="amount", segments=segments))]
+    )
+    stored: dict[bytes, bytes] = {}
+    snapshot, partition = PartitionSnapshot(Fence()), Partition(policies, stored.get)
+    values = ("DE",)[: len(segments)]
+    effects = partition.fold([Forecast(0, b"k", "e", "s", 0.3, (), 1000, segments=values, weight=2.0)])
+    stored.update({key: row for key, row in effects.rows.items() if row is not None})
+    snapshot.applied(effects, policies, lambda _: True)
+    assert read(stored.get, policies, ["s"], Fence()).rows == snapshot.rows
+    letters = {key[:1] for key in snapshot.rows["s"]}
+    assert {kinds.BAND_COUNTS.letter, kinds.EVIDENCE.letter} < letters
 
 
 def test_nothing_says_only_when_a_counter_was_made() -> None:
@@ -302,14 +322,16 @@ def test_each_fate_is_counted_once() -> None:
     assert (value(gauges, "label_delay_seconds_count"), value(gauges, "label_delay_seconds_sum")) == (1, 3.0)
 
 
-def test_what_quotas_refuse_is_counted_by_stream_and_takes_no_slot_where_there_is_none() -> None:
-    gauges = made(most_streams=1)
-    gauges.applied(0, Effects(refused={"": 4, "s": 2}, withheld=5), Fence())
-    gauges.applied(0, Effects(refused={"s": 1, "other": 3}), Fence())
-    assert value(gauges, "refused_records_total", stream="s") == 3
-    assert value(gauges, "refused_records_total", stream=HIDDEN) == 4 + 3
-    assert value(gauges, "withheld_letters_total") == 5
-    assert gauges.hidden == 1
+def test_events_that_taught_nothing_are_counted_by_stream_from_zero_where_they_may_come() -> None:
+    gauges = made()
+    gauges._policies = Policies([("accounts", Policy(entity="account"))], Policy())
+    held = PartitionSnapshot(Fence(), {"accounts": {}, "s": {}})
+    gauges.assigned(0, held)
+    assert value(gauges, "untaught_events_total", stream="accounts") == 0
+    assert [dict(labels)["stream"] for labels in samples(gauges)["trueup_untaught_events_total"]] == ["accounts"]
+    gauges.applied(0, Effects(untaught={"accounts": 2, "s": 5}), Fence())
+    assert value(gauges, "untaught_events_total", stream="accounts") == 2
+    assert value(gauges, "untaught_events_total", stream="s") == 5
 
 
 def test_records_that_are_folded_again_after_a_crash_count_only_as_such() -> None:
@@ -516,17 +538,17 @@ def test_sums_of_two_workers_make_the_error_of_both() -> None:
     apart, together = [samples(one), samples(two)], samples(both)
     for kind in ("raw", "calibrated"):
         sums = dict.fromkeys(("events", "forecasts", "outcomes"), 0.0)
-        gap = 0.0
-        for i in range(10):
-            labels = {"stream": "s", "kind": kind, "bin": str(i)}
+        gaps: dict[str, float] = defaultdict(float)
+        for cell in CELLS:
+            labels = {"stream": "s", "kind": kind, "bin": cell}
             each = {what: sum(of(shown, f"resolved_bin_{what}", **labels) or 0.0 for shown in apart) for what in sums}
             assert each == pytest.approx(
                 {what: of(together, f"resolved_bin_{what}", **labels) or 0.0 for what in sums}, abs=1e-12
             )
-            gap += abs(each["forecasts"] - each["outcomes"])
+            gaps[cell[0]] += each["forecasts"] - each["outcomes"]
             sums = {what: sums[what] + each[what] for what in sums}
         assert sums["events"] == 130
-        assert gap / 130 == pytest.approx(ece[kind])
+        assert sum(map(abs, gaps.values())) / 130 == pytest.approx(ece[kind])
     for name in ("calibration_error", "calibration_bound", "calibration_noise"):
         weights = [of(shown, "learnt_outcomes", stream="s") or 0.0 for shown in apart]
         each_shows = [of(shown, name, stream="s") or 0.0 for shown in apart]

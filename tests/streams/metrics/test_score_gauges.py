@@ -17,7 +17,6 @@ from state.events import Event, Forecast, Outcome
 from state.fence import Fence
 from state.policies import Policies
 from state.policy import Policy
-from state.quotas import Quota, Rate
 from state.scoring import history, windows
 from state.scoring.ages import DAY_MS, Ages
 from state.scoring.distribution import Distribution
@@ -28,6 +27,7 @@ from state.served import Served
 from streams.metrics.catalogue import CATALOGUE, STREAM_SERIES
 from streams.metrics.gauges import Gauges
 from streams.metrics.snapshot import PartitionSnapshot
+from streams.metrics.views import CELLS
 from tests.exposed import exposed
 from tests.holding import hold, holding
 
@@ -80,7 +80,7 @@ def test_gauges_are_the_views_of_the_rows() -> None:
         assert {name: read.value(name, labels) for name in expected} == pytest.approx(expected)
         recall = each.lately.ranking(kind).at(0.01)[0].value
         assert read.value("recall", {**labels, "volume": "0.01"}) == pytest.approx(recall)
-        filled = {str(i): each.n for i, each in enumerate(scores.bins(kind)) if each.n}
+        filled = {name: each.n for name, each in zip(CELLS, scores.cells(kind), strict=True) if each.n}
         assert {i: read.value("resolved_bin_events", {**labels, "bin": i}) for i in filled} == filled
     worst = each.worst("calibrated")
     assert worst is not None
@@ -121,7 +121,7 @@ def test_a_stream_without_any_outcome_says_that_its_forecasts_have_shifted() -> 
 
 def test_the_series_of_a_stream_are_bounded() -> None:
     policy = Policy("calibrated_regression+minimax", features=1)
-    told = Gauges(10, "0", lambda: (), Policies(default=policy, quota=Quota(ids=Rate(5, 1000))))
+    told = Gauges(10, "0", lambda: (), Policies(default=policy))
     live = known(350, off=0.05, drawn=True)
     ages = Ages()
     for t in range(200):
@@ -141,7 +141,7 @@ def test_the_series_of_a_stream_are_bounded() -> None:
     series = Counter(re.findall(r'^trueup_(\w+?)(?:_total)?\{stream="s0"', exposed(told), re.MULTILINE))
     assert all(n <= CATALOGUE[name].series for name, n in series.items())
     most = sum(each.series for each in CATALOGUE.values() if not each.name.startswith("shadow") and each.name in series)
-    assert 75 < series.total() <= most == 107
+    assert 75 < series.total() <= most == 161
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "watch.md").read_text()
     assert f"at most {most} series" in page
     assert f"{STREAM_SERIES} with" in page

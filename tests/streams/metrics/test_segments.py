@@ -164,6 +164,30 @@ def test_a_segment_that_ended_is_not_off_lately() -> None:
     assert segments.describe([lately([*wrong, *[("FR", 0.0)] * (RECENT + 1)])])["recently_off"] == 0
 
 
+def test_a_segment_is_silent_if_its_forecasts_wait_and_chance_does_not_explain_that_no_outcome_comes() -> None:
+    def silent(ended: int, of_it: int = 40, waiting: int = 60) -> list[tuple[str, int, int]]:
+        """Let a value stop after five windows, while another goes on; windows have 400 outcomes each of both."""
+        dictionary, scores = lately([("DE", 0.0), ("FR", 0.0)], 1)
+        de, fr = (scores[dictionary.groups((value,))[0]] for value in ("DE", "FR"))
+        for number in range(2, 7 + ended):
+            for each, n in ((de, of_it if number < 7 else 0), (fr, 400)):
+                assert isinstance(each, SegmentScores)
+                for _ in range(n):
+                    each.observe(0.4, 0.4, 0.0, number)
+                each.issued += n
+                each.known += n
+        de.issued += waiting
+        return [
+            (each["value"], each["missed"], each["waiting"])
+            for each in segments.describe([(dictionary, scores)])["silent"]
+        ]
+
+    assert silent(0) == silent(1) == silent(2) == []
+    assert silent(3) == [("DE", 57, 60)], "of two complete windows; it had 201 outcomes in seven"
+    assert silent(3, of_it=30) == [], "so few may not come by chance"
+    assert silent(3, waiting=40) == [], "its forecasts have stopped, too"
+
+
 def test_partitions_that_see_too_little_each_find_it_together() -> None:
     apart = [lately([("DE", 0.12)], 120), lately([("FR", 0.0), ("DE", 0.12)], 120)] * 3
     assert [segments.describe([each])["recently_off"] for each in apart] == [0] * 6
@@ -191,7 +215,8 @@ def test_gauges_are_those_of_the_worst_segments_and_bounded() -> None:
     assert read.value("segment_alarm_recent_log10", place) >= 3.0
     few = {name: series.pop(name) for name in ("segment_alarm_recent_log10", "segment_recent_bias")}
     assert 1 <= few["segment_recent_bias"] == few["segment_alarm_recent_log10"] <= SERIES
-    assert series == {"segments_scored": 1, "segments_off": 1, "segments_off_recently": 1} | dict.fromkeys(
+    whole = ("segments_scored", "segments_off", "segments_off_recently", "segments_silent")
+    assert series == dict.fromkeys(whole, 1) | dict.fromkeys(
         ("segment_events", "segment_error", "segment_bias"), SERIES
     )
     series |= few

@@ -10,9 +10,9 @@ from state.events import Forecast, Rejected
 from state.policies import Policies
 from state.policy import Policy
 from state.routes import Label, Route
-from streams.records.canonical import Canonical, Reader
 from streams.records.decoding import REASONS, Decoder
 from streams.records.limits import Limits
+from streams.records.making import Canonical, Reader
 from streams.records.refused import Refused
 from streams.records.routing import RouteDecoder, place, target
 from streams.sources import config

@@ -15,13 +15,11 @@ from state.fence import FORECASTS, OUTCOMES
 from state.forecasts import Classwise, Normal, Probs, Quantiles
 from state.policies import Policies
 from state.policy import Policy
-from state.quotas import REFUSED, REFUSED_ID, WHOLE
 from streams.config.settings import Settings
 from streams.records.decoding import KEY_IDS, REASONS, Decoder
 from streams.records.encoding import key_of
 from streams.records.limits import Limits
 from streams.records.output_json import encode_calibrated, encode_letter, encode_resolved, event_name
-from streams.records.refused import Refused, Skipped
 
 LIMITS = Limits()
 NOW = 1_357_034_400_000
@@ -324,8 +322,6 @@ def test_the_examples_reach_every_reason() -> None:
         "model_version",
         "format",
         "schema",
-        "quota",
-        "quota_ids",
     }
     assert shown | vectors | others == set(REASONS), "the others are not the decoder's"
 
@@ -587,10 +583,10 @@ def test_id_and_scope_fit_the_rows_together() -> None:
 
 
 def test_a_withheld_letter_says_where_the_record_stands_and_how_long_it_is() -> None:
-    withheld = Rejected(5, b"key", b"x" * 900, OUTCOMES, "quota", withheld=True)
+    withheld = Rejected(5, b"key", b"x" * 900, OUTCOMES, "erased", withheld=True)
     letter = orjson.loads(encode_letter(withheld, "my-outcomes", 3, Limits()))
     assert letter == {
-        "reason": "quota",
+        "reason": "erased",
         "topic": "my-outcomes",
         "partition": 3,
         "offset": 5,
@@ -600,24 +596,3 @@ def test_a_withheld_letter_says_where_the_record_stands_and_how_long_it_is() -> 
         "withheld": True,
     }
     assert key_of(withheld, Settings()) is None
-
-
-def test_what_is_rejected_names_its_stream_if_that_could_be_read_and_its_kafka_time() -> None:
-    decoder = Decoder(Policies([("s", Policy("histogram"))]), Limits())
-
-    def stream(value: bytes) -> str:
-        found = decoder.forecast(0, None, value, 1234)
-        assert isinstance(found, Rejected)
-        assert found.ts == 1234
-        return found.stream
-
-    assert stream(b'{"event_id":"a","stream":"s","p":7}') == "s"
-    assert stream(b'{"event_id":"a","stream":"s","p":0.5,"ts":-1}') == "s"
-    assert stream(b'{"event_id":"a","stream":"unknown","p":0.5}') == ""
-    assert stream(b'{"event_id":"a","stream":["s"],"p":0.5}') == ""
-    assert stream(b'{"event_id":7,"stream":"s","p":0.5}') == ""
-
-
-def test_letters_that_stand_for_others_are_those_that_quotas_leave_whole() -> None:
-    assert {Refused.reason, Skipped.reason, "parked_label"} == WHOLE
-    assert WHOLE | {REFUSED, REFUSED_ID} < REASONS.keys()

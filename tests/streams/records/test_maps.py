@@ -20,7 +20,7 @@ from state.policies import Policies
 from state.policy import DEFAULT_CALIBRATOR, Policy
 from state.segments import Dictionary
 from state.served import Served
-from streams.records.maps import Place, encode_map, encode_none, key_of
+from streams.records.maps import MapHead, encode_map, encode_none, key_of
 
 SPECS = [
     *REGISTRY,
@@ -31,7 +31,7 @@ SPECS = [
     "prudent+minimax",
     "calibrated_regression+prudent",
 ]
-HERE = Place("s", 0, claim=5, applied=7, stream_time=9, at=11)
+HERE = MapHead("s", 0, claim=5, applied=7, stream_time=9, at=11)
 
 
 def odds(p: float) -> float:

@@ -434,3 +434,15 @@ def test_patience_also_ends_the_wait_for_the_records_behind_a_head() -> None:
     assert take(of, never, clock=clock) is None
     clock.now += 10
     assert order(take(of, never, clock=clock)) == [(F, 1)]
+
+
+def test_a_thread_may_ask_whether_a_partition_is_behind_while_batches_are_handed_out() -> None:
+    of = buffer()
+
+    class Handed:
+        @property
+        def again(self) -> None:  # meanwhile the loop hands out the next one
+            of.out.append(cast("Batch", self))
+
+    of.out.append(cast("Batch", Handed()))
+    assert not of.behind

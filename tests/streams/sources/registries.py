@@ -16,41 +16,27 @@ from streams.sources import proto_file
 
 @dataclass
 class StandIn:
-    """Schemas, and how requests are answered.
+    """Schemas, and how requests are answered."""
 
-    Attributes
-    ----------
-    schemas
-        Answers by path, such as ``schemas/ids/1``; ``?format=serialized`` is a part of the path.
-    statuses
-        Statuses to answer with, by path.
-    bodies
-        What to answer as it is, by path.
-    broken
-        Statuses to answer with first, one request each.
-    subjects
-        Ids of the versions of each subject, in order; a version that is registered must read what the latest wrote.
-    authorization
-        The header that requests must have; None for none.
-    read_only
-        Whether registering is forbidden.
-    types
-        The status of what every registry answers.
-    asked
-        Paths in the order of the requests.
-    url
-        Where it is served, for tests to note.
-    """
-
+    #: Answers by path, such as ``schemas/ids/1``; ``?format=serialized`` is a part of the path.
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Statuses to answer with, by path.
     statuses: dict[str, int] = field(default_factory=dict)
+    #: What to answer as it is, by path.
     bodies: dict[str, bytes] = field(default_factory=dict)
+    #: Statuses to answer with first, one request each.
     broken: list[int] = field(default_factory=list)
+    #: Ids of the versions of each subject, in order; a version that is registered must read what the latest wrote.
     subjects: dict[str, list[int]] = field(default_factory=dict)
+    #: The header that requests must have; None for none.
     authorization: str | None = None
+    #: Whether registering is forbidden.
     read_only: bool = False
+    #: The status of what every registry answers.
     types: int = 200
+    #: Paths in the order of the requests.
     asked: list[str] = field(default_factory=list)
+    #: Where it is served, for tests to note.
     url: str = ""
 
     async def answer(self, request: web.Request) -> web.Response:

@@ -14,9 +14,9 @@ from state.events import Carried, Forecast, Rejected
 from state.fence import FORECASTS
 from state.policies import Policies
 from state.policy import Policy
-from streams.records.canonical import Canonical, Reader
 from streams.records.decoding import Decoder
 from streams.records.limits import Limits
+from streams.records.making import Canonical, Reader
 from streams.sources import config
 from streams.sources.carrying import MOST, MOST_BYTES, TRACE, Carrier, headers
 from streams.sources.direct import Direct
@@ -289,7 +289,7 @@ def test_a_forecast_whose_event_or_score_cannot_be_read_is_not_answered(value: b
 
 def test_nothing_more_is_read_of_dead_letters_where_none_is_answered() -> None:
     found = Decoder(POLICIES, Limits()).forecast(3, b"k", b'{"event_id": "e", "p": 0.5}', NOW)
-    assert found == Rejected(3, b"k", b'{"event_id": "e", "p": 0.5}', FORECASTS, "stream", "", NOW)
+    assert found == Rejected(3, b"k", b'{"event_id": "e", "p": 0.5}', FORECASTS, "stream")
 
 
 def test_of_a_source_s_record_the_fields_that_can_be_read_are_known() -> None:

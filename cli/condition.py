@@ -1,0 +1,160 @@
+"""What the state says of champion and challenger, and the condition on it under which the challenger is promoted."""
+
+import asyncio
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import orjson
+from aiokafka.errors import KafkaError
+
+from cli import show
+from state import kinds
+from state.frames import CorruptFrame
+from state.policies import Policies
+from state.policy import Policy
+from state.scoring.pair_scores import AnyComparison, of_challenger
+from streams import atomic_file
+from streams.config.settings import Settings, SettingsError
+from streams.kafka.topics import TopicsError
+from streams.metrics import challengers
+
+#: What a condition asks for: so many events under both, and a difference of so many standard errors below 0.
+ENOUGH_EVENTS: Final = 5000
+SURE_ERRORS: Final = 2.0
+_FORM: Final = re.compile(r"(?P<loss>\w+)(?: better for (?P<days>[1-9]\d{0,3}) days?)?")
+
+
+class Beside(NamedTuple):
+    """What the state says of champion and challenger over all streams of their pattern."""
+
+    pattern: str
+    #: The names of its streams that have state, in order.
+    names: tuple[str, ...]
+    #: Their configurations and calibrators.
+    pair: challengers.Pair
+    calibrators: tuple[str, str]
+    #: On the events that both answered, and how many of the streams have such.
+    comparison: AnyComparison
+    compared: int
+    #: Why the state cannot be read; None if it was.
+    missing: str | None = None
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Both sides and their difference, as JSON has them."""
+        named = dict(zip(self.pair, self.calibrators, strict=True))
+        return {"streams": self.compared, **challengers.describe(self.pair, self.comparison, named)}
+
+
+def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy) -> Beside:
+    """Read the state of a pattern's streams; where it cannot be read, the answer says why."""
+    pair = champion.config, challenger.config
+    names, found, missing = set[str](), dict[str, list[tuple[challengers.Pair, AnyComparison]]](), None
+    try:
+        rows = asyncio.run(show.read(settings))
+        names = {stream for stream in rows.streams if _of(settings.policies, stream) == pattern}
+        for stream in names:
+            held = rows.of(kinds.COMPARISON, stream).items()
+            if compared := [(pair, each) for (_, *configs), each in held if tuple(configs) == pair]:
+                found[stream] = compared
+    except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
+        missing = str(exc) or type(exc).__name__
+    total = challengers.added(each for compared in found.values() for each in compared).get(pair)
+    calibrators = champion.calibrator, challenger.calibrator
+    comparison = of_challenger(champion.kind) if total is None else total
+    return Beside(pattern, tuple(sorted(names)), pair, calibrators, comparison, len(found), missing)
+
+
+def _of(policies: Policies, stream: str) -> str | None:
+    matched = policies.matched(stream)
+    return None if matched is None else matched[0]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A loss of the challenger is lower by `SURE_ERRORS` over `ENOUGH_EVENTS`: since it runs, or over the last days."""
+
+    loss: str
+    #: Of events that resolved in so many days; None: of all.
+    days: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``LOSS`` or ``LOSS better for N days``; raises SettingsError if it is neither."""
+        if (found := _FORM.fullmatch(text.strip())) is None:
+            raise SettingsError(f"--when {text!r}: write LOSS, or 'LOSS better for N days'")
+        return cls(found["loss"], None if found["days"] is None else int(found["days"]))
+
+    def unmet(self, beside: Beside, looks: Path, now: datetime, *, look: bool) -> str | None:
+        """Return why the condition does not hold; None if it does.
+
+        The state has no sums by day. So each look at a condition of days is written down, one a day, in ``looks``; the
+        sums of a span are those of now less those of a look before it.
+
+        Raises SettingsError if such streams have no such loss. Raises OSError if ``looks`` cannot be read or written.
+
+        Parameters
+        ----------
+        look
+            Whether this look is written down.
+        """
+        if beside.missing is not None:
+            return f"the state cannot be read: {beside.missing}"
+        if self.loss not in (known := beside.figures["difference"]):
+            if not known:
+                return "no event has resolved under both"
+            raise SettingsError(f"--when {self.loss}: the losses of such streams are {', '.join(known)}")
+        if self.days is None:
+            return self._worse(beside.comparison, "")
+        before = _looks(looks, beside)
+        if look and all(at.date() != now.date() for at, _ in before):
+            atomic_file.append(looks, orjson.dumps(_look(beside, now)) + b"\n")
+        old = [each for each in before if each[0] <= now - timedelta(days=self.days)]
+        if not old:
+            first = min((at for at, _ in before), default=now)
+            over = (first + timedelta(days=self.days)).date()
+            return (
+                f"the first look is of {first.date()}: {self.days} days are over on {over}, look every day until then"
+            )
+        at, then = old[-1]
+        left: Any = beside.comparison
+        return self._worse(left - then, f" since {at.date()}")
+
+    def _worse(self, comparison: AnyComparison, since: str) -> str | None:
+        if comparison.n < ENOUGH_EVENTS:
+            return f"{comparison.n:,} events have resolved under both{since}, {ENOUGH_EVENTS:,} are asked for"
+        compared: Any = comparison
+        mean, error = compared.difference(self.loss)
+        if mean < -SURE_ERRORS * error:
+            return None
+        said = f"its {self.loss} loss less the champion's is {mean:.3g} ± {error:.2g}{since}"
+        return f"{said}; it has to be two errors below 0"
+
+
+def _look(beside: Beside, now: datetime) -> Mapping[str, Any]:
+    sums = base64.b64encode(kinds.COMPARISON.encode(beside.comparison)).decode()
+    return {"at": now.isoformat(timespec="seconds"), "of": [beside.pattern, *beside.pair], "sums": sums}
+
+
+def _looks(path: Path, beside: Beside) -> list[tuple[datetime, AnyComparison]]:
+    """Return the earlier looks at a pair, the oldest first, from the last time on that its comparison began anew."""
+    found = list[tuple[datetime, AnyComparison]]()
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        said = orjson.loads(line)
+        if said["of"] == [beside.pattern, *beside.pair]:
+            try:
+                sums = kinds.COMPARISON.decode(base64.b64decode(said["sums"]))
+                found.append((datetime.fromisoformat(said["at"]), sums))
+            except CorruptFrame:  # of another build
+                found.clear()
+    most = beside.comparison.n
+    for n in reversed(range(len(found))):
+        if found[n][1].n > most:
+            return found[n + 1 :]
+        most = found[n][1].n
+    return found

@@ -1,0 +1,104 @@
+"""What stands in the topics of a key and of events: for ``trueup forget``."""
+
+import re
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, NamedTuple
+
+from aiokafka.errors import KafkaError
+
+from cli.dead_letters import read_letter
+from cli.try_source import Found, Trial
+from state import kinds
+from state.frames import CorruptFrame
+from state.kind import KINDS
+from streams.config.settings import Settings
+from streams.kafka.topics import TopicsError, partitions
+from streams.kafka.whole_topics import batches
+from streams.records.decoding import SCOPED
+from streams.records.skips import PoisonError
+
+
+class Event(NamedTuple):
+    """An event as its records name it; ``scope`` is None without one."""
+
+    event_id: str
+    scope: str | None = None
+
+
+async def records(settings: Settings, key: bytes) -> list[Found]:
+    """Return the records with a Kafka key in every topic that people write: sources, and inputs without intake.
+
+    Raises TopicsError if a topic cannot be read.
+    """
+    topics = [mode.topic for mode in settings.modes]
+    topics += [] if settings.has_intake else [settings.forecasts, settings.outcomes]
+    return [
+        Found(f"{each.topic}/{each.partition}@{each.offset}", each.topic, key, each.value, each.headers, each.timestamp)
+        async for each in _all(settings, list(dict.fromkeys(topics)))
+        if each.key == key
+    ]
+
+
+def named(settings: Settings, found: Iterable[Found]) -> list[Event]:
+    """Return the events that records become, each once."""
+    trial = Trial(settings)
+    tried = [trial.of_topic(each) for each in found]
+    made = [each.made for each in tried if each is not None and each.made is not None]
+    return list(dict.fromkeys(Event(str(each["event_id"]), _text(each.get("scope"))) for each in made))
+
+
+async def kept(settings: Settings, key: bytes) -> list[Event]:
+    """Return the events whose rows hold a key: their records may have left the topics.
+
+    Only rows of events that mature hold it. Behind intake it is that of the stream, so none is looked for.
+
+    Raises TopicsError if the changelog cannot be read.
+    """
+    if settings.has_intake or await partitions(settings, settings.changelog) is None:
+        return []
+    names = dict[bytes, None]()
+    try:
+        async for record in _all(settings, [settings.changelog]):
+            if KINDS.get((record.key or b"")[:1]) is kinds.LEDGER:
+                if record.value is not None and kinds.LEDGER.decode(record.value).key == key:
+                    names[record.key] = None
+                else:
+                    names.pop(record.key, None)
+    except CorruptFrame as exc:
+        raise TopicsError(f"the state of {settings.app_id} cannot be read: {exc}") from exc
+    split = [kinds.LEDGER.of(name)[0].partition(SCOPED) for name in names]
+    return [Event(event_id, scope if separator else None) for event_id, separator, scope in split]
+
+
+async def letters(settings: Settings, texts: Iterable[str], places: Iterable[str] = ()) -> list[str]:
+    """Return where dead letters stand that hold one of some texts in key or value, or are of records at some places.
+
+    In JSON a text counts as a whole word, in other formats wherever its bytes stand.
+
+    Raises TopicsError if they cannot be read.
+    """
+    if await partitions(settings, settings.dead_letters) is None:
+        return []
+    inside = b"|".join(re.escape(each.encode()) for each in texts)
+    anywhere, word = re.compile(inside), re.compile(rb"(?<![\w-])(?:%s)(?![\w-])" % inside)
+    known, found = set(places), []
+    async for record in _all(settings, [settings.dead_letters]):
+        if (letter := read_letter(record)) is not None:
+            key, value = letter.key or b"", letter.value or b""
+            held = (word if value.lstrip()[:1] == b"{" else anywhere).search(value) or word.fullmatch(key)
+            if held or letter.place in known:
+                found.append(f"{settings.dead_letters}/{record.partition}@{record.offset}")
+    return found
+
+
+async def _all(settings: Settings, topics: list[str]) -> AsyncIterator[Any]:
+    try:
+        async for _, read in batches(settings, topics):
+            for record in read:
+                yield record
+    except (KafkaError, PoisonError) as exc:
+        raise TopicsError(f"cannot read {', '.join(topics)}: {exc or type(exc).__name__}") from exc
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

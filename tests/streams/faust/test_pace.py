@@ -1,0 +1,30 @@
+"""Long work leaves most of the time to others, unless somebody waits for its end."""
+
+import asyncio
+from contextlib import nullcontext
+
+import pytest
+
+from streams.faust.pace import REST, Pace
+
+
+@pytest.mark.parametrize(("late", "awaited"), [(True, False), (False, True), (False, False)])
+def test_others_have_several_times_as_long_as_a_slice_unless_somebody_waits(
+    monkeypatch: pytest.MonkeyPatch, *, late: bool, awaited: bool
+) -> None:
+    rests, pace = list[float](), Pace(lambda: late)
+
+    async def scene() -> None:
+        clock = 0.0
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock)
+
+        async def sleep(seconds: float) -> None:
+            rests.append(seconds)
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        with pace.awaited() if awaited else nullcontext():
+            async for slice_seconds in pace.slices([0.5, 0.25]):
+                clock += slice_seconds
+
+    asyncio.run(scene())
+    assert rests == ([0, 0] if late or awaited else [REST * 0.5, REST * 0.25])
