@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from state.policy import DEFAULT_CALIBRATOR
 from streams.config import stream_config
-from tests.events import Sent, mixed
+from tests.events import Sent, forecast, mixed
 from tests.simulation.loop import BEGIN
 
 #: How long records come, s, and how long faults strike.
@@ -232,6 +232,7 @@ def planned(seed: int) -> Plan:
     again = [each for each in records if each.topic == "forecasts" and rng.random() < rng.choice((0.0, 0.3))]
     records += [each._replace(ts=each.ts + step * rng.randrange(12)) for each in again]
     records.sort(key=lambda sent: sent.ts)
+    records += [forecast(f"{seed}-last-{n}", 0.5, records[-1].ts + 300) for n in range(3)]  # ripe by the clock alone
     settings = {
         "batch_records": rng.choice((5, 20, 4_000)),
         "checkpoint_seconds": rng.choice((0.2, 1.0, 2.0, 5.0)),

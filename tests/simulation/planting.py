@@ -36,11 +36,7 @@ RARE: Final = frozenset(
         "a leader of the group that no broker answers shares out nothing for minutes",
         "what was moved before there was a stream time expires at once",
         "a load does not look under its claim whether there is a state",
-        "two may change the streams file at once",
-        "an audit that goes on does not know what may come again",
         "answers go out before it is written down what is in force",
-        "a build folds what another one has answered",
-        "no other worker gets what this build cannot fold",
         "a checkpoint says that later outputs stand before it",
     }
 )
