@@ -26,7 +26,6 @@ from state.kind import Get
 from state.ledger import Row
 from state.observer import Observer
 from state.policies import Policies
-from state.policy import DEFAULT_TTL_MS
 from state.quotas import Quotas
 from state.segments import Dictionary
 from state.service import Learner, Service
@@ -348,9 +347,7 @@ class Tickets(Fold):
                 return False
         if not row.entity:
             return True
-        policy = self._policies.of(service.stream)
-        memory_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
-        return self._entities.teaches(service.stream, service.config, row.entity, z, now, memory_ms)
+        return self._entities.teaches(service.stream, service.config, row.entity, z, now, service.ttl_ms)
 
     def _reject(self, rejected: Rejected, stream: str, ts: int) -> None:
         """Add a dead letter; its stream is empty if unknown."""
