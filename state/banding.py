@@ -1,10 +1,12 @@
 """Bands and points of each forecast, and thresholds that move to keep a volume. Runs once for each event."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
 from state.bands import FARTHEST, Bands, log_odds
+from state.calibrators.answer import new
 
 #: Step of a threshold that keeps a volume, in log-odds, for each forecast in its band or above. If a new calibration
 #: raises all scores by one unit of log-odds, twenty more forecasts pass, however many come.
@@ -140,6 +142,14 @@ class Marks(NamedTuple):
         return _MARKS.pack(layout, width, before, now, flags, points or 0, len(name)) + ends + name + why.encode()
 
 
+def within(encoded: bytes, said: Marks, low: float, high: float, why: str) -> tuple[bytes, Marks]:
+    """Return marks with another interval, as bytes and as values; ``encoded`` has one."""
+    layout, width, before, now, band, points, _, _, _ = said
+    made = encoded[: _MARKS.size] + _ENDS.pack(low, high) + encoded[_MARKS.size + _ENDS.size :]
+    marked = new(Marks, (layout, width, before, now, band, points, low, high, why))
+    return (made + why.encode() if why else made), marked
+
+
 def marks(payload: bytes) -> Marks:
     """Read what `Marks.encode` wrote."""
     layout, width, before, now, flags, points, size = _MARKS.unpack_from(payload)
@@ -158,4 +168,7 @@ UNMARKED: Final = Marks(bytes(4), 0, 0, 0, "", None)
 
 def place(bands: Bands, thresholds: Thresholds | None, raw: float, p: float) -> tuple[int, int]:
     """Return the bands of the raw and of the served score; moving thresholds take their step."""
-    return (bands.place(raw), bands.place(p)) if thresholds is None else thresholds.place(bands, raw, p)
+    if thresholds is not None:
+        return thresholds.place(bands, raw, p)
+    lows = bands.lows
+    return bisect_right(lows, raw) - 1, bisect_right(lows, p) - 1

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Final
 
 from state.forecasts import QUANTILES
+from state.frames import seal
 from state.kind import CONFIG, STREAM, Form, Kind, Moves, Part
 
 #: Most outcomes of an entity that teach, and the least distance of their scores in log-odds:
@@ -24,11 +25,19 @@ KEPT: Final = 16
 _STEPS: Final = 8
 _Z_CLIP: Final = 13.8
 _ENTRY: Final = Struct("<IqB3b")
+_MOST_BYTES: Final = 16 * KEPT
+_NUMBER: Final = Struct("<I")
+_SLOT: Final = Struct(">H")
+_SINCE: Final = Struct("<4xq")
+#: A hash of nothing; to copy it costs half as much as to make one.
+_HASH: Final = blake2b(digest_size=4)
 
 
 def number(entity: str) -> int:
     """Return the number of an entity: 32 bits of a hash. It is never 0, which means no entity."""
-    return int.from_bytes(blake2b(entity.encode(), digest_size=4).digest(), "little") or 1
+    made = _HASH.copy()
+    made.update(entity.encode())
+    return int.from_bytes(made.digest(), "little") or 1
 
 
 class Entities:
@@ -49,7 +58,8 @@ class Entities:
 
     def __init__(self, get: Callable[[bytes], bytes | None]) -> None:
         self._get = get
-        self._changed: dict[bytes, bytes] = {}
+        #: Rows that changed since the last checkpoint, by stream and configuration.
+        self._changed: dict[tuple[str, str], _Rows] = {}
 
     def teaches(self, stream: str, config: str, entity: int, z: float, now: int, memory_ms: int) -> bool:
         """Return whether an outcome of an entity teaches, and remember it if it does.
@@ -60,28 +70,60 @@ class Entities:
         ``now``: stream time, ms.
         ``memory_ms``: how long an entity is remembered.
         """
-        key = ENTITIES.key(stream, config, entity % ROWS)
-        row = self._changed.get(key) or self._get(key)
-        known = [] if row is None else ENTITIES.decode(row)
+        rows = self._changed.get((stream, config))
+        if rows is None:
+            rows = self._changed[stream, config] = _Rows(stream, config)
+        slot = entity % ROWS
+        row = rows.payloads.get(slot)
+        if row is None:
+            stored = self._get(rows.key(slot))
+            row = b"" if stored is None else ENTITIES.open(stored, _whole)
         place = round(_STEPS * min(max(z, -_Z_CLIP), _Z_CLIP))
-        kept = [each for each in known if now - each[1] <= memory_ms]
-        since, places = now, [place]
-        for n, (other, began, taught) in enumerate(kept):
-            if other == entity:
-                if len(taught) == MOST or min([abs(place - each) for each in taught]) < _STEPS * APART:
-                    return False
-                since, places = began, [*taught, place]
-                del kept[n]
-                break
-        kept.append((entity, since, places))
-        kept.sort(key=_since)
-        self._changed[key] = ENTITIES.encode(kept[-KEPT:])
+        if row.find(_NUMBER.pack(entity)) < 0 and (not row or _since(row, len(row) - _ENTRY.size) <= now):
+            while row and now - _since(row, 0) > memory_ms:
+                row = row[_ENTRY.size :]
+            row += _ENTRY.pack(entity, now, 1, place, 0, 0)
+        else:
+            kept = [each for each in _decode(row) if now - each[1] <= memory_ms]
+            since, places = now, [place]
+            for n, (other, began, taught) in enumerate(kept):
+                if other == entity:
+                    if len(taught) == MOST or min([abs(place - each) for each in taught]) < _STEPS * APART:
+                        return False
+                    since, places = began, [*taught, place]
+                    del kept[n]
+                    break
+            kept.append((entity, since, places))
+            kept.sort(key=_began)
+            row = _encode(kept)
+        rows.payloads[slot] = row if len(row) <= _MOST_BYTES else row[-_MOST_BYTES:]
         return True
 
     def changes(self) -> dict[bytes, bytes]:
         """Return the rows that changed since the last call."""
         changed, self._changed = self._changed, {}
-        return changed
+        letter, version = ENTITIES.letter[0], ENTITIES.version
+        return {
+            rows.key(slot): seal(letter, version, row)
+            for rows in changed.values()
+            for slot, row in rows.payloads.items()
+        }
+
+
+class _Rows:
+    """Payloads of the rows of one stream and configuration, by the rows' numbers, and the keys of these rows."""
+
+    def __init__(self, stream: str, config: str) -> None:
+        self.payloads: dict[int, bytes] = {}
+        # A key is built for every row of a checkpoint; only the row's number differs.
+        key = ENTITIES.key(stream, config, 0)
+        end = len(key) - len(stream.encode())
+        self._before: bytes = key[: end - _SLOT.size]
+        self._after: bytes = key[end:]
+
+    def key(self, slot: int) -> bytes:
+        """Return the key of a row."""
+        return self._before + _SLOT.pack(slot) + self._after
 
 
 def place(raw: object, kind: int) -> float:
@@ -95,8 +137,21 @@ def place(raw: object, kind: int) -> float:
 _Known = tuple[int, int, list[int]]
 
 
-def _since(known: _Known) -> int:
+def _began(known: _Known) -> int:
     return known[1]
+
+
+def _since(row: bytes, at: int) -> int:
+    """Return when the entity of the entry at a place first taught."""
+    since: int = _SINCE.unpack_from(row, at)[0]
+    return since
+
+
+def _whole(payload: bytes) -> bytes:
+    """Return a payload; raises ValueError if an entry is cut."""
+    if len(payload) % _ENTRY.size:
+        raise ValueError(f"entries have {_ENTRY.size} bytes each, got {len(payload)}")
+    return payload
 
 
 def _encode(known: list[_Known]) -> bytes:

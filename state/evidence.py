@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Self
 
-from state.bands import log_odds, probability
+from state.bands import probability
 
 #: Bands of raw scores are one unit of log-odds wide; this many lie on either side of one half.
 SIDE: Final = 14
@@ -102,7 +102,9 @@ class Evidence:
 
 def band_of(raw: float) -> int:
     """Return the band of a raw score, in [0, 1]."""
-    z = log_odds(raw) + SIDE
+    if raw <= 0.0 or raw >= 1.0:
+        return -SIDE if raw <= 0.0 else SIDE - 1
+    z = math.log(raw) - math.log1p(-raw) + SIDE
     return -SIDE if z < 0.0 else SIDE - 1 if z >= 2 * SIDE else int(z) - SIDE
 
 

@@ -113,6 +113,8 @@ class Kind(Generic[T]):
         self.name = name
         self.parts = key
         self.forms = dict(forms)
+        #: The version of a kind; the first one if there are several.
+        self.version = min(self.forms)
         self.moves = moves
         self.rows = rows
         self.shown = shown
@@ -127,11 +129,6 @@ class Kind(Generic[T]):
         if self.letter in KINDS:
             raise ValueError(f"two kinds of rows have the letter {letter}")
         KINDS[self.letter] = self
-
-    @property
-    def version(self) -> int:
-        """The version of a kind; the first one if there are several."""
-        return min(self.forms)
 
     @property
     def configured(self) -> bool:

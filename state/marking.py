@@ -5,7 +5,7 @@ from statistics import NormalDist
 from typing import Any, Final
 
 from state import evidence, kinds
-from state.banding import Marks, Thresholds, place
+from state.banding import Marks, Thresholds, place, within
 from state.bands import Bands, Points
 from state.calibrators.answer import new
 from state.evidence import Evidence, band_of
@@ -21,8 +21,6 @@ Value = Callable[[str, Kind[Any], bytes, Callable[[], Any]], Any]
 Touch = Callable[[bytes, Any], None]
 #: Marks as bytes for the row, and as values for the answer.
 Marked = tuple[bytes, Marks]
-#: Layout and slot under which the whole of a stream counts.
-_WHOLE: Final[tuple[bytes, int]] = kinds.WHOLE
 #: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
@@ -46,7 +44,7 @@ class Marker:
         self._thresholds_key: bytes = b""
         #: Counts and the keys of their rows, by hash of the bands, layout and slot.
         self._counts: dict[tuple[bytes, bytes, int], tuple[bytes, BandCounts]] = {}
-        #: Marks by served and raw band, reused while there are no points.
+        #: Marks by served and raw band, reused while there are no points; an interval among them is not a real one.
         self._said: dict[int, Marked] = {}
         #: Counts of the whole stream and their key, once they are needed.
         self._whole: BandCounts | None = None
@@ -59,6 +57,9 @@ class Marker:
         self._config: str = "" if policy is None else policy.config
         self._segments: tuple[str, ...] = () if policy is None else policy.segments
         self._pairs: list[tuple[int, int]] = [] if policy is None else policy.paired
+        #: Evidence of the whole stream and its key, once they are needed.
+        self._all_said: Evidence | None = None
+        self._all_said_key: bytes = b""
         #: Evidence and the keys of its rows, by layout and slot.
         self._evidence: dict[tuple[bytes, int], tuple[bytes, Evidence]] = {}
         self._layout: bytes = bytes(4) if bands is None else bands.layout
@@ -98,13 +99,14 @@ class Marker:
         if said is None:
             points = None if self._points is None else self._points.of(p)
             name = "" if bands is None else bands.names[now]
-            low, high, why = None, None, ""
-            if self.wide:
-                low, high, why = self._left(raw, p, layout, groups, values, withheld=withheld)
-            marks = new(Marks, (self._layout, self._width, before, now, name, points, low, high, why))
+            end = 0.0 if self.wide else None
+            marks = new(Marks, (self._layout, self._width, before, now, name, points, end, end, ""))
             said = marks.encode(), marks
-            if points is None and not self.wide:
+            if points is None:
                 self._said[now << 8 | before] = said
+        if self.wide:
+            low, high, why = self._left(raw, p, layout, groups, values, withheld=withheld)
+            return within(said[0], said[1], low, high, why)
         return said
 
     def _left(
@@ -140,7 +142,13 @@ class Marker:
 
     def _evidence_of(self, layout: bytes, groups: tuple[int, ...]) -> tuple[Evidence, list[Evidence]]:
         """Return the evidence of stream and segments, to be changed by the caller."""
-        return self._said_of(_WHOLE[0], _WHOLE[1]), [self._said_of(layout, slot) for slot in groups]
+        whole = self._all_said
+        if whole is None:
+            self._all_said_key = kinds.EVIDENCE.key(self._stream, self._config, *kinds.WHOLE)
+            whole = self._all_said = self._said_of(*kinds.WHOLE)
+        else:
+            self._touch(self._all_said_key, whole)
+        return whole, [self._said_of(layout, slot) for slot in groups]
 
     def _said_of(self, layout: bytes, slot: int) -> Evidence:
         """Return the evidence of one layout and slot, to be changed by the caller."""

@@ -15,7 +15,7 @@ from state.kind import Get, Kind, kind_of
 from state.ledger import Row
 from state.marking import Marker
 from state.policies import Policies
-from state.policy import Policy
+from state.policy import DEFAULT_TTL_MS, Policy
 from state.scoring.pair_scores import of_challenger
 from state.segments import Dictionary
 from state.served import Served
@@ -280,7 +280,6 @@ class Services:
         service = self._by_names.get(names) or self._service(names, stream, policy.calibrator, policy.config, policy)
         matures = policy.matures_ms > 0
         service.role, service.due_ms = (MATURITY, policy.matures_ms) if matures else (EXPIRY, policy.ttl_ms)
-        service.ttl_ms = policy.ttl_ms
         service.status = ledger.IMMATURE if policy.waits else ledger.ISSUED
         service.shadows = tuple(
             [self.challenger(service, each.config, each) for each in self._challenging(stream, policy)]
@@ -311,6 +310,7 @@ class Services:
         kind = KINDS.index(calibrators.kind(calibrator))
         service = self._by_names[names] = Service(stream, kind, calibrator, config, names, learner, coverage, key, {})
         service.frozen = now is not None and now.frozen
+        service.ttl_ms = DEFAULT_TTL_MS if now is None else now.ttl_ms
         service.weighed = now is not None and now.weighed and kind == PROBABILITY
         if now is not None and now.label_rate:
             service.chances_key = kinds.CHANCES.key(stream)

@@ -23,7 +23,6 @@ from state.kind import Get
 from state.ledger import Row
 from state.observer import Observer
 from state.policies import Policies
-from state.policy import DEFAULT_TTL_MS
 from state.segments import Dictionary
 from state.service import Learner, Service
 from state.services import Services
@@ -335,9 +334,7 @@ class Tickets(Fold):
                 return False
         if not row.entity:
             return True
-        policy = self._policies.of(service.stream)
-        memory_ms = DEFAULT_TTL_MS if policy is None else policy.ttl_ms
-        return self._entities.teaches(service.stream, service.config, row.entity, z, now, memory_ms)
+        return self._entities.teaches(service.stream, service.config, row.entity, z, now, service.ttl_ms)
 
     def _reject(self, rejected: Rejected) -> None:
         """Add a dead letter."""

@@ -1,7 +1,7 @@
-"""Losses of what was served beside raw's, with intervals: scores of one week, and of one entity, share their luck."""
+"""Losses of what was served beside raw's, with intervals: scores of one week or day, and of one entity, share luck."""
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from research.benchmark.streams import DAY_MS, Dated
 from state.arrays import Floats
 
 #: Days of a block: where days share luck, blocks of one day miss a third of its variance.
-BLOCK: Final = 7
+WEEK, DAY = 7, 1
 RESAMPLES, SEED = 400, 20_260_301
 
 
@@ -40,24 +40,24 @@ class Judged(NamedTuple):
     ece: float
 
 
-def judge(stream: Dated, served: Mapping[str, Floats], *, beside: str = RAW) -> dict[str, Judged]:
-    """Judge what was served, [n] by name, relative to one of them.
+def judge(stream: Dated, served: Mapping[str, Floats], *, beside: str = RAW, days: int = WEEK) -> dict[str, Judged]:
+    """Judge what was served, [n] by name, relative to one of them, with errors by blocks of so many days.
 
     Notes
     -----
-    A resample weighs each row by an exponential weight of its week times one of its entity. That counts what rows of a
-    week share, and rows of an entity, and errs on the side of wide intervals: Owen & Eckles 2012, *Bootstrapping data
+    A resample weighs each row by an exponential weight of its block times one of its entity. That counts what rows of a
+    block share, and rows of an entity, and errs on the side of wide intervals: Owen & Eckles 2012, *Bootstrapping data
     arrays of arbitrary order*. Ends are the 2.5 and 97.5 % quantiles, moved by the mean's distance from the value. All
     contenders are weighed alike.
     """
     known = ~np.isnan(stream.y)
     y, names = stream.y[known], [beside, *(name for name in served if name != beside)]
     losses = np.stack([of(served[name][known], y) for of in (log_losses, _squares) for name in names])
-    week = (stream.forecast_ms[known] - stream.forecast_ms[0]) // (BLOCK * DAY_MS)
+    block = (stream.forecast_ms[known] - stream.forecast_ms[0]) // (days * DAY_MS)
     _, entity = np.unique(stream.entity[known], return_inverse=True)
     rng = np.random.default_rng(SEED)
-    weeks, entities = int(week[-1]) + 1, int(entity.max()) + 1
-    resamples = (rng.exponential(size=weeks)[week] * rng.exponential(size=entities)[entity] for _ in range(RESAMPLES))
+    blocks, entities = int(block[-1]) + 1, int(entity.max()) + 1
+    resamples = (rng.exponential(size=blocks)[block] * rng.exponential(size=entities)[entity] for _ in range(RESAMPLES))
     sums = np.array([losses @ weights for weights in resamples]).reshape(RESAMPLES, 2, len(names))
     drawn = sums / sums[:, :, :1] - 1
     means = losses.mean(axis=1).reshape(2, len(names))

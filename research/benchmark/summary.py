@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from research.benchmark.contenders import RAW, SEGMENTED
-from research.benchmark.judge import Judged, Relative, judge
+from research.benchmark.judge import DAY, WEEK, Judged, Relative, judge
 from research.benchmark.streams import Dated
 from research.experiments import picture
 from research.experiments.base import TextTable
@@ -19,16 +19,29 @@ BEHIND, ERRORS = 0.005, 2.0
 
 
 class Row(NamedTuple):
-    """A stream, its contenders beside raw, and the default beside the best of the rivals in log loss.
+    """A stream, its contenders beside raw, and the default beside each rival.
 
-    ``segmented``: the default with segments beside MCGrad, where the stream has segments and both were played.
+    Attributes
+    ----------
+    by_day
+        The default beside raw, with errors by day in place of week.
+    best
+        The rival that was best in log loss.
+    segmented
+        The default with segments beside MCGrad, where the stream has segments and both were played.
     """
 
     stream: Dated
     judged: Mapping[str, Judged]
+    by_day: Judged
     best: str
-    beside_best: Judged
+    beside: Mapping[str, Judged]
     segmented: Judged | None
+
+    @property
+    def beside_best(self) -> Judged:
+        """The default beside the rival that was best."""
+        return self.beside[self.best]
 
     @property
     def ours(self) -> Judged:
@@ -38,7 +51,7 @@ class Row(NamedTuple):
     @property
     def harmed(self) -> bool:
         """Whether the default is worse than raw beyond `ERRORS`, in log loss or Brier score."""
-        return any(each.value > ERRORS * each.error for each in (self.ours.log_loss, self.ours.brier))
+        return _harmed(self.ours)
 
     @property
     def behind(self) -> bool:
@@ -51,23 +64,25 @@ def row(stream: Dated, served: Mapping[str, Floats], judged: Mapping[str, Judged
     rivals = [name for name in judged if name not in (RAW, OURS, *SEGMENTED)]
     best = min(rivals, key=lambda name: judged[name].log_loss.value)
 
-    def beside(name: str, rival: str) -> Judged:
-        return judge(stream, {rival: served[rival], name: served[name]}, beside=rival)[name]
+    def beside(name: str, rival: str, days: int = WEEK) -> Judged:
+        return judge(stream, {rival: served[rival], name: served[name]}, beside=rival, days=days)[name]
 
     segmented = beside(*SEGMENTED) if all(name in served for name in SEGMENTED) else None
-    return Row(stream, judged, best, beside(OURS, best), segmented)
+    of_rivals = {rival: beside(OURS, rival) for rival in rivals}
+    return Row(stream, judged, beside(OURS, RAW, DAY), best, of_rivals, segmented)
 
 
 def table(rows: Sequence[Row]) -> TextTable:
     """Return the table of all streams, and below it what is counted."""
     cells = []
-    for stream, judged, best, beside, segmented in rows:
+    for each in rows:
+        stream, ours, day, best, segmented = each.stream, each.ours, each.by_day, each.best, each.segmented
         known = stream.y[~np.isnan(stream.y)]
-        ours = judged[OURS]
-        rivals = f"{best} {100 * judged[best].log_loss.value:+.2f}"
         cells.append((
-            stream.name, stream.origin, f"{len(known):,}", f"{100 * known.mean():.1f} %", _error(ours.log_loss),
-            _error(ours.brier), rivals, _error(beside.log_loss),
+            stream.name, stream.origin, f"{len(known):,}", f"{100 * known.mean():.1f} %",
+            f"{_error(ours.log_loss)} ({100 * day.log_loss.error:.2f})",
+            f"{_error(ours.brier)} ({100 * day.brier.error:.2f})",
+            f"{best} {100 * each.judged[best].log_loss.value:+.2f}", _error(each.beside_best.log_loss),
             _error(segmented.log_loss) if segmented else "",
         ))  # fmt: skip
     head = (
@@ -82,8 +97,9 @@ def table(rows: Sequence[Row]) -> TextTable:
         "segments less MCGrad",
     )
     note = (
-        "Log loss and Brier score less raw's, in % of raw's, ± a standard error, clustered by entity and week; the "
-        "last columns are log loss less the best rival's, in % of it, without segments, and with them less MCGrad's. "
+        "Log loss and Brier score less raw's, in % of raw's, ± a standard error, clustered by entity and week (by "
+        "entity and day); the last columns are log loss less the best rival's, in % of it, without segments, and with "
+        "them less MCGrad's. "
         f"{counted(rows)}"
     )
     return TextTable("The default over all streams", head, cells, note)
@@ -92,20 +108,35 @@ def table(rows: Sequence[Row]) -> TextTable:
 def counted(rows: Sequence[Row]) -> str:
     """Return in words where the default is worse than raw, and where it is behind."""
     harmed = [each.stream.name for each in rows if each.harmed]
+    by_day = [each.stream.name for each in rows if _harmed(each.by_day)]
     behind = [each.stream.name for each in rows if each.behind]
-    ahead = {
-        rival: sum(each.ours.log_loss.value <= each.judged[rival].log_loss.value for each in rows)
-        for rival in (rows[0].judged if rows else ())
-        if rival not in (RAW, OURS, *SEGMENTED)
-    }
-    beaten = "; ".join(f"{rival} {n}" for rival, n in ahead.items())
     best = sum(each.beside_best.log_loss.value <= 0 for each in rows)
     segmented = [each.segmented.log_loss.value for each in rows if each.segmented]
     return (
-        f"Worse than raw beyond {ERRORS:.0f} errors: {', '.join(harmed) or 'nowhere'}. More than {BEHIND:.1%} behind "
-        f"the best rival: {', '.join(behind) or 'nowhere'}. Not behind, of {len(rows)}: all rivals {best}; {beaten}. "
+        f"Worse than raw beyond {ERRORS:.0f} errors: {', '.join(harmed) or 'nowhere'}; by day: "
+        f"{', '.join(by_day) or 'nowhere'}. More than {BEHIND:.1%} behind the best rival: "
+        f"{', '.join(behind) or 'nowhere'}. Not behind, of {len(rows)}: all rivals {best}. Not behind each rival, "
+        f"behind by more than {BEHIND:.1%}, and beyond {ERRORS:.0f} errors: {tally(rows)}. "
         f"With segments not behind MCGrad: {sum(value <= 0 for value in segmented)} of {len(segmented)}."
     )
+
+
+def tally(rows: Sequence[Row]) -> str:
+    """Return of each rival on how many streams the default is not behind, far behind, and behind beyond errors."""
+    said = []
+    for rival in rows[0].beside if rows else ():
+        found = [each.beside[rival].log_loss for each in rows if rival in each.beside]
+        counts = (
+            sum(each.value <= 0 for each in found),
+            sum(each.value > BEHIND for each in found),
+            sum(each.value > ERRORS * each.error for each in found),
+        )
+        said.append(f"{rival} {', '.join(map(str, counts))} of {len(found)}")
+    return "; ".join(said)
+
+
+def _harmed(ours: Judged) -> bool:
+    return any(each.value > ERRORS * each.error for each in (ours.log_loss, ours.brier))
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

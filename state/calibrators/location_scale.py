@@ -59,7 +59,7 @@ class LocationScale:
     loss of place k as issued, at the levels `EVIDENCE`, in units of the spread, minus the least of the three. V is the
     sum over events of the variance of the three losses, under the weights at that time. The weights are proportional to
 
-        ρ_k exp(-η L_k),  η = min(`STEEP`, 2 / sqrt(V N)),
+        ρ_k exp(-η L_k) / s_k,  η = min(`STEEP`, 2 / sqrt(V N)),  s_k = sqrt(N), and 1 for the raw place,
 
     N the noise: the factor by which late or similar outcomes carry less evidence than prompt and independent ones, see
     `Quantile`. Pinball loss is convex in the quantile. So with prompt outcomes, cuts aside, the loss of the mixture
@@ -115,8 +115,9 @@ class LocationScale:
             self._mix(noise)
 
     def _mix(self, noise: float) -> None:
-        noise *= self._mixture.variance
-        raw, slow, fast = self._mixture.mix(min(STEEP, 2.0 / math.sqrt(noise)) if noise else STEEP)
+        variance = noise * self._mixture.variance
+        eta = min(STEEP, 2.0 / math.sqrt(variance)) if variance else STEEP
+        raw, slow, fast = self._mixture.mix(eta, math.sqrt(noise))
         self._mixed = Place(
             slow * self._slow.shift + fast * self._fast.shift,
             raw + slow * self._slow.scale + fast * self._fast.scale,
@@ -171,11 +172,12 @@ class Mixture:
         self.variance += sum(w * (loss - mean) ** 2 for w, loss in zip(self.weights, losses, strict=True))
         self._losses = [before + loss for before, loss in zip(self._losses, losses, strict=True)]
 
-    def mix(self, eta: float) -> list[float]:
-        """Return the weights proportional to ρ exp(-η L)."""
+    def mix(self, eta: float, doubt: float = 1.0) -> list[float]:
+        """Return the weights proportional to ρ exp(-η L), of all but the first divided by a doubt, at least 1."""
         least = min(self._losses)
         self._losses = [min(loss - least, KEPT / eta) for loss in self._losses]
         weights = [rho * math.exp(-eta * loss) for rho, loss in zip(self._prior, self._losses, strict=True)]
+        weights[1:] = [weight / doubt for weight in weights[1:]]
         total = sum(weights)
         self.weights = [weight / total for weight in weights]
         return self.weights

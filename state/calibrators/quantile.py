@@ -64,8 +64,9 @@ class Quantile(Recalibrator):
     outcomes carry nearly the same evidence. Let ρ be the correlation of successive outcomes in whether the anchor
     covers them, with `APART` independent ones added. Normal variables with correlation r = sin(π ρ / 2) have this ρ. If
     each depends only on the one before it, the variance of their sum is ``C = (1 + r) / (1 - r)`` times that of
-    independent ones. C is cut to 1 at least and 1 + D at most. So it is 1 where outcomes are prompt, and nearly 1 where
-    they are late and independent. The noise N of `LocationScale` is ``max(1 + D / OVERLAP, C)``.
+    independent ones. C is cut to 1 at least and 1 + 2 D at most; it is that for sums of D + 1 steps. So it is 1 where
+    outcomes are prompt, and nearly 1 where they are late and independent. The noise N of `LocationScale` is
+    ``max(1 + D / OVERLAP, C)``.
 
     What is *played* is a chain from the anchor a, the level nearest the median:
 
@@ -182,7 +183,7 @@ class Quantile(Recalibrator):
             return 1.0
         rho = (n * self._pairs - covered * covered) / (covered * (n - covered)) * n / (n + APART)
         r = math.sin(math.pi / 2.0 * rho)
-        return max((1.0 + r) / (1.0 - r), 1.0) if r * (outstanding + 2) < outstanding else 1.0 + outstanding
+        return max((1.0 + r) / (1.0 - r), 1.0) if r * (outstanding + 1) < outstanding else 1.0 + 2.0 * outstanding
 
     def _step(self, outstanding: int, alike: float) -> float:
         """Return the step for these D and C, on the scale of the link."""

@@ -182,7 +182,8 @@ class Decoder:
                 raw = read_distribution(record, policy)
             x = read_features(record.get("x"), policy) if policy.features else ()
             segments = read_segments(record.get("segments"), policy) if policy.segments else ()
-            entity = self._entity(record, policy.entity) if policy.entity or "entity" in record else 0
+            path = policy.entity
+            entity = self._entity(record, path) if path or "entity" in record else 0
             weight = chance = 1.0
             if policy.weighed:
                 weight, chance = read_weights(record, policy)
@@ -307,7 +308,9 @@ class Decoder:
         return sum(carrier.left_out[what] for carrier in self._carriers)
 
     def _name(self, record: dict[str, Any], field: str) -> str:
-        name = record.get(field)
+        return self._named(record.get(field), field)
+
+    def _named(self, name: object, field: str) -> str:
         # An ASCII name has as many bytes as characters, so only other names must be encoded to be measured.
         if (
             type(name) is str
@@ -329,7 +332,7 @@ class Decoder:
 
     def _text(self, found: object, field: str) -> str:
         """Return a name, or a whole number as one."""
-        return self._name({field: str(found) if type(found) is int else found}, field)
+        return self._named(str(found) if type(found) is int else found, field)
 
     def _scoped(self, event_id: str, record: dict[str, Any]) -> str:
         """Return the name of an event among those of its scope."""

@@ -24,8 +24,11 @@ class Unusable(Exception):  # noqa: N818 - not an error of the program
 def at(record: dict[str, Any], path: str, field: str) -> Any:  # noqa: ANN401 - whatever stands there
     """Return the value at a path of a record, or else in a field of its own; None if neither exists."""
     found: Any = record if path else None
-    for step in _steps(path) if path else ():
-        found = found.get(step) if type(found) is dict else None
+    if path.isidentifier():  # one step, as most paths are
+        found = record.get(path)
+    else:
+        for step in _steps(path) if path else ():
+            found = found.get(step) if type(found) is dict else None
     return record.get(field) if found is None else found
 
 

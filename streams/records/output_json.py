@@ -50,15 +50,15 @@ def encode_calibrated(record: Calibrated) -> bytes:
         "ts": ts,
         "applied": applied,
     }
-    value = orjson.dumps(said if type(p) is float else _shown(said))
     if band:
-        value = value[:-1] + b',"band":' + orjson.dumps(band) + b"}"
+        said["band"] = band
     if points is not None:
-        value = value[:-1] + b',"points":%d}' % points
+        said["points"] = points
     if low is not None:
-        value = value[:-1] + b"," + orjson.dumps({"p_low": low, "p_high": high})[1:]
+        said["p_low"], said["p_high"] = low, high
         if why:
-            value = value[:-1] + b',"why":' + orjson.dumps(why) + b"}"
+            said["why"] = why
+    value = orjson.dumps(said if type(p) is float else _shown(said))
     if scope:
         value = _within(scope, value)
     return value if carried is None or not carried.fields else with_fields(carried.fields, value)

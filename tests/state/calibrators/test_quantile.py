@@ -272,8 +272,8 @@ def test_right_forecasts_of_overlapping_horizons_are_left_nearly_as_they_are(hor
             waiting.append((ticket, y))
             if len(waiting) >= horizon:
                 calibrator.update(*waiting.popleft())
-        assert 4.0 < calibrator._alike(horizon) <= 1.0 + horizon
-    assert served <= 1.02 * raw
+        assert 4.0 < calibrator._alike(horizon) <= 1.0 + 2.0 * horizon
+    assert served <= 1.01 * raw
 
 
 def test_empty_range_is_refused() -> None:
