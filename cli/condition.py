@@ -98,10 +98,7 @@ class Condition:
 
         Raises SettingsError if such streams have no such loss. Raises OSError if ``looks`` cannot be read or written.
 
-        Parameters
-        ----------
-        look
-            Whether this look is written down.
+        ``look``: whether this look is written down.
         """
         if beside.missing is not None:
             return f"the state cannot be read: {beside.missing}"

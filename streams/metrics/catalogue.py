@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from streams.metrics.stream_metrics import OF_VECTORS, STREAMS
+from streams.metrics.stream_metrics import STREAMS
+from streams.metrics.vectors import OF_VECTORS
 from streams.metrics.worker_metrics import RECORDS, WORKER
 
 #: What the name of every metric begins with.

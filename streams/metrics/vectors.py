@@ -8,11 +8,65 @@ from typing import Any, Final
 from state.scoring import vector_history
 from state.scoring.class_scores import ClassScores
 from state.scoring.comparison import LOSSES, Difference
-from state.scoring.vector_history import VectorHistory, VectorScores
+from state.scoring.vector_history import WINDOW, VectorHistory, VectorScores
 from state.scoring.windows import KINDS, Alarmed, overall
 from streams.metrics import windows
 from streams.metrics.figures import by_name, or_none
-from streams.metrics.metric import Sample
+from streams.metrics.metric import Sample, gauge
+
+#: Metrics that only streams of classes and numbers have. They have fewer others than streams of probabilities.
+OF_VECTORS: Final = (
+    gauge("resolved_vectors{stream}", "Resolved events whose forecasts were of classes or of a number", series=1),
+    gauge("classwise_ece{stream, kind}", "Mean over the classes of their ECE against the rest", series=2),
+    gauge("top_label_ece{stream, kind}", "ECE of the highest probability of a forecast of classes", series=2),
+    gauge(
+        "top_label_auc{stream, kind}",
+        "Chance that a right answer had a higher probability than a wrong one, within windows of "
+        f"{WINDOW}; an answer is the class of the highest probability",
+        "if calibrated is far below raw, recalibration spoils which answers can be trusted",
+        series=2,
+    ),
+    gauge("accuracy{stream, kind}", "Share of events whose class had the highest probability", series=2),
+    gauge(
+        "coverage_error{stream, kind}",
+        "Largest difference between how often outcomes lay at or below a quantile and its level",
+        "if calibrated is above raw, outcomes are too few yet, or the stream drifts faster than the rate allows",
+        series=2,
+    ),
+    gauge("pinball_loss{stream, kind}", "Mean quantile loss over the levels, in units of y", series=2),
+    gauge(
+        "crps{stream, kind}",
+        "Continuous ranked probability score by the levels served, in units of y: twice the integral of the "
+        "pinball loss over the levels",
+        series=2,
+    ),
+    gauge(
+        "worst_window_error{stream, kind}",
+        "Largest coverage error (numbers), or ECE of the highest probability (classes), of any complete window of "
+        f"{WINDOW} resolved events of a partition",
+        "trueup streams show names the window and says what chance gives; the worst of a hundred has two to four "
+        "times that",
+        series=2,
+    ),
+    gauge(
+        "loss_difference{stream, loss}",
+        "Of classes and numbers: mean loss of what was served minus that of the raw forecast, on the same events",
+        "above 0 by more than twice its error, recalibration does harm: serve raw, or compare by replay",
+        series=2,
+    ),
+    gauge(
+        "loss_difference_error{stream, loss}",
+        "Standard error of loss_difference, as if events were independent",
+        series=2,
+    ),
+    gauge("interval_width{stream, kind}", "Mean width of the outermost central interval", series=2),
+    gauge(
+        "saturated_answers{stream}",
+        "Answers that were learnt of which a quantile lay at the end of its range; the bound counts it as played",
+        "while it grows, compare coverage_error with calibration_error: what is served covers less than is proven",
+        series=1,
+    ),
+)
 
 #: Gauges that are means of each kind of forecast, with the name of the figure they show.
 _MEANS: Final = {
@@ -87,9 +141,9 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
     yield "scored_partitions", (stream,), described["partitions"]
     for kind in KINDS:
         scores = described[kind]
-        for gauge, figure in _MEANS.items():
+        for name, figure in _MEANS.items():
             if figure in scores:
-                yield gauge, (stream, kind), scores[figure]
+                yield name, (stream, kind), scores[figure]
         if "pinball_loss" in scores:
             yield "pinball_loss", (stream, kind), fmean(scores["pinball_loss"])
             yield "interval_width", (stream, kind), scores["interval_widths"][0]
@@ -99,6 +153,6 @@ def samples(stream: str, described: Mapping[str, Any]) -> Iterator[Sample]:
         if "worst_window" in scores:
             yield "worst_window_error", (stream, kind), scores["worst_window"]["error"]
     for loss, difference in described["difference"].items():
-        for gauge, figure in (("loss_difference", "mean"), ("loss_difference_error", "error")):
+        for name, figure in (("loss_difference", "mean"), ("loss_difference_error", "error")):
             if difference[figure] is not None:
-                yield gauge, (stream, loss), difference[figure]
+                yield name, (stream, loss), difference[figure]
