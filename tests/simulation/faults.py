@@ -20,8 +20,8 @@ from tests.simulation.plan import AMID, ANSWER, INTAKE, LOST_TAIL, OPERATOR, STA
 if TYPE_CHECKING:
     from tests.simulation.world import Actor, World
 
-#: The kinds of faults that last for a while.
-LASTING: Final = ("pause", "cut", "trouble", "leaders", "full disk", LOST_TAIL)
+#: The kinds of faults that are over at once; who is killed is down for a while.
+AT_ONCE: Final = ("jump", "stop", "damaged disk", "compact", "erase", "offsets", "retention")
 
 
 class Faults:
@@ -92,7 +92,7 @@ class Faults:
         self.counts[fault.kind] += 1
         world.log(f"FAULT {fault.kind} {fault.worker}")
         world.calm = max(world.calm, world.loop.now + fault.long + 4.0)  # whom it is for may have begun late
-        lasts = 1.0 + fault.long if fault.kind.partition(AMID)[0] in LASTING else 0.0
+        lasts = 0.0 if fault.kind in AT_ONCE else fault.long + (fault.kind in ("trouble", "leaders"))
         self.spans.append((world.loop.now, world.loop.now + lasts))
         if not fault.worker:
             self._for_all(fault)
