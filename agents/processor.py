@@ -87,7 +87,7 @@ class BatchProcessor:
         self._folding, self._noting, self._answering = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         #: Held while checkpoints are written, and taken last: turns go on meanwhile.
         self._writing = asyncio.Lock()
-        self._pace = Pace(lambda: any(each.behind for each in self._partitions.values()))
+        self.pace = Pace(lambda: any(each.behind for each in self._partitions.values()))
 
     def _terms_of(self, settings: Settings) -> Terms:
         """Return the terms that these settings set for records."""
@@ -257,7 +257,7 @@ class BatchProcessor:
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
         """Wait until all folded turns are answered, and their checkpoints written. The caller holds the fold lock."""
-        with self._pace.awaited():
+        with self.pace.awaited():
             async with self._noting, self._answering:
                 await self._written()
                 yield
@@ -274,7 +274,7 @@ class BatchProcessor:
 
     async def _settled(self, number: int, served: Served) -> None:
         """Adopt changed settings, and wait if checkpoints fall behind."""
-        if served.waiting is not None and served.engine.weight > self._settings.enough_bytes // 2:
+        if served.late(self._settings):
             async with self._answered():
                 pass
         if served.heard is not None:
@@ -368,12 +368,12 @@ class BatchProcessor:
     async def _write(self, number: int, served: Served, waiting: Frozen) -> None:
         """Write a waiting checkpoint; the entries before it are answered."""
         changes, entry, left, known = waiting
-        async for _ in self._pace.slices(changes.slices()):
+        async for _ in self.pace.slices(changes.slices()):
             pass
         await self._outputs.note(number, entry.encode())
         said = [end if stands is None else stands for end, stands in zip(known, left, strict=True)]
         key, row = journal.begun(entry, said)
-        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4), self._pace)
+        await self._table.commit(number, {**changes.rows, key: row}, lambda step: self._probe(step + 4), self.pace)
         served.waiting, served.written = None, entry.number
         self._showing.written(number, changes, self._partitions)
 

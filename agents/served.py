@@ -181,7 +181,16 @@ class Served:
     @property
     def behind(self) -> bool:
         """Whether a checkpoint waits, and the next one will soon be due."""
-        return self.waiting is not None and len(self.order) >= CHECKPOINT_RECORDS // 2
+        return self.waiting is not None and (
+            len(self.order) >= CHECKPOINT_RECORDS // 2
+            or self.number - self.waiting.entry.number >= CHECKPOINT_BATCHES // 2
+        )
+
+    def late(self, settings: Settings) -> bool:
+        """Whether new batches must wait for the waiting checkpoint: rows, or entries of the journal, are too many."""
+        return self.waiting is not None and (
+            self.engine.weight > settings.enough_bytes // 2 or self.number - self.written >= journal.SLOTS // 2
+        )
 
     def due(self, settings: Settings) -> bool:
         """Whether a checkpoint is due, and can be made."""

@@ -240,7 +240,8 @@ async def _work(topology: Topology, settings: Settings, stop: asyncio.Event) -> 
     log.info("stopping: finishing the batches in flight, committing offsets")
     if topology.publisher is not None:
         await asyncio.to_thread(topology.publisher.stop)
-    await writing  # cut off, it would leave a partition without its last checkpoint
+    with topology.processor.pace.awaited():
+        await writing  # cut off, it would leave a partition without its last checkpoint
     await topology.app.stop()
     if crash := topology.app.crash:
         topology.failed(crash)

@@ -17,6 +17,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import mul
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from state.bands import log_odds, probability
 from state.calibrators.by_segment import IN_FAST, IN_KNOT, KNOTS, _place
 from state.calibrators.logistic import P_CLIP
 from state.calibrators.prudent import Prudent
+from state.calibrators.two_scales import itself
 from state.evidence import Evidence, band_of
 from state.scoring.ages import DAY_MS
 from state.scoring.wilson import wilson
@@ -92,8 +94,9 @@ def _spread(calibrator: Prudent, raw: float, groups: tuple[int, ...]) -> float:
     both: Any = calibrator._map
     if not both.evident():
         return 10.0
-    line, z = both._slow, both._read(log_odds(min(max(raw, P_CLIP), 1.0 - P_CLIP)))
-    found = (line.bb * z * z - 2.0 * line.ab * z + line.aa) / (line.aa * line.bb - line.ab**2)
+    z = both._ends.read(log_odds(min(max(raw, P_CLIP), 1.0 - P_CLIP)))
+    scales = (z, itself(z), 1.0)
+    found = sum(map(mul, scales, both._slow._solved(*scales)))
     segments: Any = calibrator._segments
     j, right = _place(both._mapped(z))
     for slot in groups:

@@ -1,12 +1,12 @@
 """Parts of a stream in a new partition during a rescale, see `state.rescale_stream`."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
-from state import calibrators, ledger
+from state import calibrators, kinds, ledger
 from state.calibrators.quantile import LEVELS
 from state.forecasts import KINDS, PROBABILITY, PROBS, QUANTILES
 from state.ledger import Row
@@ -120,3 +120,11 @@ def divided_versions(found: Sequence[Versions], heres: Mapping[int, Here], home:
                 version.last_ms, version.held = each.last_ms, here.rows[each.config]
                 version.cells = each.cells[:]
         yield new, own
+
+
+def anew(found: Iterable[tuple[int, bytes]]) -> bool:
+    """Return whether the alarms of a stream began anew in each partition with scores; found: partitions and keys."""
+    olds = defaultdict[bytes, set[int]](set)
+    for old, key in found:
+        olds[key[:1]].add(old)
+    return olds[kinds.SCORES.letter] | olds[kinds.VECTORS.letter] <= olds[kinds.ALARMS.letter]

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from state import kinds, ledger
+from state import kinds, ledger, rescale_parts
 from state.forecasts import PROBABILITY, PROBS
 from state.kind import Moves as Kept
 from state.kind import kind_of
@@ -385,7 +385,7 @@ class Divided:
         sums: dict[bytes, Any] = {}
         for old, key in self._found:
             kind = kind_of(key)
-            if kind.moves in (Kept.SUM, Kept.SHARED):
+            if kind.moves in (Kept.SUM, Kept.SHARED) and (kind is not kinds.ALARMS or rescale_parts.anew(self._found)):
                 value, at = kind.decode(self._parts[old][key]), self._at_home(old, key)
                 sums[at] = sums[at] + value if at in sums else value
         for key, value in sums.items():

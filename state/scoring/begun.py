@@ -9,7 +9,8 @@ _MS: Final = Struct("<q")
 class Begun:
     """The time from which a partition's alarms of a stream count: ``ms``, stream time; 0: from its first event.
 
-    The sum of two partitions has the earlier time. So after a move, alarms that had not begun anew everywhere do so.
+    The sum of two partitions has the earlier time, and is left out if another one has none. So after a move, alarms
+    that had not begun anew everywhere do so.
 
     Bytes: ``ms`` (i64, little-endian).
     """

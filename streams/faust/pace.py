@@ -7,8 +7,10 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: Others have so many times as long as a slice took.
+#: Others have so many times as long as a slice took, and at most so many seconds: a slice in which the disk stood still
+#: or this process was stopped must not hold up who then waits for the end of the work.
 REST: Final = 3
+LONGEST: Final = 0.1
 
 
 class Pace:
@@ -36,7 +38,8 @@ class Pace:
         began = now()
         for part in parts:
             yield part
-            await asyncio.sleep(0 if self._waiting or self._late() else REST * (now() - began))
+            rest = 0.0 if self._waiting or self._late() else min(REST * (now() - began), LONGEST)
+            await asyncio.sleep(rest)
             began = now()
 
 

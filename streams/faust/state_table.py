@@ -213,13 +213,17 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         probe(1)
         claim, last = self._claimed.get(partition), list[tuple[bytes, bytes | None]]()
         async for part in pace.slices(sliced(unwritten.items())):
-            if self._claimed.get(partition) is not claim or partition not in self._next:
-                raise MovedError(f"partition {partition} has moved: its new owner restores the rows that are left")
+            self._require_claim(partition, claim)
             if last:
                 self.store.begin(partition, last, offset)
             last = part
+        self._require_claim(partition, claim)  # there is a rest behind the last slice, too
         self.store.write(partition, last, offset, _now())
         probe(2)
+
+    def _require_claim(self, partition: int, claim: tuple[int, int] | None) -> None:
+        if self._claimed.get(partition) is not claim or partition not in self._next:
+            raise MovedError(f"partition {partition} has moved: its new owner restores the rows that are left")
 
     async def _append(
         self, rows: Mapping[int, RowWrites], packed: Mapping[int, RecordBatch] = MappingProxyType({})

@@ -68,7 +68,7 @@ class Gauges(Folding):
         self._slots = Slots(most_streams, named(policies), clock)
         self._gained: list[str] = []
         self._policies = policies
-        #: Forecasts answered, events resolved, records refused and events that taught nothing, by label of the stream.
+        #: Forecasts answered, events resolved, and events that taught nothing, by label of the stream.
         self._answered: dict[str, int] = {}
         self._scored: dict[str, int] = {}
         self._untaught: dict[str, int] = {}

@@ -423,6 +423,20 @@ def test_a_checkpoint_waits_for_the_answers_of_its_batches_and_its_rows_are_read
     assert [(len(entry.topics), entry.applied) for _, entry in scene.told.noted] == [(60, 60), (20, 80)]
 
 
+def test_no_entry_of_the_journal_is_replaced_before_a_checkpoint_has_its_records(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.served.CHECKPOINT_BATCHES", 2)
+    monkeypatch.setattr("state.journal.SLOTS", 8)
+
+    async def run() -> int:
+        for n in range(20):  # nobody writes checkpoints beside them
+            await through(scene.processor, Batch(0, batch([forecast(f"e{n}", 0.3, n)], (n, 0)), {}, 0))
+        return (await reopened(scene))[1].number
+
+    assert asyncio.run(run()) == 20
+
+
 def test_a_turn_begins_one_checkpoint_however_many_are_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.reopen(1)
     begun, freeze = list[Served](), Served.freeze
@@ -609,3 +623,15 @@ def test_a_checkpoint_is_due_after_records_batches_time_or_bytes(
     served = Served(cast("Any", None), number=batches, order=bytearray(records), since=since)
     served.engine = cast("Any", SimpleNamespace(weight=weight))
     assert served.due(Settings(checkpoint_seconds=60.0)) == due
+
+
+@pytest.mark.parametrize(("records", "batches", "behind"), [(1, 1, False), (10_000, 1, True), (1, 500, True)])
+def test_a_checkpoint_is_behind_halfway_to_the_next_one_by_records_or_batches(
+    records: int,
+    batches: int,
+    behind: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    served = Served(cast("Any", None), number=7 + batches, order=bytearray(records))
+    assert not served.behind
+    served.waiting = cast("Any", SimpleNamespace(entry=SimpleNamespace(number=7)))
+    assert served.behind == behind

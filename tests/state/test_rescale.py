@@ -532,6 +532,28 @@ def test_windows_alarms_and_ranking_go_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert windows.overall(histories_of(group, "s")).n == n
 
 
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_alarms_that_had_not_begun_anew_in_each_partition_do_so_in_the_new_ones(*, everywhere: bool) -> None:
+    def told(group: Group, names: Iterable[int], now: int) -> None:
+        for i in names:
+            group.forecast(f"{now}-{i}", "s", 0.9, now)
+            group.outcome(f"{now}-{i}", "s", 0.0, now)
+
+    group = Group(Policies([("s", Policy("identity", ttl_ms=10**9))]), [Table() for _ in range(2)])
+    told(group, range(60), 1000)
+    policies = Policies([("s", Policy("identity", ttl_ms=10**9, alarms_since_ms=2000))])
+    group = Group(policies, group.tables)
+    told(group, [i for i in range(20) if everywhere or group.place(f"2000-{i}", "s") == 0], 2000)
+    group = group.rescaled(3)
+    assert [kinds.ALARMS.key("s") in table for table in group.tables] == [everywhere] * 3
+    told(group, range(20), 3000)
+    assert all(kinds.ALARMS.decode(table[kinds.ALARMS.key("s")]).ms == 2000 for table in group.tables)
+    fresh = Group(policies, [Table() for _ in range(3)])
+    told(fresh, range(20), 3000)
+    now, later = (windows.log_alarm(histories_of(each, "s"), "calibrated") for each in (group, fresh))
+    assert (now == pytest.approx(later)) is not everywhere
+
+
 def test_values_without_a_free_slot_share_one() -> None:
     policies = Policies([("s", Policy(segments=("shop", "day"), pairs=(("shop", "day"),), ttl_ms=10**9))])
     group = Group(policies, [Table() for _ in range(2)])

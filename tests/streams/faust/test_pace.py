@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from streams.faust.pace import REST, Pace
+from streams.faust.pace import LONGEST, REST, Pace
 
 
 @pytest.mark.parametrize(("late", "awaited"), [(True, False), (False, True), (False, False)])
@@ -23,8 +23,10 @@ def test_others_have_several_times_as_long_as_a_slice_unless_somebody_waits(
 
         monkeypatch.setattr(asyncio, "sleep", sleep)
         with pace.awaited() if awaited else nullcontext():
-            async for slice_seconds in pace.slices([0.5, 0.25]):
+            async for slice_seconds in pace.slices([0.02, 0.01, 60.0]):
                 clock += slice_seconds
 
     asyncio.run(scene())
-    assert rests == ([0, 0] if late or awaited else [REST * 0.5, REST * 0.25])
+    assert rests == (
+        [0.0] * 3 if late or awaited else [pytest.approx(REST * 0.02), pytest.approx(REST * 0.01), LONGEST]
+    )

@@ -1,6 +1,7 @@
 """The table: the changelog first, as one batch, and the store after."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,8 +12,9 @@ from faust.types import TP
 from state import kinds
 from state.fence import Fence
 from state.inputs import InputIds, Widths
-from streams.faust.changelog import TooLargeError
+from streams.faust.changelog import MovedError, TooLargeError
 from streams.faust.inputs import DataLossError
+from streams.faust.pace import Pace, T
 from streams.faust.state_table import ForeignWriterError, PartitionsError, StateTable
 from tests.streams.fakes import Producer, record, wire
 
@@ -46,6 +48,20 @@ def test_many_rows_are_written_beside_others_and_count_when_the_last_is_there(
     assert (b"new", None, 0) in seen
     assert seen[-1] == (b"new", b"new", 7)
     assert {offset for _, last, offset in seen if last is None} == {0}
+
+
+def test_rows_of_a_partition_that_moves_in_the_last_rest_are_left_to_its_new_owner(table: StateTable) -> None:
+    class Moving(Pace):
+        async def slices(self, parts: Iterable[T]) -> AsyncIterator[T]:
+            async for part in super().slices(parts):
+                yield part
+            if table.changelog.claims() and table._next[0] == 2:
+                table.closed(0)
+
+    asyncio.run(table.commit(0, {b"a": b"1"}))
+    with pytest.raises(MovedError, match="partition 0 has moved"):
+        asyncio.run(table.commit(0, {b"a": b"2"}, pace=Moving(lambda: True)))
+    assert (table.read(0, b"a"), table.offset(0)) == (b"1", 0)
 
 
 @pytest.mark.parametrize(("end", "fits"), [(8, True), (7, False)])
