@@ -233,7 +233,8 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
     elif beside.comparison.n:
         show_tables.page_tables(console, [tables.challengers([beside.figures])])
     else:
-        say("nothing has resolved under both yet: what serves after the restart has learnt nothing")
+        then = "nothing says which is better" if beside.learnt else "what serves after the restart has learnt nothing"
+        say(f"nothing has resolved under both yet: {then}")
     say(f"written down in {audit}")
     say(
         f"restart the workers: until then they serve {promotion.champion.calibrator} ({promotion.champion.config}); "
