@@ -94,7 +94,10 @@ def rollback(
     """
     with changing(environment) as file:
         lines = file.audit.read_bytes().splitlines() if file.audit.exists() else []
-        last = orjson.loads(lines[-1]) if lines else {}
+        try:
+            last = orjson.loads(lines[-1]) if lines else {}
+        except orjson.JSONDecodeError:  # it was not written whole
+            last = {}
         if not {"from", "to", "after"} <= last.keys():
             raise SettingsError(f"there is nothing to roll back: {file.audit} does not end with a promotion")
         if sha256(file.path.read_bytes()).hexdigest() != last["after"]:
