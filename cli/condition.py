@@ -41,6 +41,8 @@ class Beside(NamedTuple):
     #: On the events that both answered, and how many of the streams have such.
     comparison: AnyComparison
     compared: int
+    #: Outcomes that the challenger has learnt where nothing was compared yet.
+    learnt: int = 0
     #: Why the state cannot be read; None if it was.
     missing: str | None = None
 
@@ -54,7 +56,8 @@ class Beside(NamedTuple):
 def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy) -> Beside:
     """Read the state of a pattern's streams; where it cannot be read, the answer says why."""
     pair = champion.config, challenger.config
-    names, found, missing = set[str](), dict[str, list[tuple[challengers.Pair, AnyComparison]]](), None
+    names, found = set[str](), dict[str, list[tuple[challengers.Pair, AnyComparison]]]()
+    learnt, missing = 0, None
     try:
         rows = asyncio.run(show.read(settings))
         names = {stream for stream in rows.streams if _of(settings.policies, stream) == pattern}
@@ -62,12 +65,15 @@ def read(settings: Settings, pattern: str, champion: Policy, challenger: Policy)
             held = rows.of(kinds.COMPARISON, stream).items()
             if compared := [(pair, each) for (_, *configs), each in held if tuple(configs) == pair]:
                 found[stream] = compared
+        for stream in () if found else names:
+            served = rows.of(kinds.CALIBRATOR, stream).items()
+            learnt += sum(each.calibrator.learnt for (_, config), each in served if config == challenger.config)
     except (KafkaError, TopicsError, CorruptFrame, OSError) as exc:
         missing = str(exc) or type(exc).__name__
     total = challengers.added(each for compared in found.values() for each in compared).get(pair)
     calibrators = champion.calibrator, challenger.calibrator
     comparison = of_challenger(champion.kind) if total is None else total
-    return Beside(pattern, tuple(sorted(names)), pair, calibrators, comparison, len(found), missing)
+    return Beside(pattern, tuple(sorted(names)), pair, calibrators, comparison, len(found), learnt, missing)
 
 
 def _of(policies: Policies, stream: str) -> str | None:
@@ -111,7 +117,7 @@ class Condition:
         before = _looks(looks, beside)
         if look and all(at.date() != now.date() for at, _ in before):
             atomic_file.append(looks, orjson.dumps(_look(beside, now)) + b"\n")
-        old = [each for each in before if each[0] <= now - timedelta(days=self.days)]
+        old = [each for each in before if each[0].date() <= (now - timedelta(days=self.days)).date()]
         if not old:
             first = min((at for at, _ in before), default=now)
             over = (first + timedelta(days=self.days)).date()
@@ -142,7 +148,10 @@ def _looks(path: Path, beside: Beside) -> list[tuple[datetime, AnyComparison]]:
     """Return the earlier looks at a pair, the oldest first, from the last time on that its comparison began anew."""
     found = list[tuple[datetime, AnyComparison]]()
     for line in path.read_bytes().splitlines() if path.exists() else ():
-        said = orjson.loads(line)
+        try:
+            said = orjson.loads(line)
+        except orjson.JSONDecodeError:  # it was not written whole
+            continue
         if said["of"] == [beside.pattern, *beside.pair]:
             try:
                 sums = kinds.COMPARISON.decode(base64.b64decode(said["sums"]))

@@ -48,6 +48,8 @@ def _run(options: argparse.Namespace) -> int:
     of = settings()
     if not options.events and options.key is None:
         raise SettingsError("name events, or --key KEY")
+    if options.key == "":  # rows of most events hold no key
+        raise SettingsError("--key is empty: name events")
     found, events = [], [Event(each, options.scope) for each in options.events]
     if options.key is not None:
         found = asyncio.run(events_of_key.records(of, options.key.encode()))

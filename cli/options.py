@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import pwd
 import re
 import sys
 import textwrap
@@ -124,6 +125,14 @@ def duration(options: argparse.Namespace, name: str) -> int | None:
         return None if given is None else stream_config.duration(given)
     except ValueError as exc:
         raise SettingsError(f"--{name}: {exc}") from exc
+
+
+def user() -> str:
+    """Return the name of who runs this, or the number where it has none: containers run under any."""
+    try:
+        return os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def positive(value: str) -> int:

@@ -94,7 +94,10 @@ def rollback(
     """
     with changing(environment) as file:
         lines = file.audit.read_bytes().splitlines() if file.audit.exists() else []
-        last = orjson.loads(lines[-1]) if lines else {}
+        try:
+            last = orjson.loads(lines[-1]) if lines else {}
+        except orjson.JSONDecodeError:  # it was not written whole
+            last = {}
         if not {"from", "to", "after"} <= last.keys():
             raise SettingsError(f"there is nothing to roll back: {file.audit} does not end with a promotion")
         if sha256(file.path.read_bytes()).hexdigest() != last["after"]:
@@ -233,7 +236,8 @@ def _tell(promotion: Promotion, beside: Beside, audit: Path) -> None:
     elif beside.comparison.n:
         show_tables.page_tables(console, [tables.challengers([beside.figures])])
     else:
-        say("nothing has resolved under both yet: what serves after the restart has learnt nothing")
+        then = "nothing says which is better" if beside.learnt else "what serves after the restart has learnt nothing"
+        say(f"nothing has resolved under both yet: {then}")
     say(f"written down in {audit}")
     say(
         f"restart the workers: until then they serve {promotion.champion.calibrator} ({promotion.champion.config}); "

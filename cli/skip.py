@@ -9,8 +9,6 @@ partition: one that died of the record does so when it starts again.
 """
 
 import asyncio
-import os
-import pwd
 import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -20,6 +18,7 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from cli.options import user
 from state import kinds
 from state.fence import Fence
 from state.journal import Entry
@@ -49,7 +48,7 @@ def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -
     topic, partition, offset = _parsed((*inputs, *sources), place)
     if not reason.strip() or len(reason) > REASON:
         raise SettingsError(f"--reason must say why, in at most {REASON} characters")
-    by = os.environ.get("USER") or _user()
+    by = user()
     at = datetime.now(UTC).isoformat(timespec="seconds")
     said = reason.strip(), by, at
     try:
@@ -68,14 +67,6 @@ def run(settings: Settings, place: str, reason: str, *, dry_run: bool = False) -
         f"{place} is left out from now on: {reason.strip()}. {who}; the record becomes a dead letter with the reason "
         "'skipped'."
     )
-
-
-def _user() -> str:
-    """Return the name of who runs this, or the number where it has none: containers run under any."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _parsed(topics: Sequence[str], place: str) -> tuple[str, int, int]:

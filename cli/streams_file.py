@@ -3,7 +3,6 @@
 import difflib
 import fcntl
 import os
-import pwd
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ import orjson
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from cli.options import user
 from state.policies import Policies
 from state.policy import Policy
 from streams import atomic_file
@@ -67,7 +67,7 @@ class StreamsFile:
                 return {}
             made = {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "who": os.environ.get("USER") or pwd.getpwuid(os.getuid()).pw_name,
+                "who": user(),
                 "file": self.path.name,
                 "pattern": pattern,
                 **line,

@@ -1,6 +1,7 @@
 """Promotion: two calibrators change places in the operator's file, nothing else does, and it is written down."""
 
 import asyncio
+import os
 import stat
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import sha256
@@ -262,6 +263,16 @@ def test_cold_challenger_is_named_as_such(trueup: Trueup) -> None:
     assert "has learnt nothing" in trueup("streams promote fraud-eu platt").out
 
 
+@pytest.mark.usefixtures("file")
+def test_a_challenger_that_has_learnt_what_nobody_compared_is_not_called_cold(trueup: Trueup) -> None:
+    assert trueup("streams promote fraud-eu histogram").status == 0
+    found = asyncio.run(show.read(None))  # type: ignore[arg-type]
+    for served in found.of(kinds.CALIBRATOR, "fraud-us").values():
+        served.calibrator.update(served.calibrator.predict(0.5).ticket, 1.0)
+    shown = trueup("streams rollback")  # of workers that have not been restarted
+    assert "nothing has resolved under both yet: nothing says which is better\n" in shown.out
+
+
 @pytest.mark.parametrize(
     ("enough", "errors", "loss", "status", "said"),
     [
@@ -288,7 +299,7 @@ def test_who_was_better_for_days_by_looks_of_each_day_is_promoted_where_that_is_
 ) -> None:
     trueup.patch.setattr(condition, "ENOUGH_EVENTS", 20)
     trueup.patch.setattr(condition, "SURE_ERRORS", 0.5)
-    day, found = datetime(2026, 3, 1, 6, tzinfo=UTC), asyncio.run(show.read(None))  # type: ignore[arg-type]
+    day, found = datetime(2026, 3, 1, 6, 0, 9, tzinfo=UTC), asyncio.run(show.read(None))  # type: ignore[arg-type]
 
     class Clock(datetime):
         @classmethod
@@ -318,8 +329,11 @@ def test_who_was_better_for_days_by_looks_of_each_day_is_promoted_where_that_is_
         assert shown.status == status
         assert said in shown.out + shown.err
         assert file.read_text() == COMMENTED
-        day += timedelta(days=1)
-    assert len(file.with_name("streams.toml.looks.jsonl").read_bytes().splitlines()) == 5
+        if day.day == 2:  # the writer of this line died
+            with file.with_name("streams.toml.looks.jsonl").open("ab") as looks:
+                looks.write(b'{"at":"2026-03\n')
+        day += timedelta(days=1, seconds=-1)  # a look may take longer than another
+    assert len(file.with_name("streams.toml.looks.jsonl").read_bytes().splitlines()) == 6
     assert "restart the workers" in ended(0.25, "--apply").out
     assert file.read_text() == PROMOTED
 
@@ -342,6 +356,19 @@ def test_what_was_changed_since_the_promotion_is_not_rolled_back(file: Path, tru
     file.write_text(changed := PROMOTED.replace('"45d"', '"46d"'))
     assert "was changed since the promotion" in trueup("streams rollback").error
     assert (file.read_text(), len(lines(file))) == (changed, 1)
+    with file.with_name("streams.toml.audit.jsonl").open("ab") as audit:
+        audit.write(b'{"at":"2026-03')  # the writer of this line died
+    assert "does not end with a promotion" in trueup("streams rollback").error
+
+
+def test_who_has_no_name_is_written_down_by_number(file: Path, trueup: Trueup) -> None:
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    trueup.patch.delenv("USER")
+    trueup.patch.setattr("pwd.getpwuid", nobody)
+    assert trueup("streams promote fraud-eu platt").status == 0
+    assert lines(file)[0]["who"] == str(os.getuid())
 
 
 def test_without_a_state_to_read_the_line_says_why_it_has_no_figures(file: Path, trueup: Trueup) -> None:

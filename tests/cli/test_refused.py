@@ -12,6 +12,8 @@ from tests.commands import Trueup
         ("load", "load needs --table FILE, or --forecasts FILE and --outcomes FILE"),
         ("load --id id", "--id is of a table"),
         ("load --table x.csv --score p --label y --time t", "load needs --id"),
+        ("forget --key=", "--key is empty"),
+        ("forget --scope shop", "name events, or --key KEY"),
         ("letters --dry-run", "are of 'trueup letters send'"),
         ("letters --last soon", "--last: 'soon' is not a duration"),
         ("topics create --retention 1w", "'1w'"),
