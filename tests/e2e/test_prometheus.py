@@ -22,7 +22,9 @@ SPAN = 30.0
 #: or numbers, where a calibrator measures itself by points, or after eight days of forecasts.
 QUIET = {
     "stream_band:trueup_band_cost:sum",
+    "stream_band:trueup_band_false_alarms:ratio",
     "stream_band:trueup_band_precision:ratio",
+    "stream_band:trueup_band_recall:ratio",
     "stream_kind_band:trueup_band_forecasts:sum",
     "stream_kind:trueup_weighted_forecasts:sum",
     "stream:trueup_weighted_outcomes:sum",
