@@ -288,6 +288,11 @@ def test_an_address_beside_the_interface_is_said_and_makes_no_dead_letters(
     assert caplog.messages == []
 
 
+def waiting(worker: Worker, *, said: bool) -> bool:
+    """Whether the gauge of how long a process has waited says that it waits, or that it does not."""
+    return (worker.metric("registry_waiting_seconds") > 0) is said
+
+
 def test_while_it_is_away_workers_wait_say_so_to_probes_and_lose_nothing(
     world: MakeWorld, apicurio: Apicurio, tmp_path: Path
 ) -> None:
@@ -332,7 +337,7 @@ def test_while_it_is_away_workers_wait_say_so_to_probes_and_lose_nothing(
             for each in (worker, intake, starting):
                 wait_for("it to say what it waits for", partial(waits, each))
                 assert each.get("/healthz") == (200, "yes\n")
-                assert each.metric("registry_waiting_seconds") > 0
+                wait_for("its gauges to say so", partial(waiting, each, said=True))
                 assert each.metric("ready") == 0
                 assert "waiting for the schema registry" in each.printed
             assert worker.metric("lag_records", topic=f"{name}-scores") >= 0
@@ -341,7 +346,7 @@ def test_while_it_is_away_workers_wait_say_so_to_probes_and_lose_nothing(
             later.wait_until_applied(9)
             for each in (worker, starting, intake):
                 wait_for("it to serve", each.ready)
-                assert each.metric("registry_waiting_seconds") == 0
+                wait_for("its gauges to say so", partial(waiting, each, said=False))
             assert starting.stop() == worker.stop() == intake.stop() == 0
     answered = sorted(orjson.loads(record.value or b"")["event_id"] for record in w.read("calibrated"))
     assert answered == ["e1", "e2", "e3", "e4", "e5"]
