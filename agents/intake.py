@@ -122,7 +122,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships
             stack.push_async_callback(stop_consumer, self._consumer)
             taken, topics_read = self._taken, list(self.maker.readers)
             taken.read = guard(
-                self._consumer, topics_read, settings.unpacked_bytes, lambda tp: taken.skipped.get(tp, {})
+                self._consumer, topics_read, lambda _: settings.unpacked_bytes, lambda tp: taken.skipped.get(tp, {})
             )
             await taken.know(self._sender.producer.client)
             self._consumer.subscribe(topics_read, listener=self)

@@ -23,7 +23,6 @@ from mode.utils.futures import maybe_async
 
 from streams.faust import offsets, unpacking
 from streams.faust.client import hasten, stop
-from streams.faust.unpacking import Read, Skips
 from streams.kafka.metadata import end_of_epoch
 from streams.records.merge import KafkaRecord, RewrittenError
 
@@ -120,10 +119,9 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         """Start the consumer."""
         await super().on_start()
         inputs = cast("BatchConsumer", self.consumer).inputs
-        fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001 - nothing is subscribed yet
-        Lineage(fetcher, CheckedFetches(inputs.settings.unpacks, inputs.skipped, fetcher, inputs.sources))
-        report_lost_positions(fetcher, inputs.sources)
-        self._rest = Rest(fetcher, inputs.settings.latency_ms / 1000, inputs.sources)
+        consumer = self._ensure_consumer()
+        guard(consumer, inputs.sources, inputs.settings.unpacks, inputs.skipped)
+        self._rest = Rest(consumer._fetcher, inputs.settings.latency_ms / 1000, inputs.sources)  # noqa: SLF001 - it has no hook
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer, whatever it waits for. Faust alone would wait for ever for a cancelled consumer."""
@@ -310,8 +308,8 @@ def report_lost_positions(fetcher: Fetcher, topics: Iterable[str]) -> None:
 
 
 def guard(
-    consumer: AIOKafkaConsumer, topics: Iterable[str], unpacked_bytes: int, skips: Skips
-) -> defaultdict[TopicPartition, Read]:
+    consumer: AIOKafkaConsumer, topics: Iterable[str], limit: unpacking.SizeLimit, skips: unpacking.Skips
+) -> defaultdict[TopicPartition, unpacking.Read]:
     """Bound what a consumer unpacks, leave out what is skipped, and let it raise where records were deleted or cut.
 
     Call it when it has started and nothing is assigned to it. A partition without a committed offset begins with its
@@ -320,7 +318,7 @@ def guard(
     Returns how far it has read each partition. Who goes on from a committed offset notes that here.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has no setting for what follows
-    records = CheckedFetches(lambda _: unpacked_bytes, skips, fetcher, topics)
+    records = CheckedFetches(limit, skips, fetcher, topics)
     Lineage(fetcher, records)
     report_lost_positions(fetcher, topics)
     return records.read
