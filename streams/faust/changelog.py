@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
-from types import MappingProxyType
 
 from aiokafka.errors import ProducerFenced
 
@@ -133,12 +132,10 @@ class Changelog:
         await batch.compress()
         return batch
 
-    async def append(
-        self, rows: Mapping[int, RowWrites], packed: Mapping[int, RecordBatch] = MappingProxyType({})
-    ) -> dict[int, int]:
+    async def append(self, rows: Mapping[int, RowWrites | RecordBatch]) -> dict[int, int]:
         """Append rows as one record batch for each partition; return the offset of each, once all are acknowledged.
 
-        ``packed``: batches of the rows that are packed already, by partition.
+        ``rows``: of each partition, or the batch that `pack` made of them.
 
         Raises TooLargeError if the rows of a partition do not fit a batch; nothing was sent.
         Raises MovedError if this worker does not hold the claim of a partition; nothing was sent.
@@ -149,9 +146,7 @@ class Changelog:
         moved = [partition for partition in rows if partition not in self._writers]
         if moved:
             raise MovedError(f"partitions {moved} have moved; what was under way is left to their new owners")
-        return await self._send(
-            {partition: (self._writers[partition], each) for partition, each in rows.items()}, packed
-        )
+        return await self._send({partition: (self._writers[partition], each) for partition, each in rows.items()})
 
     def due(self, partition: int) -> bool:
         """Whether a partition's claim must be confirmed before further use."""
@@ -188,22 +183,19 @@ class Changelog:
     def _row(self, writer: Writer) -> RowWrites:
         return {kinds.CLAIM.key(): kinds.CLAIM.encode(Claim(*writer.identity, self._owner))}
 
-    async def _send(
-        self,
-        written: Mapping[int, tuple[Writer, RowWrites]],
-        packed: Mapping[int, RecordBatch] = MappingProxyType({}),
-    ) -> dict[int, int]:
+    async def _send(self, written: Mapping[int, tuple[Writer, RowWrites | RecordBatch]]) -> dict[int, int]:
         producer, topic = self._producer(), self._topic()
         batches = []
         for partition, (_, rows) in written.items():
-            batch = packed.get(partition)
-            if batch is None:
+            if isinstance(rows, RecordBatch):
+                batch = rows
+            else:
                 batch = producer.batch(self._size)
                 _pack(batch, partition, list(rows.items()))
             batches.append((batch, topic, partition))
         for batch, _, partition in batches:
-            writer, rows = written[partition]
-            batch.stamp = writer.stamp(len(rows))
+            writer, _ = written[partition]
+            batch.stamp = writer.stamp(batch.record_count())
         try:
             return dict(zip(written, await producer.append(batches), strict=True))
         except ProducerFenced:

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import time
-from types import MappingProxyType
 from typing import Any, cast
 
 import faust
@@ -225,13 +224,11 @@ class StateTable(faust.Table):  # type: ignore[type-arg]
         if self._claimed.get(partition) is not claim or partition not in self._next:
             raise MovedError(f"partition {partition} has moved: its new owner restores the rows that are left")
 
-    async def _append(
-        self, rows: Mapping[int, RowWrites], packed: Mapping[int, RecordBatch] = MappingProxyType({})
-    ) -> None:
+    async def _append(self, rows: Mapping[int, RowWrites], packed: Mapping[int, RecordBatch] | None = None) -> None:
         for partition in rows:
             if self.changelog.due(partition):
                 await self._confirm(partition)
-        offsets = await self.changelog.append(rows, packed)
+        offsets = await self.changelog.append(packed or rows)
         for partition, offset in offsets.items():
             self._appended(partition, rows[partition], offset)
 
