@@ -120,7 +120,6 @@ class BatchProcessor:
             served = Served.after(found, terms, said)
             served.opened(self._open(terms, served.read(stored)))
             self._partitions[partition] = served
-            self._share()
             self._showing.taken_up(partition, served.engine.fence)
             return committed(served.engine.fence), found
 
@@ -134,12 +133,7 @@ class BatchProcessor:
 
     def _open(self, terms: Terms, read: Callable[[bytes], bytes | None]) -> Fold:
         """Return the engine of a partition whose rows ``read`` returns."""
-        return Partition(terms.settings.policies, read)
-
-    def _share(self) -> None:
-        """Divide the memory for streams among the partitions."""
-        for served in self._partitions.values():
-            served.engine.sharers = len(self._partitions)
+        return Partition(terms.settings.policies, read, sharers=lambda: max(len(self._partitions), 1))
 
     def registered(self, settings: Settings) -> None:
         """Take the settings with the schema ids of outputs. Call it before the first batch."""
@@ -173,7 +167,6 @@ class BatchProcessor:
     def close(self, partition: int) -> None:
         """Drop a partition that has moved."""
         self._partitions.pop(partition, None)
-        self._share()
         self._table.closed(partition)
         self._gauges.revoked(partition)
 
@@ -284,7 +277,6 @@ class BatchProcessor:
             await self._close_order(served)
             served.terms = self._terms
             served.engine = self._open(self._terms, served.read(self._table.reader(number)))
-            self._share()
 
     async def _close_order(self, served: Served) -> None:
         """Make a checkpoint of the batches since the last one, if there are any."""

@@ -31,8 +31,6 @@ class Fold:
 
     def __init__(self, get: Get) -> None:
         self._get: Get = get
-        #: Number of partitions that share the memory for streams.
-        self.sharers = 1
         self.reset()
 
     def reset(self) -> None:

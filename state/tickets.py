@@ -3,7 +3,7 @@
 `state.ledger.LIFE` says when each step happens, see `state.engine`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from state import events, kinds, ledger
@@ -43,6 +43,7 @@ class Tickets(Fold):
     ``get``: reads a stored row by key, as of all earlier checkpoints. None: rows stay in memory until they leave.
     ``observer``: gets all events; None: the counts of a worker.
     ``beside``: as `state.services.Services` takes it.
+    ``sharers``: returns how many partitions share the memory for streams, at least 1; None: it has all of it.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Tickets(Fold):
         get: Get | None,
         observer: Observer | None = None,
         beside: Sequence[Policies] = (),
+        sharers: Callable[[], int] | None = None,
     ) -> None:
         self._policies = policies
+        self._sharers = sharers
         self._stored = get is not None
         self._given = observer
         self._beside = beside
@@ -99,7 +102,7 @@ class Tickets(Fold):
         self._queued = _size(rows.values())
         rows.update(self._entities.changes())
         made.ledger, self._rows = self._rows, {}
-        self._services.freeze(made, self.sharers)
+        self._services.freeze(made, 1 if self._sharers is None else self._sharers())
         return made
 
     @property

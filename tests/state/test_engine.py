@@ -1,5 +1,7 @@
 """The engine: every case of the ledger, one at a time."""
 
+from functools import partial
+
 import pytest
 
 from state import kinds, ledger, services
@@ -291,7 +293,7 @@ def test_partitions_share_the_memory_for_streams(monkeypatch: pytest.MonkeyPatch
     read = dict.fromkeys((1, 10), 0)
     for sharers in read:
         one = worker()
-        one.partition.sharers = sharers
+        one.partition = Partition(OPEN, one.table.get, sharers=partial(int, sharers))
         for t in range(20):
             one.fold(forecast(t, f"e{t}", stream=f"s{t}"))
 
