@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from streams.atomic_file import written
+from streams import atomic_file
 from streams.config.settings import Settings, SettingsError
 from streams.records import routing
 from streams.records.decoding import REASONS
@@ -141,7 +141,7 @@ class Notices:
         ] + self._events
         with suppress(OSError, SettingsError):  # the log has said it; a disk that cannot be written ends no stage
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with written(self._path) as file:
+            with atomic_file.written(self._path) as file:
                 file.write(orjson.dumps(shown))
 
 
@@ -158,17 +158,17 @@ def held(settings: Settings) -> list[dict[str, Any]]:
     found = [each for stage in STAGES for each in _read(path(settings, stage))]
     if settings.streams is not None:
         file = settings.streams.resolve()
-        found += map(_promoted, _read(file.with_name(f"{file.name}.audit.jsonl"))[-EVENTS:])
+        with suppress(OSError):
+            changes = filter(None, atomic_file.lines(file.with_name(f"{file.name}.audit.jsonl")))
+            found += map(_promoted, list(changes)[-EVENTS:])
     return sorted(found, key=lambda notice: -notice["at"])
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file, a list or one a line; none if it cannot be read."""
+    """Return what a stage's file holds; nothing if it cannot be read."""
     with suppress(OSError, ValueError):
-        content = path.read_bytes()
-        return (
-            [orjson.loads(line) for line in content.splitlines()] if path.suffix == ".jsonl" else orjson.loads(content)
-        )
+        found: list[dict[str, Any]] = orjson.loads(path.read_bytes())
+        return found
     return []
 
 

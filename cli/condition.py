@@ -147,12 +147,8 @@ def _look(beside: Beside, now: datetime) -> Mapping[str, Any]:
 def _looks(path: Path, beside: Beside) -> list[tuple[datetime, AnyComparison]]:
     """Return the earlier looks at a pair, the oldest first, from the last time on that its comparison began anew."""
     found = list[tuple[datetime, AnyComparison]]()
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            said = orjson.loads(line)
-        except orjson.JSONDecodeError:  # it was not written whole
-            continue
-        if said["of"] == [beside.pattern, *beside.pair]:
+    for said in atomic_file.lines(path):
+        if said.get("of") == [beside.pattern, *beside.pair]:
             try:
                 sums = kinds.COMPARISON.decode(base64.b64decode(said["sums"]))
                 found.append((datetime.fromisoformat(said["at"]), sums))

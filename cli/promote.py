@@ -23,6 +23,7 @@ from cli.condition import Beside, Condition
 from cli.streams_file import StreamsFile, changing, edited
 from state.policies import Policies
 from state.policy import Challenger, Policy
+from streams import atomic_file
 from streams.config.settings import SettingsError
 
 #: Most streams that are named in words.
@@ -93,11 +94,7 @@ def rollback(
     Raises SettingsError if there is none, or the file has changed since, or cannot be read, rewritten or replaced.
     """
     with changing(environment) as file:
-        lines = file.audit.read_bytes().splitlines() if file.audit.exists() else []
-        try:
-            last = orjson.loads(lines[-1]) if lines else {}
-        except orjson.JSONDecodeError:  # it was not written whole
-            last = {}
+        last = (atomic_file.lines(file.audit) or [{}])[-1]
         if not {"from", "to", "after"} <= last.keys():
             raise SettingsError(f"there is nothing to roll back: {file.audit} does not end with a promotion")
         if sha256(file.path.read_bytes()).hexdigest() != last["after"]:

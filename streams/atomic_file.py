@@ -9,7 +9,9 @@ import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
+
+import orjson
 
 from streams.config.settings import SettingsError
 
@@ -71,3 +73,17 @@ def append(path: Path, line: bytes) -> None:
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects that `append` wrote, the first one first; an empty one for a line that is cut.
+
+    Raises OSError if the file cannot be read; one that is not there has no lines.
+    """
+    found: list[dict[str, Any]] = []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            found.append(orjson.loads(line))
+        except orjson.JSONDecodeError:
+            found.append({})
+    return found

@@ -55,7 +55,7 @@ def test_events_of_operation_outlive_the_process_and_stand_beside_changes_of_the
         '{"at": "2026-03-01T06:00:00+00:00", "who": "grace", "reason": null, "pattern": "fraud-*", '
         '"from": {"calibrator": "minimax"}, "to": {"calibrator": "platt"}}\n'
         '{"at": "2026-03-02T06:00:00+00:00", "who": "grace", "reason": "review", "pattern": "fraud-*", '
-        '"frozen": true}\n'
+        '"frozen": true}\n{"at": "2026-03-'
     )
     settings = Settings(data_dir=tmp_path, streams=tmp_path / "streams.toml")
     clock = Clock()
