@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
     history.add_source(suggest)
     suggest.set_defaults(run=_suggest)
     _add_init(actions)
-    _add_promote(actions)
+    _add_changes(actions)
     trial = command(
         actions,
         "try",
@@ -91,19 +91,17 @@ def _add_map(actions: Commands) -> None:
     shown.set_defaults(run=_map)
 
 
-def _add_promote(actions: Commands) -> None:
-    promote = command(
+def _add_changes(actions: Commands) -> None:
+    """Add the commands that change the streams file."""
+    promote = _change(
         actions,
         "promote",
         "let a challenger serve: champion and challenger change places in the streams file",
-        says="Rewrites the file, comments and all, after checking it as a worker would; prints what changed and "
+        "Rewrites the file, comments and all, after checking it as a worker would; prints what changed and "
         "appends a line to FILE.audit.jsonl. Workers read the file when they start: restart them.",
-        json_output=True,
-        dry_run=True,
     )
     promote.add_argument("stream", help="name of a stream; its pattern's streams change together")
     promote.add_argument("calibrator", help="the challenger's name, or its configuration where names are not enough")
-    promote.add_argument("--reason", help="why, for the audit line")
     promote.add_argument(
         "--when",
         metavar="LOSS",
@@ -117,30 +115,31 @@ def _add_promote(actions: Commands) -> None:
         ("freeze", "keep a stream's map as it is: what serves learns nothing", "It serves what it had learnt."),
         ("thaw", "let a frozen map learn again", "Outcomes of the time between are never learnt."),
     ):
-        freeze = command(
+        freeze = _change(
             actions,
             name,
             does,
-            says="Changes `frozen` of the stream's pattern in the streams file, and nothing else, and appends a line "
+            "Changes `frozen` of the stream's pattern in the streams file, and nothing else, and appends a line "
             f"to FILE.audit.jsonl. Workers read the file when they start: restart them. {then} Status 1: it is so "
             "already.",
-            json_output=True,
-            dry_run=True,
         )
         freeze.add_argument("stream", help="name of a stream; its pattern's streams change together")
-        freeze.add_argument("--reason", help="why, for the audit line")
         freeze.set_defaults(run=_freeze, frozen=name == "freeze")
-    back = command(
+    back = _change(
         actions,
         "rollback",
         "undo the last promotion: the champion of before serves again",
-        says="Reads the last line of FILE.audit.jsonl and lets both change places again, as 'trueup streams promote' "
+        "Reads the last line of FILE.audit.jsonl and lets both change places again, as 'trueup streams promote' "
         "does. Refuses if the file was changed since. A second rollback undoes the first.",
-        json_output=True,
-        dry_run=True,
     )
-    back.add_argument("--reason", help="why, for the audit line")
     back.set_defaults(run=_rollback)
+
+
+def _change(actions: Commands, name: str, does: str, says: str) -> argparse.ArgumentParser:
+    """Add a command that changes the streams file."""
+    made = command(actions, name, does, says=says, json_output=True, dry_run=True)
+    made.add_argument("--reason", help="why, for the audit line")
+    return made
 
 
 def _show(options: argparse.Namespace) -> int:
