@@ -76,11 +76,7 @@ def _counted(
         for every, known in zip(issued.bands, resolved.bands, strict=True)
         for group, placed in ((groups[0], every), (groups[1], known), (groups[1][ones], known[ones]))
     ]
-    found = []
-    for row in np.concatenate(sums, axis=1).tolist():
-        found.append(BandCounts(width))
-        found[-1].sums = row
-    return found
+    return [BandCounts(width, row) for row in np.concatenate(sums, axis=1).tolist()]
 
 
 def _apart(

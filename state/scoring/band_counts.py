@@ -53,11 +53,11 @@ class BandCounts:
 
     __slots__ = ("_day", "_days", "_of_day", "sums", "width")
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, sums: list[int] | None = None) -> None:
         #: Number of bands.
         self.width = width
         #: `ISSUED`, `KNOWN` and `ONES` of each band of raw forecasts, then of served ones: [6 · width].
-        self.sums = [0] * (2 * _SUMS * width)
+        self.sums = [0] * (2 * _SUMS * width) if sums is None else sums
 
         self._days: dict[int, list[int]] = {}
         #: The present day and its counts.
@@ -107,11 +107,7 @@ class BandCounts:
 
     def days(self) -> dict[int, Self]:
         """Return the counts of each day since 1970 that is kept, the earliest first."""
-        found = {}
-        for day in sorted(self._days):
-            found[day] = type(self)(self.width)
-            found[day].sums = self._days[day]
-        return found
+        return {day: type(self)(self.width, self._days[day]) for day in sorted(self._days)}
 
     def __add__(self, other: Self) -> Self:
         """Return the counts of both; ValueError if they are of other bands."""
