@@ -56,7 +56,6 @@ class TwoScales:
 
         ``known``: the curvature of the outcome before its batch. Its mean with that at the end of the step counts: of
         zeros that come first in a file, the latter is nearly 0, and the ones behind them would move the map too far.
-
         ``fade``: share of A that fades to the information of the start.
         """
         t, keep = itself(z), 1.0 - fade
