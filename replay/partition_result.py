@@ -11,6 +11,7 @@ from replay.column_file import type_of
 from state.arrays import Floats
 from state.fence import FATES
 from state.scoring.bias import Bias
+from state.scoring.pair_scores import PairScores
 from state.scoring.segment_pairs import SegmentPairScores
 from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
@@ -74,6 +75,8 @@ class PartitionResult:
     vectors: dict[tuple[str, int], VectorHistory] = field(default_factory=dict)
     #: Of these by stream, contender and slot; they count as expired what has no outcome at the end.
     segments: dict[tuple[str, int], dict[int, SegmentPairScores]] = field(default_factory=dict)
+    #: The same events by slot and the month, UTC, of their forecast.
+    months: dict[tuple[str, int], dict[tuple[int, str], PairScores]] = field(default_factory=dict)
     #: By stream: the versions of its model, as bytes, and what is held of each by the calibrator that served.
     versions: dict[str, tuple[bytes, dict[str, Held]]] = field(default_factory=dict)
 

@@ -12,6 +12,7 @@ from state.arrays import Floats, Integers
 from state.scoring import warm_up
 from state.scoring.cells import Bin
 from state.scoring.history import WINDOW
+from state.scoring.pair_scores import PairScores
 from state.scoring.segment_scores import BANDS, EDGES, SegmentScores
 from state.scoring.windows import KINDS
 from state.segments import LIMIT, Dictionary, Segment
@@ -27,18 +28,36 @@ _GRAIN = 2.0**30
 def described(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[str, Any] | None:
     """Return the segments of a stream as `streams.metrics.segments.describe` does; None if it has none.
 
-    Those of probabilities have ``months``, in which their forecasts were made: n, what was served less what came true,
-    and by chance half the 95 % interval of that.
+    They have ``months``, in which their forecasts were made: n, what was served less what came true, and by chance half
+    the 95 % interval of that; of classes and numbers as ``off`` of the segment has it.
     """
     months: Months = {}
     found = [rows for part in parts if (rows := rows_of(part, contender, stream, months)) is not None]
     if not found:
         return None
-    told = describe(found)
+    told, pairs = describe(found), _pairs(parts, contender, stream)
     for each in told["worst"]:
-        if sums := months.get(Segment(each["segment"], each["value"])):
+        segment = Segment(each["segment"], each["value"])
+        if sums := months.get(segment):
             each["months"] = [_month(name, *map(float, sums[name])) for name in sorted(sums)]
+        elif scores := pairs.get(segment):
+            each["months"] = [_month_of_pairs(name, scores[name]) for name in sorted(scores) if scores[name].n > 1]
     return told
+
+
+def _pairs(parts: Sequence[PartitionResult], contender: int, stream: str) -> dict[Segment, dict[str, PairScores]]:
+    """Return the scores of each segment of classes or numbers by month."""
+    found: dict[Segment, dict[str, PairScores]] = {}
+    for part in parts:
+        for (slot, month), scores in part.months.get((stream, contender), {}).items():
+            mine = found.setdefault(part.dictionaries[stream].segment(slot), {})
+            mine[month] = mine[month] + scores if month in mine else scores
+    return found
+
+
+def _month_of_pairs(name: str, scores: PairScores) -> dict[str, Any]:
+    off = scores.off("calibrated").by
+    return {"month": name, "events": scores.n, "off": off.value, "chance": (off.high - off.low) / 2.0}
 
 
 def _month(name: str, n: float, served: float, happened: float, spread: float) -> dict[str, Any]:

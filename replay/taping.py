@@ -1,9 +1,11 @@
 """The observer of a replay: it writes down what was answered and what happened, for each configuration."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any, Final
+
+import numpy as np
 
 from replay.column_file import Tape
 from replay.configuration import Configuration
@@ -14,7 +16,7 @@ from state.bands import Bands
 from state.forecasts import PROBABILITY, Quantiles
 from state.ledger import NAN, NO_WINDOW, UNSAID, UNTAUGHT, Row
 from state.scoring.bias import Bias
-from state.scoring.pair_scores import at_levels, losses
+from state.scoring.pair_scores import PairScores, at_levels, losses, observe
 from state.scoring.segment_pairs import SegmentPairScores, observe_segments, revise_segments
 from state.scoring.vector_history import VectorHistory
 from state.scoring.weighted import Weighted
@@ -159,7 +161,7 @@ class Taping:
         if service.kind != PROBABILITY:
             row.seen = _Note(-1)
             for n in range(len(of.places)):
-                for segment in self._segments(of, n, row):
+                for segment in self._segments(of, n, row).values():
                     segment.issued += 1
                     segment.expired += 1
             return
@@ -275,8 +277,11 @@ class Taping:
                 history.warm_up.observe(row.raw, y)
                 continue
             history.revise(row.raw, p, event_id.encode(), was, y, row.seen.windows[n])
-            found = [each for each in self._segments(of, n, row) if each.warm_up.admitted(row.born)]
-            revise_segments(found, row.raw, p, was, y, row.seen.windows[n])
+            found = {slot: each for slot, each in self._segments(of, n, row).items() if each.warm_up.admitted(row.born)}
+            revise_segments(list(found.values()), row.raw, p, was, y, row.seen.windows[n])
+            months = self._months(of, n, row, found)
+            observe(months, row.raw, p, was, -1)
+            observe(months, row.raw, p, y)
         self._count_losses(of, row)
 
     def expired(self, service: Service, row: Row, event_id: str) -> None:
@@ -331,8 +336,10 @@ class Taping:
                 history.warm_up.observe(row.raw, row.y)
                 continue
             history.observe(row.raw, p, row.y, event_id.encode())
-            found = [each for each in self._segments(of, n, row) if each.warm_up.admits(row.born, applied)]
-            observe_segments(found, row.raw, p, row.y, windows[n])
+            segments = self._segments(of, n, row).items()
+            found = {slot: each for slot, each in segments if each.warm_up.admits(row.born, applied)}
+            observe_segments(list(found.values()), row.raw, p, row.y, windows[n])
+            observe(self._months(of, n, row, found), row.raw, p, row.y)
         row.seen.windows = windows
 
     def _count_losses(self, of: Stream, row: Row) -> None:
@@ -353,16 +360,21 @@ class Taping:
         """Note in its segments that an event of classes or numbers has an outcome, and how old its forecast was."""
         age_ms = max(row.resolved_ts - row.issued_ts, 0)
         for n in range(len(of.places)):
-            for segment in self._segments(of, n, row):
+            for segment in self._segments(of, n, row).values():
                 segment.expired -= 1
                 if row.as_of != UNSAID:
                     segment.known += 1
                     segment.age_ms += age_ms
 
-    def _segments(self, of: Stream, contender: int, row: Row) -> list[SegmentPairScores]:
-        """Return a contender's scores of the segments of a row of classes or numbers."""
+    def _segments(self, of: Stream, contender: int, row: Row) -> dict[int, SegmentPairScores]:
+        """Return a contender's scores of the segments of a row of classes or numbers, by slot."""
         held = self._played.segments.setdefault((of.name, contender), {})
-        return [held.setdefault(slot, SegmentPairScores()) for slot in row.groups]
+        return {slot: held.setdefault(slot, SegmentPairScores()) for slot in row.groups}
+
+    def _months(self, of: Stream, contender: int, row: Row, slots: Iterable[int]) -> list[PairScores]:
+        """Return a contender's scores of some segments of a row in the month of its forecast."""
+        held, month = self._played.months.setdefault((of.name, contender), {}), str(np.datetime64(row.issued_ts, "ms"))
+        return [held.setdefault((slot, month[:7]), PairScores()) for slot in slots]
 
     def _vectors(self, of: Stream, row: Row) -> Iterator[tuple[Any, VectorHistory]]:
         """Yield what each contender answered, and its scores of classes or numbers."""

@@ -21,6 +21,11 @@ _NOTE: Final = (
     "chance gives one window, of numbers one level; the worst of a hundred has two to four times that. An alarm from 3 "
     "on says not calibrated. Differences are of mean losses over the same outcomes."
 )
+#: How far segments are off, by kind.
+_OFF: Final = {
+    "probs": "The likeliest class: its probability less how often it came true",
+    "quantiles": "Of the level that is most off: the level less its coverage",
+}
 _count, _score, _share = map(valued, (count, score, share))
 
 
@@ -59,10 +64,12 @@ def of_vectors(contender: Contender, result: Result) -> Iterator[Table]:
         title = f"{each.stream}: {each.resolved:,} resolved after the warm-up"
         yield Table(title, ("", RAW, contender.name), rows, note=note)
         if each.segments:
-            yield from tables.segments(each.segments, f"{contender.name}, {each.stream}: ")
+            title = f"{contender.name}, {each.stream}: "
+            yield from tables.segments(each.segments, title)
+            yield from _by_month(each.segments["worst"], title, _OFF.get(each.segments["of"], ""))
 
 
-def _by_month(worst: Sequence[Mapping[str, Any]], title: str) -> Iterator[Table]:
+def _by_month(worst: Sequence[Mapping[str, Any]], title: str, off: str = "Served less came true") -> Iterator[Table]:
     """Yield how what was served was off in each segment, month by month; nothing of a single month."""
     months = sorted({month["month"] for each in worst for month in each.get("months", ())})[-MONTHS:]
     if len(months) < 2:
@@ -76,8 +83,8 @@ def _by_month(worst: Sequence[Mapping[str, Any]], title: str) -> Iterator[Table]
         ]
         rows.append([each["segment"], each["value"], *cells])
     note = (
-        "Served less came true, by the month of the forecast, after the warm-up of the segment. Marked: beyond the "
-        "95 % of chance, as one cell in twenty is where all is right."
+        f"{off}, by the month of the forecast, after the warm-up of the segment. Marked: beyond the 95 % of chance, as "
+        "one cell in twenty is where all is right."
     )
     yield Table(f"{title}Segments by month", ("segment", "value", *months), rows, 2, note, wide=True)
 

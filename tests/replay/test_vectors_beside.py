@@ -30,6 +30,8 @@ segments = ["country"]
 shadow = [{ calibrator = "multiclass", options = { classes = 3, each = "platt" } }]
 """
 N = 1500
+#: All take 35 days, which begin with a month.
+STEP_MS = 2_000_000
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,10 @@ def replayed(directory: Path) -> Result:
         ):
             event_id = f"{stream}-{i}"
             forecasts.append(
-                {"event_id": event_id, "stream": stream, "segments": {"country": country}, "ts": 100 * i, **raw}
+                {"event_id": event_id, "stream": stream, "segments": {"country": country}, "ts": STEP_MS * i, **raw}
             )
             if i % 3:
-                outcomes.append({"event_id": event_id, "y": y, "ts": 100 * i + 60})
+                outcomes.append({"event_id": event_id, "y": y, "ts": STEP_MS * i + 60})
     paths = saved(directory, forecasts, outcomes)
     environment = {"TRUEUP_STREAMS": str(directory / "s.toml")}
     made = configurations(Settings.from_env(environment), [], [], challengers=True)
@@ -100,9 +102,24 @@ def test_segments_are_described_with_label_coverage(result: Result) -> None:
             assert all(each["alarm_log10"] > 3.0 for each in segments["recent"])
 
 
+def test_months_of_a_segment_of_classes_or_numbers_add_up(result: Result) -> None:
+    for stream in ("demand", "intent"):
+        segments = result.contenders[0].vectors[stream].segments
+        assert segments is not None
+        for each in segments["worst"]:
+            months = each["months"]
+            assert [month["month"] for month in months] == ["1970-01", "1970-02"]
+            assert sum(month["events"] for month in months) == each["events"]
+        if stream == "intent":  # .6 was said, and .2 is true
+            for each in segments["worst"]:
+                off = sum(month["events"] * month["off"] for month in each["months"]) / each["events"]
+                assert off == pytest.approx(each["off"]["mean"])
+                assert all(month["off"] > month["chance"] for month in each["months"])
+
+
 def test_the_report_and_the_terminal_show_both(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
     shown = page(result).decode()
-    for title in ("Segments, worst first", "Segments lately"):
+    for title in ("Segments, worst first", "Segments lately", "Segments by month"):
         assert title in shown
     assert "this − present" in shown
     assert '<span class="verdict better">better</span>' in shown
