@@ -27,19 +27,20 @@ def lookup(described: Described) -> Table:
     """Return what is served for round scores of the model, with its interval; no rows where there is no map."""
     found = described.get("served", ())
     left = any(each["low"] is not None for each in found)
+    apart = any(each["least"] != each["most"] for each in found)
     rows = [
         [
             f"{100 * each['raw']:g}\N{NO-BREAK SPACE}%",
-            percent(each["least"])
-            if each["least"] == each["most"]
-            else f"{percent(each['least'])} to {percent(each['most'])}",
+            percent(each["served"]),
             *([f"{percent(each['low'])} to {percent(each['high'])}"] if left else []),
+            *([f"{percent(each['least'])} to {percent(each['most'])}"] if apart else []),
         ]
         for each in found
     ]
-    note = "Interval: what the outcomes of such scores leave open; without segments." if left else ""
-    head = ("model", "served", *(["interval"] if left else []))
-    return Table("From the model's score to the served one", head, rows, 0, note, whole=False)
+    note = "Interval: what the outcomes of such scores leave open; without segments." * left
+    note += " Each partition learns by itself: served and interval are means over them." * apart
+    head = ("model", "served", *(["interval"] * left), *(["partitions"] * apart))
+    return Table("From the model's score to the served one", head, rows, 0, note.strip(), whole=False)
 
 
 def of_stream(described: Described) -> list[Table]:

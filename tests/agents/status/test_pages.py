@@ -148,6 +148,13 @@ def test_a_stream_tells_the_map_that_each_partitions_calibrator_serves() -> None
         assert each["raw"] == list(POINTS)
         assert each["calibrated"] == [served.predict(p, (), b"any").p for p in POINTS]
     assert [each["version"] for each in answer["calibrators"]] == [400, 100]
+    text = Tags(get(pages(ONE, TWO), "/", urlencode({"stream": "churn"})).text).text
+    for each in answer["served"]:
+        assert each["least"] < each["served"] < each["most"]
+        assert percent(each["served"]) in text
+        assert f"{percent(each['least'])} to {percent(each['most'])}" in text
+    assert "Each partition learns by itself" in text
+    assert "Each partition learns by itself" not in get(pages(ONE), "/", urlencode({"stream": "churn"})).text
 
 
 def test_a_page_shows_what_was_drawn_how_it_ranks_and_what_labels_ask_for() -> None:
