@@ -76,6 +76,9 @@ class Seen:
     #: the order of their forecasts; outcomes of other labels are left out.
     turns: int = 0
     turns_issued: int = 0
+    #: Record times of several first outcomes that tell both labels, 0 and 1; and how many of them would by chance.
+    mixed: int = 0
+    mixed_by_chance: float = 0.0
 
 
 @dataclass
@@ -161,6 +164,7 @@ def _seen(history: _History, stream: str) -> Seen:
     ages: dict[float, list[float]] = {}
     changed: list[float] = []
     first: dict[str, float] = {}
+    together: dict[int, list[float]] = {}
     ones = 0
     for event_id, ts in old.items():
         told = history.told.get(event_id)
@@ -170,12 +174,15 @@ def _seen(history: _History, stream: str) -> Seen:
         label, *later = sorted(told, key=lambda each: each[:2])
         ages.setdefault(label[2], []).append(max(0, label[1] - ts))
         now = first[event_id] = label[2]
+        if now in (0.0, 1.0):
+            together.setdefault(label[1], []).append(now)
         for _, at, y in later:
             if y != now:
                 now = y
                 changed.append(max(0, at - ts))
         ones += now == 1.0
     low, low_ones = _low(issued.scores, old, first)
+    mixed, by_chance = _mixed([labels for labels in together.values() if len(labels) > 1])
     came = [(at, old[event_id], event_id) for event_id, at in history.came.items() if first.get(event_id) in (0.0, 1.0)]
     return Seen(
         stream=stream,
@@ -194,12 +201,21 @@ def _seen(history: _History, stream: str) -> Seen:
         chosen=_chosen(issued.scores, old, first),
         turns=_turns([first[event_id] for _, _, event_id in came]),
         turns_issued=_turns([first[event_id] for _, _, event_id in sorted(came, key=lambda each: each[:2])]),
+        mixed=mixed,
+        mixed_by_chance=by_chance,
     )
 
 
 def _turns(labels: Sequence[float]) -> int:
     """Return how often a label is followed by another one."""
     return sum(one != other for one, other in pairwise(labels))
+
+
+def _mixed(moments: Sequence[Sequence[float]]) -> tuple[int, float]:
+    """Return how many moments have both labels, and how many would if labels were independent."""
+    rate = sum(map(sum, moments)) / max(sum(map(len, moments)), 1)
+    by_chance = sum(1.0 - rate ** len(each) - (1.0 - rate) ** len(each) for each in moments)
+    return sum(min(each) != max(each) for each in moments), by_chance
 
 
 def _low(scores: Mapping[str, float], old: Mapping[str, int], first: Mapping[str, float]) -> tuple[float, int]:

@@ -101,7 +101,8 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     reads = history.reads(options)
     sampled = "label_rate" in reads or (policy is not None and bool(policy.label_rate))
     silent = source.silent[options.stream] if options.table else 0
-    proposal = propose(seen, numbers=numbers, silent=silent, sampled=sampled)
+    named = "entity" in reads or (policy is not None and bool(policy.entity))
+    proposal = propose(seen, numbers=numbers, silent=silent, sampled=sampled, named=named)
     if not numbers and not options.unpriced and proposal.values:
         proposal = _worth(proposal, source, settings, options.stream, reads)
     print(json.dumps(plain(seen, proposal, reads)) if options.json else told(seen, proposal, reads))
@@ -130,12 +131,15 @@ def _worth(proposal: Proposal, source: Source, settings: Settings, stream: str, 
     return replace(proposal, reasons=tuple(reasons), prices=tuple(found.values()))
 
 
-def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool = False) -> Proposal:
+def propose(
+    seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool = False, named: bool = False
+) -> Proposal:
     """Propose settings from what was seen.
 
     ``numbers``: whether outcomes are numbers. Silence cannot stand for a number, and ages are not compared by number.
     ``silent``: zeros that were never reported, of a table that knows them.
     ``sampled``: whether the chance of each label is known, `label_rate`. A missing label then means nothing.
+    ``named``: whether it is known what shares an outcome, `entity`.
     """
     half = words(seen.span_ms / 2)
     if seen.old < FEWEST or not seen.labels:
@@ -170,7 +174,8 @@ def propose(seen: Seen, *, numbers: bool = False, silent: int = 0, sampled: bool
             f"First labels are often wrong: {seen.revised:,} changed, and {rarer:,} events have the rarer label in the "
             f"end. 99 in 100 of the changes had come after {words(seen.corrected_ms)}: labels are learnt no sooner."
         )
-    by_label = not numbers and not apart and _sorted(seen, reasons)
+    shared = not numbers and not named and _shared(seen, reasons)
+    by_label = not numbers and not apart and not shared and _sorted(seen, reasons)
     if silence is None and not apart and not often and not by_label:
         reasons.append("Labels come at one age, so they are learnt when they come: no matures.")
     else:
@@ -281,6 +286,19 @@ def _apart(labels: Sequence[Label], reasons: list[str]) -> bool:
     reasons.append(
         f"Half of the outcomes of {first.label:g} come within {words(first.median_ms)}, of {last.label:g} within "
         f"{words(last.median_ms)}: learnt as they come, the sooner ones would count for more than they are."
+    )
+    return True
+
+
+def _shared(seen: Seen, reasons: list[str]) -> bool:
+    """Return a sentence if outcomes of one time have one label, as those of forecasts that share an outcome."""
+    if seen.mixed_by_chance < FEWEST_EACH or seen.mixed > SORTED * seen.mixed_by_chance:
+        return False
+    reasons.append(
+        f"Outcomes of one record time have one label: {seen.mixed:,} such times tell both, and "
+        f"{seen.mixed_by_chance:,.0f} would by chance. So forecasts may share an outcome, as those of an account that "
+        "is scored daily: set entity to the path of what shares it, or they count for more than they are. If labels of "
+        "each kind come in files of their own, set matures."
     )
     return True
 

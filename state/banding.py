@@ -1,12 +1,10 @@
 """Bands and points of each forecast, and thresholds that move to keep a volume. Runs once for each event."""
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
 from state.bands import FARTHEST, Bands, log_odds
-from state.calibrators.answer import new
 
 #: Step of a threshold that keeps a volume, in log-odds, for each forecast in its band or above. If a new calibration
 #: raises all scores by one unit of log-odds, twenty more forecasts pass, however many come.
@@ -16,7 +14,9 @@ FIRST: Final = 1.0
 
 _COUNT: Final = Struct("<QB")
 _MARKS: Final = Struct("<4sBBBBiB")
-_ENDS: Final = Struct("<2d")
+#: Bytes of marks before the interval or the name; and the ends of an interval.
+HEAD: Final = _MARKS.size
+ENDS: Final = Struct("<2d")
 #: Flags of the optional parts of marks.
 _POINTS: Final = 1
 _INTERVAL: Final = 2
@@ -137,27 +137,19 @@ class Marks(NamedTuple):
         """
         layout, width, before, now, band, points, low, high, why = self
         name = band.encode()
-        ends = b"" if low is None or high is None else _ENDS.pack(low, high)
+        ends = b"" if low is None or high is None else ENDS.pack(low, high)
         flags = (_POINTS if points is not None else 0) | (_INTERVAL if ends else 0)
         return _MARKS.pack(layout, width, before, now, flags, points or 0, len(name)) + ends + name + why.encode()
-
-
-def within(encoded: bytes, said: Marks, low: float, high: float, why: str) -> tuple[bytes, Marks]:
-    """Return marks with another interval, as bytes and as values; ``encoded`` has one."""
-    layout, width, before, now, band, points, _, _, _ = said
-    made = encoded[: _MARKS.size] + _ENDS.pack(low, high) + encoded[_MARKS.size + _ENDS.size :]
-    marked = new(Marks, (layout, width, before, now, band, points, low, high, why))
-    return (made + why.encode() if why else made), marked
 
 
 def marks(payload: bytes) -> Marks:
     """Read what `Marks.encode` wrote."""
     layout, width, before, now, flags, points, size = _MARKS.unpack_from(payload)
     low = high = None
-    at = _MARKS.size
+    at = HEAD
     if flags & _INTERVAL:
-        low, high = _ENDS.unpack_from(payload, at)
-        at += _ENDS.size
+        low, high = ENDS.unpack_from(payload, at)
+        at += ENDS.size
     band, why = payload[at : at + size].decode(), payload[at + size :].decode()
     return Marks(layout, width, before, now, band, points if flags & _POINTS else None, low, high, why)
 
@@ -170,5 +162,8 @@ def place(bands: Bands, thresholds: Thresholds | None, raw: float, p: float) -> 
     """Return the bands of the raw and of the served score; moving thresholds take their step."""
     if thresholds is not None:
         return thresholds.place(bands, raw, p)
-    lows = bands.lows
-    return bisect_right(lows, raw) - 1, bisect_right(lows, p) - 1
+    before = now = -1
+    for low in bands.lows:  # at most six; `bisect` takes six times as long
+        before += raw >= low
+        now += p >= low
+    return before, now

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
-from state import evidence, kinds
-from state.banding import Marks, Thresholds, place, within
+from state import banding, evidence, kinds
+from state.banding import Marks, Thresholds, place
 from state.bands import Bands, Points
-from state.calibrators.answer import new
 from state.evidence import Evidence, band_of
 from state.kind import Kind
 from state.ledger import Row
@@ -19,8 +18,10 @@ from state.scoring.band_counts import BandCounts
 Value = Callable[[str, Kind[Any], bytes, Callable[[], Any]], Any]
 #: Notes that a row's value is about to change.
 Touch = Callable[[bytes, Any], None]
-#: Marks as bytes for the row, and as values for the answer.
-Marked = tuple[bytes, Marks]
+#: Marks as bytes for the row, then what the answer says: band, points, low and high end of the interval, its reason.
+Marked = tuple[bytes, str, int | None, float | None, float | None, str]
+#: Of a stream that has none of them.
+UNMARKED: Final[Marked] = (b"", "", None, None, None, "")
 #: The reason while a stream is answered as if nothing had been learnt.
 WITHHELD: Final = "most forecasts get no label, so nothing that was learnt is served"
 
@@ -44,8 +45,9 @@ class Marker:
         self._thresholds_key: bytes = b""
         #: Counts and the keys of their rows, by hash of the bands, layout and slot.
         self._counts: dict[tuple[bytes, bytes, int], tuple[bytes, BandCounts]] = {}
-        #: Marks by served and raw band, reused while there are no points; an interval among them is not a real one.
-        self._said: dict[int, Marked] = {}
+        #: Marks by served and raw band, reused while there are no points: as bytes, of which an interval comes before
+        #: the second part, the band's name, and points.
+        self._said: dict[int, tuple[bytes, bytes, str, int | None]] = {}
         #: Counts of the whole stream and their key, once they are needed.
         self._whole: BandCounts | None = None
         self._whole_key: bytes = b""
@@ -100,14 +102,16 @@ class Marker:
             points = None if self._points is None else self._points.of(p)
             name = "" if bands is None else bands.names[now]
             end = 0.0 if self.wide else None
-            marks = new(Marks, (self._layout, self._width, before, now, name, points, end, end, ""))
-            said = marks.encode(), marks
+            made = Marks(self._layout, self._width, before, now, name, points, end, end).encode()
+            said = (made[: banding.HEAD], name.encode(), name, points) if self.wide else (made, b"", name, points)
             if points is None:
                 self._said[now << 8 | before] = said
-        if self.wide:
-            low, high, why = self._left(raw, p, layout, groups, values, withheld=withheld)
-            return within(said[0], said[1], low, high, why)
-        return said
+        head, tail, name, points = said
+        if not self.wide:
+            return head, name, points, None, None, ""
+        low, high, why = self._left(raw, p, layout, groups, values, withheld=withheld)
+        made = head + banding.ENDS.pack(low, high) + tail
+        return made + why.encode() if why else made, name, points, low, high, why
 
     def _left(
         self,
@@ -134,11 +138,13 @@ class Marker:
 
     def learn(self, row: Row) -> None:
         """Count the first label of a forecast as evidence."""
-        evidence.learn(band_of(row.raw), row.y, *self._evidence_of(row.layout, row.groups))
+        whole, segments = self._evidence_of(row.layout, row.groups)
+        evidence.learn(band_of(row.raw), row.y, whole, segments)
 
     def revise(self, row: Row, change: float) -> None:
         """Count the change of a label as evidence."""
-        evidence.revise(band_of(row.raw), int(change), *self._evidence_of(row.layout, row.groups))
+        whole, segments = self._evidence_of(row.layout, row.groups)
+        evidence.revise(band_of(row.raw), int(change), whole, segments)
 
     def _evidence_of(self, layout: bytes, groups: tuple[int, ...]) -> tuple[Evidence, list[Evidence]]:
         """Return the evidence of stream and segments, to be changed by the caller."""
@@ -167,9 +173,10 @@ class Marker:
         ``known`` and ``ones``: 1 and the label; for a revision 0 and the change of the label.
         """
         marks = row.marks
-        bands, width, before, now = marks[:4], marks[4], marks[5], marks[6]
+        width = marks[4]
         if not width:
             return
+        bands, before, now = marks[:4], marks[5], marks[6]
         counts = self._all() if bands == self._layout else self._counting(bands, *kinds.WHOLE, width)
         counts.resolve(before, now, known, ones, now_ms // DAY_MS)
         for slot in row.groups:

@@ -18,7 +18,7 @@ from state.scoring.segment_pairs import AnySegmentScores, of_segment
 from state.scoring.vector_history import VectorHistory
 from state.segments import Dictionary
 from state.served import Served
-from state.versions import Versions
+from state.versions import Version, Versions
 
 Rows = Mapping[bytes, bytes]
 #: Pairs of old and new partition: the old one's part of a stream goes to the new one.
@@ -116,9 +116,9 @@ def divided_versions(found: Sequence[Versions], heres: Mapping[int, Here], home:
         own = whole if new == home else Versions()
         for each in whole.of.values():
             if each.config in here.learning or here.rows[each.config] or new == home:
-                version = own.admit(each.name, each.config, each.first_ms)
+                version = own.of.setdefault(each.name, Version(each.name, each.config, first_ms=each.first_ms))
                 version.last_ms, version.held = each.last_ms, here.rows[each.config]
-                version.cells = each.cells[:]
+                version.cells, version.beside = each.cells[:], each.beside[:]
         yield new, own
 
 

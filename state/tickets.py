@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from state import events, kinds, ledger
-from state.banding import UNMARKED
 from state.calibrators.answer import new
 from state.calibrators.carried import Carried
 from state.counting import Counting
@@ -21,6 +20,7 @@ from state.fence import (
 from state.fold import Fold
 from state.kind import Get
 from state.ledger import Row
+from state.marking import UNMARKED
 from state.observer import Observer
 from state.policies import Policies
 from state.segments import Dictionary
@@ -155,9 +155,8 @@ class Tickets(Fold):
         said = UNMARKED
         if service.marker is not None:
             withheld = coverage is not None and coverage.uncovered
-            row.marks, said = service.marker.issue(
-                raw, p, row.layout, groups, values, fence.stream_time, withheld=withheld
-            )
+            said = service.marker.issue(raw, p, row.layout, groups, values, fence.stream_time, withheld=withheld)
+        row.marks, band, points, low, high, why = said
         if service.shadows:
             row.shadows = self._ask(service, raw, x, ts, name, groups)
         if coverage is not None:
@@ -169,7 +168,7 @@ class Tickets(Fold):
         self._rows[key] = row
         served = (
             record_key, event_id, stream, raw, p, draw, service.calibrator, service.config, row.version, ts,
-            fence.applied, carried, said.band, said.points, said.low, said.high, said.why,
+            fence.applied, carried, band, points, low, high, why,
         )  # fmt: skip
         self._outputs.append(new(Calibrated, served))
         self._effects.answered[stream] += 1

@@ -7,14 +7,16 @@ of the version before, *carried over by ranks*: at equal risk, both versions hav
     g(z) = the log-odds that the version before serves where as large a share of its scores lies below as at z here,
 
 The line nearest to g is carried over, in squares weighted by the information of the scores. This needs no outcome. The
-versions may score side by side or one after the other. If the population changes at the same moment, g is off by that
-change until outcomes come: see docs/explanation/calibrators.md, *A new version of the model*.
+versions may score side by side or one after the other. If the version before goes on scoring, its scores since the new
+one began are compared: of the same events, or of the same time. If it stops and the population changes at that moment,
+g is off by the change until outcomes come: see docs/explanation/calibrators.md, *A new version of the model*.
 """
 
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
@@ -33,6 +35,8 @@ FLAT: Final = 0.05
 STEEP: Final = 20.0
 #: Versions are compared at ranks with at least this many forecasts on either side.
 BEYOND: Final = 5.0
+#: A version goes on scoring beside a new one if it has this share of the new one's forecasts since that began.
+BESIDE: Final = 0.5
 
 _COUNT: Final = Struct("<B")
 _VERSION: Final = Struct("<4sQqqQQ4d")
@@ -84,6 +88,8 @@ class Version:
     gain: float = 0.0
     #: Its last raw forecasts, by cell of `state.scoring.distribution.EDGES`.
     cells: list[int] = field(default_factory=lambda: [0] * CELLS)
+    #: Those of them since the latest new version began.
+    beside: list[int] = field(default_factory=lambda: [0] * CELLS)
 
     def observe(self, raw: float, now_ms: int) -> None:
         """Count a forecast whose row is in the ledger."""
@@ -91,9 +97,11 @@ class Version:
         self.held += 1
         self.first_ms = self.first_ms or now_ms  # stream time lags behind the first record
         self.last_ms = now_ms
-        self.cells[bisect_right(EDGES, raw)] += 1
+        cell = bisect_right(EDGES, raw)
+        self.cells[cell] += 1
+        self.beside[cell] += 1
         if self.forecasts % COUNTED == 0:
-            self.cells = [n - n // 2 for n in self.cells]
+            self.cells, self.beside = ([n - n // 2 for n in each] for each in (self.cells, self.beside))
 
     def resolve(self, raw: float, p: float, y: float) -> None:
         """Count an outcome."""
@@ -123,7 +131,8 @@ class Version:
             self.served + other.served,
             self.ones + other.ones,
             self.gain + other.gain,
-            [one + another for one, another in zip(self.cells, other.cells, strict=True)],
+            list(map(add, self.cells, other.cells)),
+            list(map(add, self.beside, other.beside)),
         )
 
 
@@ -131,8 +140,8 @@ class Versions:
     """The versions of one stream, in the order in which they came.
 
     Bytes, little-endian: how many (u8); of each the configuration (4 bytes), forecasts (u64), first and last stream
-    time (i64, ms), rows held, outcomes (u64 each), the four sums (f64 each), name and ``after`` (u8 and text each), the
-    cells as `state.counts.encode_cells` has them. At most 6 kB, usually 400 bytes.
+    time (i64, ms), rows held, outcomes (u64 each), the four sums (f64 each), name and ``after`` (u8 and text each),
+    ``cells`` and ``beside`` as `state.counts.encode_cells` has them. At most 8 kB, usually 500 bytes.
     """
 
     def __init__(self) -> None:
@@ -145,6 +154,8 @@ class Versions:
         """
         found = self.of.get(name)
         if found is None:
+            for each in self.of.values():
+                each.beside = [0] * CELLS
             found = self.of[name] = Version(name, config, first_ms=now_ms, last_ms=now_ms)
         return found
 
@@ -183,7 +194,8 @@ class Versions:
         for each in self.of.values():
             sums = each.raw, each.served, each.ones, each.gain
             head = bytes.fromhex(each.config), each.forecasts, each.first_ms, each.last_ms, each.held, each.outcomes
-            parts += [_VERSION.pack(*head, *sums), _text(each.name), _text(each.after), encode_cells(each.cells)]
+            counts = encode_cells(each.cells), encode_cells(each.beside)
+            parts += [_VERSION.pack(*head, *sums), _text(each.name), _text(each.after), *counts]
         return b"".join(parts)
 
     @classmethod
@@ -196,8 +208,9 @@ class Versions:
             name, at = _read(payload, at + _VERSION.size)
             after, at = _read(payload, at)
             cells, at = decode_cells(payload, at, CELLS, "a version")
+            beside, at = decode_cells(payload, at, CELLS, "a version")
             counts = forecasts, first_ms, last_ms, held, after, outcomes, raw, served, ones, gain
-            made.of[name] = Version(name, config.hex(), *counts, cells)
+            made.of[name] = Version(name, config.hex(), *counts, cells, beside)
         if at != len(payload) or len(made.of) != payload[0]:
             raise ValueError(f"versions of {len(payload)} bytes end at {at}, or one is there twice")
         return made
@@ -209,8 +222,9 @@ def line(new: Version, old: Version, answer: Answers) -> CarriedLine:
     ``new, old``: each with forecasts in its cells.
     ``answer``: the old version's present map, from [0, 1] to [0, 1].
     """
-    least = min(sum(new.cells), sum(old.cells))
-    below, total = 0, sum(new.cells)
+    total = sum(new.cells)
+    compared = old.beside if sum(old.beside) >= max(FEW, BESIDE * total) else old.cells
+    least, below = min(total, sum(compared)), 0
     weight = sum_z = sum_g = sum_zz = sum_zg = 0.0
     for (low, high), n in zip(_ENDS, new.cells, strict=True):
         share = (below + n / 2) / total
@@ -218,7 +232,7 @@ def line(new: Version, old: Version, answer: Answers) -> CarriedLine:
         if not n or min(share, 1.0 - share) * least < BEYOND:
             continue
         z = (low + high) / 2
-        p = min(max(answer(_sigmoid(_quantile(old.cells, share))), 1e-9), 1.0 - 1e-9)
+        p = min(max(answer(_sigmoid(_quantile(compared, share))), 1e-9), 1.0 - 1e-9)
         g, w = math.log(p) - math.log1p(-p), n * p * (1.0 - p)
         weight += w
         sum_z += w * z

@@ -19,13 +19,14 @@ CELLS: Final = len(EDGES) + 1
 #: Class numbers above this one count as this one.
 LABELS: Final = 16
 
-#: Labels of one record time that make a batch. Flights that land in one minute are fewer.
+#: Labels of one record time that count as one fact in `state.calibrators.guard`. Flights that land in one minute are
+#: fewer.
 BATCH: Final = 20
-#: Labels after which earlier batches count half.
+#: Labels after which earlier ones count half, of those that share a record time.
 FADE: Final = 10_000
 #: Fewest outcomes of each label that is compared.
 FEWEST_EACH: Final = 20
-_HEAD: Final = Struct("<Qq8I")
+_HEAD: Final = Struct("<Qq5I")
 _UNITS: Final = (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS))
 _EXACT: Final = (*_UNITS, ("s", 1000), ("ms", 1))
 
@@ -38,23 +39,22 @@ class Ages:
     An age falls into one of 47 cells: below a minute, then 45 cells, each wider than the one before by the root of 2,
     and above 11 years. So a quantile has an error of at most 20 %. Counts of partitions may be added.
 
-    A *batch* is at least `BATCH` labels of one record time. Runs of equal labels in batches are counted.
+    Labels that follow another of the same record time are counted, and how many of them differ from it.
 
-    Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), its labels, runs of equal labels
-    and ones, the label that came last, then labels, runs and ones of the batches before it, and labels since these were
-    halved, at most `FADE` (u32 each). Then for each label that has come, in ascending order: the label, the bytes of a
-    count (1, 2, 4 or 8), the first cell with a count, the number of cells from there to the last one (u8 each), their
-    counts. With two labels usually about 140 bytes; at most 6.2 kB.
+    Bytes, little-endian: forecasts that expired (u64), the last record time (i64, ms), the label that came last, labels
+    that followed another of their record time, how many of them differed from it, how many of them were ones, and
+    labels since these three were halved, at most `FADE` (u32 each). Then for each label that has come, in ascending
+    order: the label, the bytes of a count (1, 2, 4 or 8), the first cell with a count, the number of cells from there
+    to the last one (u8 each), their counts. With two labels usually about 130 bytes; at most 6.2 kB.
     """
 
-    __slots__ = ("_at", "_before", "_counts", "_last", "_now", "_seen", "expired")
+    __slots__ = ("_at", "_counts", "_last", "_seen", "_together", "expired")
 
     def __init__(self) -> None:
         self.expired = 0
         self._at, self._last, self._seen = 0, 0, 0
-        #: Labels, runs and ones of the last record time, and of the batches before it.
-        self._now = [0, 0, 0]
-        self._before = [0, 0, 0]
+        #: Labels that followed another of their record time, those of them that differed from it, and ones.
+        self._together = [0, 0, 0]
         self._counts: dict[int, list[int]] = {}
 
     def observe(self, age_ms: int, label: int, at: int = 0) -> None:
@@ -62,30 +62,23 @@ class Ages:
 
         ``age_ms``: age of its forecast, at least 0.
         ``label``: 0 or 1, or the number of a class; 0 for outcomes that are numbers.
-        ``at``: record time of the outcome, ms; 0 if it is of no batch, or if its forecast names an entity.
+        ``at``: record time of the outcome, ms; 0 if its forecast names an entity.
         """
         label = min(label, LABELS - 1)
         self._seen += 1
         if self._seen == FADE:
-            self._seen, self._before = 0, [count // 2 for count in self._before]
+            self._seen, self._together = 0, [count // 2 for count in self._together]
         if at:
-            self._note(label, at)
+            if at == self._at:
+                together = self._together
+                together[0] += 1
+                together[1] += label != self._last
+                together[2] += label > 0
+            self._at, self._last = at, label
         counts = self._counts.get(label)
         if counts is None:
             counts = self._counts[label] = [0] * CELLS
         counts[bisect_right(EDGES, age_ms)] += 1
-
-    def _note(self, label: int, at: int) -> None:
-        """Count runs of equal labels among those of one record time."""
-        if at != self._at:
-            self._before = self._batches()
-            self._at, self._now = at, [0, 0, 0]
-        now = self._now
-        if not now[0] or label != self._last:
-            now[1] += 1
-        now[0] += 1
-        now[2] += label > 0
-        self._last = label
 
     def expire(self) -> None:
         """Count a forecast that expired without an outcome."""
@@ -95,7 +88,7 @@ class Ages:
         total = type(self)()
         total.expired = self.expired + other.expired
         total._seen = (self._seen + other._seen) % FADE
-        total._before = list(map(add, self._batches(), other._batches()))
+        total._together = list(map(add, self._together, other._together))
         for label in self._counts.keys() | other._counts.keys():
             total._counts[label] = list(map(add, self._of(label), other._of(label)))
         return total
@@ -107,7 +100,7 @@ class Ages:
 
     def encode(self) -> bytes:
         """Return the counts; layout in the class's notes."""
-        parts = [_HEAD.pack(self.expired, self._at, *self._now, self._last, *self._before, self._seen)]
+        parts = [_HEAD.pack(self.expired, self._at, self._last, *self._together, self._seen)]
         parts += (bytes((label,)) + encode_cells(counts) for label, counts in sorted(self._counts.items()))
         return b"".join(parts)
 
@@ -117,8 +110,8 @@ class Ages:
         if len(payload) < _HEAD.size:
             raise ValueError(f"ages of {len(payload)} bytes are shorter than their own header")
         ages = cls()
-        ages.expired, ages._at, *now, ages._last, one, two, three, ages._seen = _HEAD.unpack_from(payload)
-        ages._now, ages._before = list(now), [one, two, three]
+        ages.expired, ages._at, ages._last, *together, ages._seen = _HEAD.unpack_from(payload)
+        ages._together = list(together)
         at, before = _HEAD.size, -1
         while at < len(payload):
             label = payload[at]
@@ -188,17 +181,13 @@ class Ages:
                 most = off if math.isnan(most) else max(most, off)
         return most
 
-    def _batches(self) -> list[int]:
-        """Return labels, runs of equal labels and ones of all batches."""
-        return list(map(add, self._before, self._now)) if self._now[0] >= BATCH else self._before
-
-    def runs(self) -> tuple[int, int, float]:
-        """Return the labels of all batches, the runs of equal labels, and the number of runs to expect.
+    def turns(self) -> tuple[int, int, float]:
+        """Return the labels that followed another of their record time, how many differed from it, and how many should.
 
         Of n independent labels in any order 2 n π (1 - π) differ from the one before, π the share of ones.
         """
-        n, runs, ones = self._batches()
-        return n, runs, 2.0 * ones * (n - ones) / n if n else 0.0
+        n, turns, ones = self._together
+        return n, turns, 2.0 * ones * (n - ones) / n if n else 0.0
 
     def _of(self, label: int) -> list[int]:
         return self._counts.get(label) or [0] * CELLS

@@ -78,14 +78,16 @@ class BandCounts:
         """Count a label of a forecast of these bands. ``known`` is 1; for a revision 0, and ``ones`` is 1 or -1."""
         w = self.width
         before, now = w + before, (_SUMS + 1) * w + now
-        changed = [self.sums]
+        self._add(self.sums, before, now, known, ones)
         if day and known:
-            changed.append(self._of_day if day == self._day else self._begin(day))
-        for counts in changed:
-            counts[before] += known
-            counts[now] += known
-            counts[before + w] += ones
-            counts[now + w] += ones
+            self._add(self._of_day if day == self._day else self._begin(day), before, now, known, ones)
+
+    def _add(self, counts: list[int], before: int, now: int, known: int, ones: int) -> None:
+        w = self.width
+        counts[before] += known
+        counts[now] += known
+        counts[before + w] += ones
+        counts[now + w] += ones
 
     def _begin(self, day: int) -> list[int]:
         """Make a day the present one; return its counts."""

@@ -7,8 +7,8 @@ from state.scoring.ages import FEWEST_EACH, Ages, words
 
 #: Fewest outcomes for findings.
 FEWEST: Final = 100
-#: In batches, runs of equal labels are too few below this share of the expected number.
-RUNS: Final = 0.5
+#: Changes of the label within one record time are too few below this share of the expected number.
+TURNS: Final = 0.5
 #: Shares from which there is a finding: outcomes in the last tenth of their time; outcomes after maturity; the
 #: difference between the age distributions of two labels; forecasts that expire.
 LATE: Final = 0.01
@@ -72,13 +72,13 @@ def findings(
     """
     n = ages.total
     found: list[Finding] = []
-    together, runs, expected = ages.runs()
-    if expected >= FEWEST_EACH and runs < RUNS * expected:
+    together, turns, expected = ages.turns()
+    if expected >= FEWEST_EACH and turns < TURNS * expected:
         text = (
-            f"{together} labels came in batches of one record time, in {runs} runs of equal labels where "
-            f"{expected:.0f} are to be expected: many forecasts share one outcome, or a file is sorted by label. So a "
-            'batch counts as one fact. Set entity = "account", the path of what shares an outcome; in a sorted file '
-            "give each label its own time"
+            f"{together} labels followed another of the same record time, and {turns} of them differ from it, where "
+            f"{expected:.0f} are to be expected: many forecasts share one outcome, or a file is sorted by label. Set "
+            'entity = "account", the path of what shares an outcome; for a sorted file set matures, the age of its '
+            "latest label"
         )
         found.append(Finding("entity", text))
     if labelled is not None and n:

@@ -162,6 +162,22 @@ def test_outcomes_of_a_batch_that_is_sorted_by_label_are_learnt_in_the_order_of_
     assert (checked(found).matures_ms > 7 * DAY_MS) == by_label
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_outcomes_that_forecasts_share_are_said_to_need_an_entity(
+    tmp_path: Path,
+    shared: bool,  # noqa: FBT001 - a case
+) -> None:
+    stream = fraud.make(replace(SHAPE, zeros="explicit", soonest_days=1, latest_days=1))
+    row, y, ms, revision = stream.reports
+    first = row // 10 * 10  # ten forecasts in a row are of one account, which is told once
+    told = (y[np.argsort(row)][first] if shared else y, ms.max() // 10**6 * 10**6 + first, revision)
+    found = propose(seen(tmp_path, replace(stream, reports=Reports(row, *told))))
+    assert any("set entity" in each for each in found.reasons) == shared
+    assert not any("come sorted by label" in each for each in found.reasons)
+    if shared:
+        assert "set entity" not in " ".join(propose(seen(tmp_path, stream), named=True).reasons)
+
+
 @pytest.mark.parametrize("share", [1.0, 0.3])
 def test_a_history_of_one_answer_alone_is_said_to_lack_the_other(tmp_path: Path, share: float) -> None:
     stream = fraud.make(replace(SHAPE, zeros="explicit"))

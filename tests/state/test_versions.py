@@ -45,7 +45,7 @@ class Scored:
         self.worker = Worker(policies)
         self.random = random.Random(seed)
         self.offsets = count()
-        self.now = 0
+        self.now, self.mean = 0, -1.0
 
     def score(
         self, version: str, slope: float, offset: float, n: int, *, told: bool = True
@@ -54,7 +54,7 @@ class Scored:
         found = []
         for _ in range(n):
             self.now += 1000
-            z = self.random.gauss(-1.0, 1.5)
+            z = self.random.gauss(self.mean, 1.5)
             at, raw = next(self.offsets), sigmoid(slope * z + offset)
             made = Forecast(at, b"k", f"e{at}", "s", raw, (), self.now, version=version)
             (answer,) = self.worker.fold(made).outputs
@@ -108,6 +108,23 @@ def test_both_versions_score_side_by_side_and_each_learns_from_its_own_outcomes(
     assert scored.calibrator("2").learnt == 100
     assert off(scored.score("1", 1.5, 2.0, 200)) < 0.02
     assert off(scored.score("2", 0.5, -2.5, 200)) < 0.04
+
+
+def test_a_new_version_beside_the_old_one_is_compared_with_its_scores_of_the_same_time() -> None:
+    """The population becomes safer at the very moment when the new version begins."""
+    scored = Scored()
+    scored.score("1", 1.5, 2.0, 1500)
+    scored.mean = -3.0
+    found = []
+    for _ in range(4 * FEW):
+        scored.score("1", 1.5, 2.0, 1, told=False)
+        found += scored.score("2", 0.5, -2.5, 1, told=False)
+    alone = Scored()
+    alone.score("1", 1.5, 2.0, 1500)
+    alone.mean = -3.0
+    after = alone.score("2", 0.5, -2.5, 4 * FEW, told=False)
+    assert off(found[2 * FEW :]) < 0.02
+    assert off(after[2 * FEW :]) > 0.1
 
 
 def test_a_line_stays_once_the_version_has_learnt_from_enough_outcomes() -> None:

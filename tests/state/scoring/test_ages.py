@@ -33,7 +33,7 @@ def test_bytes_are_bounded() -> None:
     everywhere: list[Event] = [(age, label) for age in (0, *EDGES) for label in range(LABELS + 5)]
     known = told(everywhere)
     known._counts = {label: [count << 40 for count in counts] for label, counts in known._counts.items()}
-    assert len(known.encode()) == 48 + LABELS * (4 + 8 * 47) == 6128
+    assert len(known.encode()) == 36 + LABELS * (4 + 8 * 47) == 6116
     rng = random.Random(3)
     usual = told([(rng.randrange(45 * DAY_MS), int(rng.random() < 0.1)) for _ in range(5000)])
     assert len(usual.encode()) < 150
@@ -196,8 +196,10 @@ def test_runs_of_equal_labels_at_one_time_are_said() -> None:
     assert names(batches([teams]), 90 * DAY_MS) == ["entity"]
     accounts = [[int(account % 5 == 0)] * 40 for account in range(100)]
     assert names(batches(accounts), 90 * DAY_MS) == ["entity"]
+    few = [[int(account % 5 == 0)] * 3 for account in range(100)]
+    assert names(batches(few), 90 * DAY_MS) == ["entity"]
     both = Ages.decode(batches(accounts[:50]).encode()) + batches(accounts[50:])
-    assert both.runs() == batches(accounts).runs()
+    assert both.turns() == batches(accounts).turns()
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.1, 0.01])
