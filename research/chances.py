@@ -99,7 +99,7 @@ def played(stream: Stream, name: str, seed: int, groups: Sequence[tuple[int, ...
             p[i], _, tickets[i] = calibrator.predict(raw, (), b"%d" % i, groups[i] if groups else ())
         elif labelled[i]:
             for _ in range(int(way(raw, float(chance[i]), b"%d" % i) + rounding[i])):
-                calibrator.update(tickets[i], float(stream.y[i]))
+                calibrator.update(tickets[i], float(stream.y[i]), int(stream.known_ms[i]))
     return p
 
 
@@ -183,7 +183,7 @@ def _by_amount(stream: Stream, amount: Floats, rng: np.random.Generator) -> Floa
             continue
         sums = [sums[0] + amount[i], sums[1] + amount[i] ** 2]
         if draws[i] * sums[1] < amount[i] * sums[0]:
-            calibrator.update(tickets[i], float(stream.y[i]))
+            calibrator.update(tickets[i], float(stream.y[i]), int(stream.known_ms[i]))
     return p
 
 

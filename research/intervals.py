@@ -58,14 +58,16 @@ class Played:
     ends: Floats
 
 
-def play(raw: Sequence[float], groups: Sequence[tuple[int, ...]], events: Iterable[tuple[int, float | None]]) -> Played:
-    """Answer and learn in order; of an event without a label the row is answered, else it is learnt."""
+def play(
+    raw: Sequence[float], groups: Sequence[tuple[int, ...]], events: Iterable[tuple[int, int, float | None]]
+) -> Played:
+    """Answer and learn in order of time, ms; of an event without a label the row is answered, else it is learnt."""
     calibrator = Prudent(name="research")
     served, tickets = np.zeros(len(raw)), [b""] * len(raw)
     ends = np.zeros((len(raw), len(FORMS), 2))
     counts: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     known: dict[int, Evidence] = defaultdict(Evidence)
-    for i, y in events:
+    for i, ms, y in events:
         band, of = band_of(raw[i]), (known[0], [known[slot] for slot in groups[i]])
         if y is None:
             p, _, tickets[i] = calibrator.predict(raw[i], (), b"%d" % i, groups[i])
@@ -85,7 +87,7 @@ def play(raw: Sequence[float], groups: Sequence[tuple[int, ...]], events: Iterab
         counts[band][0] += 1.0
         counts[band][1] += y
         evidence.learn(band, y, *of)
-        calibrator.update(tickets[i], y)
+        calibrator.update(tickets[i], y, ms)
     return Played(served, ends)
 
 
@@ -114,9 +116,10 @@ def slots(columns: Sequence[Any]) -> list[tuple[int, ...]]:
 def payments(shape: Shape) -> tuple[Played, fraud.Fraud]:
     """Play made payments, learnt after 45 days with the label they have in the end."""
     stream = fraud.make(shape)
-    n = len(stream)
-    order = np.argsort(np.concatenate([stream.forecast_ms, stream.forecast_ms + 45 * DAY_MS]), kind="stable")
-    events = ((int(k % n), None if k < n else float(stream.y[k % n])) for k in order)
+    n, ms = len(stream), np.concatenate([stream.forecast_ms, stream.forecast_ms + 45 * DAY_MS])
+    events = (
+        (k % n, int(ms[k]), None if k < n else float(stream.y[k % n])) for k in np.argsort(ms, kind="stable").tolist()
+    )
     return play(stream.raw.tolist(), slots([stream.country, stream.channel]), events), stream
 
 
@@ -138,9 +141,12 @@ def main() -> None:
         _show(name, np.mean(found, axis=0))
     flown = flights.load(options.rows)
     known = np.flatnonzero(flown.known)
-    order = np.argsort(np.concatenate([flown.forecast_ms, flown.outcome_ms[known]]), kind="stable")
-    n = len(flown)
-    events = ((int(k), None) if k < n else (int(known[k - n]), float(flown.y[known[k - n]])) for k in order)
+    ms, n = np.concatenate([flown.forecast_ms, flown.outcome_ms[known]]), len(flown)
+    rows = np.concatenate([np.arange(n), known])
+    events = (
+        (int(rows[k]), int(ms[k]), None if k < n else float(flown.y[rows[k]]))
+        for k in np.argsort(ms, kind="stable").tolist()
+    )
     names = sorted(flown.segments[0])
     played = play(flown.p.tolist(), slots([[each[name] for each in flown.segments] for name in names]), events)
     known = known[len(known) // 5 :]

@@ -152,9 +152,9 @@ def served(stream: Dated) -> Floats:
     """Return what the default would serve if nothing were withheld, [n]."""
     calibrator = make("prudent+certified", name="research", seed=0)
     p, tickets = np.zeros(len(stream.p)), dict[int, bytes]()
-    for i, _, label in told(stream, stream.known_ms):
+    for i, ms, label in told(stream, stream.known_ms):
         if label:
-            calibrator.update(tickets.pop(i), float(stream.y[i]))
+            calibrator.update(tickets.pop(i), float(stream.y[i]), ms)
         else:
             p[i], _, tickets[i] = calibrator.predict(float(stream.p[i]), (), b"%d" % i)
     return p

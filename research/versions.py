@@ -7,7 +7,7 @@ the middle and the other after it. docs/explanation/calibrators.md, *A new versi
 - *empty*: a calibrator that begins with raw scores.
 - *keep*: the calibrator of the old model goes on.
 - *ranks*: what a worker does, `state.versions`: a line carried over by ranks, in front of a calibrator that is empty.
-- *pairs*: the same line, from what the old model says of the events of the new one.
+- *pairs*: what it does while the old model goes on scoring: the same line, by its scores of the same events.
 - *whole*: the old calibrator with all that it has learnt, behind the ranks as they are, knot by knot.
 
 Population: ``rarer``: after the middle 6 in 10 ones are left out, ``oftener``: 6 in 10 zeros.
@@ -131,7 +131,7 @@ def play(table: Table, middle: int) -> dict[str, Floats]:
     """Return what each way serves of the rows from the middle on, and *knew* and *raw*, [n - middle] each."""
     n = len(table.y)
     order = np.argsort(np.concatenate([table.at, table.known]), kind="stable")
-    one, other, y = table.one.tolist(), table.other.tolist(), table.y.tolist()
+    one, other, y, known = (each.tolist() for each in (table.one, table.other, table.y, table.known))
     old, knew, before = Prudent(name="old"), Prudent(name="knew"), Version("old", "")
     ways: dict[str, Way] = {}
     served = {name: np.zeros(n - middle) for name in ("knew", "raw", *WAYS)}
@@ -141,9 +141,9 @@ def play(table: Table, middle: int) -> dict[str, Floats]:
         if k >= n:
             for name, ticket in tickets[i].items():
                 taught = {"old": old, "knew": knew}.get(name) or ways[name].calibrator
-                taught.update(ticket, y[i])
+                taught.update(ticket, y[i], known[i])
             if i < middle and ways:
-                ways["keep"].calibrator.update(tickets[i]["old"], y[i])
+                ways["keep"].calibrator.update(tickets[i]["old"], y[i], known[i])
             tickets[i] = {}
             continue
         if i == middle:

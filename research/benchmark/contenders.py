@@ -19,6 +19,7 @@ from research.benchmark.streams import DAY_MS, Dated, kept
 from research.nightly_refit import Fit, Map
 from state.arrays import Floats, Integers
 from state.engine import Partition
+from state.entities import number
 from state.events import Calibrated, Event, Forecast, Outcome
 from state.policies import Policies
 from state.policy import Policy
@@ -70,13 +71,20 @@ def trueup(stream: Dated, *, by_segment: bool = False) -> Floats:
         silence=0.0 if stream.matures_ms else None,
         segments=names,
     )
+    return played(stream, policy)
+
+
+def played(stream: Dated, policy: Policy) -> Floats:
+    """Return what the engine serves under a policy, [n]."""
     partition = Partition(Policies(default=policy), None)
+    names = policy.segments
     values = list(zip(*(stream.segments[name].tolist() for name in names), strict=True)) or [()] * len(stream.p)
     p, y, served = stream.p.tolist(), stream.y.tolist(), np.full(len(stream.p), np.nan)
+    entity = [number(f"{each}") if policy.entity else 0 for each in stream.entity.tolist()]
     events: Iterator[Event] = (
         Outcome(k, None, str(i), y[i], ms)
         if label
-        else Forecast(k, None, str(i), stream.name, p[i], (), ms, segments=values[i])
+        else Forecast(k, None, str(i), stream.name, p[i], (), ms, segments=values[i], entity=entity[i])
         for k, (i, ms, label) in enumerate(told(stream, stream.report_ms))
     )
     while batch := list(islice(events, BATCH)):
