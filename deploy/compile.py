@@ -54,6 +54,7 @@ HOT = (
     "state/kinds.py",
     "state/ledger.py",
     "state/marking.py",
+    "state/quick.py",
     "state/scoring/losses.py",
     "state/scoring/ranking.py",
     "state/scoring/recent.py",
