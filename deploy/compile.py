@@ -83,6 +83,7 @@ HOT = (
     "streams/records/output_json.py",
     "streams/records/decoding.py",
     "streams/records/fields.py",
+    "streams/records/plain.py",
     "streams/records/routing.py",
     "streams/records/making.py",
     "streams/kafka/source_merge.py",
