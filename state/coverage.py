@@ -5,12 +5,12 @@ the highest scores, customers report every fraud, and nobody reports the good pa
 the engine also sees the forecasts without one.
 """
 
-from bisect import bisect_right
 from itertools import pairwise
 from struct import Struct
 from typing import Final, Self
 
 from state import counts
+from state.quick import search
 
 #: Forecasts in a closed cell of the smallest size, and most closed cells of one size before the two oldest are merged.
 CELL: Final = 16
@@ -152,7 +152,7 @@ class Coverage:
 
     def label(self, born: int, place: float) -> None:
         """Count the first label of the forecast issued at ``born``; ignored if it is older than all cells."""
-        cell = bisect_right(self._born, born) - 1
+        cell = search(self._born, born) - 1
         if cell < 0:
             return
         issued, labelled = self._issued, self._labelled

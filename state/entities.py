@@ -127,7 +127,7 @@ def place(raw: object, kind: int) -> float:
     """Return the log-odds of a raw forecast; of classes those of the likeliest, of numbers 0."""
     if kind == QUANTILES:
         return 0.0
-    p = raw if isinstance(raw, float) else max(raw)  # type: ignore[call-overload]  # of classes
+    p: float = raw if isinstance(raw, float) else max(raw)  # type: ignore[call-overload]  # of classes
     return _Z_CLIP if p >= 1.0 else -_Z_CLIP if p <= 0.0 else math.log(p / (1.0 - p))
 
 

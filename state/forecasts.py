@@ -12,14 +12,14 @@ from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 from struct import Struct
-from typing import Self
+from typing import Final, Self
 
 #: Most classes a forecast may have, and most quantiles.
 MAX_CLASSES, MAX_LEVELS = 1000, 256
 #: Largest distance of a sum of probabilities from 1: 1000 of them in single precision err by less.
 SUM_SLACK = 1e-6
 #: Largest value, mean and deviation: differences, squares and sums of 1e9 of them stay finite.
-LARGEST = 1e100
+LARGEST: Final = 1e100
 
 #: Normalising: log-odds of 0 and 1, the tolerance, and the most steps.
 _FARTHEST, _NEAR, _HALVINGS = 40.0, 1e-12, 80
@@ -227,7 +227,9 @@ Law = Quantiles | Normal
 #: Any forecast, raw or served: a probability, those of classes, or a law.
 ForecastValue = float | Classwise | Law
 #: Kinds of forecast, as numbers in rows, and as the fields of records that hold the served forecast.
-PROBABILITY, PROBS, QUANTILES = range(3)
+PROBABILITY: Final = 0
+PROBS: Final = 1
+QUANTILES: Final = 2
 KINDS = ("p", "probs", "quantiles")
 
 

@@ -7,7 +7,8 @@ never learnt from.
 
 from struct import Struct, error
 from typing import Final
-from zlib import crc32
+
+from state.quick import checksum
 
 _CRC: Final = Struct("<I")
 #: Bytes a frame adds to its payload.
@@ -45,7 +46,7 @@ def seal(kind: int, version: int, payload: bytes) -> bytes:
     ``payload``: any bytes.
     """
     body = bytes((kind, version)) + payload
-    return body + _CRC.pack(crc32(body))
+    return body + _CRC.pack(checksum(body))
 
 
 def unseal(kind: int, version: int, frame: bytes) -> bytes:
@@ -55,7 +56,7 @@ def unseal(kind: int, version: int, frame: bytes) -> bytes:
     """
     if len(frame) < OVERHEAD:
         raise CorruptFrame(f"a frame of {len(frame)} bytes is shorter than its own header")
-    if crc32(frame[:-4]) != _CRC.unpack_from(frame, len(frame) - 4)[0]:
+    if checksum(frame[:-4]) != _CRC.unpack_from(frame, len(frame) - 4)[0]:
         raise CorruptFrame(f"checksum of a {chr(frame[0])!r} row differs from its content")
     if frame[0] != kind:
         raise CorruptFrame(f"found a {chr(frame[0])!r} row where a {chr(kind)!r} row belongs")

@@ -30,7 +30,11 @@ NONE: Final = 0
 
 #: What a row meets: a forecast or an outcome of its event, its maturity, the end of its time to live, or a record that
 #: erases its event.
-FORECAST, OUTCOME, MATURES, LEAVES, ERASURE = range(5)
+FORECAST: Final = 0
+OUTCOME: Final = 1
+MATURES: Final = 2
+LEAVES: Final = 3
+ERASURE: Final = 4
 #: The action for each status and each thing that a row meets: a method of `state.engine.Partition`.
 LIFE: Final = {
     NONE: ("answer", "park", "stay", "stay", "erase_unknown"),

@@ -2,6 +2,10 @@
 
 from typing import Generic, NamedTuple, TypeVar
 
+from state.quick import new
+
+__all__ = ["Answer", "Prediction", "new"]
+
 _Served_co = TypeVar("_Served_co", covariant=True)
 
 
@@ -19,5 +23,3 @@ class Answer(NamedTuple, Generic[_Served_co]):
 
 #: The answer of a calibrator of probabilities: ``p`` and ``draw`` in [0, 1].
 Prediction = Answer[float]
-#: Builds a named tuple at half the cost of its own constructor: `new(Answer, (p, draw, ticket))`.
-new = tuple.__new__

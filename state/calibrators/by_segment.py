@@ -8,6 +8,7 @@ from state.calibrators.base import require_head
 from state.calibrators.guard import SIZE as GUARD_SIZE
 from state.calibrators.guard import Guard
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
+from state.quick import log1p
 
 #: Knots of a segment's lasting correction, in log-odds: the lowest one, their distance, their number; from 1.8 to 97 %.
 LOW: Final = -4.0
@@ -115,7 +116,7 @@ class BySegment:
         ``groups``: the event's slots, at least one, all different.
         """
         clipped = min(max(p, P_CLIP), 1.0 - P_CLIP)
-        v = math.log(clipped) - math.log1p(-clipped)
+        v = math.log(clipped) - log1p(-clipped)
         rows: list[list[float]] = []
         passing = 0.0
         for slot in groups:

@@ -1,7 +1,6 @@
 """Deterministic answers with a guarantee: a bound on their distance to calibrated scores, even against an adversary."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
@@ -9,6 +8,7 @@ from typing import Any, ClassVar, Final
 from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_head, require_probability
 from state.calibrators.options import Option, integer, number
+from state.quick import search
 
 #: Intervals that cut [0, 1] evenly in arcsin(sqrt(p)), so they are narrow where risks are rare: the first two are .0006
 #: and .0018 wide, those at one half .0245. With 64, a served score lies on average within .006 of its cell's mean.
@@ -180,7 +180,7 @@ class Certified(Calibrator):
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         require_probability(p)
         ways = self._ways
-        i = min(bisect_right(_ENDS, p) - 1, CELLS - 1)
+        i = min(search(_ENDS, p) - 1, CELLS - 1)
         way = ways[i]
         if way:
             i += way

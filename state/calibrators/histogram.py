@@ -1,7 +1,6 @@
 """Histogram binning: the mean outcome of the forecasts near this one."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any, ClassVar, Final
@@ -10,6 +9,7 @@ from state.calibrators.answer import Answer, Prediction, new
 from state.calibrators.base import MOST_SLOTS, Calibrator, require_length, require_probability
 from state.calibrators.logistic import kept
 from state.calibrators.options import Option, choice, integer
+from state.quick import search
 
 _TICKET: Final = Struct("<H")
 _HEAD: Final = Struct("<QI")
@@ -86,7 +86,7 @@ class Histogram(Calibrator):
 
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         require_probability(p)
-        j = bisect_right(self._edges, p)
+        j = search(self._edges, p)
         n, s = self._cells.get(j, (0, 0))
         served = (s + self.SHRINK * p) / (n + self.SHRINK) if n else p
         return new(Answer, (served, served, _TICKET.pack(j)))

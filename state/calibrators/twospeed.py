@@ -17,6 +17,7 @@ from state.calibrators.line import Line
 from state.calibrators.logistic import P_CLIP, Z_CLIP, lacking, share_step, sigmoid
 from state.calibrators.options import Option, number
 from state.calibrators.two_scales import TwoScales, itself
+from state.quick import log1p
 
 #: Information, Σ q(1 - q), after which an outcome counts half: in the slow map, the fast map, and the blend. Of 162
 #: settings of these and of the prior information, this is the one that is nowhere worse than the best front by more
@@ -209,7 +210,7 @@ class TwoSpeed(Calibrator):
     def predict(self, p: float, x: Sequence[float] = (), key: bytes = b"", groups: tuple[int, ...] = ()) -> Prediction:
         require_probability(p)
         clipped = min(max(p, P_CLIP), 1.0 - P_CLIP)
-        z = math.log(clipped) - math.log1p(-clipped)
+        z = math.log(clipped) - log1p(-clipped)
         if not self._plain:
             z = min(max(self._slope * z + self._offset, Z_CLIP), -Z_CLIP)
             p = 1.0 / (1.0 + math.exp(-z))
@@ -258,7 +259,8 @@ class TwoSpeed(Calibrator):
             return
         settled = len(ticket) > _RAW.size
         if settled:
-            z, since, u, f, v, r = _ISSUED.unpack(ticket)
+            issued: tuple[float, float, float, float, float, float] = _ISSUED.unpack(ticket)
+            z, since, u, f, v, r = issued
             if self._settled < ZEROS:
                 self._settled += 1 - int(y)
                 settled = False

@@ -1,13 +1,13 @@
 """Ages of forecasts when their outcomes come, by label."""
 
 import math
-from bisect import bisect_right
 from itertools import accumulate
 from operator import add
 from struct import Struct
 from typing import Final, Self
 
 from state.counts import decode_cells, encode_cells
+from state.quick import search
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -78,7 +78,7 @@ class Ages:
         counts = self._counts.get(label)
         if counts is None:
             counts = self._counts[label] = [0] * CELLS
-        counts[bisect_right(EDGES, age_ms)] += 1
+        counts[search(EDGES, age_ms)] += 1
 
     def expire(self) -> None:
         """Count a forecast that expired without an outcome."""

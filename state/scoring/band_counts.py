@@ -20,7 +20,9 @@ FACTOR: Final = 1.25
 EVIDENCE: Final = 2.0
 
 #: The counts of each band: forecasts, those with a label, those with label 1.
-ISSUED, KNOWN, ONES = range(3)
+ISSUED: Final = 0
+KNOWN: Final = 1
+ONES: Final = 2
 _SUMS: Final = 3
 _HEAD: Final = Struct("<BB")
 _DAY: Final = Struct("<I")

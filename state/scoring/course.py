@@ -11,7 +11,12 @@ HOURS: Final = 25
 DAYS: Final = 31
 
 #: Sums of a period: forecasts answered, events learnt, ones, raw and served forecasts, and their variance.
-ISSUED, KNOWN, ONES, RAW, SERVED, VARIANCE = range(6)
+ISSUED: Final = 0
+KNOWN: Final = 1
+ONES: Final = 2
+RAW: Final = 3
+SERVED: Final = 4
+VARIANCE: Final = 5
 _HEAD: Final = Struct("<qqBB")
 _PERIOD: Final = Struct("<IIIiddd")
 
@@ -49,18 +54,19 @@ class Course:
         """Count a forecast; ``now_ms`` is stream time, which never falls."""
         self.forecast_ms = now_ms
         for sums in self._at(now_ms):
-            sums[ISSUED] += 1
+            sums[ISSUED] = sums[ISSUED] + 1.0
 
     def resolve(self, raw: float, p: float, y: float, now_ms: int) -> None:
         """Count an event that is learnt: raw and served forecast, outcome."""
-        near = grain(p)
+        rough, near = grain(raw), grain(p)
         spread = grain(p * (1.0 - p))
         for sums in self._at(now_ms):
-            sums[KNOWN] += 1
-            sums[ONES] += y
-            sums[RAW] += grain(raw)
-            sums[SERVED] += near
-            sums[VARIANCE] += spread
+            # Not `+=`: compiled, that adds objects, not numbers.
+            sums[KNOWN] = sums[KNOWN] + 1.0
+            sums[ONES] = sums[ONES] + y
+            sums[RAW] = sums[RAW] + rough
+            sums[SERVED] = sums[SERVED] + near
+            sums[VARIANCE] = sums[VARIANCE] + spread
 
     def revise(self, by: float, now_ms: int) -> None:
         """Count a revision, which changes the ones by -1 or 1."""

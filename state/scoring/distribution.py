@@ -1,7 +1,6 @@
 """The distribution of a stream's raw forecasts, in the last week and before. It needs no outcomes."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import add
@@ -9,6 +8,7 @@ from struct import Struct
 from typing import Final, Self
 
 from state.counts import decode_cells, encode_cells
+from state.quick import search
 from state.scoring.ages import DAY_MS
 
 #: Inner edges of the cells: the smallest positive float, log-odds from -14 to 14 in steps of one half, and 1. So
@@ -84,7 +84,7 @@ class Distribution:
         day = now_ms // DAY_MS
         if day != self._day:
             self._advance(day)
-        self._present[bisect_right(EDGES, raw)] += 1
+        self._present[search(EDGES, raw)] += 1
 
     def _advance(self, day: int) -> None:
         """Go on to a later day; days between have no forecast."""

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, get_args
 
+from state.quick import log1p
+
 #: Log loss clips forecasts to [1e-6, 1 - 1e-6], so that a certain and wrong forecast costs 13.8 nats, not infinity.
 LOG_CLIP: Final = 1e-6
 
@@ -33,8 +35,8 @@ def log(p: float, y: float) -> float:
     if y == 1.0:
         return -math.log(p)
     if y == 0.0:
-        return -math.log1p(-p)
-    return -y * math.log(p) - (1.0 - y) * math.log1p(-p)
+        return -log1p(-p)
+    return -y * math.log(p) - (1.0 - y) * log1p(-p)
 
 
 def misclassification(p: float, y: float) -> float:

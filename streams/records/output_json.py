@@ -12,6 +12,7 @@ from streams.records.limits import Limits
 
 #: Largest whole number that is shown without a point.
 _WHOLE: Final = 2**53
+_dumps: Final = orjson.dumps
 
 
 def encode_calibrated(record: Calibrated) -> bytes:
@@ -58,7 +59,7 @@ def encode_calibrated(record: Calibrated) -> bytes:
         said["p_low"], said["p_high"] = low, high
         if why:
             said["why"] = why
-    value = orjson.dumps(said if type(p) is float else _shown(said))
+    value = _dumps(said if type(p) is float else _shown(said))
     if scope:
         value = _within(scope, value)
     return value if carried is None or not carried.fields else with_fields(carried.fields, value)
@@ -107,7 +108,7 @@ def encode_resolved(record: Resolved) -> bytes:
         "revision": revision,
         "implied": implied,
     }
-    value = orjson.dumps(said if type(p) is float else _shown(said))
+    value = _dumps(said if type(p) is float else _shown(said))
     return _within(scope, value) if scope else value
 
 

@@ -1,0 +1,226 @@
+"""Reads plain records: JSON objects of only the fields that every forecast or outcome has.
+
+Most records are plain. Compiled, such a record takes a fifth of the time that a JSON parser and the checks of each
+field take. All others, and all that are wrong in any way, are refused here, and read by `streams.records.decoding`,
+which also says what is wrong. What is read here is read the same there.
+"""
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+from state.calibrators.answer import new
+from state.events import Forecast, Outcome
+from state.fence import FORECASTS, OUTCOMES
+from streams.records.limits import FAR_OFF, LATEST, Limits
+from streams.sources.carrying import Carrier
+from streams.sources.references import Headers
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # machine integers where this is compiled, int where it is not
+
+#: Most records that are left to others, after some that were not plain, before the next is tried.
+OTHERS: Final = 63
+_NOTHING: Final[dict[str, Any]] = {}
+
+#: Fields, as bits. A time may be missing.
+_EVENT_ID: Final = 1
+_STREAM: Final = 2
+_P: Final = 4
+_Y: Final = 8
+_TS: Final = 16
+#: A number of so many decimals is exactly its digits divided by a power of ten, correctly rounded. Digits of a whole
+#: number that fits a machine integer.
+_DECIMALS: Final = 15
+_DIGITS: Final = 18
+_POWERS: Final = [10.0**n for n in range(_DECIMALS + 1)]
+
+
+class Plain:
+    """Reads a record into its own attributes."""
+
+    def __init__(self) -> None:
+        #: Printable ASCII; empty in an outcome: ``stream``.
+        self.event_id = ""
+        self.stream = ""
+        #: The forecast or the outcome, at least 0 and below 10.
+        self.number = 0.0
+        #: The time, ms; -1: the record has none.
+        self.ts: i64 = -1
+
+    def forecast(self, value: bytes) -> bool:
+        """Read a forecast of one probability; return whether it is plain."""
+        return self._read(value) | _TS == _EVENT_ID | _STREAM | _P | _TS
+
+    def outcome(self, value: bytes) -> bool:
+        """Read an outcome; return whether it is plain."""
+        return self._read(value) | _TS == _EVENT_ID | _Y | _TS
+
+    def _read(self, value: bytes) -> "i64":
+        """Return the fields of an object, or 0 if it has others, or one twice, or anything that is not plain."""
+        end: i64 = len(value)
+        at: i64 = 1
+        seen: i64 = 0
+        self.ts = -1
+        if end < 2 or value[0] != 123 or value[end - 1] != 125:  # braces
+            return 0
+        while at + 5 < end:  # no field with its value is shorter
+            named = _named(value, at)
+            if named == 0 or seen & named & 31:
+                return 0
+            seen |= named & 31
+            at += named >> 5
+            if value[at] == 32:
+                at += 1
+            at = self._content(value, at, named & 31)
+            if at == 0 or at >= end - 1:
+                return seen if at == end - 1 and value[at] == 125 else 0
+            if value[at] != 44:  # comma
+                return 0
+            at += 2 if value[at + 1] == 32 else 1
+        return 0
+
+    def _content(self, value: bytes, at: "i64", field: "i64") -> "i64":
+        """Read what a field has; return the position after it, or 0."""
+        if field == _TS:
+            return self._whole(value, at)
+        if field & (_P | _Y):
+            return self._fraction(value, at)
+        end = _closed(value, at)
+        if end and field == _EVENT_ID:
+            self.event_id = value[at + 1 : end - 1].decode("ascii")
+        elif end:
+            self.stream = value[at + 1 : end - 1].decode("ascii")
+        return end
+
+    def _whole(self, value: bytes, at: "i64") -> "i64":
+        """Read a time; return the position after it, or 0 if it is not a whole number of at most `_DIGITS`."""
+        start = at
+        n: i64 = 0
+        while 48 <= value[at] <= 57 and at - start < _DIGITS:  # it ends before the closing brace
+            n = n * 10 + value[at] - 48
+            at += 1
+        self.ts = n
+        return at if at > start and (value[start] != 48 or at == start + 1) else 0
+
+    def _fraction(self, value: bytes, at: "i64") -> "i64":
+        """Read a number of one digit before the point; return the position after it, or 0."""
+        start = at
+        n: i64 = value[at] - 48
+        if not 0 <= n <= 9:
+            return 0
+        at += 1
+        if value[at] == 46:
+            at += 1
+            first = at
+            while 48 <= value[at] <= 57:
+                if at - first < _DECIMALS:
+                    n = n * 10 + value[at] - 48
+                at += 1
+            if at == first:
+                return 0
+            self.number = float(n) / _POWERS[at - first] if at - first <= _DECIMALS else float(value[start:at])
+        else:
+            self.number = float(n)
+        return at
+
+
+def _named(value: bytes, at: "i64") -> "i64":
+    """Return which field is named at a position, with 32 times the length of the name and its colon; or 0."""
+    letter: i64 = value[at + 1]
+    if letter == 101:
+        return _EVENT_ID | 11 << 5 if value[at : at + 11] == b'"event_id":' else 0
+    if letter == 115:
+        return _STREAM | 9 << 5 if value[at : at + 9] == b'"stream":' else 0
+    if letter == 116:
+        return _TS | 5 << 5 if value[at : at + 5] == b'"ts":' else 0
+    if value[at] != 34 or value[at + 2] != 34 or value[at + 3] != 58:
+        return 0
+    return _P | 4 << 5 if letter == 112 else _Y | 4 << 5 if letter == 121 else 0
+
+
+def _closed(value: bytes, at: "i64") -> "i64":
+    """Return the position after a text of printable ASCII without escapes that begins at one, or 0."""
+    if value[at] != 34:
+        return 0
+    at += 1
+    start = at
+    while value[at] != 34:
+        if not 32 <= value[at] <= 126 or value[at] == 92:
+            return 0
+        at += 1
+        if at == len(value):
+            return 0
+    return at + 1 if at > start else 0
+
+
+class PlainDecoder:
+    """Decodes plain records; after some that are not, it leaves more and more to others before it tries again.
+
+    ``carrier``: of headers, from forecasts to answers.
+    ``key_bytes``: longest key.
+    """
+
+    def __init__(self, limits: Limits, carrier: Carrier, key_bytes: int) -> None:
+        self._record_bytes, self._id_bytes, self._ahead_ms = limits.record_bytes, limits.id_bytes, limits.ahead_ms
+        self._key_bytes = key_bytes
+        self._carrier = carrier
+        self._read = Plain()
+        #: Names of streams whose forecasts are one probability and nothing more.
+        self.streams: dict[str, str] = {}
+        #: For forecasts and outcomes: how many records are left to others after the next that is not plain, and now.
+        self._others, self._left = [0, 0], [0, 0]
+
+    def forecast(
+        self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> Forecast | None:
+        """Decode a forecast as `Decoder.forecast` does; None: it is not plain, or its time is far off."""
+        read = self._read
+        if value is None or not self._tries(FORECASTS, key, value, timestamp):
+            return None
+        if read.forecast(value) and read.number <= 1.0 and self._usual(timestamp):
+            stream = self.streams.get(read.stream)
+            if stream is not None:
+                self._others[FORECASTS] = 0
+                ts = timestamp if read.ts < 0 else read.ts
+                carried = self._carrier.carried(headers, _NOTHING) if headers else None
+                made = (offset, key, read.event_id, stream, read.number, (), ts, value, (), carried, 0, 1.0, 1.0, "")
+                return new(Forecast, made)
+        self._leave(FORECASTS)
+        return None
+
+    def outcome(
+        self, offset: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> Outcome | None:
+        """Decode an outcome as `Decoder.outcome` does; None: it is not plain, or its time is far off."""
+        read = self._read
+        if value is None or not self._tries(OUTCOMES, key, value, timestamp):
+            return None
+        if read.outcome(value) and read.number in (0.0, 1.0) and self._usual(timestamp):
+            self._others[OUTCOMES] = 0
+            ts = timestamp if read.ts < 0 else read.ts
+            carried = self._carrier.carried(headers, _NOTHING) if headers else None
+            return new(Outcome, (offset, key, read.event_id, read.number, ts, value, 0, carried))
+        self._leave(OUTCOMES)
+        return None
+
+    def _tries(self, topic: int, key: bytes | None, value: bytes, timestamp: int) -> bool:
+        """Whether to try a record: it is within its limits, and those before it were plain."""
+        if self._left[topic]:
+            self._left[topic] -= 1
+            return False
+        within = key is None or len(key) <= self._key_bytes
+        return within and len(value) <= self._record_bytes and timestamp <= LATEST
+
+    def _usual(self, timestamp: int) -> bool:
+        """Whether id and time of what was read need no further look."""
+        ts = self._read.ts
+        in_time = ts < 0 or timestamp - FAR_OFF <= ts <= timestamp + self._ahead_ms
+        return in_time and len(self._read.event_id) <= self._id_bytes
+
+    def _leave(self, topic: int) -> None:
+        """Leave the next records to others: they are likely to be alike."""
+        self._others[topic] = self._left[topic] = min(2 * self._others[topic] + 1, OTHERS)
+
+
+#: Whether this is compiled: interpreted it takes longer than the parser.
+COMPILED: Final = not isinstance(Plain.forecast, FunctionType)

@@ -1,0 +1,129 @@
+"""Plain records are read without a JSON parser, and as the decoder reads them."""
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.events import Forecast, Outcome
+from state.policies import Policies
+from state.policy import Policy
+from streams.records.decoding import KEY_IDS, Decoder
+from streams.records.limits import FAR_OFF, Limits
+from streams.records.plain import OTHERS, PlainDecoder
+from streams.sources.carrying import TRACE, Carrier
+
+NOW = 1_700_000_000_000
+POLICIES = Policies([("vectors", Policy("multiclass", options={"classes": 3}))], Policy("identity"))
+SIMPLE = b'{"event_id":"a","stream":"s","p":0.5}'
+
+
+def decoders() -> tuple[PlainDecoder, Decoder]:
+    """Return both; the second knows no plain records, and both know the stream s."""
+    limits, decoder = Limits(), Decoder(POLICIES, Limits())
+    decoder.plain = None
+    plain = PlainDecoder(limits, Carrier(TRACE), KEY_IDS * limits.id_bytes)
+    plain.streams["s"] = "s"
+    return plain, decoder
+
+
+def both(value: bytes, timestamp: int = NOW, headers: Any = (), key: bytes = b"k") -> tuple[Any, Any, Any, Any]:
+    """Return what each makes of a forecast, then of an outcome."""
+    plain, decoder = decoders()
+    taken = 7, key, value, timestamp, headers
+    return plain.forecast(*taken), decoder.forecast(*taken), plain.outcome(*taken), decoder.outcome(*taken)
+
+
+@pytest.mark.parametrize("dumps", [orjson.dumps, lambda record: json.dumps(record).encode()])
+@pytest.mark.parametrize("p", [0, 1, 0.0, 1.0, 0.5, 0.0001, 0.123456789012345, 0.1234567890123456, 1 / 3, 0.1 + 0.2])
+def test_usual_records_are_plain(dumps: Any, p: float) -> None:
+    made, same, *_ = both(dumps({"event_id": "a-1 b", "stream": "s", "p": p, "ts": NOW}))
+    assert made is not None
+    assert made == same
+    assert type(made.raw) is float
+    *_, known, alike = both(dumps({"ts": NOW - 5, "y": round(p), "event_id": "a"}))
+    assert known is not None
+    assert known == alike
+
+
+def test_a_record_without_a_time_has_its_kafka_timestamp() -> None:
+    made, same, *_ = both(SIMPLE, 123)
+    assert made == same
+    assert made.ts == 123
+
+
+def test_headers_are_carried() -> None:
+    made, same, *_ = both(SIMPLE, headers=(("traceparent", b"00-ab"), ("other", b"x")))
+    assert made == same
+    assert made.carried.headers == (("traceparent", b"00-ab"),)
+
+
+USUAL = {
+    "event_id": st.sampled_from(["a", "a b", "x" * 128]),
+    "stream": st.just("s"),
+    "p": st.floats(0, 1) | st.sampled_from([0, 1, 0.1, 0.00001, 0.1234567890123456]),
+    "y": st.sampled_from([0, 1, 0.0, 1.0]),
+    "ts": st.sampled_from([NOW, NOW - 1, 0, NOW + 300_000]),
+}
+TIMES = (NOW + 300_001, NOW - FAR_OFF - 1, 10**17, 10**18, 10**19)
+TEXTS = ("", "vectors", "unknown", 'a"b', "a\\b", "é", "\x7f", "\n", "x" * 129)
+UNUSUAL = st.sampled_from([*TEXTS, *TIMES, None, True, "0.5", -1, -0.0, 2, 10, 1e300, [], {}])
+FIELDS = st.sampled_from(["event_id", "stream", "p", "y", "ts", "x", "scope", "q", "events", "t", ""])
+SPACES = st.sampled_from(["", "", "", "", "", "", " ", " ", "  ", "\n"])
+SEVERAL = st.sampled_from([0, 0, 0, 1, 2])
+
+
+@st.composite
+def near(draw: st.DrawFn) -> bytes:
+    """Return the text of an object that is plain, or nearly so."""
+    names = draw(st.sampled_from([["event_id", "stream", "p", "ts"], ["event_id", "y", "ts"], ["p", "event_id", "y"]]))
+    record = [(name, draw(USUAL[name])) for name in draw(st.permutations(names))]
+    for _ in range(draw(SEVERAL)):
+        record[draw(st.integers(0, len(record) - 1))] = draw(FIELDS), draw(UNUSUAL | USUAL["p"])
+    more, ascii_only = draw(SPACES), draw(st.booleans())
+    parts = [f'"{name}":{more}{json.dumps(value, ensure_ascii=ascii_only)}' for name, value in record]
+    made = bytearray(("{" + f",{draw(SPACES)}".join(parts) + "}").encode())
+    for _ in range(draw(SEVERAL)):
+        at = draw(st.integers(0, len(made)))
+        made[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2) | st.sampled_from([b"0", b".", b"1e-3"]))
+    return bytes(made)
+
+
+@given(near() | st.binary(max_size=60), st.sampled_from([NOW, 0, 253_402_300_800_000]))
+def test_what_is_plain_is_read_as_by_the_decoder(value: bytes, timestamp: int) -> None:
+    made, same, known, alike = both(value, timestamp)
+    assert made is None or (made == same and repr(made) == repr(same) and type(made) is Forecast)
+    assert known is None or (known == alike and repr(known) == repr(alike) and type(known) is Outcome)
+
+
+def test_a_record_beyond_its_limits_is_left_to_the_decoder() -> None:
+    assert both(SIMPLE)[0] is not None
+    assert both(SIMPLE, key=b"k" * (KEY_IDS * Limits().id_bytes + 1))[0] is None
+    assert both(b'{"event_id":"%b","stream":"s","p":0.5}' % (b"x" * 70_000))[0] is None
+
+
+def test_records_that_are_not_plain_are_tried_ever_more_rarely() -> None:
+    plain, _ = decoders()
+    left = 0
+    for _ in range(300):
+        assert plain.forecast(0, b"k", b'{"event_id":"a","stream":"s","p":0.5,"x":[0]}', NOW, ()) is None
+    while plain.forecast(0, b"k", SIMPLE, NOW, ()) is None:
+        left += 1
+    assert 0 < left <= OTHERS
+    assert plain.forecast(0, b"k", SIMPLE, NOW, ()) is not None
+
+
+@pytest.mark.parametrize("policy", [Policy("identity", segments=("a",)), Policy("identity", entity="e")])
+def test_streams_that_have_more_are_left_to_the_decoder(policy: Policy) -> None:
+    decoder = Decoder(Policies(default=policy), Limits())
+    limits = Limits()
+    decoder.plain = PlainDecoder(limits, Carrier(TRACE), KEY_IDS * limits.id_bytes)
+    simple = Decoder(Policies(default=Policy("identity")), limits)
+    simple.plain = PlainDecoder(limits, Carrier(TRACE), KEY_IDS * limits.id_bytes)
+    for each in (decoder, simple):
+        each.forecast(0, b"k", SIMPLE, NOW)
+    assert not decoder.plain.streams
+    assert list(simple.plain.streams) == ["s"]
